@@ -37,13 +37,13 @@ pub use config::{
     PodSource, Ports, Vlan, Zone,
 };
 pub use flow::{
-    Action, Commit, ConnectionState, Ct, Family, Flow, Flows, Fragment, Icmp, Match, Nat, OfPort, Packet,
-    Protocol, Slot,
+    Action, Commit, ConnectionState, Ct, Family, Flow, Flows, Icmp, Match, Nat, OfPort, Packet, Protocol,
+    Slot,
 };
 pub use keep::{Event, install, keep, release};
 pub use session::{InstallError, Outcome};
 pub use table::{bootstrap, table};
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub use wire::bridge_side;
 
 /// The cookie of the flows: upstream's, so that either program takes over the flows of the other. A flow with

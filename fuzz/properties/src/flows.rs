@@ -3,8 +3,8 @@
 
 use arbitrary::{Result, Unstructured};
 use uplink::flows::{
-    Action, Commit, ConnectionState, Ct, Family, Fragment, Icmp, Match, Nat, OfPort, Packet, Protocol, Slot,
-    Vlan, bridge_side,
+    Action, Commit, ConnectionState, Ct, Family, Icmp, Match, Nat, OfPort, Packet, Protocol, Slot, Vlan,
+    bridge_side,
 };
 
 use crate::draw;
@@ -57,9 +57,8 @@ fn matching(u: &mut Unstructured<'_>) -> Result<Match> {
         matching.vlan = Some(vlan(u)?);
     }
     if u.arbitrary()? {
-        use ConnectionState::{Established, Related, Untracked, Valid};
-        matching.state = Some(*u.choose(&[Untracked, Valid, Established, Related])?);
-        matching.ct_destination_port = Some((protocol(u)?, u.arbitrary()?));
+        use ConnectionState::{Established, Related};
+        matching.state = Some(*u.choose(&[Established, Related])?);
     }
     match packet {
         None => {}
@@ -69,9 +68,7 @@ fn matching(u: &mut Unstructured<'_>) -> Result<Match> {
             if Family::of(net.addr()) == family {
                 matching = matching.source(net).destination(net);
             }
-            if u.arbitrary()? {
-                matching.fragment = Some(*u.choose(&[Fragment::Any, Fragment::Later])?);
-            }
+            matching.fragment = u.arbitrary()?;
             if matches!(packet, Packet::Transport(..)) {
                 matching.source_port = u.arbitrary()?;
                 matching.destination_port = u.arbitrary()?;

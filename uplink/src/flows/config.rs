@@ -45,7 +45,7 @@ pub struct Ports {
 pub enum Datapath {
     /// `system`: conntrack reassembles fragments into one packet.
     Kernel,
-    /// `netdev`: conntrack checks fragments together, but they stay fragments.
+    /// `netdev`: conntrack looks at a packet's fragments together, but they stay fragments.
     Userspace,
 }
 
@@ -167,6 +167,23 @@ pub enum Front {
     NodePort { family: Family, port: u16 },
     /// An external IP, or the address of a load balancer, with the Service's port.
     Address { address: IpAddr, port: u16 },
+}
+
+impl Front {
+    /// The family of the addresses.
+    pub fn family(self) -> Family {
+        match self {
+            Self::NodePort { family, .. } => family,
+            Self::Address { address, .. } => Family::of(address),
+        }
+    }
+
+    /// The port that the world connects to.
+    pub fn port(self) -> u16 {
+        match self {
+            Self::NodePort { port, .. } | Self::Address { port, .. } => port,
+        }
+    }
 }
 
 /// All that [`super::table()`] depends on. Lists have to be complete: what is missing in them is removed from

@@ -96,22 +96,9 @@ pub struct Icmp {
     pub code: Option<u8>,
 }
 
-/// Which part of an IP packet a packet is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fragment {
-    /// `nw_frag=yes`
-    Any,
-    /// `nw_frag=later`: not the first, so without ports.
-    Later,
-}
-
 /// What conntrack says of a packet (`ct_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConnectionState {
-    /// `-trk`: not asked yet.
-    Untracked,
-    /// `-inv+trk`: it can be part of a connection. What conntrack knows of that can be matched.
-    Valid,
     /// `+est+trk`
     Established,
     /// `+rel+trk`
@@ -124,8 +111,6 @@ pub struct Match {
     pub reg0: Option<u32>,
     pub state: Option<ConnectionState>,
     pub ct_mark: Option<u32>,
-    /// The destination port of the connection's first packet (`ct_tp_dst`), with its protocol.
-    pub ct_destination_port: Option<(Protocol, u16)>,
     pub packet: Option<Packet>,
     pub in_port: Option<OfPort>,
     pub vlan: Option<Vlan>,
@@ -133,7 +118,8 @@ pub struct Match {
     pub mac_destination: Option<Mac>,
     pub source: Option<IpNet>,
     pub destination: Option<IpNet>,
-    pub fragment: Option<Fragment>,
+    /// Only fragments (`nw_frag=yes`). They match no flow with a port, the first one neither.
+    pub fragment: bool,
     pub source_port: Option<u16>,
     pub destination_port: Option<u16>,
     pub icmp: Option<Icmp>,
@@ -205,8 +191,8 @@ impl Match {
     }
 
     #[must_use]
-    pub fn fragment(self, fragment: Fragment) -> Self {
-        Self { fragment: Some(fragment), ..self }
+    pub fn fragment(self) -> Self {
+        Self { fragment: true, ..self }
     }
 
     #[must_use]
@@ -367,7 +353,6 @@ impl fmt::Display for Match {
             reg0,
             state,
             ct_mark,
-            ct_destination_port,
             packet,
             in_port,
             vlan,
@@ -396,8 +381,6 @@ impl fmt::Display for Match {
         field("reg0", reg0.map(|value| format!("{value:#x}")))?;
         field("ct_state", state.map(|state| state.to_string()))?;
         field("ct_mark", ct_mark.map(|mark| format!("{mark:#x}")))?;
-        field("ct_nw_proto", ct_destination_port.map(|(protocol, _)| protocol.number().to_string()))?;
-        field("ct_tp_dst", ct_destination_port.map(|(_, port)| port.to_string()))?;
         field("", packet.map(|packet| packet.to_string()))?;
         field("in_port", in_port.map(|port| port.to_string()))?;
         field("dl_vlan", vlan.map(|vlan| vlan.number().to_string()))?;
@@ -405,7 +388,7 @@ impl fmt::Display for Match {
         field("dl_dst", mac_destination.map(|mac| mac.to_string()))?;
         field(names("nw_src", "ipv6_src"), source.map(spelled))?;
         field(names("nw_dst", "ipv6_dst"), destination.map(spelled))?;
-        field("nw_frag", fragment.map(|fragment| fragment.to_string()))?;
+        field("nw_frag", fragment.then(|| "yes".to_owned()))?;
         field("tp_src", source_port.map(|port| port.to_string()))?;
         field("tp_dst", destination_port.map(|port| port.to_string()))?;
         field("icmp_type", icmp.map(|icmp| icmp.kind.to_string()))?;
@@ -432,20 +415,9 @@ impl Protocol {
     }
 }
 
-impl fmt::Display for Fragment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Any => "yes",
-            Self::Later => "later",
-        })
-    }
-}
-
 impl fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Untracked => "-trk",
-            Self::Valid => "-inv+trk",
             Self::Established => "+est+trk",
             Self::Related => "+rel+trk",
         })

@@ -9,8 +9,8 @@ use super::{
     config::{Config, Datapath, Exposed, ExternalBridge, Front, HostAddresses, Mode, PodSource},
     flow::{
         Action::{self, CheckLarger, CopyMacDestinationToSource, PopVlan, PushVlan, Resubmit, SetVlan},
-        ConnectionState::{Established, Related, Untracked, Valid},
-        Ct, Family, Flows, Fragment, Match,
+        ConnectionState::{Established, Related},
+        Ct, Family, Flows, Match,
         Nat::{AsBefore, Destination, Source},
         OfPort, Packet, Protocol,
     },
@@ -55,7 +55,7 @@ pub fn table(config: &Config) -> Flows {
     for host in &config.hosts {
         between_host_and_ovn(&mut flows, config, host);
         with_world(&mut flows, config, Family::of(host.node));
-        services_in_ovn(&mut flows, config, host);
+        fragments(&mut flows, config, Family::of(host.node));
         answers(&mut flows, config, Family::of(host.node));
         for service in &config.services {
             exposed(&mut flows, config, host, service);
@@ -173,67 +173,85 @@ fn with_world(flows: &mut Flows, config: &Config, family: Family) {
     flows.add(0, 50, from_world(bridge).ip(family), [tracked]);
 }
 
-/// What is needed for all Services that the gateway router answers.
-fn services_in_ovn(flows: &mut Flows, config: &Config, host: &HostAddresses) {
-    if config.mode != Mode::Shared {
+/// Fragments match no flow with a port. Where a Service's port decides, conntrack makes them whole before.
+///
+/// On the userspace datapath, what comes back from conntrack are fragments again, and would turn round here
+/// until they are dropped. There they are left to [`with_world`], whose conntrack knows their connection.
+fn fragments(flows: &mut Flows, config: &Config, family: Family) {
+    let bridge = &config.bridge;
+    if bridge.datapath == Datapath::Userspace {
         return;
     }
-    // Only the first fragment has ports. Conntrack sees the whole packet. On the userspace datapath, what
-    // comes back from there are fragments again: without `-trk` they would turn round here until they are dropped.
-    let fragments = from_world(&config.bridge).ip(Family::of(host.node)).fragment(Fragment::Any);
-    let whole = Action::Ct(Ct::of(config.zone.fragments()).table(0));
-    flows.add(0, 111, fragments.state(Untracked), [whole]);
+    let is_on_host = |service: &Exposed| service.host_endpoint.is_some() && service.front.family() == family;
+    let is_on_host = config.services.iter().any(is_on_host);
+    let from_world = (config.mode == Mode::Shared || is_on_host).then(|| from_world(bridge));
+    let from_host = is_on_host.then(|| from_host(bridge));
+    for from in from_world.into_iter().chain(from_host) {
+        let whole = Action::Ct(Ct::of(config.zone.fragments()).table(0));
+        flows.add(0, 110, from.ip(family).fragment(), [whole]);
+    }
 }
 
 /// A Service's port, for the host's addresses of one family.
 fn exposed(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &Exposed) {
     let bridge = &config.bridge;
-    let ports = &bridge.ports;
-    let family = Family::of(host.node);
-    let (address, port) = match service.front {
-        Front::NodePort { family: of, port } if of == family => (None, port),
-        Front::Address { address, port } if Family::of(address) == family => (Some(address), port),
-        Front::NodePort { .. } | Front::Address { .. } => return,
-    };
-    let packet = Packet::Transport(family, service.protocol);
-    let to_service = |from: Match| {
-        let to_port = from.packet(packet).destination_port(port);
-        address.map_or(to_port, |address| to_port.destination(address))
-    };
-    if let Some(address) = address {
+    if service.front.family() != Family::of(host.node) {
+        return;
+    }
+    if let Front::Address { address, .. } = service.front {
         flows.add(0, 110, asks_for(from_world(bridge), address), to_all_but_ovn(bridge));
     }
-    if let Some(target) = service.host_endpoint {
-        let zone = config.zone.host_endpoints();
-        let translated = Destination(host.node, Some(target));
-        let tracked = Ct::of(zone).commit().nat(translated).table(TO_HOST_ENDPOINT);
-        flows.add(0, 110, to_service(from_world(bridge)), [Action::Ct(tracked)]);
-        let answer = from_host(bridge).packet(packet).source_port(target);
-        let tracked = Ct::of(zone).nat(AsBefore).table(FROM_HOST_ENDPOINT);
-        flows.add(0, 110, answer, [Action::Ct(tracked)]);
-        return;
+    match (service.host_endpoint, config.mode) {
+        (Some(target), _) => exposed_host(flows, config, host, service, target),
+        (None, Mode::Shared) => exposed_ovn(flows, bridge, service),
+        // The host translates.
+        (None, Mode::Local) => {}
     }
-    // In local mode the host translates.
-    if config.mode == Mode::Local {
-        return;
-    }
-    flows.add(0, 110, to_service(from_world(bridge)), [Action::Output(ports.patch)]);
-    let answer = from_ovn(bridge).packet(packet).source_port(port);
-    let answer = address.map_or(answer, |address| answer.source(address));
-    flows.add(0, 110, answer, [Action::Output(ports.uplink)]);
-    if bridge.datapath == Datapath::Userspace {
-        let later = Match { ct_destination_port: Some((service.protocol, port)), ..from_world(bridge) };
-        let later = later.ip(family).state(Valid).fragment(Fragment::Later);
-        let later = address.map_or(later, |address| later.destination(address));
-        flows.add(0, 110, later, [Action::Output(ports.patch)]);
-    }
-    if let Some(address) = address {
+}
+
+/// The host itself serves, and sees the client's address.
+fn exposed_host(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &Exposed, target: u16) {
+    let bridge = &config.bridge;
+    let zone = config.zone.host_endpoints();
+    let translated = Destination(host.node, Some(target));
+    let there = Action::Ct(Ct::of(zone).commit().nat(translated).table(TO_HOST_ENDPOINT));
+    flows.add(0, 110, to_service(bridge, service), [there]);
+    let back = Action::Ct(Ct::of(zone).nat(AsBefore).table(FROM_HOST_ENDPOINT));
+    let packet = Packet::Transport(service.front.family(), service.protocol);
+    flows.add(0, 110, from_host(bridge).packet(packet).source_port(target), [back]);
+}
+
+/// The gateway router serves.
+fn exposed_ovn(flows: &mut Flows, bridge: &ExternalBridge, service: &Exposed) {
+    let family = service.front.family();
+    flows.add(0, 110, to_service(bridge, service), [Action::Output(bridge.ports.patch)]);
+    let packet = Packet::Transport(family, service.protocol);
+    let mut answer = from_ovn(bridge).packet(packet).source_port(service.front.port());
+    if let Front::Address { address, .. } = service.front {
+        answer = answer.source(address);
         let (kind, code) = match family {
             Family::V4 => FRAGMENTATION_NEEDED,
             Family::V6 => TOO_BIG,
         };
         let too_large = from_world(bridge).icmp(family, kind, Some(code)).destination(address);
-        flows.add(0, 110, too_large, [Action::Output(ports.patch)]);
+        flows.add(0, 110, too_large, [Action::Output(bridge.ports.patch)]);
+    }
+    match bridge.datapath {
+        // The connection needs no mark: the port leads each packet.
+        Datapath::Kernel => flows.add(0, 110, answer, [Action::Output(bridge.ports.uplink)]),
+        // The client's next packet may come in fragments, which only the mark leads (`with_world`).
+        Datapath::Userspace => {}
+    }
+}
+
+/// The packets from the world for a Service's port.
+fn to_service(bridge: &ExternalBridge, service: &Exposed) -> Match {
+    let Exposed { protocol, front, .. } = *service;
+    let packet = Packet::Transport(front.family(), protocol);
+    let to_port = from_world(bridge).packet(packet).destination_port(front.port());
+    match front {
+        Front::NodePort { .. } => to_port,
+        Front::Address { address, .. } => to_port.destination(address),
     }
 }
 

@@ -13,9 +13,9 @@ use example::config;
 use switch::{BRIDGE, Switch};
 use tokio::sync::{mpsc, watch};
 use uplink::flows::{
-    Action, Config, Datapath, Event, Exposed, ExternalBridge, Family, Front, HostAddresses, Masquerade,
-    Match, Mode, OfPort, Outcome, PodSource, Ports, Protocol, Vlan, Zone, bootstrap, install, keep, release,
-    table,
+    Action, Config, Datapath, Event, Exposed, ExternalBridge, Family, Flows, Front, HostAddresses,
+    Masquerade, Match, Mode, OfPort, Outcome, PodSource, Ports, Protocol, Vlan, Zone, bootstrap, install,
+    keep, release, table,
 };
 
 #[tokio::test]
@@ -218,13 +218,24 @@ async fn two_thousand_node_ports_are_installed_in_one_bundle() {
     assert_eq!((outcome.added, outcome.removed), (2, 0));
     assert!(outcome.bytes < 500, "{outcome:?}");
 
-    let file = switch.file("flows", &table(&config));
-    for what in ["from nothing", "the same again"] {
-        if what == "from nothing" {
-            switch.ofctl(&["del-flows"], &["cookie=0xdeff105/-1"]);
-        }
+    let (all, port) = (table(&config), config.services.pop_last().map(|last| [last].into()));
+    let without = table(&config);
+    config.services = port.unwrap_or_default();
+    let mut only = Flows::default();
+    for (slot, actions) in table(&config).iter().filter(|(slot, _)| without.actions(slot).is_none()) {
+        only.add(slot.table, slot.priority, slot.matching, actions);
+    }
+    assert_eq!(only.len(), 2);
+    switch.ofctl(&["del-flows"], &["cookie=0xdeff105/-1"]);
+    let replace = ["--bundle", "replace-flows"];
+    for (what, command, flows) in [
+        ("from nothing", replace, &all),
+        ("the same again", replace, &all),
+        ("one more", ["--bundle", "add-flows"], &only),
+    ] {
         let start = Instant::now();
-        switch.ofctl(&["--bundle", "replace-flows"], &[&file]);
-        println!("ovs-ofctl --bundle replace-flows, {what}: {:?}", start.elapsed());
+        let file = switch.file("flows", flows);
+        switch.ofctl(&command, &[&file]);
+        println!("ovs-ofctl {}, {what}: {:?}", command.join(" "), start.elapsed());
     }
 }

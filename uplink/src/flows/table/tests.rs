@@ -48,8 +48,8 @@ fn nothing_leaves_from_ovn_with_a_foreign_mac() {
 }
 
 #[test]
-fn a_node_port_is_two_flows_and_on_the_userspace_datapath_three() {
-    for (datapath, flows) in [(Datapath::Kernel, 2), (Datapath::Userspace, 3)] {
+fn a_node_port_is_two_flows_and_on_the_userspace_datapath_one() {
+    for (datapath, flows) in [(Datapath::Kernel, 2), (Datapath::Userspace, 1)] {
         let mut config = config(Mode::Shared);
         config.bridge.datapath = datapath;
         let before = table(&config).len();
@@ -72,4 +72,11 @@ fn pods_with_their_own_addresses_leave_and_get_answers() {
     ] {
         assert!(flows.contains(line), "{line}: {flows}");
     }
+}
+
+#[test]
+fn on_the_userspace_datapath_conntrack_alone_leads_fragments() {
+    let mut userspace = config(Mode::Shared);
+    userspace.bridge.datapath = Datapath::Userspace;
+    assert_page(&table(&userspace), "userspace.txt");
 }

@@ -6,7 +6,7 @@ use contract::mac::Mac;
 use ipnet::IpNet;
 
 use super::Reader;
-use crate::flows::{ConnectionState, Family, Fragment, Icmp, Match, OfPort, Packet, Protocol, config::Vlan};
+use crate::flows::{ConnectionState, Family, Icmp, Match, OfPort, Packet, Protocol, config::Vlan};
 
 /// The fields of OpenFlow, and those of Open vSwitch.
 const BASIC: u16 = 0x8000;
@@ -36,8 +36,6 @@ pub(super) const REG0: Field = Field(NXM, 0);
 const IP_FRAG: Field = Field(NXM, 26);
 const CT_STATE: Field = Field(NXM, 105);
 pub(super) const CT_MARK: Field = Field(NXM, 107);
-const CT_NW_PROTO: Field = Field(NXM, 119);
-const CT_TP_DST: Field = Field(NXM, 125);
 
 /// The source port of the protocol; that of the destination is the next field.
 fn source_port(protocol: Protocol) -> Field {
@@ -85,14 +83,12 @@ const ICMP6: u8 = 58;
 const REQUEST: u16 = 1;
 /// `OFPVID_PRESENT`
 pub(super) const PRESENT: u16 = 0x1000;
-/// `CS_ESTABLISHED`, `CS_RELATED`, `CS_INVALID`, `CS_TRACKED`
+/// `CS_ESTABLISHED`, `CS_RELATED`, `CS_TRACKED`
 const EST: u32 = 0x02;
 const REL: u32 = 0x04;
-const INV: u32 = 0x10;
 const TRK: u32 = 0x20;
-/// `NX_IP_FRAG_ANY`, `NX_IP_FRAG_LATER`
+/// `NX_IP_FRAG_ANY`
 const FRAG_ANY: u8 = 1;
-const FRAG_LATER: u8 = 2;
 
 /// The fields, each after those that it requires.
 pub(super) fn encode(matching: &Match) -> Vec<u8> {
@@ -100,7 +96,6 @@ pub(super) fn encode(matching: &Match) -> Vec<u8> {
         reg0,
         state,
         ct_mark,
-        ct_destination_port,
         packet,
         in_port,
         vlan,
@@ -123,10 +118,7 @@ pub(super) fn encode(matching: &Match) -> Vec<u8> {
     put(vlan.map(|vlan| VLAN_VID.with(&(vlan.number() | PRESENT).to_be_bytes())));
     let (kind, protocol) = packet.map(numbers).unwrap_or_default();
     put(kind.map(|kind| ETH_TYPE.with(&kind.to_be_bytes())));
-    put(fragment.map(|fragment| match fragment {
-        Fragment::Any => IP_FRAG.with_mask(&[FRAG_ANY], &[FRAG_ANY]),
-        Fragment::Later => IP_FRAG.with(&[FRAG_ANY | FRAG_LATER]),
-    }));
+    put(fragment.then(|| IP_FRAG.with_mask(&[FRAG_ANY], &[FRAG_ANY])));
     put(protocol.map(|protocol| IP_PROTO.with(&[protocol])));
     put(source.map(|net| network(net, IPV4_SRC, IPV6_SRC)));
     put(destination.map(|net| network(net, IPV4_DST, IPV6_DST)));
@@ -149,16 +141,12 @@ pub(super) fn encode(matching: &Match) -> Vec<u8> {
     put(reg0.map(|value| REG0.with(&value.to_be_bytes())));
     put(state.map(|state| {
         let (value, mask) = match state {
-            ConnectionState::Untracked => (0, TRK),
-            ConnectionState::Valid => (TRK, INV | TRK),
             ConnectionState::Established => (EST | TRK, EST | TRK),
             ConnectionState::Related => (REL | TRK, REL | TRK),
         };
         CT_STATE.with_mask(&u32::to_be_bytes(value), &u32::to_be_bytes(mask))
     }));
     put(ct_mark.map(|mark| CT_MARK.with(&mark.to_be_bytes())));
-    put(ct_destination_port.map(|(protocol, _)| CT_NW_PROTO.with(&[protocol.number()])));
-    put(ct_destination_port.map(|(_, port)| CT_TP_DST.with(&port.to_be_bytes())));
     bytes
 }
 
@@ -211,8 +199,6 @@ pub(super) fn next<'a>(reader: &mut Reader<'a>) -> Option<Value<'a>> {
 struct Numbers {
     kind: Option<u16>,
     protocol: Option<u8>,
-    ct_protocol: Option<u8>,
-    ct_port: Option<u16>,
     icmp_kind: Option<u8>,
     icmp_code: Option<u8>,
     arp_op: Option<u16>,
@@ -226,7 +212,7 @@ pub(super) fn decode(fields: &[u8]) -> Option<Match> {
     while !reader.0.is_empty() {
         put(&mut matching, &mut numbers, next(&mut reader)?)?;
     }
-    let Numbers { kind, protocol, ct_protocol, ct_port, icmp_kind, icmp_code, arp_op, arp_target } = numbers;
+    let Numbers { kind, protocol, icmp_kind, icmp_code, arp_op, arp_target } = numbers;
     matching.packet = packet(kind, protocol)?;
     matching.icmp = match (icmp_kind, icmp_code) {
         (Some(kind), code) => Some(Icmp { kind, code }),
@@ -235,11 +221,6 @@ pub(super) fn decode(fields: &[u8]) -> Option<Match> {
     };
     matching.arp_request = match (arp_op, arp_target) {
         (Some(REQUEST), Some(target)) => Some(target),
-        (None, None) => None,
-        _ => return None,
-    };
-    matching.ct_destination_port = match (ct_protocol, ct_port) {
-        (Some(number), Some(port)) => Some((transport(number)?, port)),
         (None, None) => None,
         _ => return None,
     };
@@ -296,21 +277,16 @@ fn put(matching: &mut Match, numbers: &mut Numbers, Value { field, value, mask }
         ND_TARGET => matching.nd_target = Some(v6()?),
         REG0 => matching.reg0 = Some(long?),
         CT_MARK => matching.ct_mark = Some(long?),
-        CT_NW_PROTO => numbers.ct_protocol = Some(byte?),
-        CT_TP_DST => numbers.ct_port = Some(short?),
         IP_FRAG => {
-            matching.fragment = Some(match (value, mask) {
-                ([FRAG_ANY], Some([FRAG_ANY])) => Fragment::Any,
-                ([bits], None) if *bits == FRAG_ANY | FRAG_LATER => Fragment::Later,
-                _ => return None,
-            });
+            matching.fragment = (value, mask) == (&[FRAG_ANY], Some(&[FRAG_ANY]));
+            if !matching.fragment {
+                return None;
+            }
         }
         CT_STATE => {
             let mask = u32::from_be_bytes(mask?.try_into().ok()?);
             let value = u32::from_be_bytes(value.try_into().ok()?);
             matching.state = Some(match (value, mask) {
-                (0, TRK) => ConnectionState::Untracked,
-                _ if (value, mask) == (TRK, INV | TRK) => ConnectionState::Valid,
                 _ if (value, mask) == (EST | TRK, EST | TRK) => ConnectionState::Established,
                 _ if (value, mask) == (REL | TRK, REL | TRK) => ConnectionState::Related,
                 _ => return None,

@@ -1,6 +1,7 @@
 //! The flows of an external bridge in a real ovs-vswitchd: written, read, put back, removed.
 
 mod example;
+mod fragments;
 mod switch;
 mod ways;
 

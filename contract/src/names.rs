@@ -227,6 +227,37 @@ impl SliceKey {
     }
 }
 
+/// A NetworkPolicy: its namespace and name. A clone shares the text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PolicyKey(Namespaced);
+
+impl PolicyKey {
+    /// Both must be names of Kubernetes objects. These never contain `:`, which separates the parts of an id.
+    ///
+    /// # Errors
+    /// Kubernetes would not accept one of the two; the error says which one and why.
+    pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
+        Namespaced::new(["policy namespace", "policy name"], namespace, name).map(Self)
+    }
+
+    /// The namespace, without the name.
+    pub fn namespace(&self) -> &str {
+        self.0.namespace()
+    }
+
+    /// The name, without the namespace.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+}
+
+impl fmt::Display for PolicyKey {
+    /// `namespace/name`, as kubectl prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+
 fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::new(what, text, "is empty"));

@@ -163,7 +163,9 @@ impl Role {
             }
             Observation::Cluster(id) => self.assignments.cluster(id),
             // This role subscribes to nodes only.
-            Observation::Pods(_)
+            Observation::Namespaces(_)
+            | Observation::Pods(_)
+            | Observation::Policies(_)
             | Observation::Services(_)
             | Observation::Slices(_)
             | Observation::Ranges(_) => {}

@@ -27,7 +27,9 @@ use crate::{
     cluster_id,
     doubt::Doubted,
     observation::{Kind, Observation},
-    store::wire::{NodeObject, PodObject, RangeObject, ServiceObject, SliceObject},
+    store::wire::{
+        NamespaceObject, NodeObject, PodObject, PolicyObject, RangeObject, ServiceObject, SliceObject,
+    },
 };
 
 /// The watches; they end when this is dropped.
@@ -67,6 +69,8 @@ impl ClusterWatch {
             .iter()
             .filter_map(|kind| match kind {
                 Kind::Node => shared.watch::<NodeObject>(*kind, Observation::Nodes),
+                Kind::Namespace => shared.watch::<NamespaceObject>(*kind, Observation::Namespaces),
+                Kind::Policy => shared.watch::<PolicyObject>(*kind, Observation::Policies),
                 Kind::Pod => shared.watch::<PodObject>(*kind, Observation::Pods),
                 Kind::Service => shared.watch::<ServiceObject>(*kind, Observation::Services),
                 Kind::Slice => shared.watch::<SliceObject>(*kind, Observation::Slices),

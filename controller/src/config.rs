@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use contract::mtu::Mtu;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use kubeapi::services::Family;
 
 /// Settings that all nodes of a cluster share. Lists hold at most one network of each family unless they say
 /// otherwise.
@@ -69,6 +70,13 @@ impl ClusterConfig {
     /// Whether the address is in a range of pods. An endpoint elsewhere is a host's, or outside.
     pub fn is_of_pods(&self, address: IpAddr) -> bool {
         self.cluster_subnets.iter().any(|subnet| subnet.cidr.contains(&address))
+    }
+
+    /// The families of pods' addresses: IPv4 before IPv6.
+    pub fn families(&self) -> impl Iterator<Item = Family> + use<> {
+        let has =
+            |family| self.cluster_subnets.iter().any(|subnet| Family::of(&subnet.cidr.addr()) == family);
+        [Family::V4, Family::V6].map(|family| has(family).then_some(family)).into_iter().flatten()
     }
 
     /// The masquerade addresses with this number, IPv4 and IPv6. The numbers are upstream's.

@@ -7,6 +7,8 @@
 //! | [`Key::Cluster`] | router, join switch, groups, meters | [`cluster`](mod@cluster) |
 //! | [`Key::Node`] | switch, router port, management port | [`node`](mod@node) |
 //! | [`Key::Gateway`] | gateway router, external switch, ways to them | [`gateway`](mod@gateway) |
+//! | [`Key::Isolation`], [`Key::Policy`] | port groups with ACLs | [`policy`](mod@policy) |
+//! | [`Key::Set`] | address sets | [`set`](mod@set) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
 //! | [`Key::Service`] | load balancers | [`service`](mod@service) |
 //! | [`Key::Chassis`] | variables of templates | [`templates`](mod@templates) |
@@ -24,7 +26,9 @@ pub mod cluster;
 pub mod gateway;
 pub mod node;
 pub mod pod;
+pub mod policy;
 pub mod service;
+pub mod set;
 pub mod templates;
 
 /// The rows that `key` should have now; empty if it should have none.
@@ -33,6 +37,9 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Cluster => cluster::cluster(store),
         Key::Node(name) => node::node(store, name),
         Key::Gateway(name) => gateway::gateway(store, name),
+        Key::Isolation(namespace) => policy::isolation(store, namespace),
+        Key::Set(id) => set::set(store, id),
+        Key::Policy(key) => policy::policy(store, key),
         Key::Pod(pod) => pod::pod(store, pod),
         Key::Service(key) => service::service(store, key),
         Key::Chassis(name) => templates::templates(store, name),
@@ -42,10 +49,21 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
 /// What one part of the rows of `key` should be now, or that it should not be. Together, the parts are the
 /// [`Value::Elements`](crate::rows::Value::Elements) and [`Value::Entries`](crate::rows::Value::Entries) of
 /// [`desired`]. None if the key has no such part: then it is compared as a whole.
-pub fn desired_part(_: &Store, key: &Key, _: &Part) -> Option<DesiredPart> {
+pub fn desired_part(store: &Store, key: &Key, part: &Part) -> Option<DesiredPart> {
+    match (key, part) {
+        (Key::Set(id), Part::Address(address)) => return set::address(store, id, *address),
+        (_, Part::Address(_) | Part::Entry(_)) => {}
+    }
     match key {
-        // Their values are small.
-        Key::Cluster | Key::Node(_) | Key::Gateway(_) | Key::Pod(_) | Key::Chassis(_) => None,
+        // Their values are small, or have no such part.
+        Key::Cluster
+        | Key::Node(_)
+        | Key::Gateway(_)
+        | Key::Isolation(_)
+        | Key::Set(_)
+        | Key::Policy(_)
+        | Key::Pod(_)
+        | Key::Chassis(_) => None,
         // What has to be compared follows from the Service's ports as a whole, in some microseconds.
         Key::Service(_) => None,
     }

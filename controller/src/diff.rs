@@ -23,7 +23,7 @@ use crate::{
     northbound::{Northbound, index::Parent},
     rows::{
         DesiredRow, Membership, RowName, Table, Value,
-        table::{Decides, Life, Strength},
+        table::{Life, Strength},
     },
     store::Kept,
 };
@@ -357,11 +357,7 @@ impl<'a> Diff<'a> {
         if self.kept == Kept::LOAD_BALANCERS {
             return false;
         }
-        let owner = self.northbound.index.claim(parent.row).owner();
-        owner.is_some_and(|owner| match parent.set.decides {
-            Decides::Element => true,
-            Decides::OwnElement => owner == self.key || *owner == Key::Cluster,
-        })
+        self.northbound.index.claim(parent.row).owner().is_some()
     }
 
     /// Removes the rows of this key that it does not want.

@@ -24,7 +24,7 @@ pub type ClusterId = Option<Arc<str>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     Nodes,
-    /// Also Services and their slices.
+    /// Also Services and their slices, namespaces and policies.
     Pods,
 }
 
@@ -55,6 +55,10 @@ pub struct Doubted {
     pub services: usize,
     /// Number of known EndpointSlices that the API server suddenly does not list.
     pub slices: usize,
+    /// Number of known Namespaces that the API server suddenly does not list.
+    pub namespaces: usize,
+    /// Number of known NetworkPolicies that the API server suddenly does not list.
+    pub policies: usize,
     /// The identities of this cluster and of the API server, if they differ.
     pub other_cluster: Option<OtherCluster>,
     /// A known node: an event needs an object.
@@ -198,13 +202,13 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
 impl Doubted {
     /// Number of objects that are doubted.
     pub fn missing(&self) -> usize {
-        self.nodes + self.pods + self.services + self.slices
+        self.nodes + self.pods + self.services + self.slices + self.namespaces + self.policies
     }
 }
 
 impl fmt::Display for Doubted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, pods, services, slices, other_cluster, example: _ } = self;
+        let Self { nodes, pods, services, slices, namespaces, policies, other_cluster, example: _ } = self;
         if let Some(OtherCluster { own, seen }) = other_cluster {
             return write!(
                 f,
@@ -215,6 +219,9 @@ impl fmt::Display for Doubted {
         write!(f, "the API server suddenly lists {nodes} nodes and {pods} pods")?;
         if services + slices > 0 {
             write!(f, ", {services} Services and {slices} EndpointSlices")?;
+        }
+        if namespaces + policies > 0 {
+            write!(f, ", {namespaces} Namespaces and {policies} NetworkPolicies")?;
         }
         write!(
             f,

@@ -4,7 +4,8 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
-use contract::names::{PodKey, ServiceKey};
+use contract::names::{PodKey, PolicyKey, ServiceKey};
+use kubeapi::services::Protocol;
 
 /// Name of a Node object.
 pub type NodeName = Arc<str>;
@@ -18,12 +19,29 @@ pub enum Key {
     Node(NodeName),
     /// A node's gateway router, the switch between it and the node's bridge, and what leads to it.
     Gateway(NodeName),
+    /// What isolates the selected pods of a namespace: a port group for each direction.
+    Isolation(Arc<str>),
+    /// A set of addresses that policies name.
+    Set(SetId),
+    /// What a NetworkPolicy allows its pods.
+    Policy(PolicyKey),
     /// A pod's logical switch port.
     Pod(PodKey),
     /// A Service's load balancers.
     Service(ServiceKey),
     /// The variables of a chassis, by its name: what templates mean on it.
     Chassis(Arc<str>),
+}
+
+/// A set of pods' addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SetId {
+    /// Of the pods of a namespace.
+    Namespace(Arc<str>),
+    /// Of the pods that selectors select, by the canonical text of these.
+    Pods(Arc<str>),
+    /// Of the pods that have a port of this name and protocol with this number.
+    Port(Arc<str>, Protocol, u16),
 }
 
 /// How much of a key's rows a change concerns.
@@ -78,9 +96,22 @@ impl fmt::Display for Key {
             Self::Cluster => f.write_str("cluster"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway of node {name}"),
+            Self::Isolation(namespace) => write!(f, "isolation of namespace {namespace}"),
+            Self::Set(set) => write!(f, "addresses of {set}"),
+            Self::Policy(policy) => write!(f, "network policy {policy}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
             Self::Chassis(name) => write!(f, "chassis {name}"),
+        }
+    }
+}
+
+impl fmt::Display for SetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace(namespace) => write!(f, "namespace {namespace}"),
+            Self::Pods(text) => write!(f, "pods {text}"),
+            Self::Port(name, protocol, number) => write!(f, "port {name} {protocol} {number}"),
         }
     }
 }

@@ -123,11 +123,9 @@ impl NodeAssignments {
     pub fn doubted(&self) -> Option<Doubted> {
         let doubted = || Doubted {
             nodes: self.doubt.missing(),
-            pods: 0,
-            services: 0,
-            slices: 0,
             other_cluster: self.identity.other_cluster(),
             example: self.nodes.keys().next().cloned(),
+            ..Doubted::default()
         };
         self.doubt.is_held().then(doubted)
     }

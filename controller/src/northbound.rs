@@ -2,10 +2,10 @@
 //!
 //! Knows the rows that exist and their owners; nothing of the desired rows.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
 use contract::{
-    names::{PodKey, ServiceKey},
+    names::{PodKey, PolicyKey, ServiceKey},
     ovn,
 };
 use ovsdb::{Client, Connection, Endpoints, Field, Options, Replica, Updates, Uuid};
@@ -18,10 +18,10 @@ pub(crate) mod touched;
 use self::{index::Index, owner::Owners, touched::Touched};
 use crate::{
     config::{ClusterConfig, Zone},
-    key::{Key, NodeName},
+    key::{Key, NodeName, SetId},
     rows::{
         RowName, Table,
-        table::{self, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
+        table::{self, AddressSet, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
     },
     store::FoundPort,
 };
@@ -161,7 +161,14 @@ impl Northbound {
         let is_switch = |row: &Uuid| self.index.table(*row) == Some(Table::LogicalSwitch);
         self.index.owners().filter_map(move |key| match key {
             Key::Node(name) => self.index.owned(key).any(|row| is_switch(&row)).then_some(name),
-            Key::Cluster | Key::Gateway(_) | Key::Pod(_) | Key::Service(_) | Key::Chassis(_) => None,
+            Key::Cluster
+            | Key::Gateway(_)
+            | Key::Isolation(_)
+            | Key::Set(_)
+            | Key::Policy(_)
+            | Key::Pod(_)
+            | Key::Service(_)
+            | Key::Chassis(_) => None,
         })
     }
 
@@ -176,6 +183,21 @@ impl Northbound {
         self.index
             .owners()
             .filter_map(|key| if let Key::Service(service) = key { Some(service) } else { None })
+    }
+
+    /// Policies that have rows.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &PolicyKey> {
+        self.index.owners().filter_map(|key| if let Key::Policy(policy) = key { Some(policy) } else { None })
+    }
+
+    /// The sets of pods' addresses.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = (SetId, Vec<IpAddr>)> {
+        self.index.owners().filter_map(|key| {
+            let Key::Set(set) = key else { return None };
+            let rows = self.index.owned(key).filter_map(|row| self.updates.row::<AddressSet>(row));
+            let addresses = rows.flat_map(|row| &row.addresses).filter_map(|text| text.parse().ok());
+            Some((set.clone(), addresses.collect()))
+        })
     }
 
     /// A row as text for messages, such as `Logical_Switch_Port shop_cart-0`.

@@ -427,6 +427,10 @@ impl Reconciler {
         for service in self.northbound.services() {
             self.store.found_service(service.clone());
         }
+        for policy in self.northbound.policies() {
+            self.store.found_policy(policy.clone());
+        }
+        self.store.found_sets(self.northbound.sets());
         for chassis in self.northbound.chassis() {
             self.store.found_chassis(Arc::clone(chassis));
         }
@@ -553,8 +557,8 @@ impl Reconciler {
         }
         match &now {
             Some(doubted) => {
-                let Doubted { nodes, pods, services, slices, .. } = doubted;
-                tracing::warn!(nodes, pods, services, slices, "{doubted}");
+                let Doubted { nodes, pods, services, slices, namespaces, policies, .. } = doubted;
+                tracing::warn!(nodes, pods, services, slices, namespaces, policies, "{doubted}");
             }
             None => tracing::info!("the lists of the API server are accepted again"),
         }

@@ -7,7 +7,9 @@
 //! |---|---|
 //! | [`wire`] | API objects, reduced while they are parsed |
 //! | `node`, `pod` | the fields that are kept; of Services: [`kubeapi::services`] |
-//! | `nodes`, `pods`, `services` | the objects of one kind with their indexes, and what an event of this kind changes |
+//! | `nodes`, `pods`, `services`, `namespaces`, `policies` | the objects of one kind with their indexes, and what an event of this kind changes |
+//! | [`policy`] | a NetworkPolicy, read once from the API's spelling |
+//! | `sets` | the sets of addresses that policies name, and who is in them |
 //! | `ranges` | the ranges of Services' addresses |
 //! | [`observation`] | a watch event; the kinds of objects |
 //! | `observe` | passes an observation on to its kind |
@@ -25,16 +27,20 @@ mod doubts;
 mod fanout;
 mod foreign;
 pub mod labels;
+mod namespaces;
 mod node;
 mod nodes;
 pub mod observation;
 mod observe;
 mod pod;
 mod pods;
+mod policies;
+pub mod policy;
 mod ranges;
 pub mod selector;
 pub mod selectors;
 mod services;
+mod sets;
 mod waiting;
 pub mod wire;
 
@@ -48,8 +54,10 @@ use contract::{
 pub use announce::PodAnnotation;
 pub use assign::FoundPort;
 pub use foreign::ForeignAddress;
+pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
-pub use pod::{Annotated, Phase, Pod, Spelled, Texts};
+pub use pod::{Annotated, NamedPort, Phase, Pod, Spelled, Texts};
+pub use policy::{Direction, Peer, Policy};
 pub use ranges::RangeName;
 pub use services::Known;
 
@@ -69,7 +77,9 @@ use crate::{
 pub struct Store {
     pub config: Arc<ClusterConfig>,
     nodes: nodes::Nodes,
+    namespaces: namespaces::Namespaces,
     pods: pods::Pods,
+    policies: policies::Policies,
     services: services::Services,
     ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
@@ -132,7 +142,9 @@ impl Store {
             ranges: ranges::Ranges::new(Arc::clone(&config)),
             config,
             nodes: nodes::Nodes::default(),
+            namespaces: namespaces::Namespaces::default(),
             pods: pods::Pods::default(),
+            policies: policies::Policies::default(),
             services: services::Services::default(),
             gateways: BTreeSet::new(),
             templates: false,
@@ -163,7 +175,13 @@ impl Store {
         let chassis =
             self.local_nodes().filter(|_| self.templates).filter_map(|node| node.chassis.as_deref());
         let chassis = chassis.map(|name| Key::Chassis(name.into()));
-        std::iter::once(Key::Cluster).chain(nodes).chain(gateways).chain(chassis).chain(pods).chain(services)
+        let sets = self.sets().into_iter().map(Key::Set);
+        let isolated: BTreeSet<&str> = self.policies.iter().map(|(key, _)| key.namespace()).collect();
+        let isolated = isolated.into_iter().map(|namespace| Key::Isolation(namespace.into()));
+        let policies = self.policies.iter().map(|(key, _)| Key::Policy(key.clone()));
+        let policies = sets.chain(isolated).chain(policies);
+        let of_nodes = nodes.chain(gateways).chain(chassis);
+        std::iter::once(Key::Cluster).chain(of_nodes).chain(policies).chain(pods).chain(services)
     }
 
     pub fn pod(&self, key: &PodKey) -> Option<&Pod> {
@@ -266,7 +284,7 @@ impl Store {
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster => Kept::NOTHING,
+            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) => Kept::NOTHING,
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
                 Some(node) if !self.is_decided(node) => Kept::ALL,
@@ -339,7 +357,9 @@ impl Store {
     /// UID of the key's object, for events on it.
     pub fn uid(&self, key: &Key) -> Option<Arc<str>> {
         match key {
-            Key::Cluster => None,
+            Key::Cluster | Key::Set(_) => None,
+            Key::Isolation(namespace) => self.namespaces.uid(namespace).map(Arc::clone),
+            Key::Policy(key) => self.policy(key).map(|policy| Arc::clone(&policy.uid)),
             Key::Node(name) | Key::Gateway(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
             Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),

@@ -122,6 +122,8 @@ fn a_pod_with_its_annotation_is_small_in_the_store() {
     store.observe(Observation::Pods(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Services(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
+    store.observe(Observation::Namespaces(Seen::All(Vec::new())), &mut |_, _| ());
+    store.observe(Observation::Policies(Seen::All(Vec::new())), &mut |_, _| ());
     let before = Since::now();
     for number in 0..PODS {
         store.observe(applied(number, json!({})), &mut |_, _| ());

@@ -2,31 +2,35 @@
 
 use std::{fmt, sync::Arc};
 
-use contract::names::{PodKey, ServiceKey};
+use contract::names::{PodKey, PolicyKey, ServiceKey};
 
-/// A node, a pod or a Service, by name.
+/// An object by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Object {
     Node(Arc<str>),
     Pod(PodKey),
     Service(ServiceKey),
+    NetworkPolicy(PolicyKey),
+    Namespace(Arc<str>),
 }
 
 impl Object {
     pub fn name(&self) -> &str {
         match self {
-            Self::Node(name) => name,
+            Self::Node(name) | Self::Namespace(name) => name,
             Self::Pod(pod) => pod.name(),
             Self::Service(service) => service.name(),
+            Self::NetworkPolicy(policy) => policy.name(),
         }
     }
 
     /// `None` for an object of the cluster, such as a node.
     pub fn namespace(&self) -> Option<&str> {
         match self {
-            Self::Node(_) => None,
+            Self::Node(_) | Self::Namespace(_) => None,
             Self::Pod(pod) => Some(pod.namespace()),
             Self::Service(service) => Some(service.namespace()),
+            Self::NetworkPolicy(policy) => Some(policy.namespace()),
         }
     }
 
@@ -36,6 +40,16 @@ impl Object {
             Self::Node(_) => "Node",
             Self::Pod(_) => "Pod",
             Self::Service(_) => "Service",
+            Self::NetworkPolicy(_) => "NetworkPolicy",
+            Self::Namespace(_) => "Namespace",
+        }
+    }
+
+    /// `apiVersion` of the kind.
+    pub fn api_version(&self) -> &'static str {
+        match self {
+            Self::Node(_) | Self::Pod(_) | Self::Service(_) | Self::Namespace(_) => "v1",
+            Self::NetworkPolicy(_) => "networking.k8s.io/v1",
         }
     }
 }
@@ -46,6 +60,8 @@ impl fmt::Display for Object {
             Self::Node(name) => write!(f, "node {name}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
+            Self::NetworkPolicy(policy) => write!(f, "network policy {policy}"),
+            Self::Namespace(name) => write!(f, "namespace {name}"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What Kubernetes' API reference says about Services, as a model that tests compare the product with.
+//! What Kubernetes' API reference says about Services and NetworkPolicies, as models that tests compare the
+//! product with.
 //!
 //! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside the
 //! reference. Tests take a [`World`], give its [`manifests`](World::manifests) to the product, and compare
@@ -11,9 +12,11 @@
 //! | [`answer`](mod@answer) | [`Answer`]: who may answer a client at an address | the model |
 //! | [`probe`] | [`Probe`]: a client, a protocol, an address and a port | every question worth asking |
 //! | [`random`] | worlds for property tests | strategies that shrink |
+//! | [`policies`] | [`policies::World`]: namespaces, pods, policies | the same for NetworkPolicies |
 
 pub mod answer;
 pub mod manifest;
+pub mod policies;
 pub mod probe;
 pub mod random;
 pub mod world;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fnv1a::fnv1a;
+use crate::{fnv1a::fnv1a, names::PolicyKey};
 
 /// The key of `external_ids` with the whole id.
 pub const ID: &str = "k8s.ovn.org/id";
@@ -21,8 +21,30 @@ pub const OWNER: &str = "k8s.ovn.org/owner";
 /// The [`KIND`] of a load balancer of a Service.
 pub const SERVICE: &str = "Service";
 
+/// The key with the name of what the row is about.
+pub const NAME: &str = "k8s.ovn.org/name";
+/// The key with the direction of a rule, as Kubernetes spells it.
+const DIRECTION: &str = "direction";
+/// The key with the family of the addresses of a set: `v4` or `v6`.
+const IP_FAMILY: &str = "ip-family";
+/// The [`OWNER_TYPE`] of what exists once for a NetworkPolicy.
+pub const NETWORK_POLICY: &str = "NetworkPolicy";
+/// The [`OWNER_TYPE`] of what isolates the selected pods of a namespace.
+pub const NETPOL_NAMESPACE: &str = "NetpolNamespace";
+/// The [`OWNER_TYPE`] of the set of a namespace's addresses.
+pub const NAMESPACE_SET: &str = "Namespace";
+/// The [`OWNER_TYPE`] of a set of the addresses of pods that selectors select.
+pub const POD_SELECTOR_SET: &str = "PodSelector";
+/// The [`OWNER_TYPE`] of a set of the addresses of pods that have a port of a name.
+pub const NAMED_PORT_SET: &str = "NetpolNamedPort";
+
+/// The namespace whose set upstream fills with addresses of hosts. Policies do not select hosts here (API
+/// reference of NetworkPolicy: a network plugin may ignore `hostNetwork` pods as peers), so the set is
+/// upstream's.
+pub const HOST_NETWORK_NAMESPACE: &str = "ovn-host-network";
+
 /// The part of the control plane that serves the cluster's own network.
-const CONTROLLER: &str = "default-network-controller";
+pub const CONTROLLER: &str = "default-network-controller";
 
 /// The identity of a row. `Display` prints the id: `default-network-controller:NetpolNode:n1:10.244.1.2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +70,52 @@ impl ObjectId {
         Self::new("NetpolNode", [("k8s.ovn.org/name", node.to_owned()), ("ip", management.to_string())])
     }
 
+    /// The port group of the pods of a namespace that are isolated in a direction: `Ingress` or `Egress`.
+    pub fn isolated(namespace: &str, direction: &str) -> Self {
+        Self::new(NETPOL_NAMESPACE, [(NAME, namespace.to_owned()), (DIRECTION, direction.to_owned())])
+    }
+
+    /// An ACL of that group. `kind`: `defaultDeny` or `arpAllow`.
+    pub fn isolation(namespace: &str, direction: &str, kind: &str) -> Self {
+        let keys = [(NAME, namespace), (DIRECTION, direction), ("type", kind)];
+        Self::new(NETPOL_NAMESPACE, keys.map(|(key, value)| (key, value.to_owned())))
+    }
+
+    /// The port group of the pods that a policy selects.
+    pub fn policy(policy: &PolicyKey) -> Self {
+        Self::new(NETWORK_POLICY, [(NAME, of_policy(policy))])
+    }
+
+    /// An ACL of that group: of the rule with this index in the direction, for a protocol (`tcp`, or `None`
+    /// for all). `block`: the index of the rule's IP block; none for its other peers.
+    pub fn policy_rule(
+        policy: &PolicyKey,
+        direction: &str,
+        rule: usize,
+        protocol: &str,
+        block: Option<usize>,
+    ) -> Self {
+        let keys = [
+            (NAME, of_policy(policy)),
+            (DIRECTION, direction.to_owned()),
+            ("gress-index", rule.to_string()),
+            ("port-policy-protocol", protocol.to_owned()),
+            ("ip-block-index", block.map_or_else(|| "-1".to_owned(), |block| block.to_string())),
+        ];
+        Self::new(NETWORK_POLICY, keys)
+    }
+
+    /// The ACL that lets a pod reach itself through a Service.
+    pub fn allow_hairpin(direction: &str) -> Self {
+        let keys = [(NAME, "allow-hairpinning".to_owned()), (DIRECTION, direction.to_owned())];
+        Self::new("NetpolDefault", keys)
+    }
+
+    /// An address set. `owner_type`: one of the kinds of sets above; `family`: `v4` or `v6`.
+    pub fn address_set(owner_type: &'static str, name: &str, family: &str) -> Self {
+        Self::new(owner_type, [(NAME, name.to_owned()), (IP_FAMILY, family.to_owned())])
+    }
+
     /// The `external_ids` of the row.
     pub fn external_ids(&self) -> BTreeMap<&'static str, String> {
         let fixed = [
@@ -69,6 +137,10 @@ impl std::fmt::Display for ObjectId {
         write!(f, "{CONTROLLER}:{}", self.owner_type)?;
         self.keys.iter().try_for_each(|(_, value)| write!(f, ":{value}"))
     }
+}
+
+fn of_policy(policy: &PolicyKey) -> String {
+    format!("{}:{}", policy.namespace(), policy.name())
 }
 
 /// A name for any text: `a`, followed by the decimal 64-bit FNV-1a.

@@ -38,6 +38,12 @@ pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &An
         Object::Service(service) => {
             (format!("/api/v1/namespaces/{}/services", service.namespace()), service.name())
         }
+        Object::NetworkPolicy(policy) => {
+            let namespace = policy.namespace();
+            let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
+            (path, policy.name())
+        }
+        Object::Namespace(name) => ("/api/v1/namespaces".to_owned(), &**name),
     };
     let patch = match only {
         Only::Over(Texts::NoneAtAll) => over(uid, values, None),

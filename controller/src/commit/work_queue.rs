@@ -79,8 +79,8 @@ pub(crate) struct WorkQueue {
     /// [`Self::place`] changes both.
     states: HashMap<Key, KeyState>,
     /// Two lanes: keys that changed, then keys that are only compared. In each lane, the rows that others
-    /// refer to come first: the cluster, nodes, pods and services. May hold keys that are no longer dirty.
-    queues: [[VecDeque<Key>; 3]; 2],
+    /// refer to come first: the cluster, nodes, sets, policies, pods and services. May hold keys that are no longer dirty.
+    queues: [[VecDeque<Key>; 5]; 2],
     dirty: usize,
     groups: VecDeque<Vec<Key>>,
     suspected: usize,
@@ -315,7 +315,11 @@ fn rank(key: &Key) -> usize {
     match key {
         Key::Cluster => 0,
         Key::Node(_) | Key::Gateway(_) | Key::Chassis(_) => 1,
-        Key::Pod(_) | Key::Service(_) => 2,
+        // A rule names sets, and a pod's port is in groups. An address leaves its sets before a rule comes that
+        // names them.
+        Key::Set(_) | Key::Isolation(_) => 2,
+        Key::Policy(_) => 3,
+        Key::Pod(_) | Key::Service(_) => 4,
     }
 }
 

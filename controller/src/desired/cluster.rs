@@ -2,6 +2,7 @@
 
 use contract::ovn::{self, ObjectId};
 
+use super::policy::allow_hairpin;
 use crate::{
     config::ClusterConfig,
     rows::{
@@ -34,6 +35,7 @@ pub fn cluster(store: &Store) -> RowSet {
     rows.extend(rate_limits(&store.config));
     rows.push(router());
     rows.extend(port_groups());
+    rows.extend(allow_hairpin(store));
     rows.extend(join_switch(&store.config));
     rows
 }

@@ -10,7 +10,7 @@ use contract::{
 };
 use ipnet::IpNet;
 
-use super::{cluster::port_group, port_addresses};
+use super::{cluster::port_group, policy::ALLOW, port_addresses};
 use crate::{
     config::ClusterConfig,
     rows::{
@@ -24,9 +24,6 @@ use crate::{
 /// A gateway with the same MAC and link-local addresses on every node, so that a virtual machine (`KubeVirt`)
 /// keeps it when it migrates. In the option `arp_proxy`, the cluster subnets follow.
 const ARP_PROXY: &str = "0a:58:a9:fe:01:01 169.254.1.1 fe80::1";
-/// Priority, as upstream's: above the default deny of network policies (1000).
-const ALLOW_FROM_NODE: i64 = 1001;
-
 /// The rows of node `name`; none while it has no subnet, or if it belongs to another zone.
 pub fn node(store: &Store, name: &str) -> RowSet {
     let Some(node) = store.node(name).filter(|node| !node.subnets.is_empty() && store.is_local(name)) else {
@@ -126,9 +123,11 @@ fn allow_from_node(node: &Node, management: IpAddr) -> DesiredRow {
         id: ObjectId::allow_from_node(&node.name, management),
         of: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
         direction: Direction::ToPort,
-        priority: ALLOW_FROM_NODE,
+        priority: ALLOW,
         matching: format!("{family}.src=={management}"),
         action: Action::AllowRelated,
+        name: None,
+        needs: Vec::new(),
     }
     .into()
 }

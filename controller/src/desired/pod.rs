@@ -9,13 +9,13 @@ use contract::{
     ovn,
 };
 
-use super::port_addresses;
+use super::{policy::groups_of_pod, port_addresses};
 use crate::{
     rows::{Pairs, RowSet, SwitchPort, switch_port::Kind},
     store::Store,
 };
 
-/// The rows of pod `key`: one logical switch port on its node's switch, or none.
+/// The rows of pod `key`: one logical switch port on its node's switch, in the groups of its policies, or none.
 ///
 /// None while the pod has no node in this zone, uses the host network, has ended, or has no address yet. Rows
 /// from before are removed by the same rule.
@@ -50,10 +50,12 @@ pub fn pod(store: &Store, key: &PodKey) -> RowSet {
             &["requested-chassis"]
         };
     }
+    let policies = store.policies_of(key);
     // Port security drops what the pod sends with other addresses than these.
     let port = SwitchPort {
         port_security: Some(addresses.clone()),
         options,
+        groups: groups_of_pod(store, key.namespace(), policies.iter().copied()),
         external_ids: BTreeMap::from([("namespace", key.namespace().to_owned()), ("pod", "true".to_owned())]),
         ..SwitchPort::new(
             ovn::node_switch(&node.name),

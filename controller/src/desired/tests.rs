@@ -47,6 +47,8 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     store.observe(Observation::Pods(Seen::All(pods)), &mut |_, _| ());
     store.observe(Observation::Services(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
+    store.observe(Observation::Namespaces(Seen::All(Vec::new())), &mut |_, _| ());
+    store.observe(Observation::Policies(Seen::All(Vec::new())), &mut |_, _| ());
     store
 }
 

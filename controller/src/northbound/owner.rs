@@ -6,6 +6,9 @@
 //! | switch port `<ns>_<pod>` with `pod=true` and `namespace=<ns>`, of the cluster's own network | the pod |
 //! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
+//! | port group, and ACLs by their ids, of the kind `NetworkPolicy` | the policy |
+//! | the same of the kind `NetpolNamespace` | isolation of the namespace |
+//! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort` | the set |
 //! | route of the cluster router by source, from a subnet via its `.2`, where such an ACL of X names `.2` | node X |
 //! | router `GR_X`; its ports `rtoj-GR_X` and `rtoe-GR_X`; switch `ext_X`; switch ports `jtor-GR_X` and `etor-GR_X` | gateway of X |
 //! | localnet port in the switch `ext_X` | gateway of X |
@@ -28,15 +31,19 @@ use std::{
     sync::Arc,
 };
 
-use contract::{names::PodKey, ovn};
+use contract::{
+    names::{PodKey, PolicyKey},
+    ovn,
+};
 use ipnet::IpNet;
-use ovsdb::{Replica, Uuid};
+use ovsdb::{Pairs, Replica, Uuid};
 
 use super::index::Index;
 use crate::{
     config::ClusterConfig,
     desired::{
         gateway::{MASQUERADE_ROUTE, TO_OWN_NODE, to_own_node},
+        set,
         templates::NODE_ADDRESS,
     },
     key::Key,
@@ -46,8 +53,8 @@ use crate::{
         router_policy::REROUTE,
         static_route::BY_SOURCE,
         table::{
-            ChassisTemplateVar, LoadBalancer, LogicalRouterPort, LogicalSwitchPort, Nat, RouterPolicy,
-            StaticMacBinding, StaticRoute,
+            Acl, AddressSet, ChassisTemplateVar, LoadBalancer, LogicalRouterPort, LogicalSwitchPort, Nat,
+            PortGroup, RouterPolicy, StaticMacBinding, StaticRoute,
         },
     },
 };
@@ -166,7 +173,14 @@ impl Owners {
                     [ROUTER_TO_JOIN, ROUTER_TO_EXTERNAL].into_iter().find_map(|side| of_gateway(name, side))
                 }))
             }
-            Table::Acl => ours(of_node_acl(name).and_then(|(of, _)| node(of))),
+            Table::Acl => ours(of_node_acl(name).and_then(|(of, _)| node(of)).or_else(|| {
+                let row: &Acl = replica.row(uuid)?;
+                of_policies(&row.external_ids)
+            })),
+            Table::PortGroup => {
+                ours(replica.row(uuid).and_then(|row: &PortGroup| of_policies(&row.external_ids)))
+            }
+            Table::AddressSet => ours(replica.row(uuid).and_then(address_set)),
             // Its name is `<router port>-<chassis>`, and the router port's name contains the node's.
             Table::GatewayChassis => {
                 let ports = index.parents(uuid).iter().filter_map(|parent| index.name(parent.row));
@@ -185,9 +199,7 @@ impl Owners {
             }
             Table::LoadBalancer => replica.row(uuid).map_or(Claim::Foreign, |row| load_balancer(row, name)),
             Table::ChassisTemplateVar => variables(replica.row(uuid), name),
-            Table::LoadBalancerGroup | Table::Copp | Table::Meter | Table::PortGroup | Table::AddressSet => {
-                Claim::Foreign
-            }
+            Table::LoadBalancerGroup | Table::Copp | Table::Meter => Claim::Foreign,
         }
     }
 }
@@ -212,6 +224,31 @@ impl Owners {
         let is_masquerade = self.masquerade.iter().any(|subnet| subnet.contains(&ip));
         of_gateway(&row.logical_port, ROUTER_TO_EXTERNAL).filter(|_| is_masquerade)
     }
+}
+
+/// The key in the ids of a row that this part of the control plane, or upstream's, made for a policy or for
+/// the isolation of a namespace.
+fn of_policies(ids: &Pairs) -> Option<Key> {
+    let (kind, name) = own_ids(ids)?;
+    match kind {
+        ovn::NETWORK_POLICY => {
+            let (namespace, name) = name.split_once(':')?;
+            PolicyKey::new(namespace, name).ok().map(Key::Policy)
+        }
+        ovn::NETPOL_NAMESPACE => is_plain(name).then(|| Key::Isolation(name.into())),
+        _ => None,
+    }
+}
+
+fn address_set(row: &AddressSet) -> Option<Key> {
+    let (kind, name) = own_ids(&row.external_ids)?;
+    set::of_ids(kind, name).map(Key::Set)
+}
+
+/// The kind and the name in ids of the cluster's own network.
+fn own_ids(ids: &Pairs) -> Option<(&str, &str)> {
+    let is_own = ids.get(ovn::OWNER_CONTROLLER) == Some(ovn::CONTROLLER);
+    ids.get(ovn::OWNER_TYPE).zip(ids.get(ovn::NAME)).filter(|_| is_own)
 }
 
 /// A row with a variable of a node's address or of a Service.

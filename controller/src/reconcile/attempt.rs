@@ -95,6 +95,9 @@ impl Reconciler {
         for trouble in self.store.take_service_troubles() {
             self.report(Report::ServiceTrouble(trouble));
         }
+        for trouble in self.store.take_policy_troubles() {
+            self.report(Report::PolicyTrouble(trouble));
+        }
         // One transaction at a time: the next comparison needs a replica that shows this one's rows.
         if self.in_flight.is_some() || self.paused.is_some_and(|until| now < until) {
             return;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use contract::names::{PodKey, ServiceKey};
+use contract::names::{PodKey, PolicyKey, ServiceKey};
 
 use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
+    trouble::{NodeTrouble, PodTrouble, PolicyTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
 /// Something that a person may want to know about one object.
@@ -22,6 +22,8 @@ pub enum Report {
     NodeTrouble(Trouble<NodeName, NodeTrouble>),
     /// Something of a Service or its endpoints cannot be used; the rest of it is.
     ServiceTrouble(Trouble<ServiceKey, ServiceTrouble>),
+    /// Something of a NetworkPolicy cannot be used.
+    PolicyTrouble(Trouble<PolicyKey, PolicyTrouble>),
     /// A connection to an idled Service, which has no pods.
     NeedPods(ServiceKey),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

@@ -45,6 +45,8 @@ impl Run {
         }
         run.observe(Observation::Services(Seen::All(Vec::new())));
         run.observe(Observation::Slices(Seen::All(Vec::new())));
+        run.observe(Observation::Namespaces(Seen::All(Vec::new())));
+        run.observe(Observation::Policies(Seen::All(Vec::new())));
         run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
         run.observe(Observation::Pods(Seen::All(Vec::<(PodKey, Pod)>::new())));
         run
@@ -420,6 +422,8 @@ async fn rows_of_which_the_api_server_knows_none_stay_until_somebody_says_whose_
         observations.send(Observation::Cluster(Some("own".into()))).unwrap();
         observations.send(Observation::Services(Seen::All(vec![]))).unwrap();
         observations.send(Observation::Slices(Seen::All(vec![]))).unwrap();
+        observations.send(Observation::Namespaces(Seen::All(Vec::new()))).unwrap();
+        observations.send(Observation::Policies(Seen::All(Vec::new()))).unwrap();
         observations.send(Observation::Nodes(Seen::All(vec![node("n1")]))).unwrap();
         observations.send(Observation::Pods(Seen::All(vec![]))).unwrap();
         assert_eq!(ports().await, 2);
@@ -457,6 +461,8 @@ async fn a_pod_keeps_the_address_of_its_port_when_the_leader_before_did_not_come
     win();
     observations.send(Observation::Services(Seen::All(Vec::new()))).unwrap();
     observations.send(Observation::Slices(Seen::All(Vec::new()))).unwrap();
+    observations.send(Observation::Namespaces(Seen::All(Vec::new()))).unwrap();
+    observations.send(Observation::Policies(Seen::All(Vec::new()))).unwrap();
     observations.send(Observation::Nodes(Seen::All(vec![node("n1")]))).unwrap();
     observations.send(Observation::Pods(Seen::All(vec![stays]))).unwrap();
     assert_eq!(timeout(SOON, annotations.recv()).await.unwrap(), given);

@@ -17,6 +17,10 @@ pub struct Acl {
     /// In OVN's expression language, ovn-sb(5) "Logical_Flow TABLE".
     pub matching: String,
     pub action: Action,
+    /// Its name in log lines. None: it has none, and whether it is logged is the administrator's.
+    pub name: Option<String>,
+    /// Rows that the match names.
+    pub needs: Vec<RowName>,
 }
 
 /// Which packets an ACL sees.
@@ -24,12 +28,14 @@ pub struct Acl {
 pub enum Direction {
     /// Packets on their way to a port.
     ToPort,
-    /// Packets that come from a port.
+    /// Packets that come from a port, with the addresses that load balancers have given them.
     FromPort,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
+    /// The packets pass.
+    Allow,
     /// The packets pass, and so do the replies.
     AllowRelated,
     Drop,
@@ -38,33 +44,45 @@ pub enum Action {
 /// The tier of namespaces' network policies. Administrators' policies are in the tiers before, default
 /// policies in the tier behind.
 const TIER: i64 = 2;
+/// Bytes of a name, as the database limits it.
+const LONGEST_NAME: usize = 63;
 
 impl From<Acl> for DesiredRow {
     fn from(acl: Acl) -> Self {
-        let Acl { id, of, direction, priority, matching, action } = acl;
+        let Acl { id, of, direction, priority, matching, action, name, needs } = acl;
+        let options = match direction {
+            Direction::ToPort => None,
+            Direction::FromPort => Some([("apply-after-lb", "true".to_owned())]),
+        };
         let direction = match direction {
             Direction::ToPort => "to-lport",
             Direction::FromPort => "from-lport",
         };
         let action = match action {
+            Action::Allow => "allow",
             Action::AllowRelated => "allow-related",
             Action::Drop => "drop",
         };
+        let mut columns = vec![
+            ("direction", Value::Datum(Datum::set([direction]))),
+            ("priority", Value::Datum(Datum::set([priority]))),
+            ("match", Value::Datum(Datum::set([matching]))),
+            ("action", Value::Datum(Datum::set([action]))),
+            ("tier", Value::Datum(Datum::set([TIER]))),
+            // Has no effect until the ACL's `log` is set.
+            ("meter", Value::Datum(Datum::set([ovn::ACL_METER]))),
+            ("external_ids", Value::Pairs(id.external_ids().into())),
+        ];
+        columns.extend(options.map(|options| ("options", Value::Pairs(options.into()))));
+        // Names of objects are ASCII, so that any byte ends a character.
+        let name = name.map(|name| name.chars().take(LONGEST_NAME).collect::<String>());
+        columns.extend(name.map(|name| ("name", Value::Datum(Datum::set([name])))));
         Self {
             id: Table::Acl.row(id.to_string()),
-            columns: vec![
-                ("direction", Value::Datum(Datum::set([direction]))),
-                ("priority", Value::Datum(Datum::set([priority]))),
-                ("match", Value::Datum(Datum::set([matching]))),
-                ("action", Value::Datum(Datum::set([action]))),
-                ("tier", Value::Datum(Datum::set([TIER]))),
-                // Has no effect until an administrator enables the ACL's `log`.
-                ("meter", Value::Datum(Datum::set([ovn::ACL_METER]))),
-                ("external_ids", Value::Pairs(id.external_ids().into())),
-            ],
+            columns,
             member_of: vec![Membership { of, column: "acls" }],
             or_member_of: Vec::new(),
-            needs: Vec::new(),
+            needs,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! all that the loop needs to know of it.
 //!
 //! ```text
-//! Struct in "Table", life, identity, [own set: strength, table of elements, deciding key], [foreign set] {
+//! Struct in "Table", life, identity, [own set: strength, table of elements], [foreign set] {
 //!     columns
 //! }
 //! ```
@@ -50,14 +50,14 @@ pub(crate) enum Identity {
     Nameless,
 }
 
-/// A column of references from a row to other rows of this controller.
+/// A column of references from a row to other rows of this controller. If the controller owns the row with
+/// the set, the key of an element decides whether the element is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Set {
     pub(crate) of: Table,
     pub(crate) column: &'static str,
     pub(crate) holds: Table,
     pub(crate) strength: Strength,
-    pub(crate) decides: Decides,
 }
 
 /// Whether references of the set keep a row of a non-root table alive.
@@ -65,15 +65,6 @@ pub(crate) struct Set {
 pub(crate) enum Strength {
     Strong,
     Weak,
-}
-
-/// The key that removes an element, if this controller owns the row with the set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decides {
-    /// The key of the element.
-    Element,
-    /// The key of the element, if that key or the cluster owns the set. Otherwise the owner of the set.
-    OwnElement,
 }
 
 /// What the loop needs to know of a table.
@@ -107,7 +98,7 @@ macro_rules! tables {
         $(#[$meta:meta])*
         $table:ident in $name:literal, $life:ident,
         $identity:ident $(($($key:ident $(as $key_column:literal)?),+))?,
-        [$($set:ident: $strength:ident $holds:ident by $decides:ident),*], [$($other:ident),*]
+        [$($set:ident: $strength:ident $holds:ident),*], [$($other:ident),*]
         $(, large [$($large:ident),+])? {
             $($columns:tt)*
         }
@@ -144,7 +135,6 @@ macro_rules! tables {
                 column: stringify!($set),
                 holds: Table::$holds,
                 strength: Strength::$strength,
-                decides: Decides::$decides,
             }),*],
             others_sets: &[$(stringify!($other)),*],
             large_sets: &[$($(stringify!($large)),+)?],
@@ -170,7 +160,7 @@ tables! {
         burst_size: i64,
     }
 
-    Meter in "Meter", Root, Name, [bands: Strong MeterBand by Element], [] {
+    Meter in "Meter", Root, Name, [bands: Strong MeterBand], [] {
         name: Arc<str>,
         unit: Box<str>,
         bands: Vec<Uuid>,
@@ -187,7 +177,7 @@ tables! {
         pub(crate) external_ids: Pairs,
     }
 
-    LoadBalancerGroup in "Load_Balancer_Group", Root, Name, [load_balancer: Weak LoadBalancer by Element], [] {
+    LoadBalancerGroup in "Load_Balancer_Group", Root, Name, [load_balancer: Weak LoadBalancer], [] {
         name: Arc<str>,
         load_balancer: Vec<Uuid>,
     }
@@ -206,8 +196,8 @@ tables! {
 
     AddressSet in "Address_Set", Root, Name, [], [], large [addresses] {
         name: Arc<str>,
-        addresses: Vec<Box<str>>,
-        external_ids: Pairs,
+        pub(crate) addresses: Vec<Box<str>>,
+        pub(crate) external_ids: Pairs,
     }
 
     GatewayChassis in "Gateway_Chassis", Part, Name, [], [] {
@@ -230,7 +220,7 @@ tables! {
         meter: Option<Box<str>>,
         label: i64,
         options: Pairs,
-        external_ids: Pairs,
+        pub(crate) external_ids: Pairs,
     }
 
     LogicalSwitchPort in "Logical_Switch_Port", Held, Name, [], [] {
@@ -246,7 +236,7 @@ tables! {
         pub(crate) external_ids: Pairs,
     }
 
-    LogicalRouterPort in "Logical_Router_Port", Held, Name, [gateway_chassis: Strong GatewayChassis by Element], [] {
+    LogicalRouterPort in "Logical_Router_Port", Held, Name, [gateway_chassis: Strong GatewayChassis], [] {
         name: Arc<str>,
         gateway_chassis: Vec<Uuid>,
         mac: Box<str>,
@@ -293,9 +283,9 @@ tables! {
     }
 
     LogicalRouter in "Logical_Router", Home, Name,
-        [ports: Strong LogicalRouterPort by Element, static_routes: Strong StaticRoute by Element,
-         policies: Strong RouterPolicy by Element, nat: Strong Nat by Element,
-         load_balancer: Weak LoadBalancer by Element], [] {
+        [ports: Strong LogicalRouterPort, static_routes: Strong StaticRoute,
+         policies: Strong RouterPolicy, nat: Strong Nat,
+         load_balancer: Weak LoadBalancer], [] {
         name: Arc<str>,
         ports: Vec<Uuid>,
         static_routes: Vec<Uuid>,
@@ -309,8 +299,8 @@ tables! {
     }
 
     LogicalSwitch in "Logical_Switch", Home, Name,
-        [ports: Strong LogicalSwitchPort by Element, acls: Strong Acl by Element,
-         load_balancer: Weak LoadBalancer by Element], [qos_rules, forwarding_groups] {
+        [ports: Strong LogicalSwitchPort, acls: Strong Acl,
+         load_balancer: Weak LoadBalancer], [qos_rules, forwarding_groups] {
         name: Arc<str>,
         ports: Vec<Uuid>,
         acls: Vec<Uuid>,
@@ -324,11 +314,11 @@ tables! {
     }
 
     PortGroup in "Port_Group", Root, Name,
-        [ports: Weak LogicalSwitchPort by OwnElement, acls: Strong Acl by Element], [] {
+        [ports: Weak LogicalSwitchPort, acls: Strong Acl], [] {
         name: Arc<str>,
         ports: Vec<Uuid>,
         acls: Vec<Uuid>,
-        external_ids: Pairs,
+        pub(crate) external_ids: Pairs,
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use contract::{
     annotation::{LEGACY, POD_NETWORKS},
-    names::{Network, PodKey, ServiceKey},
+    names::{Network, PodKey, PolicyKey, ServiceKey},
 };
 
 use super::{Annotated, Spelled, Store, Texts, pods::Known};
@@ -15,7 +15,7 @@ use crate::{
     allocate::pod_network::Assigned,
     config::ClusterConfig,
     key::NodeName,
-    trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
+    trouble::{NodeTrouble, PodTrouble, PolicyTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
 /// Annotations to write on a pod. The patch applies only to the pod with this UID; a later pod of the same
@@ -57,6 +57,7 @@ pub(super) struct Outbox {
     of_nodes: Vec<Trouble<NodeName, NodeTrouble>>,
     shared: Vec<Trouble<PodKey, SharedAddress>>,
     of_services: Vec<Trouble<ServiceKey, ServiceTrouble>>,
+    of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
 }
 
 /// Whether the API server has a pod's network.
@@ -77,6 +78,10 @@ impl Outbox {
 
     pub(super) fn tell_service(&mut self, trouble: Trouble<ServiceKey, ServiceTrouble>) {
         self.of_services.push(trouble);
+    }
+
+    pub(super) fn tell_policy(&mut self, trouble: Trouble<PolicyKey, PolicyTrouble>) {
+        self.of_policies.push(trouble);
     }
 
     pub(super) fn tell_shared(&mut self, trouble: Trouble<PodKey, SharedAddress>) {
@@ -113,6 +118,11 @@ impl Store {
     /// The same for Services.
     pub fn take_service_troubles(&mut self) -> Vec<Trouble<ServiceKey, ServiceTrouble>> {
         std::mem::take(&mut self.outbox.of_services)
+    }
+
+    /// The same for policies.
+    pub fn take_policy_troubles(&mut self) -> Vec<Trouble<PolicyKey, PolicyTrouble>> {
+        std::mem::take(&mut self.outbox.of_policies)
     }
 
     /// Address conflicts between a pod and a foreign port that began since the last call.

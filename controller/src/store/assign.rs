@@ -13,7 +13,7 @@ use std::{
 use contract::{annotation::PodNetwork, mac::Mac, names::PodKey, ovn};
 use ipnet::IpNet;
 
-use super::{Annotated, Kept, Place, Pod, Store, fanout};
+use super::{Annotated, Kept, Place, Pod, Store};
 use crate::{
     allocate::{
         addresses::{Exhausted, Taken},
@@ -54,9 +54,20 @@ impl Store {
     ///
     /// To be called only if the key has not become dirty since its rows were computed.
     pub fn settled(&mut self, key: &Key, dirty: &mut Dirty<'_>) {
-        let Key::Pod(pod) = key else { return };
-        // Rows that are kept were not compared, so the port may still use its addresses.
-        if self.kept(key) == Kept::ALL {
+        let pod = match key {
+            Key::Pod(pod) => pod,
+            Key::Set(set) => return self.settled_set(set, dirty),
+            Key::Policy(policy) => return self.settled_policy(policy, dirty),
+            Key::Cluster
+            | Key::Node(_)
+            | Key::Gateway(_)
+            | Key::Isolation(_)
+            | Key::Service(_)
+            | Key::Chassis(_) => return,
+        };
+        // Rows that are kept were not compared, so the port may still use its addresses. A set that still has
+        // one would allow the next pod what this one was allowed.
+        if self.kept(key) == Kept::ALL || self.policies.sets.is_pending(pod) {
             return;
         }
         self.found.remove(pod);
@@ -123,9 +134,9 @@ impl Store {
     /// Assigns, keeps or retires the network of a pod that has not changed otherwise. Returns whether its
     /// network changed.
     fn reassign(&mut self, key: &PodKey, dirty: &mut Dirty<'_>) -> bool {
-        let before = self.pods.facts(key);
+        let before = self.before(key);
         let has_changed = self.assign(key);
-        fanout::pod(key, before.as_ref(), self.pods.facts(key).as_ref(), dirty);
+        self.follow_pod(key, before, dirty);
         has_changed
     }
 

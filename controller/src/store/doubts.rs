@@ -5,9 +5,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use contract::names::{PodKey, ServiceKey, SliceKey};
+use contract::names::{PodKey, PolicyKey, ServiceKey, SliceKey};
 
-use super::{Node, Pod, Service, Slice, Store};
+use super::{Namespace, Node, Pod, Policy, Service, Slice, Store};
 use crate::{
     cluster_id::ClusterId,
     doubt::{ClusterIdentity, Doubt, Doubted, Rule},
@@ -22,11 +22,15 @@ pub(super) struct Doubts {
     pods: Doubt<PodKey>,
     services: Doubt<ServiceKey>,
     slices: Doubt<SliceKey>,
+    namespaces: Doubt<Arc<str>>,
+    policies: Doubt<PolicyKey>,
     identity: ClusterIdentity,
     /// Nodes that had a switch at the start, until the first list of nodes is accepted.
     found: BTreeSet<NodeName>,
     /// Services that had load balancers at the start, until the first list of Services is accepted.
     found_services: BTreeSet<ServiceKey>,
+    /// Policies that had port groups at the start, until the first list of policies is accepted.
+    found_policies: BTreeSet<PolicyKey>,
 }
 
 impl Default for Doubts {
@@ -36,9 +40,12 @@ impl Default for Doubts {
             pods: Doubt::new(Rule::Pods),
             services: Doubt::new(Rule::Pods),
             slices: Doubt::new(Rule::Pods),
+            namespaces: Doubt::new(Rule::Pods),
+            policies: Doubt::new(Rule::Pods),
             identity: ClusterIdentity::default(),
             found: BTreeSet::new(),
             found_services: BTreeSet::new(),
+            found_policies: BTreeSet::new(),
         }
     }
 }
@@ -60,6 +67,14 @@ impl Doubts {
         self.slices.is_held()
     }
 
+    pub(super) fn hold_namespaces(&self) -> bool {
+        self.namespaces.is_held()
+    }
+
+    pub(super) fn hold_policies(&self) -> bool {
+        self.policies.is_held()
+    }
+
     /// Whether the API server is another cluster's.
     pub(super) fn is_other_cluster(&self) -> bool {
         self.identity.other_cluster().is_some()
@@ -75,12 +90,16 @@ impl Doubts {
             self.pods.hold();
             self.services.hold();
             self.slices.hold();
+            self.namespaces.hold();
+            self.policies.hold();
         } else {
             // The next lists may confirm the ones that are held back.
             self.nodes.time_passed();
             self.pods.time_passed();
             self.services.time_passed();
             self.slices.time_passed();
+            self.namespaces.time_passed();
+            self.policies.time_passed();
         }
     }
 }
@@ -88,8 +107,14 @@ impl Doubts {
 impl Store {
     /// What is held back at the moment, if anything is.
     pub fn doubted(&self) -> Option<Doubted> {
-        let Doubts { nodes, pods, services, slices, identity, found, found_services: _ } = &self.doubts;
-        let is_any = nodes.is_held() || pods.is_held() || services.is_held() || slices.is_held();
+        let Doubts { nodes, pods, services, slices, namespaces, policies, identity, found, .. } =
+            &self.doubts;
+        let is_any = nodes.is_held()
+            || pods.is_held()
+            || services.is_held()
+            || slices.is_held()
+            || namespaces.is_held()
+            || policies.is_held();
         let example = || self.nodes.iter().map(|node| &node.name).chain(found).next().cloned();
         let other_cluster = || identity.other_cluster();
         is_any.then(|| Doubted {
@@ -97,6 +122,8 @@ impl Store {
             pods: pods.missing(),
             services: services.missing(),
             slices: slices.missing(),
+            namespaces: namespaces.missing(),
+            policies: policies.missing(),
             other_cluster: other_cluster(),
             example: example(),
         })
@@ -112,6 +139,12 @@ impl Store {
     /// [`found_port`](Self::found_port) is.
     pub fn found_service(&mut self, key: ServiceKey) {
         self.doubts.found_services.insert(key);
+    }
+
+    /// Registers a policy that has a port group in the northbound database. To be called when
+    /// [`found_port`](Self::found_port) is.
+    pub fn found_policy(&mut self, key: PolicyKey) {
+        self.doubts.found_policies.insert(key);
     }
 
     /// Registers the cluster that the northbound database was written for. To be called when
@@ -205,5 +238,34 @@ impl Store {
         let listed = list.iter().map(|(key, _)| (key, &none)).collect();
         let known: Vec<_> = self.services.slices().map(|key| (key.clone(), None)).collect();
         self.doubts.identity.other_cluster().is_none() && self.doubts.slices.believes(known, &listed)
+    }
+}
+
+impl Store {
+    /// Whether a list of policies is accepted. Without its policies a pod is open.
+    pub(super) fn believes_policies(&mut self, list: &[(PolicyKey, Policy)]) -> bool {
+        let listed = list.iter().map(|(key, policy)| (key, &policy.uid)).collect();
+        let Doubts { policies, found_policies, identity, .. } = &mut self.doubts;
+        let known: Vec<_> = match self.listed.contains(Kind::Policy) {
+            true => self
+                .policies
+                .iter()
+                .map(|(key, policy)| (key.clone(), Some(Arc::clone(&policy.uid))))
+                .collect(),
+            false => found_policies.iter().map(|key| (key.clone(), None)).collect(),
+        };
+        let believed = identity.other_cluster().is_none() && policies.believes(known, &listed);
+        if believed {
+            found_policies.clear();
+        }
+        believed
+    }
+
+    /// Whether a list of namespaces is accepted. At the start nothing is known of them.
+    pub(super) fn believes_namespaces(&mut self, list: &[(Arc<str>, Namespace)]) -> bool {
+        let listed = list.iter().map(|(name, namespace)| (name, &namespace.uid)).collect();
+        let known = self.namespaces.iter().map(|(name, uid)| (Arc::clone(name), Some(Arc::clone(uid))));
+        let known: Vec<_> = known.collect();
+        self.doubts.identity.other_cluster().is_none() && self.doubts.namespaces.believes(known, &listed)
     }
 }

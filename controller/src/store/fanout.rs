@@ -14,14 +14,19 @@
 //! | the last node whose chassis was not known: known, or gone | the variables of each chassis that no node has any longer |
 //! | gateway router of a node: came or went | the node, and the Services whose load balancers depend on the nodes |
 //! | Service, slice: came, went, or any field that is kept | the Service |
-//! | pod: came, went, or what its row derives from, its network included | the pod |
+//! | pod: came, went, or what its row derives from, its network and its policies included | the pod |
+//! | pod: an address came into a set, or left it | that address of the set |
+//! | pod: the first or last of its namespace with this number for a named port | policies that name the port, the set |
+//! | namespace: labels | policies with such namespaces as peers, the set of it; its pods' addresses in sets by both labels |
+//! | policy: came, went, or any field | the policy; the sets that it names from now on; the pods that it isolates from now on, or no longer, or in other directions |
+//! | policy: the first or last of a namespace | the isolation of the namespace |
 //!
 //! A change of what no row derives from, such as the arrival of a pod's own annotation, concerns no key.
 //! Knows objects before and after a change; neither rows nor the database.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use contract::names::{PodKey, ServiceKey};
+use contract::names::{PodKey, PolicyKey, ServiceKey};
 
 use super::{
     Node, Phase, Pod,
@@ -30,7 +35,7 @@ use super::{
 };
 use crate::{
     allocate::pod_network::Assigned,
-    key::{Dirty, Key, NodeName, Scope},
+    key::{Dirty, Key, NodeName, Scope, SetId},
 };
 
 /// What the rows of a pod derive from.
@@ -42,10 +47,15 @@ pub(super) struct PodFacts {
     phase: Phase,
     is_static: bool,
     network: Option<Arc<Assigned>>,
+    /// Those that isolate it.
+    policies: Vec<PolicyKey>,
 }
 
-impl From<&Known> for PodFacts {
-    fn from(Known { pod, network, announced: _ }: &Known) -> Self {
+impl PodFacts {
+    pub(super) fn new<'a>(
+        Known { pod, network, announced: _ }: &Known,
+        policies: impl IntoIterator<Item = &'a PolicyKey>,
+    ) -> Self {
         let Pod {
             uid,
             node,
@@ -56,6 +66,8 @@ impl From<&Known> for PodFacts {
             annotated: _,
             other_networks: _,
             texts: _,
+            ports: _,
+            labels: _,
         } = pod;
         Self {
             uid: Arc::clone(uid),
@@ -64,6 +76,7 @@ impl From<&Known> for PodFacts {
             phase: *phase,
             is_static: config_hash.is_some(),
             network: network.clone(),
+            policies: policies.into_iter().cloned().collect(),
         }
     }
 }
@@ -194,6 +207,23 @@ pub(super) fn pod(key: &PodKey, before: Option<&PodFacts>, after: Option<&PodFac
     if before != after {
         dirty(Key::Pod(key.clone()), Scope::Whole);
     }
+}
+
+/// Follows a change of a policy. `sets`: those that it names from now on. `pods`: those whose isolation may be
+/// another one.
+pub(super) fn policy<'a>(
+    key: &PolicyKey,
+    is_isolation_new: bool,
+    sets: impl Iterator<Item = &'a SetId>,
+    pods: impl IntoIterator<Item = &'a PodKey>,
+    dirty: &mut Dirty<'_>,
+) {
+    dirty(Key::Policy(key.clone()), Scope::Whole);
+    if is_isolation_new {
+        dirty(Key::Isolation(key.namespace().into()), Scope::Whole);
+    }
+    sets.for_each(|set| dirty(Key::Set(set.clone()), Scope::Whole));
+    pods.into_iter().for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
 }
 
 /// The gateway routers of these nodes came or went. A node's ways to hosts depend on it, if nothing else says

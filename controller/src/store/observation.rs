@@ -1,20 +1,24 @@
 //! Events from the watches of the API server. Knows neither their receivers nor their effects.
 
-use contract::names::{PodKey, ServiceKey, SliceKey};
+use std::sync::Arc;
+
+use contract::names::{PodKey, PolicyKey, ServiceKey, SliceKey};
 use ipnet::IpNet;
 pub use kubeapi::watch::Seen;
 
 use crate::{
     cluster_id::ClusterId,
     key::NodeName,
-    store::{Node, Pod, RangeName, Service, Slice},
+    store::{Namespace, Node, Pod, Policy, RangeName, Service, Slice},
 };
 
 /// A watch event, or the identity of the API server's cluster.
 #[derive(Debug, Clone)]
 pub enum Observation {
     Nodes(Seen<NodeName, Node>),
+    Namespaces(Seen<Arc<str>, (Arc<str>, Namespace)>),
     Pods(Seen<PodKey, (PodKey, Pod)>),
+    Policies(Seen<PolicyKey, (PolicyKey, Policy)>),
     Services(Seen<ServiceKey, (ServiceKey, Service)>),
     Slices(Seen<SliceKey, (SliceKey, Slice)>),
     /// ServiceCIDRs.
@@ -29,7 +33,9 @@ impl Observation {
     pub(crate) fn is_list(&self) -> bool {
         match self {
             Self::Nodes(seen) => matches!(seen, Seen::All(_)),
+            Self::Namespaces(seen) => matches!(seen, Seen::All(_)),
             Self::Pods(seen) => matches!(seen, Seen::All(_)),
+            Self::Policies(seen) => matches!(seen, Seen::All(_)),
             Self::Services(seen) => matches!(seen, Seen::All(_)),
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
             Self::Ranges(seen) => matches!(seen, Seen::All(_)),
@@ -42,7 +48,10 @@ impl Observation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Node,
+    Namespace,
     Pod,
+    /// NetworkPolicy
+    Policy,
     Service,
     Slice,
     /// ServiceCIDR
@@ -51,12 +60,13 @@ pub enum Kind {
 
 impl Kind {
     /// In the order in which the watches start.
-    pub const ALL: &[Self] = &[Self::Node, Self::Pod, Self::Service, Self::Slice, Self::Range];
+    pub const ALL: &[Self] =
+        &[Self::Node, Self::Namespace, Self::Pod, Self::Policy, Self::Service, Self::Slice, Self::Range];
 
     /// Whether rows follow from objects of the kind, so that none is removed before the first list.
     pub(crate) fn justifies_rows(self) -> bool {
         match self {
-            Self::Node | Self::Pod | Self::Service | Self::Slice => true,
+            Self::Node | Self::Namespace | Self::Pod | Self::Policy | Self::Service | Self::Slice => true,
             // The control plane of an upgraded cluster may lack the right to read them.
             Self::Range => false,
         }

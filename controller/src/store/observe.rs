@@ -1,12 +1,12 @@
-//! Applies observations to the store: `nodes`, `pods` and `services` know what an object of their kind
-//! changes.
+//! Applies observations to the store: `nodes`, `pods`, `policies` and `services` know what an object of their
+//! kind changes.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use contract::names::{PodKey, ServiceKey, SliceKey};
+use contract::names::{PodKey, PolicyKey, ServiceKey, SliceKey};
 use ipnet::IpNet;
 
-use super::{Node, Pod, RangeName, Service, Slice, Store, doubts::Doubts};
+use super::{Namespace, Node, Pod, Policy, RangeName, Service, Slice, Store, doubts::Doubts};
 use crate::{
     key::{Dirty, NodeName},
     observation::{Kind, Observation, Seen},
@@ -37,7 +37,9 @@ impl Store {
         match observation {
             Observation::Cluster(id) => self.doubts.cluster(id),
             Observation::Nodes(seen) => self.see(&NODES, seen, dirty),
+            Observation::Namespaces(seen) => self.see(&NAMESPACES, seen, dirty),
             Observation::Pods(seen) => self.see(&PODS, seen, dirty),
+            Observation::Policies(seen) => self.see(&POLICIES, seen, dirty),
             Observation::Services(seen) => self.see(&SERVICES, seen, dirty),
             Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
             Observation::Ranges(seen) => self.see(&RANGES, seen, dirty),
@@ -93,6 +95,24 @@ const PODS: Handling<PodKey, (PodKey, Pod)> = Handling {
     replace: Store::replace_pods,
     put: |store, (key, pod), dirty| store.put_pod(key, pod, dirty),
     remove: Store::remove_pod,
+};
+
+const NAMESPACES: Handling<Arc<str>, (Arc<str>, Namespace)> = Handling {
+    kind: Kind::Namespace,
+    believes: Store::believes_namespaces,
+    is_held: Doubts::hold_namespaces,
+    replace: Store::replace_namespaces,
+    put: |store, (name, namespace), dirty| store.put_namespace(name, namespace, dirty),
+    remove: Store::remove_namespace,
+};
+
+const POLICIES: Handling<PolicyKey, (PolicyKey, Policy)> = Handling {
+    kind: Kind::Policy,
+    believes: Store::believes_policies,
+    is_held: Doubts::hold_policies,
+    replace: Store::replace_policies,
+    put: |store, (key, policy), dirty| store.put_policy(key, policy, dirty),
+    remove: Store::remove_policy,
 };
 
 const SERVICES: Handling<ServiceKey, (ServiceKey, Service)> = Handling {

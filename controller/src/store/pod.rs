@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kubeapi::services::Protocol;
+
 use crate::{allocate::pod_network::Assigned, key::NodeName};
 
 /// A pod.
@@ -25,6 +27,18 @@ pub struct Pod {
     /// Set on the mirror of a static pod: the pod's own identity on the node. A mirror that is deleted comes
     /// back with another UID, while the pod keeps running.
     pub config_hash: Option<Arc<str>>,
+    /// Its containers' ports that have names, sorted.
+    pub ports: Box<[NamedPort]>,
+    /// Its labels, until the store has taken them: it keeps each label once.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A container's port that has a name. A pod may have several of one name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamedPort {
+    pub name: Arc<str>,
+    pub protocol: Protocol,
+    pub number: u16,
 }
 
 /// A pod's annotations when its network was decided. The patch tests for them before it replaces them:
@@ -83,6 +97,8 @@ impl Pod {
             other_networks: None,
             texts: Texts::default(),
             config_hash: None,
+            ports: [].into(),
+            labels: BTreeMap::new(),
         }
     }
 

@@ -1,16 +1,23 @@
 //! The pods with their networks, by node, and static pods whose mirror is missing.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
     sync::Arc,
 };
 
 use contract::names::PodKey;
+use ipnet::IpNet;
 
-use super::{Annotated, Phase, Pod, Store, Texts, announce::Announced, fanout};
+use super::{
+    Annotated, NamedPort, Phase, Pod, Store, Texts,
+    announce::Announced,
+    fanout,
+    selectors::{Moved, Selectors},
+};
 use crate::{
     allocate::pod_network::Assigned,
-    key::{Dirty, NodeName},
+    key::{Dirty, NodeName, SetId},
 };
 
 /// A pod, and the network assigned to it.
@@ -29,6 +36,16 @@ pub(super) struct Pods {
     of_node: HashMap<NodeName, BTreeSet<PodKey>>,
     /// Static pods whose mirror is missing at the moment.
     absent: BTreeSet<PodKey>,
+    pub(super) selectors: Selectors<PodKey>,
+}
+
+/// What depends on a pod.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    port: Option<fanout::PodFacts>,
+    sets: BTreeSet<SetId>,
+    addresses: Box<[IpAddr]>,
+    named_ports: Box<[NamedPort]>,
 }
 
 impl Pods {
@@ -50,11 +67,6 @@ impl Pods {
     /// The pods that are scheduled to the node.
     pub(super) fn of_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a PodKey> + use<'a> {
         self.of_node.get(node).into_iter().flatten()
-    }
-
-    /// What the rows of a pod derive from; none if there is no such pod.
-    pub(super) fn facts(&self, key: &PodKey) -> Option<fanout::PodFacts> {
-        self.get(key).map(Into::into)
     }
 
     fn insert(&mut self, key: PodKey, pod: Pod) {
@@ -108,7 +120,8 @@ impl Store {
         if let Annotated::Network { network, .. } = &mut pod.annotated {
             Arc::make_mut(network).shorten(&self.config);
         }
-        let before = self.pods.facts(&key);
+        let before = self.before(&key);
+        let has_moved = self.label_pod(&key, std::mem::take(&mut pod.labels));
         match self.pods.get_mut(&key) {
             Some(known) if known.pod.is_same(&pod) => {
                 let same = (&known.pod.annotated, &known.pod.other_networks)
@@ -121,7 +134,7 @@ impl Store {
                     known.update(pod, same);
                 }
                 self.pods.absent.remove(&key);
-                if is_equal {
+                if is_equal && !has_moved {
                     return;
                 }
             }
@@ -135,7 +148,48 @@ impl Store {
             }
         }
         self.assign(&key);
-        fanout::pod(&key, before.as_ref(), self.pods.facts(&key).as_ref(), dirty);
+        self.follow_pod(&key, before, dirty);
+    }
+
+    /// What depends on a pod, before it changes.
+    pub(super) fn before(&self, key: &PodKey) -> Before {
+        let Some(known) = self.pods.get(key) else { return Before::default() };
+        let addresses = known.network.iter().flat_map(|network| network.addresses.iter().map(IpNet::addr));
+        Before {
+            port: Some(fanout::PodFacts::new(known, self.policies_of(key))),
+            // Without an address it is in none.
+            sets: known.network.as_ref().map(|_| self.sets_of_pod(key)).unwrap_or_default(),
+            addresses: addresses.collect(),
+            named_ports: self.named_ports(key).into(),
+        }
+    }
+
+    /// Follows a change of a pod.
+    pub(super) fn follow_pod(&mut self, key: &PodKey, before: Before, dirty: &mut Dirty<'_>) {
+        self.follow_ports(key, &before.named_ports, dirty);
+        let now = self.before(key);
+        fanout::pod(key, before.port.as_ref(), now.port.as_ref(), dirty);
+        let had = |set, address| before.sets.contains(set) && before.addresses.contains(address);
+        let has = |set, address| now.sets.contains(set) && now.addresses.contains(address);
+        let addresses: BTreeSet<&IpAddr> = before.addresses.iter().chain(&now.addresses).collect();
+        for set in before.sets.union(&now.sets) {
+            for address in &addresses {
+                let moved = match (had(set, address), has(set, address)) {
+                    (true, false) => Moved::Out,
+                    (false, true) => Moved::In,
+                    (true, true) | (false, false) => continue,
+                };
+                self.address_moved(set, key, **address, moved, dirty);
+            }
+        }
+    }
+
+    /// Takes the labels of a pod. Returns whether it has come to match a selector, or matches one no longer.
+    fn label_pod(&mut self, key: &PodKey, labels: BTreeMap<String, String>) -> bool {
+        let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut has_moved = false;
+        self.pods.selectors.put(key, Some(key.namespace()), labels, &mut |_, _| has_moved = true);
+        has_moved
     }
 
     /// Removes a pod. A static pod keeps its network for now: its containers run on, and the kubelet may
@@ -166,10 +220,11 @@ impl Store {
 
     /// Removes a pod from all indexes. Its addresses stay taken until its key is settled.
     fn forget_pod(&mut self, key: &PodKey, dirty: &mut Dirty<'_>) {
-        let before = self.pods.facts(key);
+        let before = self.before(key);
         self.retire(key);
         self.pods.remove(key);
-        fanout::pod(key, before.as_ref(), None, dirty);
+        self.pods.selectors.remove(key, &mut |_, _| ());
+        self.follow_pod(key, before, dirty);
     }
 }
 

@@ -55,6 +55,11 @@ impl Selector {
         })
     }
 
+    /// The selector of all objects in this namespace.
+    pub(crate) fn of_namespace(namespace: &str) -> Self {
+        Self { namespace: Some(namespace.into()), requirements: BTreeSet::new() }
+    }
+
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }

@@ -89,6 +89,8 @@ fn complete(nodes: Vec<Node>, pods: Vec<(PodKey, Pod)>) -> Store {
 fn without_services(store: &mut Store) {
     observe(store, Observation::Services(Seen::All(Vec::new())));
     observe(store, Observation::Slices(Seen::All(Vec::new())));
+    observe(store, Observation::Namespaces(Seen::All(Vec::new())));
+    observe(store, Observation::Policies(Seen::All(Vec::new())));
 }
 
 fn apply(store: &mut Store, name: &str, pod: Pod) -> Vec<Key> {

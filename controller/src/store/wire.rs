@@ -1,25 +1,29 @@
 //! API objects, reduced to the fields in use while they are parsed: a whole pod of 10 kB never exists in
 //! memory.
 //!
-//! Knows the API's spelling, and produces [`Node`]s and [`Pod`]s. Unknown and unused fields are skipped.
+//! Knows the API's spelling, and produces [`Node`]s, [`Pod`]s, [`Namespace`]s and [`Policy`]s. Unknown and unused fields are skipped.
 //! Services and what belongs to them are read by [`kubeapi::services`], because nodes read them, too.
 
 mod metadata;
 mod watched;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use contract::{
     annotation::{self, PodNetwork},
-    names::{BadName, Network, PodKey},
+    names::{BadName, Network, PodKey, PolicyKey},
     node_annotation::{NodeAnnotationError, NodeAnnotations},
 };
 use ipnet::IpNet;
 use kube::api::ObjectMeta;
+use kubeapi::services::Protocol;
 pub use kubeapi::services::{RangeObject, ServiceObject, SliceObject};
 use serde::Deserialize;
 
-use super::{Annotated, Node, Phase, Pod, Spelled, Texts, Unreadable};
+use super::{Annotated, NamedPort, Namespace, Node, Phase, Pod, Policy, Spelled, Texts, Unreadable};
 use crate::config::Zone;
 
 /// The label with the zone of the data centre that a node is in.
@@ -34,8 +38,26 @@ pub struct NodeObject {
     pub metadata: ObjectMeta,
 }
 
-/// A Pod of the API. Its metadata are name, namespace, UID, resource version, timestamps and the annotations
-/// that describe its network or mark the mirror of a static pod.
+/// A Namespace of the API.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NamespaceObject {
+    #[serde(deserialize_with = "metadata::of_namespace")]
+    pub metadata: ObjectMeta,
+}
+
+/// A NetworkPolicy of the API. Its specification is read later, so that one that cannot be read is a policy,
+/// too: it must not open the pods that it closes.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PolicyObject {
+    #[serde(deserialize_with = "metadata::of_namespace")]
+    pub metadata: ObjectMeta,
+    pub spec: serde_json::Value,
+}
+
+/// A Pod of the API. Its metadata are name, namespace, UID, resource version, timestamps, labels and the
+/// annotations that describe its network or mark the mirror of a static pod.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PodObject {
@@ -50,6 +72,24 @@ pub struct PodObject {
 pub struct PodSpec {
     pub node_name: Option<String>,
     pub host_network: Option<bool>,
+    pub containers: Option<Vec<ContainerSpec>>,
+    pub init_containers: Option<Vec<ContainerSpec>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerSpec {
+    pub ports: Option<Vec<PortSpec>>,
+    /// Of an init container: `Always` if it runs as long as the pod.
+    pub restart_policy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PortSpec {
+    pub name: Option<String>,
+    pub container_port: Option<i64>,
+    pub protocol: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -111,9 +151,10 @@ impl PodObject {
     /// # Errors
     /// The namespace or the name is one that no API server accepts.
     pub fn into_pod(self) -> Result<(PodKey, Pod), BadName> {
-        let ObjectMeta { name, namespace, uid, creation_timestamp, annotations, .. } = self.metadata;
+        let ObjectMeta { name, namespace, uid, creation_timestamp, annotations, labels, .. } = self.metadata;
         let has_annotations = annotations.is_some();
         let annotations = annotations.unwrap_or_default();
+        let ports = self.spec.named_ports();
         let pod = Pod {
             uid: uid.unwrap_or_default().into(),
             created: creation_timestamp.map_or(0, |time| time.0.as_second()),
@@ -128,10 +169,54 @@ impl PodObject {
             annotated: annotated(&annotations),
             other_networks: other_networks(&annotations),
             config_hash: config_hash(&annotations),
+            ports,
+            labels: labels.unwrap_or_default(),
             // A JSON patch cannot add a key to a map that does not exist, so it has to know.
             texts: if has_annotations { texts(annotations) } else { Texts::NoneAtAll },
         };
         Ok((PodKey::new(&namespace.unwrap_or_default(), &name.unwrap_or_default())?, pod))
+    }
+}
+
+impl PodSpec {
+    /// The ports with names of all containers that run as long as the pod.
+    fn named_ports(&self) -> Box<[NamedPort]> {
+        let sidecars = self.init_containers.iter().flatten();
+        let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+        let containers = self.containers.iter().flatten().chain(sidecars);
+        let ports = containers.filter_map(|container| container.ports.as_ref()).flatten();
+        let read = |port: &PortSpec| {
+            let protocol = port.protocol.as_deref().unwrap_or(Protocol::Tcp.as_str());
+            Some(NamedPort {
+                name: port.name.as_deref().filter(|name| !name.is_empty())?.into(),
+                protocol: Protocol::ALL.into_iter().find(|known| known.as_str() == protocol)?,
+                number: u16::try_from(port.container_port?).ok().filter(|number| *number > 0)?,
+            })
+        };
+        ports.filter_map(read).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+impl NamespaceObject {
+    /// The namespace that the object describes.
+    pub fn into_namespace(self) -> (Arc<str>, Namespace) {
+        let ObjectMeta { name, uid, labels, .. } = self.metadata;
+        let namespace = Namespace { uid: uid.unwrap_or_default().into(), labels: labels.unwrap_or_default() };
+        (name.unwrap_or_default().into(), namespace)
+    }
+}
+
+impl PolicyObject {
+    /// The policy that the object describes.
+    ///
+    /// # Errors
+    /// The namespace or the name is one that no API server accepts.
+    pub fn into_policy(self) -> Result<(PolicyKey, Policy), BadName> {
+        let ObjectMeta { name, namespace, uid, .. } = self.metadata;
+        let key = PolicyKey::new(&namespace.unwrap_or_default(), &name.unwrap_or_default())?;
+        let spec = serde_json::from_value(self.spec).map_err(|error| error.to_string());
+        let policy = Policy::new(&key, &uid.unwrap_or_default(), spec);
+        Ok((key, policy))
     }
 }
 

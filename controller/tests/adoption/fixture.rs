@@ -6,16 +6,17 @@ use std::{
     fs,
     net::IpAddr,
     path::PathBuf,
+    sync::Arc,
 };
 
 use contract::{names::PodKey, node_annotation::GATEWAY_CONFIG};
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Templates, Zone},
-    key::NodeName,
+    key::{NodeName, SetId},
     observation::{Observation, Seen},
     store::{
-        Annotated, Pod, Store,
-        wire::{NodeObject, PodObject, ServiceObject, SliceObject},
+        Annotated, Namespace, Pod, Store,
+        wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
     },
 };
 use kubeapi::watch::Watched;
@@ -36,6 +37,7 @@ pub(crate) struct Fixture {
     pub(crate) pods: Vec<PodObject>,
     pub(crate) services: Vec<ServiceObject>,
     pub(crate) slices: Vec<SliceObject>,
+    pub(crate) policies: Vec<PolicyObject>,
 }
 
 #[derive(Deserialize)]
@@ -168,12 +170,18 @@ impl Fixture {
             pods: read_json::<List<_>>(name, "pods.json").items,
             services: read_json::<List<_>>(name, "services.json").items,
             slices: read_json::<List<_>>(name, "endpointslices.json").items,
+            policies: match name {
+                "shared-v4" => read_json::<List<_>>(name, "networkpolicies.json").items,
+                _ => Vec::new(),
+            },
         }
     }
 
     /// The controller's store after it has read all objects.
     pub(crate) fn store(&self) -> Store {
         let mut store = Store::new(self.config.clone());
+        let found = self.namespaces().into_iter().map(|name| (SetId::Namespace(name), Vec::new()));
+        store.found_sets(found);
         for observation in self.observations() {
             store.observe(observation, &mut |_, _| ());
         }
@@ -184,16 +192,31 @@ impl Fixture {
     }
 
     /// The first observations of a controller.
-    pub(crate) fn observations(&self) -> [Observation; 4] {
+    pub(crate) fn observations(&self) -> [Observation; 6] {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
         let services = self.services.iter().cloned().map(|object| object.value().unwrap()).collect();
         let slices = self.slices.iter().cloned().map(|object| object.value().unwrap()).collect();
+        let namespaces = self.namespaces().into_iter().map(|name| (name, Namespace::default()));
+        let policies = self.policies.iter().cloned().map(|object| object.value().unwrap());
         [
             Observation::Nodes(Seen::All(nodes)),
             Observation::Pods(Seen::All(self.all_pods())),
             Observation::Services(Seen::All(services)),
             Observation::Slices(Seen::All(slices)),
+            Observation::Namespaces(Seen::All(namespaces.collect())),
+            Observation::Policies(Seen::All(policies.collect())),
         ]
+    }
+
+    /// The namespaces that upstream has made sets for.
+    fn namespaces(&self) -> BTreeSet<Arc<str>> {
+        let rows = self.rows.get("Address_Set").into_iter().flat_map(BTreeMap::values);
+        let ids = rows.filter_map(|row| row.get("external_ids")).map(Datum::pairs);
+        let names = ids.filter_map(|ids| {
+            let id = |key: &str| ids.iter().find(|(own, _)| own.as_str() == Some(key))?.1.as_str();
+            id("k8s.ovn.org/name").filter(|_| id("k8s.ovn.org/owner-type") == Some("Namespace"))
+        });
+        names.map(Into::into).collect()
     }
 
     /// The nodes with gateway routers, which the controller finds in the database.

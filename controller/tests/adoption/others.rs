@@ -3,24 +3,9 @@
 
 /// The beginning of a line of [`Comparison::others`](crate::compare::Comparison::others), and what the line
 /// is about.
-pub(crate) const KNOWN: [(&str, &str); 14] = [
+pub(crate) const KNOWN: [(&str, &str); 8] = [
     ("NB_Global ", "the database itself"),
-    (
-        "ACL default_network_controller_NetpolDefault_",
-        "network policies: traffic of a pod to itself through a service",
-    ),
-    (
-        "ACL default_network_controller_NetpolNamespace_",
-        "network policies: what a pod with a policy is closed to",
-    ),
-    ("ACL default_network_controller_NetworkPolicy_", "network policies: what one opens"),
-    (
-        "Port_Group default_network_controller_NetpolNamespace_",
-        "network policies: the pods of a namespace that have one",
-    ),
-    ("Port_Group default_network_controller_NetworkPolicy_", "network policies: the pods of one"),
-    ("Address_Set default_network_controller_PodSelector_", "network policies: peers"),
-    ("Address_Set default_network_controller_Namespace_", "network policies: the pods of a namespace"),
+    ("Address_Set default_network_controller_Namespace_ovn_host_network", "the addresses of hosts"),
     ("Logical_Router_Static_Route ip_prefix_10_244_", "zones: ways to nodes' subnets"),
     ("Logical_Router_Static_Route ip_prefix_100_64_", "zones: ways to gateway routers"),
     ("Logical_Router_Port.options:gateway_mtu", "gateways: what is too large is answered; since 2026"),

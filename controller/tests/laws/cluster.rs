@@ -9,8 +9,9 @@ use contract::{
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
-    store::{Annotated, Node, Pod, Spelled},
+    store::{Annotated, NamedPort, Node, Pod, Spelled},
 };
+use kubeapi::services::Protocol;
 
 pub(crate) fn config() -> ClusterConfig {
     ClusterConfig {
@@ -63,8 +64,12 @@ pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
         tunnel_id: 0,
         ipv6_link_local_gateway: None,
     };
+    let port = |name: &str, number| NamedPort { name: name.into(), protocol: Protocol::Tcp, number };
     let pod = Pod {
         node: Some(node_name(node)),
+        labels: [("app".to_owned(), format!("a{}", number % 2))].into(),
+        // Of two pods of a namespace, one has another number.
+        ports: [port("web", 8080 + u16::from(number > 3))].into(),
         annotated: Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current },
         ..Pod::with_uid(&format!("uid-{number}-{generation}"))
     };

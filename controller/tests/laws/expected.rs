@@ -81,7 +81,16 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
                 && holder("Logical_Router", "static_routes") == "ovn_cluster_router"
                 && second(column("ip_prefix")).is_some_and(|second| second.to_string() == column("nexthop"))
         }
-        "ACL" => name.starts_with("default-network-controller:NetpolNode:"),
+        "ACL" => ["NetpolNode:", "NetpolNamespace:", "NetworkPolicy:"].iter().any(|kind| {
+            name.strip_prefix("default-network-controller:").is_some_and(|rest| rest.starts_with(kind))
+        }),
+        "Port_Group" => ["NetpolNamespace", "NetworkPolicy"]
+            .iter()
+            .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}"))),
+        // A set of a namespace that was found at a start stays as long as the namespace.
+        "Address_Set" => ["PodSelector", "NetpolNamedPort"]
+            .iter()
+            .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}"))),
         _ => false,
     }
 }
@@ -121,6 +130,15 @@ fn wrong_row(row: &DesiredRow, contents: &Contents) -> Result<(), String> {
         let is_or = std::ptr::eq(sets, &row.or_member_of);
         if holds && !is_or && !sets.iter().any(|set| *set.of.name == **name) {
             return Err(format!("{what}: also on {name}"));
+        }
+    }
+    // A port must be in no other group of a policy.
+    for ((table, name, _), other) in &contents.0 {
+        let holds =
+            other.get("ports").is_some_and(|ports| ports.split(", ").any(|port| port == reference(&row.id)));
+        let wanted = row.member_of.iter().any(|set| *set.of.name == **name);
+        if table == "Port_Group" && holds && !wanted && is_ours(table, name, other, contents) {
+            return Err(format!("{what}: also in group {name}"));
         }
     }
     // A port must be in no other switch of the controller.

@@ -22,6 +22,7 @@ use crate::{
     cluster::{all_nodes, all_pods, node, pod},
     database::{Northbound, Row, contents},
     logical::{Logical, delivered},
+    policies::objects::no_policies,
     running::{Running, deadline},
     services::{service, slice},
 };
@@ -268,6 +269,7 @@ fn packets_take_the_way_of_the_mode() {
             of_pod_2.endpoints[0].address = IpAddr::from([10, 0, 2, 85]);
             controller.observe(Observation::Services(Seen::All(vec![service(2, 3, 0)])));
             controller.observe(Observation::Slices(Seen::All(vec![(slice_key, of_pod_2)])));
+            no_policies().into_iter().for_each(|list| controller.observe(list));
             // Load balancers are put on gateway routers that exist.
             controller.reaches("rows", |progress| progress.converged).await;
             let connection = logical.northbound.open().await;

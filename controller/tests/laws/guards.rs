@@ -3,7 +3,7 @@
 //!
 //! Law 7: no pod is open at a commit. Its port never shows without its addresses, its port security and the
 //! port groups that isolate it. Law 8: no address of a pod that is gone. An address is in no set that allows
-//! it when its pod's port has left, and two pods' ports never have it together.
+//! a pod of another namespace, and two pods' ports never have it together.
 //!
 //! A new kind of isolation adds its groups to [`Closed`], a new kind of set is found by its owner.
 
@@ -50,8 +50,30 @@ ovsdb::table! {
 pub(crate) struct Commit {
     ports: BTreeMap<String, Port>,
     /// Address sets of a controller.
-    sets: BTreeMap<String, BTreeSet<String>>,
+    sets: BTreeMap<String, Set>,
     switches: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Set {
+    addresses: BTreeSet<String>,
+    /// What the names of its pods' ports begin with: nothing, if they may be of any namespace.
+    ports: String,
+}
+
+impl From<&SetRow> for Set {
+    fn from(SetRow { addresses, external_ids, name: _ }: &SetRow) -> Self {
+        let id = |key: &str| external_ids.get(key).map_or("", String::as_str);
+        let name = id("k8s.ovn.org/name");
+        let ports = match id("k8s.ovn.org/owner-type") {
+            "Namespace" => format!("{name}_"),
+            "PodSelector" if !name.starts_with("LS{") => {
+                name.split_once('_').map_or_else(String::new, |(namespace, _)| format!("{namespace}_"))
+            }
+            _ => String::new(),
+        };
+        Self { addresses: addresses.clone(), ports }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -106,9 +128,14 @@ impl Guard for NoStaleAddress {
                 }
             }
         }
-        for (set, addresses) in &commit.sets {
-            let stale = addresses.iter().filter(|address| !owners.contains_key(address.as_str()));
-            broken.extend(stale.map(|address| format!("the set {set} has {address}, which no pod has")));
+        for (name, set) in &commit.sets {
+            let addresses = &set.addresses;
+            // An address may be in a set before its pod's port is there. What no port has allows nobody.
+            let owners =
+                addresses.iter().filter_map(|address| Some((address, owners.get(address.as_str())?)));
+            let strangers = owners.filter(|(_, port)| !port.starts_with(&set.ports));
+            let text = |(address, port)| format!("the set {name} has {address}, the address of {port}");
+            broken.extend(strangers.map(text));
         }
         broken
     }
@@ -144,7 +171,7 @@ impl Commit {
         commit.switches = replica.rows::<SwitchRow>().map(|(_, row)| row.name.clone()).collect();
         let sets = replica.rows::<SetRow>().map(|(_, row)| row);
         let owned = sets.filter(|row| row.external_ids.contains_key("k8s.ovn.org/owner-controller"));
-        commit.sets = owned.map(|row| (row.name.clone(), row.addresses.clone())).collect();
+        commit.sets = owned.map(|row| (row.name.clone(), row.into())).collect();
         commit
     }
 }

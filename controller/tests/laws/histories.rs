@@ -133,6 +133,9 @@ async fn repaired_in_time(drifts: Vec<Drift>) {
     for pod in 1..7 {
         world.happen(Step::Pod { pod, node: 1 + pod % 3 }).await;
     }
+    for policy in 0..6 {
+        world.happen(Step::Policy { policy, kind: policy }).await;
+    }
     world.rest().await;
     for drift in once_each(drifts) {
         world.drift(drift).await;

@@ -36,6 +36,20 @@ pub(crate) enum Step {
         node: u32,
     },
     SliceGone(u32),
+    /// A policy comes or changes. `kind`: as `policies::objects::policy` has them.
+    Policy {
+        policy: u32,
+        kind: u32,
+    },
+    PolicyGone(u32),
+    NamespaceLabelled {
+        namespace: u32,
+        label: u32,
+    },
+    PodLabelled {
+        pod: u32,
+        label: u32,
+    },
     /// The watches broke, and list everything again.
     Relist,
     /// The controller is killed at any point of its work, and started again.
@@ -88,6 +102,16 @@ pub(crate) enum Drift {
     /// They leave every group and switch.
     BalancersDetached(u32),
     BalancersLoseOptions(u32),
+    /// A pod's port leaves all groups.
+    PortLeavesGroups(u32),
+    /// A pod's port enters all groups of policies.
+    PortEntersGroups(u32),
+    /// The groups of policies and of isolated pods.
+    PolicyGroupsGone,
+    PolicyAclsChanged,
+    SetsGone,
+    /// Sets lose their addresses, and get others.
+    SetsChanged,
 }
 
 /// Another writer has rows of its own.
@@ -110,6 +134,7 @@ pub(crate) enum Foreign {
 
 const NODES: std::ops::Range<u32> = 1..4;
 const PODS: std::ops::Range<u32> = 1..7;
+const POLICIES: std::ops::Range<u32> = 0..6;
 const SERVICES: std::ops::Range<u32> = 1..4;
 
 pub(crate) fn observed() -> impl Strategy<Value = Step> {
@@ -128,6 +153,10 @@ pub(crate) fn observed() -> impl Strategy<Value = Step> {
         1 => SERVICES.prop_map(Step::ServiceGone),
         3 => (1_u32..6, SERVICES, NODES).prop_map(|(slice, service, node)| Step::Slice { slice, service, node }),
         1 => (1_u32..6).prop_map(Step::SliceGone),
+        4 => (POLICIES, 0_u32..8).prop_map(|(policy, kind)| Step::Policy { policy, kind }),
+        2 => POLICIES.prop_map(Step::PolicyGone),
+        1 => (0_u32..3, 0_u32..2).prop_map(|(namespace, label)| Step::NamespaceLabelled { namespace, label }),
+        2 => (PODS, 0_u32..2).prop_map(|(pod, label)| Step::PodLabelled { pod, label }),
         1 => Just(Step::Relist),
         4 => Just(Step::Rest),
     ]
@@ -169,6 +198,12 @@ pub(crate) fn drift() -> impl Strategy<Value = Drift> {
         SERVICES.prop_map(Drift::BalancersTwice),
         SERVICES.prop_map(Drift::BalancersDetached),
         SERVICES.prop_map(Drift::BalancersLoseOptions),
+        PODS.prop_map(Drift::PortLeavesGroups),
+        PODS.prop_map(Drift::PortEntersGroups),
+        Just(Drift::PolicyGroupsGone),
+        Just(Drift::PolicyAclsChanged),
+        Just(Drift::SetsGone),
+        Just(Drift::SetsChanged),
     ]
 }
 
@@ -201,6 +236,12 @@ pub(crate) fn one_of_each() -> Vec<Drift> {
         Drift::BalancersTwice(3),
         Drift::BalancersDetached(1),
         Drift::BalancersLoseOptions(2),
+        Drift::PortLeavesGroups(1),
+        Drift::PortEntersGroups(2),
+        Drift::PolicyGroupsGone,
+        Drift::PolicyAclsChanged,
+        Drift::SetsGone,
+        Drift::SetsChanged,
     ]
 }
 

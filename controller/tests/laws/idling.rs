@@ -14,6 +14,7 @@ use ovsdb::{Connection, Transaction, Where};
 use crate::{
     cluster::{all_nodes, all_pods, config, node},
     database::Northbound,
+    policies::objects::no_policies,
     running::Running,
     services::service_key,
 };
@@ -54,6 +55,7 @@ async fn a_service_that_is_idled_no_longer_refuses_connections_only_after_its_po
     controller.observe(all_pods([]));
     controller.observe(Observation::Services(Seen::All(Vec::new())));
     controller.observe(Observation::Slices(Seen::All(Vec::new())));
+    no_policies().into_iter().for_each(|list| controller.observe(list));
     controller.converged().await;
     let settled = controller.settled();
     controller.observe(service(true));

@@ -16,6 +16,7 @@ mod history;
 mod idling;
 mod logical;
 mod many_nodes;
+mod policies;
 mod reference;
 mod refusals;
 mod running;

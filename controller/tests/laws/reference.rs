@@ -19,6 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     logical::{Logical, answer, delivered, port_of},
+    policies::objects::no_policies,
     running::Running,
 };
 
@@ -87,7 +88,7 @@ fn missed(world: &World, expected: &Answer, trace: &str) -> Option<String> {
     (!is_right).then(|| format!("arrives at {arrived:?}, which is none of {ports:?}"))
 }
 
-fn config() -> ClusterConfig {
+pub(crate) fn config() -> ClusterConfig {
     let subnet = |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
     let parse = |texts: [&str; 2]| texts.map(|text| text.parse().unwrap()).into();
     ClusterConfig {
@@ -106,9 +107,10 @@ fn observe(controller: &Running, world: &World) {
     controller.observe(Observation::Pods(Seen::All(values::<PodObject>(&pods))));
     controller.observe(Observation::Services(Seen::All(values::<ServiceObject>(&services))));
     controller.observe(Observation::Slices(Seen::All(values::<SliceObject>(&slices))));
+    no_policies().into_iter().for_each(|list| controller.observe(list));
 }
 
-fn values<T: Watched + DeserializeOwned>(objects: &[Value]) -> Vec<T::Value> {
+pub(crate) fn values<T: Watched + DeserializeOwned>(objects: &[Value]) -> Vec<T::Value> {
     objects
         .iter()
         .map(|object| serde_json::from_str::<T>(&object.to_string()).unwrap().value().unwrap())

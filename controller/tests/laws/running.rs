@@ -103,6 +103,8 @@ impl Running {
         let running = Self::start(endpoint, config);
         running.observe(Observation::Services(Seen::All(Vec::new())));
         running.observe(Observation::Slices(Seen::All(Vec::new())));
+        running.observe(Observation::Namespaces(Seen::All(Vec::new())));
+        running.observe(Observation::Policies(Seen::All(Vec::new())));
         running
     }
 

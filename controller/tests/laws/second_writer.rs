@@ -118,6 +118,37 @@ impl SecondWriter {
                     vec![Mutation::insert("ports", &inserted)],
                 );
             }
+            Drift::PortLeavesGroups(pod) => {
+                take(&mut transaction, "Port_Group", "ports", find("Logical_Switch_Port", port(pod)));
+            }
+            Drift::PortEntersGroups(pod) => {
+                if let Some(element) = find("Logical_Switch_Port", port(pod)) {
+                    for group in of_policies(&now, "Port_Group") {
+                        let insert = vec![Mutation::insert("ports", element)];
+                        transaction.mutate("Port_Group", group, insert);
+                    }
+                }
+            }
+            Drift::PolicyGroupsGone => {
+                for group in of_policies(&now, "Port_Group") {
+                    transaction.delete("Port_Group", group);
+                }
+            }
+            Drift::PolicyAclsChanged => {
+                for acl in of_policies(&now, "ACL") {
+                    transaction.update("ACL", acl, Row::new().with("match", "ip4").with("action", "allow"));
+                }
+            }
+            Drift::SetsGone => {
+                for set in of_policies(&now, "Address_Set") {
+                    transaction.delete("Address_Set", set);
+                }
+            }
+            Drift::SetsChanged => {
+                for set in of_policies(&now, "Address_Set") {
+                    transaction.update("Address_Set", set, Row::new().with("addresses", "10.9.9.9"));
+                }
+            }
             // With a switch, all of its rows are deleted: not one that holds rows of its own.
             Drift::SwitchGone(node) => {
                 let switch = find("Logical_Switch", node_name(node).to_string());
@@ -476,4 +507,15 @@ impl SecondWriter {
 
 fn is_default(value: &str) -> bool {
     matches!(value, "" | "Integer(0)" | "Boolean(false)")
+}
+
+/// The rows of the table that the controller has made for policies.
+fn of_policies(now: &Contents, table: &str) -> Vec<Uuid> {
+    let kinds = ["NetworkPolicy", "NetpolNamespace", "PodSelector", "NetpolNamedPort", "Namespace"];
+    let is_own = |row: &BTreeMap<String, String>| {
+        let ids = row.get("external_ids").map_or("", String::as_str);
+        ids.split(", ").any(|id| kinds.iter().any(|kind| id == format!("k8s.ovn.org/owner-type={kind}")))
+    };
+    let rows = now.0.iter().filter(|((of, _, _), row)| of == table && is_own(row));
+    rows.map(|((_, _, uuid), _)| *uuid).collect()
 }

@@ -16,6 +16,7 @@ use crate::{
     cluster::{all_nodes, all_pods, config, node, node_name},
     cost::{computed, median},
     database::Northbound,
+    policies::objects::no_policies,
     running::Running,
 };
 
@@ -66,6 +67,7 @@ impl Cluster {
         controller.observe(all_pods([]));
         controller.observe(Observation::Services(Seen::All(all)));
         controller.observe(Observation::Slices(Seen::All(slices)));
+        no_policies().into_iter().for_each(|list| controller.observe(list));
         controller.converged().await;
         Self { services, controller, proxy, _northbound: northbound }
     }

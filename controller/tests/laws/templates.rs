@@ -14,6 +14,7 @@ use crate::{
     cluster::{all_nodes, all_pods, config, node, node_name},
     database::Northbound,
     logical::Logical,
+    policies::objects::no_policies,
     running::Running,
     services::{service_key, slice_key},
 };
@@ -76,6 +77,7 @@ async fn cluster_of(
         (slice_key(number), slice)
     });
     controller.observe(Observation::Slices(Seen::All(slices.collect())));
+    no_policies().into_iter().for_each(|list| controller.observe(list));
     controller.converged().await;
     controller
 }

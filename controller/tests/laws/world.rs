@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use contract::{
     annotation::{POD_NETWORKS, PodNetwork},
-    names::{Network, PodKey, ServiceKey, SliceKey},
+    names::{Network, PodKey, PolicyKey, ServiceKey, SliceKey},
     node_annotation::{CHASSIS_ID, NODE_SUBNETS, ZONE},
 };
 use controller::{
     observation::{Observation, Seen},
     reconcile::Stopped,
-    store::{Annotated, Node, Phase, Pod, PodAnnotation, Service, Slice, Spelled, Store, Unreadable},
+    store::{Annotated, Node, Phase, Pod, PodAnnotation, Policy, Service, Slice, Spelled, Store, Unreadable},
 };
 use ovsdb::{Connection, Row, Uuid};
 use tokio::time::Instant;
@@ -21,6 +21,7 @@ use crate::{
     expected::wrong,
     guards::{Guard, Watcher},
     history::{Drift, Foreign, Step},
+    policies::objects::{labelled, namespace, policy, policy_key},
     running::{Running, at_once, deadline},
     second_writer::SecondWriter,
     services::{service, service_key, slice, slice_key},
@@ -37,6 +38,9 @@ pub(crate) struct World {
     pods: BTreeMap<u32, (PodKey, Pod)>,
     services: BTreeMap<u32, (ServiceKey, Service)>,
     slices: BTreeMap<u32, (SliceKey, Slice)>,
+    policies: BTreeMap<u32, (PolicyKey, Policy)>,
+    /// The label of each namespace.
+    labels: [u32; 3],
     generation: u32,
 }
 
@@ -55,6 +59,8 @@ impl World {
             pods: BTreeMap::new(),
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            labels: [0; 3],
             generation: 0,
         };
         world.relist(true);
@@ -158,6 +164,26 @@ impl World {
                 self.slices.remove(&number);
                 self.controller.observe(Observation::Slices(Seen::Deleted(slice_key(number))));
             }
+            Step::Policy { policy: number, kind } => {
+                let policy = policy(number, kind);
+                self.policies.insert(number, policy.clone());
+                self.controller.observe(Observation::Policies(Seen::Applied(policy)));
+            }
+            Step::PolicyGone(number) => {
+                self.policies.remove(&number);
+                self.controller.observe(Observation::Policies(Seen::Deleted(policy_key(number))));
+            }
+            Step::NamespaceLabelled { namespace: number, label } => {
+                self.labels[number as usize] = label;
+                let seen = (namespace(number), labelled(label));
+                self.controller.observe(Observation::Namespaces(Seen::Applied(seen)));
+            }
+            Step::PodLabelled { pod: number, label } => {
+                if let Some((_, pod)) = self.pods.get_mut(&number) {
+                    pod.labels.insert("app".to_owned(), format!("a{label}"));
+                    self.controller.observe(Observation::Pods(Seen::Applied(self.pods[&number].clone())));
+                }
+            }
             Step::Relist => self.relist(true),
             Step::Restart { nodes_first } => self.restart(nodes_first).await,
             Step::Crash => {
@@ -248,10 +274,14 @@ impl World {
         lists.into_iter().chain(self.lists_of_services()).for_each(|list| self.controller.observe(list));
     }
 
-    fn lists_of_services(&self) -> [Observation; 2] {
+    fn lists_of_services(&self) -> [Observation; 4] {
+        let namespaces = (0..3).map(|number| (namespace(number), self.labels[number as usize]));
+        let namespaces = namespaces.map(|(name, label)| (name, labelled(label)));
         [
             Observation::Slices(Seen::All(self.slices.values().cloned().collect())),
             Observation::Services(Seen::All(self.services.values().cloned().collect())),
+            Observation::Namespaces(Seen::All(namespaces.collect())),
+            Observation::Policies(Seen::All(self.policies.values().cloned().collect())),
         ]
     }
 

@@ -107,7 +107,7 @@ impl EventKey {
             note: Some(note.to_owned()),
             reason: Some((*reason).to_owned()),
             regarding: Some(ObjectReference {
-                api_version: Some("v1".to_owned()),
+                api_version: Some(object.api_version().to_owned()),
                 kind: Some(object.kind().to_owned()),
                 namespace: object.namespace().map(str::to_owned),
                 name: Some(object.name().to_owned()),

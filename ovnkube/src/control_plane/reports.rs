@@ -61,6 +61,16 @@ fn event(report: Report) -> Option<Event> {
             let reason = EventReason::new(ROWS, trouble.why.reason());
             Some(Event::new(Object::Service(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
         }
+        Report::PolicyTrouble(trouble) => {
+            tracing::warn!(
+                policy = %trouble.subject,
+                problem = %trouble.why,
+                "a part of a NetworkPolicy cannot be used"
+            );
+            let reason = EventReason::new(ROWS, trouble.why.reason());
+            let object = Object::NetworkPolicy(trouble.subject);
+            Some(Event::new(object, &trouble.uid, reason, trouble.why.to_string()))
+        }
         // Reason and type are those that unidling controllers wait for.
         Report::NeedPods(service) => {
             let reason = EventReason::new(UNIDLE, "NeedPods");
@@ -102,7 +112,9 @@ fn event(report: Report) -> Option<Event> {
 
 fn object(key: Key) -> Option<Object> {
     match key {
-        Key::Cluster | Key::Chassis(_) => None,
+        Key::Cluster | Key::Chassis(_) | Key::Set(_) => None,
+        Key::Isolation(namespace) => Some(Object::Namespace(namespace)),
+        Key::Policy(policy) => Some(Object::NetworkPolicy(policy)),
         Key::Node(name) | Key::Gateway(name) => Some(Object::Node(name)),
         Key::Pod(pod) => Some(Object::Pod(pod)),
         Key::Service(service) => Some(Object::Service(service)),

@@ -5,7 +5,10 @@ use std::fmt::Write;
 use kubeapi::watch::Watched;
 
 use super::*;
-use crate::store::wire::{ServiceObject, SliceObject};
+use crate::{
+    key::SetId,
+    store::wire::{PolicyObject, ServiceObject, SliceObject},
+};
 
 /// The rows as text. Empty columns are left out.
 fn page(rows: &[DesiredRow]) -> String {
@@ -65,7 +68,8 @@ fn text(value: &Value) -> String {
 fn a_newcomers_page() {
     let nodes = serde_json::json!({"items": [{"metadata": {"name": "n1", "annotations": {
         "k8s.ovn.org/node-subnets": r#"{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}"#, "k8s.ovn.org/node-chassis-id": "c1"}}}]});
-    let pods = serde_json::json!({"items": [{"metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1"}, "spec": {"nodeName": "n1"}}]});
+    let pods = serde_json::json!({"items": [{"metadata": {"name": "cart-0", "namespace": "shop", "uid": "u1", "labels": {"app": "cart"}},
+        "spec": {"nodeName": "n1", "containers": [{"ports": [{"name": "http", "containerPort": 8080}]}]}}]});
     let mut store = store_of(config(true), &nodes, &pods);
     let mut text = String::new();
     let service = serde_json::json!({"metadata": {"name": "cart", "namespace": "shop"}, "spec": {"clusterIPs": ["10.96.0.7"],
@@ -77,10 +81,21 @@ fn a_newcomers_page() {
     let slice: SliceObject = serde_json::from_value(slice).unwrap();
     store.observe(Observation::Services(Seen::Applied(service.value().unwrap())), &mut |_, _| ());
     store.observe(Observation::Slices(Seen::Applied(slice.value().unwrap())), &mut |_, _| ());
+    let policy = serde_json::json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {
+        "podSelector": {"matchLabels": {"app": "cart"}},
+        "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "web"}}}, {"ipBlock": {"cidr": "192.0.2.0/24"}}],
+            "ports": [{"port": "http"}, {"port": 9000, "endPort": 9010}]}]}});
+    let policy: PolicyObject = serde_json::from_value(policy).unwrap();
+    let (key, policy) = policy.value().unwrap();
+    store.observe(Observation::Policies(Seen::Applied((key.clone(), policy))), &mut |_, _| ());
+    let sets = store.keys().find(|key| matches!(key, Key::Set(SetId::Pods(_)))).unwrap();
     for (title, key) in [
         ("The cluster", Key::Cluster),
         ("Node n1: subnets 10.244.1.0/24 and fd00:10:244:1::/64, chassis c1", Key::Node("n1".into())),
         ("Pod shop/cart-0 on n1", Key::Pod(contract::names::PodKey::new("shop", "cart-0").unwrap())),
+        ("NetworkPolicy shop/web: web pods to cart pods", Key::Policy(key)),
+        ("Isolation of the pods that policies of namespace shop select", Key::Isolation("shop".into())),
+        ("The web pods of the namespace", sets),
         ("Service shop/cart with that pod behind it", Key::Service("shop/cart".parse().unwrap())),
     ] {
         let _ = writeln!(text, "# {title}\n\n{}", page(&desired(&store, &key)));

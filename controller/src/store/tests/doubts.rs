@@ -15,6 +15,8 @@ fn with_ports(api_server: Option<&str>) -> Store {
     observe(&mut store, Observation::Cluster(api_server.map(Into::into)));
     observe(&mut store, Observation::Services(Seen::All(Vec::new())));
     observe(&mut store, Observation::Slices(Seen::All(Vec::new())));
+    observe(&mut store, Observation::Namespaces(Seen::All(Vec::new())));
+    observe(&mut store, Observation::Policies(Seen::All(Vec::new())));
     observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
     store
 }

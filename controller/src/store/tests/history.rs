@@ -275,6 +275,8 @@ impl World {
         self.observe(store, Observation::Services(Seen::All(services.collect())));
         let slices = self.slices.iter().map(|(key, slice)| (key.clone(), slice.clone()));
         self.observe(store, Observation::Slices(Seen::All(slices.collect())));
+        self.observe(store, Observation::Namespaces(Seen::All(Vec::new())));
+        self.observe(store, Observation::Policies(Seen::All(Vec::new())));
     }
 
     fn put(&mut self, store: &mut Store, key: PodKey, pod: Pod) {

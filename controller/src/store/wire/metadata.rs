@@ -35,6 +35,10 @@ pub(super) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     Metadata::<OfPod>::deserialize(deserializer).map(Into::into)
 }
 
+pub(super) fn of_namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Metadata::<OfNamespace>::deserialize(deserializer).map(Into::into)
+}
+
 impl<S> From<Metadata<S>> for ObjectMeta {
     fn from(metadata: Metadata<S>) -> Self {
         let Metadata {
@@ -70,6 +74,8 @@ trait Select {
 
 struct OfNode;
 struct OfPod;
+/// Of policies, too.
+struct OfNamespace;
 
 impl Select for OfNode {
     fn annotation(key: &str) -> bool {
@@ -88,7 +94,17 @@ impl Select for OfPod {
     }
 
     fn label(_: &str) -> bool {
+        true
+    }
+}
+
+impl Select for OfNamespace {
+    fn annotation(_: &str) -> bool {
         false
+    }
+
+    fn label(_: &str) -> bool {
+        true
     }
 }
 

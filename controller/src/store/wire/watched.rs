@@ -1,13 +1,15 @@
 //! The kinds of objects that only the control plane watches.
 
-use contract::names::PodKey;
+use std::sync::Arc;
+
+use contract::names::{PodKey, PolicyKey};
 use kube::api::ObjectMeta;
 use kubeapi::watched;
 
-use super::{NodeObject, PodObject};
+use super::{NamespaceObject, NodeObject, PodObject, PolicyObject};
 use crate::{
     key::NodeName,
-    store::{Node, Pod},
+    store::{Namespace, Node, Pod, Policy},
 };
 
 watched! {
@@ -15,8 +17,14 @@ watched! {
         |object: NodeObject| Ok(object.into_node());
     PodObject, "pods" at "/api/v1/pods", PodKey = pod, (PodKey, Pod) =
         |object: PodObject| object.into_pod().map_err(|error| error.to_string());
+    NamespaceObject, "namespaces" at "/api/v1/namespaces", Arc<str> = node, (Arc<str>, Namespace) =
+        |object: NamespaceObject| Ok(object.into_namespace());
+    PolicyObject, "networkpolicies" at "/apis/networking.k8s.io/v1/networkpolicies",
+        PolicyKey = policy, (PolicyKey, Policy) =
+        |object: PolicyObject| object.into_policy().map_err(|error| error.to_string());
 }
 
+/// Of namespaces, too.
 fn node(metadata: &ObjectMeta) -> Result<NodeName, String> {
     Ok(metadata.name.as_deref().filter(|name| !name.is_empty()).ok_or("it has no name")?.into())
 }
@@ -24,5 +32,11 @@ fn node(metadata: &ObjectMeta) -> Result<NodeName, String> {
 fn pod(metadata: &ObjectMeta) -> Result<PodKey, String> {
     let ObjectMeta { namespace, name, .. } = metadata;
     PodKey::new(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
+        .map_err(|error| error.to_string())
+}
+
+fn policy(metadata: &ObjectMeta) -> Result<PolicyKey, String> {
+    let ObjectMeta { namespace, name, .. } = metadata;
+    PolicyKey::new(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
         .map_err(|error| error.to_string())
 }

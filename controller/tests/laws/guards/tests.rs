@@ -20,7 +20,10 @@ fn port(address: &str) -> Port {
 fn commit(ports: &[(&str, Port)], set: &[&str]) -> Commit {
     Commit {
         ports: ports.iter().map(|(name, port)| ((*name).to_owned(), port.clone())).collect(),
-        sets: BTreeMap::from([("peers".to_owned(), set.iter().map(|text| (*text).to_owned()).collect())]),
+        sets: BTreeMap::from([(
+            "peers".to_owned(),
+            Set { addresses: set.iter().map(|text| (*text).to_owned()).collect(), ports: "a".to_owned() },
+        )]),
         switches: BTreeSet::new(),
     }
 }
@@ -42,11 +45,12 @@ fn a_port_without_its_isolation_or_its_port_security_is_found() {
 }
 
 #[test]
-fn an_address_of_two_pods_or_of_none_is_found() {
+fn an_address_of_two_pods_or_of_a_stranger_is_found() {
     let (first, second) = (port("10.0.1.3"), port("10.0.1.4"));
     let broken = |ports: &[(&str, Port)], set: &[&str]| NoStaleAddress.broken(&commit(ports, set));
     let both = [("a", first.clone()), ("b", second)];
-    assert_eq!(broken(&both, &["10.0.1.3", "10.0.1.4"]), Vec::<String>::new());
-    assert_eq!(broken(&both[..1], &["10.0.1.4"]), ["the set peers has 10.0.1.4, which no pod has"]);
+    assert_eq!(broken(&both, &["10.0.1.3"]), Vec::<String>::new());
+    assert_eq!(broken(&both[..1], &["10.0.1.4"]), Vec::<String>::new());
+    assert_eq!(broken(&both, &["10.0.1.4"]), ["the set peers has 10.0.1.4, the address of b"]);
     assert_eq!(broken(&[("a", first.clone()), ("b", first)], &[]), ["a and b have the address 10.0.1.3"]);
 }

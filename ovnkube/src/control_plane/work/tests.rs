@@ -164,10 +164,12 @@ async fn both_roles_share_one_watch_of_nodes() {
     }
     watches.sort();
     let expected = [
+        "/api/v1/namespaces",
         "/api/v1/nodes",
         "/api/v1/pods",
         "/api/v1/services",
         "/apis/discovery.k8s.io/v1/endpointslices",
+        "/apis/networking.k8s.io/v1/networkpolicies",
         "/apis/networking.k8s.io/v1/servicecidrs",
     ];
     assert_eq!(watches, expected);

@@ -1,0 +1,77 @@
+//! The rows of a set of addresses: one for each family of pods' addresses.
+
+use std::net::IpAddr;
+
+use contract::ovn::{self, ObjectId};
+use kubeapi::services::Family;
+
+use crate::{
+    key::SetId,
+    rows::{DesiredPart, DesiredRow, Piece, RowName, RowSet, Table, Value},
+    store::Store,
+};
+
+use super::cluster::bare;
+
+/// The rows of the set; none if no policy names it.
+pub fn set(store: &Store, set: &SetId) -> RowSet {
+    if !store.is_set(set) {
+        return Vec::new();
+    }
+    let row = |family| {
+        let addresses = store.set_addresses(set).filter(|address| Family::of(address) == family);
+        let addresses = addresses.map(|address| address.to_string().into()).collect();
+        DesiredRow {
+            columns: vec![
+                ("external_ids", Value::Pairs(id(set, family).external_ids().into())),
+                ("addresses", Value::Elements(addresses)),
+            ],
+            ..bare(set_name(set, family))
+        }
+    };
+    store.config.families().map(row).collect()
+}
+
+/// Whether the set has the address. None if there is no such set.
+pub fn address(store: &Store, set: &SetId, address: IpAddr) -> Option<DesiredPart> {
+    let family = Family::of(&address);
+    let is_there = store.is_set(set) && store.config.families().any(|own| own == family);
+    let text = address.to_string().into();
+    let piece = if store.set_has(set, address) { Piece::Element(text) } else { Piece::NoElement(text) };
+    is_there.then(|| DesiredPart { row: set_name(set, family), column: "addresses", piece })
+}
+
+/// The row of the set with the addresses of the family.
+pub(super) fn set_name(set: &SetId, family: Family) -> RowName {
+    Table::AddressSet.row(id(set, family).hashed())
+}
+
+fn id(set: &SetId, family: Family) -> ObjectId {
+    let family = match family {
+        Family::V4 => "v4",
+        Family::V6 => "v6",
+    };
+    match set {
+        SetId::Namespace(name) => ObjectId::address_set(ovn::NAMESPACE_SET, name, family),
+        SetId::Pods(text) => ObjectId::address_set(ovn::POD_SELECTOR_SET, text, family),
+        SetId::Port(name, protocol, number) => {
+            ObjectId::address_set(ovn::NAMED_PORT_SET, &format!("{name}:{protocol}:{number}"), family)
+        }
+    }
+}
+
+/// The set in the ids of a row.
+pub(crate) fn of_ids(owner_type: &str, name: &str) -> Option<SetId> {
+    match owner_type {
+        ovn::NAMESPACE_SET => (name != ovn::HOST_NETWORK_NAMESPACE).then(|| SetId::Namespace(name.into())),
+        ovn::POD_SELECTOR_SET => Some(SetId::Pods(name.into())),
+        ovn::NAMED_PORT_SET => {
+            let mut parts = name.splitn(3, ':');
+            let (port, protocol, number) = (parts.next()?, parts.next()?, parts.next()?);
+            let protocol =
+                kubeapi::services::Protocol::ALL.into_iter().find(|known| known.as_str() == protocol)?;
+            Some(SetId::Port(port.into(), protocol, number.parse().ok()?))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,261 @@
+//! The NetworkPolicies: which pods each isolates, and what it refers to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use contract::{
+    names::{PodKey, PolicyKey},
+    ovn::HOST_NETWORK_NAMESPACE,
+};
+use kubeapi::services::Protocol;
+
+use super::{
+    Direction, Peer, Policy, Store, fanout,
+    selector::Selector,
+    selectors::SelectorId,
+    sets::{Sets, drop_from},
+};
+use crate::{
+    key::{Dirty, SetId},
+    trouble::{PolicyTrouble, Trouble},
+};
+
+/// A policy, and the selectors that it refers to.
+#[derive(Debug)]
+struct Known {
+    policy: Policy,
+    pods: SelectorId,
+    /// Of the peers that are whole namespaces.
+    namespaces: BTreeMap<Selector, SelectorId>,
+}
+
+/// The known policies.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    all: BTreeMap<PolicyKey, Box<Known>>,
+    /// By the selector of the pods that they isolate.
+    selecting: HashMap<SelectorId, BTreeSet<PolicyKey>>,
+    /// By the selector of namespaces whose pods are their peers.
+    listing: HashMap<SelectorId, BTreeSet<PolicyKey>>,
+    /// By the names of ports in their rules.
+    naming: HashMap<(Arc<str>, Protocol), BTreeSet<PolicyKey>>,
+    pub(super) sets: Sets,
+}
+
+/// What a policy isolates.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Isolated {
+    pods: BTreeSet<PodKey>,
+    directions: [bool; 2],
+}
+
+impl Policies {
+    pub(super) fn get(&self, key: &PolicyKey) -> Option<&Policy> {
+        self.all.get(key).map(|known| &known.policy)
+    }
+
+    /// In the order of their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PolicyKey, &Policy)> {
+        self.all.iter().map(|(key, known)| (key, &known.policy))
+    }
+
+    /// Policies with whole namespaces of this selector as peers.
+    pub(super) fn listing(&self, id: SelectorId) -> impl Iterator<Item = &PolicyKey> {
+        self.listing.get(&id).into_iter().flatten()
+    }
+
+    /// The selectors of such namespaces.
+    pub(super) fn listed(&self) -> impl Iterator<Item = SelectorId> {
+        self.listing.keys().copied()
+    }
+
+    /// Policies with a port of this name in their rules.
+    pub(super) fn naming(&self, name: &Arc<str>, protocol: Protocol) -> impl Iterator<Item = &PolicyKey> {
+        self.naming.get(&(Arc::clone(name), protocol)).into_iter().flatten()
+    }
+
+    fn is_in_namespace(&self, namespace: &str) -> bool {
+        // The policies of a namespace are neighbours, and no name is lower than this one.
+        let first = PolicyKey::new(namespace, "0").ok();
+        let next = first.and_then(|first| self.all.range(first..).next());
+        next.is_some_and(|(key, _)| key.namespace() == namespace)
+    }
+
+    fn index(&mut self, key: &PolicyKey, known: &Known) {
+        self.selecting.entry(known.pods).or_default().insert(key.clone());
+        for id in known.namespaces.values() {
+            self.listing.entry(*id).or_default().insert(key.clone());
+        }
+        for (name, protocol) in known.policy.port_names() {
+            self.naming.entry((Arc::clone(name), protocol)).or_default().insert(key.clone());
+        }
+    }
+
+    fn unindex(&mut self, key: &PolicyKey, known: &Known) {
+        drop_from(&mut self.selecting, &known.pods, key);
+        known.namespaces.values().for_each(|id| drop_from(&mut self.listing, id, key));
+        for (name, protocol) in known.policy.port_names() {
+            drop_from(&mut self.naming, &(Arc::clone(name), protocol), key);
+        }
+        for peer in known.policy.peers() {
+            if let Peer::Pods(peer) = peer {
+                self.sets.leave(&peer.text, key);
+            }
+        }
+    }
+}
+
+impl Store {
+    pub fn policy(&self, key: &PolicyKey) -> Option<&Policy> {
+        self.policies.get(key)
+    }
+
+    /// Whether a policy is in the namespace.
+    pub fn has_policies(&self, namespace: &str) -> bool {
+        self.policies.is_in_namespace(namespace)
+    }
+
+    /// The policies that isolate the pod, in the order of their names.
+    pub fn policies_of(&self, pod: &PodKey) -> BTreeSet<&PolicyKey> {
+        let ids = self.pods.selectors.matched_by(pod);
+        ids.iter().filter_map(|id| self.policies.selecting.get(id)).flatten().collect()
+    }
+
+    /// The sets that the policy names for a peer: several for whole namespaces, none for a block.
+    pub fn peer_sets(&self, key: &PolicyKey, peer: &Peer) -> Vec<SetId> {
+        match peer {
+            Peer::Block(_) => Vec::new(),
+            Peer::Namespaces(selector) => {
+                let id = self.policies.all.get(key).and_then(|known| known.namespaces.get(selector));
+                let names = id.into_iter().flat_map(|id| self.namespaces.selectors.matching(*id));
+                let names = names.filter(|name| ***name != *HOST_NETWORK_NAMESPACE);
+                names.map(|name| SetId::Namespace(Arc::clone(name))).collect()
+            }
+            Peer::Pods(peer) => vec![SetId::Pods(Arc::clone(&peer.text))],
+        }
+    }
+
+    /// The namespaces in which pods count that give a number to a port's name: for connections to the
+    /// selected pods, their own.
+    pub fn port_scope(key: &PolicyKey, direction: Direction) -> Option<&str> {
+        match direction {
+            Direction::Ingress => Some(key.namespace()),
+            Direction::Egress => None,
+        }
+    }
+
+    /// All sets that the policy names.
+    fn sets_of_policy(&self, key: &PolicyKey) -> BTreeSet<SetId> {
+        let Some(policy) = self.policy(key) else { return BTreeSet::new() };
+        let mut sets: BTreeSet<SetId> = policy.peers().flat_map(|peer| self.peer_sets(key, peer)).collect();
+        for (name, protocol) in policy.port_names() {
+            let numbers = self.port_numbers(None, name, protocol).into_iter();
+            sets.extend(numbers.map(|number| SetId::Port(Arc::clone(name), protocol, number)));
+        }
+        sets
+    }
+
+    fn isolated(&self, key: &PolicyKey) -> Isolated {
+        let Some(known) = self.policies.all.get(key) else { return Isolated::default() };
+        Isolated {
+            pods: self.pods.selectors.matching(known.pods).clone(),
+            directions: Direction::ALL.map(|direction| known.policy.rules(direction).is_some()),
+        }
+    }
+
+    pub(super) fn replace_policies(&mut self, policies: Vec<(PolicyKey, Policy)>, dirty: &mut Dirty<'_>) {
+        let there: BTreeSet<&PolicyKey> = policies.iter().map(|(key, _)| key).collect();
+        let known = self.policies.all.keys();
+        let gone: Vec<PolicyKey> = known.filter(|key| !there.contains(key)).cloned().collect();
+        gone.iter().for_each(|key| self.remove_policy(key, dirty));
+        policies.into_iter().for_each(|(key, policy)| self.put_policy(key, policy, dirty));
+    }
+
+    pub(super) fn put_policy(&mut self, key: PolicyKey, policy: Policy, dirty: &mut Dirty<'_>) {
+        if self.policies.get(&key) != Some(&policy) {
+            self.change_policy(&key, Some(policy), dirty);
+        }
+    }
+
+    pub(super) fn remove_policy(&mut self, key: &PolicyKey, dirty: &mut Dirty<'_>) {
+        if self.policies.get(key).is_some() {
+            self.change_policy(key, None, dirty);
+        }
+    }
+
+    /// Replaces a policy, or removes it.
+    fn change_policy(&mut self, key: &PolicyKey, policy: Option<Policy>, dirty: &mut Dirty<'_>) {
+        let (sets_before, isolated_before) = (self.sets_of_policy(key), self.isolated(key));
+        let was_unusable = self.policies.get(key).and_then(|policy| policy.unusable.clone());
+        let had_policies = self.has_policies(key.namespace());
+        // The new selectors before the old ones go: most are the same, and are searched for once.
+        let now = policy.map(|policy| self.refer(key, policy));
+        if let Some(before) = self.policies.all.remove(key) {
+            self.policies.unindex(key, &before);
+            self.pods.selectors.release(before.pods);
+            before.namespaces.into_values().for_each(|id| self.namespaces.selectors.release(id));
+        }
+        if let Some(known) = now {
+            self.policies.index(key, &known);
+            self.join_sets(key, &known.policy);
+            self.tell_policy(key, &known.policy, was_unusable.as_deref());
+            self.policies.all.insert(key.clone(), Box::new(known));
+        }
+        let sets = self.sets_of_policy(key);
+        for set in sets_before.difference(&sets) {
+            self.policies.sets.hold(key, set.clone());
+        }
+        let came = sets.difference(&sets_before);
+        let is_isolation_new = had_policies != self.has_policies(key.namespace());
+        let isolated = self.isolated(key);
+        let is_same = isolated.directions == isolated_before.directions;
+        // With the same directions only pods that come or go are concerned.
+        let pods: BTreeSet<&PodKey> = match is_same {
+            true => isolated.pods.symmetric_difference(&isolated_before.pods).collect(),
+            false => isolated.pods.union(&isolated_before.pods).collect(),
+        };
+        fanout::policy(key, is_isolation_new, came, pods, dirty);
+    }
+
+    /// Refers to the selectors of a policy.
+    fn refer(&mut self, key: &PolicyKey, policy: Policy) -> Known {
+        let pods = self.pods.selectors.refer_to(&policy.pods);
+        let mut namespaces = BTreeMap::new();
+        for peer in policy.peers() {
+            if let Peer::Namespaces(selector) = peer
+                && !namespaces.contains_key(selector)
+            {
+                namespaces.insert(selector.clone(), self.namespaces.selectors.refer_to(selector));
+            }
+        }
+        // Sets that both need are never without a policy.
+        self.join_sets(key, &policy);
+        Known { policy, pods, namespaces }
+    }
+
+    /// Adds the policy to the sets of its peers.
+    fn join_sets(&mut self, key: &PolicyKey, policy: &Policy) {
+        for peer in policy.peers() {
+            let Peer::Pods(peer) = peer else { continue };
+            if !self.policies.sets.join(&peer.text, key) {
+                let pods = self.pods.selectors.refer_to(&peer.pods);
+                let namespaces =
+                    peer.namespaces.as_ref().map(|selector| self.namespaces.selectors.refer_to(selector));
+                self.policies.sets.add(&peer.text, pods, namespaces, key);
+            }
+        }
+    }
+
+    /// Queues an event if the policy has begun to have a value that cannot be used.
+    fn tell_policy(&mut self, key: &PolicyKey, policy: &Policy, before: Option<&super::policy::Unusable>) {
+        if let Some(unusable) = policy.unusable.clone().filter(|now| before != Some(&**now)) {
+            self.outbox.tell_policy(Trouble {
+                subject: key.clone(),
+                uid: Arc::clone(&policy.uid),
+                why: PolicyTrouble::Unusable(unusable),
+            });
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The sets of addresses that policies name: which there are, and which pods are in them.
+//!
+//! A set is there as long as a policy names it. A set that a policy does not name any more stays until the
+//! database shows the policy's new rows: a rule that names a set which is not there allows nothing, not even
+//! its other peers. An address that has left a set is free only when the database shows that it has.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::Hash,
+    net::IpAddr,
+    sync::Arc,
+};
+
+use contract::{
+    names::{PodKey, PolicyKey},
+    ovn::HOST_NETWORK_NAMESPACE,
+};
+use ipnet::IpNet;
+use kubeapi::services::Protocol;
+
+use super::{
+    NamedPort, Store,
+    selectors::{Moved, SelectorId},
+};
+use crate::key::{Dirty, Key, Part, Scope, SetId};
+
+/// The sets.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    /// By the canonical text of their selectors.
+    pods: HashMap<Arc<str>, PodSet>,
+    by_pods: HashMap<SelectorId, BTreeSet<Arc<str>>>,
+    by_namespaces: HashMap<SelectorId, BTreeSet<Arc<str>>>,
+    /// Pods that need their network, by their ports with names.
+    ports: BTreeMap<(Arc<str>, Protocol, u16), BTreeSet<PodKey>>,
+    /// Sets that stay until these policies' rows are written.
+    held: HashMap<SetId, BTreeSet<PolicyKey>>,
+    /// The same, by policy.
+    holds: HashMap<PolicyKey, BTreeSet<SetId>>,
+    /// Namespaces that had a set at the start, whether a policy names it or not.
+    found: BTreeSet<Arc<str>>,
+    /// Sets that the addresses of a pod have left, and may be in as far as the database shows.
+    pending: HashMap<PodKey, BTreeSet<SetId>>,
+    /// The same, by set.
+    left: HashMap<SetId, BTreeSet<PodKey>>,
+}
+
+/// A set of the pods that selectors select.
+#[derive(Debug)]
+pub(super) struct PodSet {
+    pub(super) pods: SelectorId,
+    /// Of these namespaces; none if `pods` is limited to one.
+    pub(super) namespaces: Option<SelectorId>,
+    policies: BTreeSet<PolicyKey>,
+}
+
+impl Sets {
+    pub(super) fn pod_set(&self, text: &str) -> Option<&PodSet> {
+        self.pods.get(text)
+    }
+
+    /// The sets of pods in namespaces with this selector, and the selector of their pods.
+    pub(super) fn of_namespaces(&self, id: SelectorId) -> Vec<(Arc<str>, SelectorId)> {
+        let sets = self.by_namespaces.get(&id).into_iter().flatten();
+        sets.filter_map(|text| Some((Arc::clone(text), self.pods.get(text)?.pods))).collect()
+    }
+
+    /// Adds a policy to a set that exists. Returns whether it does.
+    pub(super) fn join(&mut self, text: &str, policy: &PolicyKey) -> bool {
+        let set = self.pods.get_mut(text);
+        set.map(|set| set.policies.insert(policy.clone())).is_some()
+    }
+
+    pub(super) fn add(
+        &mut self,
+        text: &Arc<str>,
+        pods: SelectorId,
+        namespaces: Option<SelectorId>,
+        policy: &PolicyKey,
+    ) {
+        self.by_pods.entry(pods).or_default().insert(Arc::clone(text));
+        if let Some(namespaces) = namespaces {
+            self.by_namespaces.entry(namespaces).or_default().insert(Arc::clone(text));
+        }
+        let set = PodSet { pods, namespaces, policies: BTreeSet::from([policy.clone()]) };
+        self.pods.insert(Arc::clone(text), set);
+    }
+
+    pub(super) fn leave(&mut self, text: &str, policy: &PolicyKey) {
+        if let Some(set) = self.pods.get_mut(text) {
+            set.policies.remove(policy);
+        }
+    }
+
+    /// The set stays until the policy's rows are written.
+    pub(super) fn hold(&mut self, policy: &PolicyKey, set: SetId) {
+        self.held.entry(set.clone()).or_default().insert(policy.clone());
+        self.holds.entry(policy.clone()).or_default().insert(set);
+    }
+
+    /// The policy's rows are written. Returns the sets that it held.
+    fn release(&mut self, policy: &PolicyKey) -> BTreeSet<SetId> {
+        let sets = self.holds.remove(policy).unwrap_or_default();
+        sets.iter().for_each(|set| drop_from(&mut self.held, set, policy));
+        sets
+    }
+
+    /// Removes a set of pods that no policy names or holds. Returns it.
+    fn remove_unused(&mut self, text: &Arc<str>) -> Option<PodSet> {
+        let is_held = self.held.contains_key(&SetId::Pods(Arc::clone(text)));
+        self.pods.get(text).filter(|set| set.policies.is_empty() && !is_held)?;
+        let set = self.pods.remove(text)?;
+        drop_from(&mut self.by_pods, &set.pods, text);
+        if let Some(namespaces) = &set.namespaces {
+            drop_from(&mut self.by_namespaces, namespaces, text);
+        }
+        Some(set)
+    }
+
+    /// The namespace is gone. Returns whether it had a set at the start.
+    pub(super) fn forget_found(&mut self, namespace: &str) -> bool {
+        self.found.remove(namespace)
+    }
+
+    /// The numbers that pods have for a port of this name; only those of pods in `namespace`, if one is given.
+    fn numbers(&self, namespace: Option<&str>, name: &Arc<str>, protocol: Protocol) -> Vec<u16> {
+        let all = self.ports.range((Arc::clone(name), protocol, 0)..=(Arc::clone(name), protocol, u16::MAX));
+        let is_there = |pods: &BTreeSet<PodKey>| namespace.is_none_or(|namespace| has_pod(pods, namespace));
+        all.filter(|(_, pods)| is_there(pods)).map(|((.., number), _)| *number).collect()
+    }
+
+    /// Whether an address of the pod may still be in a set that it has left.
+    pub(super) fn is_pending(&self, pod: &PodKey) -> bool {
+        self.pending.contains_key(pod)
+    }
+
+    fn left(&mut self, pod: &PodKey, set: SetId) {
+        self.left.entry(set.clone()).or_default().insert(pod.clone());
+        self.pending.entry(pod.clone()).or_default().insert(set);
+    }
+}
+
+impl Store {
+    /// Whether a policy names the set, or may do so as far as the database shows.
+    pub fn is_set(&self, set: &SetId) -> bool {
+        let (policies, sets) = (&self.policies, &self.policies.sets);
+        if sets.held.contains_key(set) {
+            return true;
+        }
+        match set {
+            SetId::Namespace(name) if **name == *HOST_NETWORK_NAMESPACE => false,
+            SetId::Namespace(name) => {
+                let is_found = sets.found.contains(name) && self.namespaces.contains(name);
+                let ids = self.namespaces.selectors.matched_by(name);
+                is_found || ids.iter().any(|id| policies.listing(*id).next().is_some())
+            }
+            SetId::Pods(text) => sets.pods.contains_key(text),
+            SetId::Port(name, protocol, number) => {
+                policies.naming(name, *protocol).next().is_some()
+                    && sets.ports.contains_key(&(Arc::clone(name), *protocol, *number))
+            }
+        }
+    }
+
+    /// All sets.
+    pub(super) fn sets(&self) -> BTreeSet<SetId> {
+        let sets = &self.policies.sets;
+        let listed = self.policies.listed().flat_map(|id| self.namespaces.selectors.matching(id));
+        let found = sets.found.iter().filter(|name| self.namespaces.contains(name));
+        let namespaces = listed.chain(found).filter(|name| ***name != *HOST_NETWORK_NAMESPACE);
+        let namespaces = namespaces.map(|name| SetId::Namespace(Arc::clone(name)));
+        let pods = sets.pods.keys().map(|text| SetId::Pods(Arc::clone(text)));
+        let ports = sets.ports.keys();
+        let ports =
+            ports.filter(|(name, protocol, _)| self.policies.naming(name, *protocol).next().is_some());
+        let ports = ports.map(|(name, protocol, number)| SetId::Port(Arc::clone(name), *protocol, *number));
+        namespaces.chain(pods).chain(ports).chain(sets.held.keys().cloned()).collect()
+    }
+
+    /// The addresses of a set.
+    pub fn set_addresses(&self, set: &SetId) -> impl Iterator<Item = IpAddr> {
+        let labels = &self.pods.selectors;
+        let pods: Vec<&PodKey> = match set {
+            SetId::Namespace(name) => labels.labels().namespace(name).collect(),
+            SetId::Pods(text) => match self.policies.sets.pod_set(text) {
+                Some(of) => labels.matching(of.pods).iter().filter(|pod| self.is_in(set, pod)).collect(),
+                None => Vec::new(),
+            },
+            SetId::Port(name, protocol, number) => {
+                let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
+                pods.into_iter().flatten().collect()
+            }
+        };
+        pods.into_iter().flat_map(|pod| self.addresses_of(pod))
+    }
+
+    /// Whether a set has the address.
+    pub fn set_has(&self, set: &SetId, address: IpAddr) -> bool {
+        let owner = self.addresses.owner(address);
+        owner.is_some_and(|pod| self.is_in(set, pod) && self.addresses_of(pod).any(|own| own == address))
+    }
+
+    fn addresses_of(&self, pod: &PodKey) -> impl Iterator<Item = IpAddr> + use<'_> {
+        self.assigned(pod).into_iter().flat_map(|network| network.addresses.iter().map(IpNet::addr))
+    }
+
+    /// Whether a pod is in a set, if it has addresses.
+    fn is_in(&self, set: &SetId, pod: &PodKey) -> bool {
+        match set {
+            SetId::Namespace(name) => pod.namespace() == &**name,
+            SetId::Pods(text) => self.policies.sets.pod_set(text).is_some_and(|set| {
+                let namespaces = &self.namespaces.selectors;
+                let in_namespaces = |id| namespaces.matching(id).contains(pod.namespace());
+                self.pods.selectors.matched_by(pod).contains(&set.pods)
+                    && set.namespaces.is_none_or(in_namespaces)
+            }),
+            SetId::Port(name, protocol, number) => {
+                let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
+                pods.is_some_and(|pods| pods.contains(pod))
+            }
+        }
+    }
+
+    /// The sets that a pod with addresses is in.
+    pub(super) fn sets_of_pod(&self, pod: &PodKey) -> BTreeSet<SetId> {
+        let sets = &self.policies.sets;
+        let ids = self.pods.selectors.matched_by(pod);
+        let texts = ids.iter().filter_map(|id| sets.by_pods.get(id)).flatten();
+        let pods = texts.map(|text| SetId::Pods(Arc::clone(text))).filter(|set| self.is_in(set, pod));
+        let own = self.named_ports(pod).iter();
+        let ports = own.map(|port| SetId::Port(Arc::clone(&port.name), port.protocol, port.number));
+        let namespace = [SetId::Namespace(pod.namespace().into())];
+        let others = ports.chain(namespace).filter(|set| self.is_set(set));
+        pods.chain(others).collect()
+    }
+
+    /// The ports with names of a pod that needs its network.
+    pub(super) fn named_ports(&self, pod: &PodKey) -> &[NamedPort] {
+        self.pod(pod).filter(|pod| pod.needs_network()).map_or(&[], |pod| &pod.ports)
+    }
+
+    /// The numbers that a name of a port stands for: of pods in `namespace`, or of all pods.
+    pub fn port_numbers(&self, namespace: Option<&str>, name: &Arc<str>, protocol: Protocol) -> Vec<u16> {
+        self.policies.sets.numbers(namespace, name, protocol)
+    }
+
+    /// Follows a pod's ports with names. `before`: those from before the change.
+    pub(super) fn follow_ports(&mut self, pod: &PodKey, before: &[NamedPort], dirty: &mut Dirty<'_>) {
+        let now: Box<[NamedPort]> = self.named_ports(pod).into();
+        for port in before.iter().filter(|port| !now.contains(port)) {
+            let NamedPort { name, protocol, number } = port;
+            let place = (Arc::clone(name), *protocol, *number);
+            drop_from_map(&mut self.policies.sets.ports, &place, pod);
+            self.number_moved(pod, port, Moved::Out, dirty);
+        }
+        for port in now.iter().filter(|port| !before.contains(port)) {
+            let NamedPort { name, protocol, number } = port;
+            let pods = self.policies.sets.ports.entry((Arc::clone(name), *protocol, *number)).or_default();
+            let is_known = has_pod(pods, pod.namespace());
+            pods.insert(pod.clone());
+            if !is_known {
+                self.number_moved(pod, port, Moved::In, dirty);
+            }
+        }
+    }
+
+    /// A pod has come to give a name a number, or does so no longer: policies that name it may have other
+    /// rules.
+    fn number_moved(&mut self, pod: &PodKey, port: &NamedPort, moved: Moved, dirty: &mut Dirty<'_>) {
+        let NamedPort { name, protocol, number } = port;
+        let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
+        // Of this pod's namespace, those that connect to its pods; of others, those that connect to any pod.
+        if moved == Moved::Out && pods.is_some_and(|pods| has_pod(pods, pod.namespace())) {
+            return;
+        }
+        let set = SetId::Port(Arc::clone(name), *protocol, *number);
+        let policies: Vec<PolicyKey> = self.policies.naming(name, *protocol).cloned().collect();
+        if !policies.is_empty() {
+            dirty(Key::Set(set.clone()), Scope::Whole);
+        }
+        for policy in policies {
+            if moved == Moved::Out {
+                self.policies.sets.hold(&policy, set.clone());
+            }
+            dirty(Key::Policy(policy), Scope::Whole);
+        }
+    }
+
+    /// A pod has come into a set, or left it.
+    pub(super) fn moved_in_set(&mut self, set: &SetId, pod: &PodKey, moved: Moved, dirty: &mut Dirty<'_>) {
+        let addresses: Vec<IpAddr> = self.addresses_of(pod).collect();
+        for address in addresses {
+            self.address_moved(set, pod, address, moved, dirty);
+        }
+    }
+
+    /// An address of a pod has come into a set, or left it.
+    pub(super) fn address_moved(
+        &mut self,
+        set: &SetId,
+        pod: &PodKey,
+        address: IpAddr,
+        moved: Moved,
+        dirty: &mut Dirty<'_>,
+    ) {
+        if moved == Moved::Out {
+            self.policies.sets.left(pod, set.clone());
+        }
+        dirty(Key::Set(set.clone()), Scope::part(Part::Address(address)));
+    }
+
+    /// Registers the sets that the northbound database has, with their addresses. No other pod gets an
+    /// address of a pod's port before it has left these sets. To be called after
+    /// [`found_port`](Self::found_port).
+    pub fn found_sets(&mut self, found: impl IntoIterator<Item = (SetId, Vec<IpAddr>)>) {
+        let ports = self.leaving.iter();
+        let owners: HashMap<IpAddr, PodKey> =
+            ports.flat_map(|(pod, all)| all.iter().map(|address| (*address, pod.clone()))).collect();
+        for (set, addresses) in found {
+            for pod in addresses.iter().filter_map(|address| owners.get(address)) {
+                self.policies.sets.left(pod, set.clone());
+            }
+            if let SetId::Namespace(name) = set {
+                self.policies.sets.found.insert(name);
+            }
+        }
+    }
+
+    /// The database shows the set as it should be: addresses that had to leave it have left.
+    pub(super) fn settled_set(&mut self, set: &SetId, dirty: &mut Dirty<'_>) {
+        for pod in self.policies.sets.left.remove(set).unwrap_or_default() {
+            drop_from(&mut self.policies.sets.pending, &pod, set);
+            let waits = self.leaving.contains_key(&pod) || self.found.contains_key(&pod);
+            if waits && !self.policies.sets.is_pending(&pod) {
+                // Its port may have left before: then its addresses are free now.
+                dirty(Key::Pod(pod), Scope::Whole);
+            }
+        }
+    }
+
+    /// The database shows the policy's rows: sets that only its former rows named can go.
+    pub(super) fn settled_policy(&mut self, policy: &PolicyKey, dirty: &mut Dirty<'_>) {
+        for set in self.policies.sets.release(policy) {
+            if let SetId::Pods(text) = &set
+                && let Some(unused) = self.policies.sets.remove_unused(text)
+            {
+                self.pods.selectors.release(unused.pods);
+                unused.namespaces.into_iter().for_each(|id| self.namespaces.selectors.release(id));
+            }
+            if !self.is_set(&set) {
+                dirty(Key::Set(set), Scope::Whole);
+            }
+        }
+    }
+}
+
+/// Whether a pod of this namespace is among the pods.
+fn has_pod(pods: &BTreeSet<PodKey>, namespace: &str) -> bool {
+    // The pods of a namespace are neighbours, and no name is lower than this one.
+    let first = PodKey::new(namespace, "0").ok();
+    let next = first.and_then(|first| pods.range(first..).next());
+    next.is_some_and(|pod| pod.namespace() == namespace)
+}
+
+/// Removes an element from the set of a key, and the set with its last element.
+pub(super) fn drop_from<K: Hash + Eq, E: Ord>(sets: &mut HashMap<K, BTreeSet<E>>, key: &K, element: &E) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(element);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}
+
+fn drop_from_map<K: Ord, E: Ord>(sets: &mut BTreeMap<K, BTreeSet<E>>, key: &K, element: &E) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(element);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}

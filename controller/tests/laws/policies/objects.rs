@@ -1,0 +1,68 @@
+//! Namespaces and policies, as watches deliver them.
+
+use std::sync::Arc;
+
+use contract::names::PolicyKey;
+use controller::{
+    observation::{Observation, Seen},
+    store::{Namespace, Policy, wire::PolicyObject},
+};
+use serde_json::{Value, json};
+
+pub(crate) fn namespace(number: u32) -> Arc<str> {
+    format!("ns{number}").into()
+}
+
+/// A namespace with one of two labels.
+pub(crate) fn labelled(label: u32) -> Namespace {
+    Namespace { uid: "uid".into(), labels: [("team".to_owned(), format!("t{label}"))].into() }
+}
+
+pub(crate) fn policy_key(number: u32) -> PolicyKey {
+    PolicyKey::new(&namespace(number % 3), &format!("pol{number}")).unwrap()
+}
+
+/// A policy. `kind`: 0 to 7, by its peers and ports.
+pub(crate) fn policy(number: u32, kind: u32) -> (PolicyKey, Policy) {
+    let key = policy_key(number);
+    let app = json!({"podSelector": {"matchLabels": {"app": "a1"}}});
+    let team = json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["t1", "t2"]}]});
+    let team = |pods: Value| match pods {
+        Value::Null => json!({ "namespaceSelector": team }),
+        pods => json!({ "namespaceSelector": team, "podSelector": pods }),
+    };
+    let selected = if kind.is_multiple_of(2) { json!({}) } else { json!({"matchLabels": {"app": "a0"}}) };
+    let block = |except: Value| json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": except}});
+    let spec = match kind {
+        // Nothing is allowed.
+        0 => json!({"policyTypes": ["Ingress", "Egress"]}),
+        1 => json!({"ingress": [{"from": [app]}]}),
+        2 => json!({"ingress": [{"from": [team(json!(null))], "ports": [{"port": 80}, {"port": 90}]}]}),
+        3 => {
+            json!({"ingress": [{"from": [team(json!({"matchLabels": {"app": "a1"}}))], "ports": [{"port": "web"}]}]})
+        }
+        4 => {
+            json!({"policyTypes": ["Egress"], "egress": [{"to": [app, block(json!([]))], "ports": [{"port": "web"}]}]})
+        }
+        5 => json!({"ingress": [{"from": [block(json!(["10.0.1.0/24"])), block(json!(["10.0.2.0/24"]))]}],
+            "egress": [{}]}),
+        6 => {
+            json!({"policyTypes": ["Egress"], "egress": [{"ports": [{"port": "web"}, {"port": 100, "endPort": 200},
+            {"protocol": "UDP"}]}]})
+        }
+        // What cannot be used.
+        _ => {
+            json!({"ingress": [{"from": [{"ipBlock": {"cidr": "nonsense"}}], "ports": [{"port": "nobody"}]}]})
+        }
+    };
+    let mut object = json!({
+        "metadata": {"namespace": key.namespace(), "name": key.name(), "uid": format!("{number}")}, "spec": spec
+    });
+    object["spec"]["podSelector"] = selected;
+    serde_json::from_value::<PolicyObject>(object).unwrap().into_policy().unwrap()
+}
+
+/// The API server has no namespaces and no policies.
+pub(crate) fn no_policies() -> [Observation; 2] {
+    [Observation::Namespaces(Seen::All(Vec::new())), Observation::Policies(Seen::All(Vec::new()))]
+}

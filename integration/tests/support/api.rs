@@ -208,7 +208,7 @@ fn merge(object: &mut Value, patch: &Value) {
 async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
     let path = asked.path.split('?').next().unwrap_or_default().to_owned();
     let collection_of_nodes = collection("Node");
-    let of_kind = ["Node", "Pod", "Service", "EndpointSlice"].map(collection);
+    let of_kind = ["Node", "Namespace", "Pod", "NetworkPolicy", "Service", "EndpointSlice"].map(collection);
     match of_kind.into_iter().find(|collection| *collection == path) {
         Some(collection) if asked.is_watch() => watch(asked, collection, &state).await,
         Some(collection) => {
@@ -289,7 +289,9 @@ fn event(kind: &str, object: &Value) -> String {
 fn collection(kind: &str) -> &'static str {
     match kind {
         "Node" => "/api/v1/nodes",
+        "Namespace" => "/api/v1/namespaces",
         "Pod" => "/api/v1/pods",
+        "NetworkPolicy" => "/apis/networking.k8s.io/v1/networkpolicies",
         "Service" => "/api/v1/services",
         "EndpointSlice" => "/apis/discovery.k8s.io/v1/endpointslices",
         other => panic!("the control plane watches no {other}"),

@@ -110,6 +110,17 @@ async fn a_refused_flow_is_named_and_the_others_are_installed() {
 }
 
 #[tokio::test]
+async fn what_the_bridge_does_not_speak_is_named() {
+    let switch = Switch::start();
+    switch.speak("OpenFlow10,OpenFlow13");
+    let error = install(switch.run_dir(), BRIDGE, &Flows::default()).await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    let socket = switch.run_dir().join("breth0.mgmt");
+    assert_eq!(error.to_string(), "OpenFlow with bridge breth0");
+    assert_eq!(source, format!("{}: the bridge does not speak OpenFlow 1.4", socket.display()));
+}
+
+#[tokio::test]
 async fn an_installation_that_is_cut_off_changes_nothing_or_all() {
     let switch = Switch::start();
     let flows = table(&with_node_ports(config(Mode::Shared), 500));

@@ -48,6 +48,17 @@ impl Switch {
         self.vswitchd = daemons::vswitchd(self.scratch.path(), &self.database, BRIDGE);
     }
 
+    /// Restricts the versions of OpenFlow that the bridge speaks, and waits until it does.
+    #[track_caller]
+    pub(crate) fn speak(&self, protocols: &str) {
+        let set = ["set", "Bridge", BRIDGE, &format!("protocols={protocols}")];
+        program::output(
+            program::command("ovs-vsctl")
+                .args(["--timeout=10", &format!("--db={}", self.database.endpoint())])
+                .args(set),
+        );
+    }
+
     /// `ovs-ofctl -O OpenFlow14 COMMAND BRIDGE ARGUMENTS`
     #[track_caller]
     pub(crate) fn ofctl(&self, command: &[&str], arguments: &[&str]) -> String {

@@ -49,7 +49,8 @@ make_folder() {
     [ -e "$new/root/lib/modules" ] || { mkdir -p "$new/root/lib"; mv "$new/root/usr/lib/modules" "$new/root/lib/modules"; }
     ls "$new/root/lib/modules" >"$new/release"
     depmod -b "$new/root" "$(<"$new/release")"
-    cp "$new"/root/boot/vmlinuz-* "$new/vmlinuz"
+    # In /boot, or since Debian 14 beside the modules.
+    find "$new/root" -name 'vmlinuz*' -type f -exec cp {} "$new/vmlinuz" \;
     rm -rf "$new/apt"
     mv -T "$new" "$folder"
     say "$(<"$folder/release") is ready after $((SECONDS - began)) s, $(du -sh "$folder" | cut -f 1) (remove $folder to have it made again)"

@@ -80,8 +80,17 @@ impl Api {
 
     /// The same with these options besides.
     pub(crate) fn control_plane_with<const N: usize>(&self, options: [String; N]) -> Daemon {
+        self.in_role("--init-ovnkube-controller=lab", options)
+    }
+
+    /// The same, which also numbers the nodes and assigns them their subnets.
+    pub(crate) fn master(&self) -> Daemon {
+        self.in_role("--init-master=lab", [])
+    }
+
+    fn in_role<const N: usize>(&self, role: &str, options: [String; N]) -> Daemon {
         let arguments = [
-            "--init-ovnkube-controller=lab".to_owned(),
+            role.to_owned(),
             format!("--k8s-apiserver={}", self.url),
             format!("--nb-address={}", central::NORTHBOUND),
             "--cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48".to_owned(),
@@ -255,20 +264,26 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
 /// Sends all objects, and changes of them until the client is gone.
 async fn watch(asked: Asked, collection: &'static str, state: &Mutex<State>) {
     let selector = Selector::of(&asked.path);
+    // A watch that goes on after a list hears of what is newer; another one of everything, and of its end.
+    let after = match asked.parameter("sendInitialEvents") {
+        Some(_) => None,
+        None => asked.parameter("resourceVersion").and_then(|version| version.parse::<u64>().ok()),
+    };
     let mut stream = asked.into_stream();
     let (sender, mut events) = unbounded_channel();
     {
         let mut state = lock(state);
         let initial: Vec<String> = state
             .all(collection)
-            .filter(|object| selector.takes(object))
+            .filter(|object| selector.takes(object) && after.is_none_or(|after| version(object) > after))
             .map(|object| event("ADDED", object))
             .collect();
         let metadata = json!({
             "resourceVersion": state.version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"},
         });
         let end = json!({"kind": "Bookmark", "apiVersion": "v1", "metadata": metadata});
-        for event in initial.into_iter().chain([event("BOOKMARK", &end)]) {
+        let end = after.is_none().then(|| event("BOOKMARK", &end));
+        for event in initial.into_iter().chain(end) {
             let _ = sender.send(event);
         }
         state.watches.push((collection, selector, sender));
@@ -284,6 +299,11 @@ async fn watch(asked: Asked, collection: &'static str, state: &Mutex<State>) {
 
 fn event(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn version(object: &Value) -> u64 {
+    let text = object["metadata"]["resourceVersion"].as_str();
+    text.and_then(|text| text.parse().ok()).expect("each object has been given one")
 }
 
 fn collection(kind: &str) -> &'static str {

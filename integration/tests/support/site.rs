@@ -178,7 +178,7 @@ impl<'l> Site<'l> {
         for object in [objects.nodes, objects.pods, objects.services, objects.slices].concat() {
             api.put(object);
         }
-        let control_plane = api.control_plane();
+        let control_plane = api.master();
         control_plane.spawn()?;
         for node in &lab.nodes {
             node.server.set_arguments(

@@ -1,5 +1,6 @@
 //! Chains and sets of nftables in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads them, and
-//! changes them in transactions. Must not know what rules and elements mean.
+//! changes them in transactions. Must not know what rules and elements mean. The drop of `ingress` alone has
+//! a meaning.
 
 use std::io;
 
@@ -17,6 +18,7 @@ use nix::libc;
 
 use crate::netlink::batch;
 
+pub mod ingress;
 mod set;
 
 pub use set::{Content, Correction, Elements, FoundSet, Kind, Set};
@@ -160,10 +162,16 @@ impl Chain {
 }
 
 fn message(inner: NfTablesMessage, flags: u16) -> NetlinkMessage<NetfilterMessage> {
-    let mut message = NetlinkMessage::from(NetfilterMessage::new(
-        NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0),
-        inner,
-    ));
+    message_of(NetfilterProtoFamily::Inet, inner, flags)
+}
+
+fn message_of(
+    family: NetfilterProtoFamily,
+    inner: NfTablesMessage,
+    flags: u16,
+) -> NetlinkMessage<NetfilterMessage> {
+    let header = NetfilterHeader::new(family, 0, 0);
+    let mut message = NetlinkMessage::from(NetfilterMessage::new(header, inner));
     message.header.flags = flags;
     message
 }
@@ -180,6 +188,10 @@ pub fn create_table(name: &str) -> Change {
 /// The kernel has refused one, and changed nothing; `EMSGSIZE` if they are more than the socket takes, some
 /// 150 KiB.
 pub async fn commit(changes: Vec<Change>) -> io::Result<()> {
+    commit_of(NetfilterProtoFamily::Inet, changes).await
+}
+
+async fn commit_of(family: NetfilterProtoFamily, changes: Vec<Change>) -> io::Result<()> {
     let control = |inner: ControlMessage| {
         let header = NetfilterHeader::new(
             NetfilterProtoFamily::Unspec,
@@ -196,7 +208,7 @@ pub async fn commit(changes: Vec<Change>) -> io::Result<()> {
         // An acknowledgement of the last change shows that all were accepted. The first refusal is answered
         // without being asked for.
         let ack = if index == last { NLM_F_ACK } else { 0 };
-        message(change, NLM_F_REQUEST | ack | flags)
+        message_of(family, change, NLM_F_REQUEST | ack | flags)
     }));
     batch.push(control(ControlMessage::BatchEnd));
     exchange(batch).await.map(drop)

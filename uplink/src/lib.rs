@@ -38,6 +38,8 @@ use std::{
 
 pub use arguments::{Arguments, Command};
 use contract::error::chain;
+pub use ovs::uplink_of;
+use ovsdb::Endpoint;
 use podnet::netns::host_netlink;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -83,6 +85,23 @@ fn failed(error: &StepError, undo_errors: &[StepError]) -> String {
     }
     let undone: Vec<String> = undo_errors.iter().map(|error| chain(error)).collect();
     format!("{error}; of what had been done before, this could not be undone: {}", undone.join("; "))
+}
+
+/// Why a NIC was not made the uplink of a bridge. All steps have been undone, unless the error says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct NotMoved(BridgeError);
+
+/// Makes a NIC the uplink of a bridge that takes over its addresses and routes, as `nics-to-bridge` does.
+/// Returns a report, line by line. Dropped half-way, the node keeps its network, and the next call completes
+/// the move. Needs a tokio runtime.
+///
+/// # Errors
+/// The NIC is not fit, or a step failed.
+pub async fn nic_to_bridge(database: &Endpoint, nic: &str) -> Result<Vec<String>, NotMoved> {
+    run_one(&Command::NicsToBridge { database: database.clone(), interfaces: Vec::new() }, nic)
+        .await
+        .map_err(NotMoved)
 }
 
 /// Runs a command and prints what it did. Returns the exit status: success if all interfaces are as

@@ -83,23 +83,32 @@ pub(crate) enum Made {
     Port { bridge: String, name: String },
 }
 
+/// The uplink of a bridge: the one that `external_ids` name, else its only port that is a link of the kernel,
+/// else the one that the bridge is named after. `ports`: their names, and the types of their interfaces.
+pub fn uplink_of<'a>(
+    bridge: &str,
+    external_ids: &'a BTreeMap<String, String>,
+    ports: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+) -> Option<&'a str> {
+    let written = external_ids.get(UPLINK).map(String::as_str);
+    let mut links = ports.clone().filter(|(_, kind)| matches!(*kind, "" | "system")).map(|(name, _)| name);
+    let only = links.next().filter(|_| links.next().is_none());
+    let named = || {
+        let name = bridge.strip_prefix("br")?;
+        ports.map(|(port, _)| port).find(|port| *port == name)
+    };
+    written.or(only).or_else(named)
+}
+
 impl Bridge {
     pub(crate) fn has_port(&self, name: &str) -> bool {
         self.ports.iter().any(|port| port.name == name)
     }
 
-    /// The bridge's uplink: the one that `external_ids` name, else its only port that is a link of the
-    /// kernel, else the one that the bridge is named after.
+    /// The bridge's uplink, as [`uplink_of`] finds it.
     pub(crate) fn uplink(&self) -> Option<&str> {
-        let written = self.external_ids.get(UPLINK).map(String::as_str);
-        let mut links = self
-            .ports
-            .iter()
-            .filter(|port| matches!(port.kind.as_str(), "" | "system"))
-            .map(|port| port.name.as_str());
-        let only = links.next().filter(|_| links.next().is_none());
-        let named = || self.name.strip_prefix("br").filter(|name| self.has_port(name));
-        written.or(only).or_else(named)
+        let ports = self.ports.iter().map(|port| (port.name.as_str(), port.kind.as_str()));
+        uplink_of(&self.name, &self.external_ids, ports)
     }
 
     pub(crate) fn is_userspace(&self) -> bool {

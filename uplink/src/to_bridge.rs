@@ -94,6 +94,10 @@ async fn steps(
     }
     undo_log.set_up(&own).await?;
     undo_log.transfer(ip_config, nic, &own).await?;
+    // Last: until now the NIC's own stack has answered.
+    if is_userspace(present, all) {
+        undo_log.ignore(nic).await?;
+    }
     undo_log.pass()
 }
 

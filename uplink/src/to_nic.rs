@@ -68,6 +68,8 @@ async fn steps(
     if !nic.is_up() {
         undo_log.set_up(nic).await?;
     }
+    // First: the NIC's own stack answers from the first address on.
+    undo_log.heed(nic).await?;
     undo_log.transfer(ip_config, own, nic).await?;
     undo_log.pass()?;
     ovs.unmake(&Made::Bridge { name: own.name.clone() }).await?;

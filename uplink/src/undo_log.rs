@@ -4,6 +4,7 @@
 
 use std::{io, mem};
 
+use contract::names::IfName;
 use futures_util::StreamExt;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -11,7 +12,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage, route::RouteMessage};
 use nix::libc::{EADDRNOTAVAIL, EEXIST, ENODEV, ESRCH};
-use podnet::link::into_io;
+use podnet::{link::into_io, nftables::ingress};
 use rtnetlink::Handle;
 
 use crate::{
@@ -47,6 +48,10 @@ enum Done {
         before: RouteMessage,
         after: RouteMessage,
     },
+    /// The kernel's own stack ignores what arrives at the NIC.
+    Ignored(IfName),
+    /// It heeds it again.
+    Heeded(IfName),
 }
 
 /// The undo log.
@@ -110,6 +115,26 @@ impl<'a> UndoLog<'a> {
         Ok(())
     }
 
+    /// Has the kernel's own stack ignore what arrives at the NIC, whose bridge is in user space.
+    pub(crate) async fn ignore(&mut self, nic: &Nic) -> Result<(), StepError> {
+        self.pass()?;
+        let name = name_of(nic)?;
+        if ingress::ignore(&name).await.map_err(|error| ingress_error(&name, error))? {
+            self.done.push(Done::Ignored(name));
+        }
+        Ok(())
+    }
+
+    /// Has it heed it again.
+    pub(crate) async fn heed(&mut self, nic: &Nic) -> Result<(), StepError> {
+        self.pass()?;
+        let name = name_of(nic)?;
+        if ingress::heed(&name).await.map_err(|error| ingress_error(&name, error))? {
+            self.done.push(Done::Heeded(name));
+        }
+        Ok(())
+    }
+
     /// Undoes all steps, as far as possible. Returns `error` with the failures of the undo.
     pub(crate) async fn undo(mut self, error: StepError) -> BridgeError {
         let mut undo_errors = Vec::new();
@@ -119,6 +144,12 @@ impl<'a> UndoLog<'a> {
                 Done::AddressAdded(address) => self.delete_address(&address).await,
                 Done::AddressRemoved(address) => self.add_address(&address).await.map(drop),
                 Done::RouteMoved { before, after } => self.replace(&after, &before).await,
+                Done::Ignored(nic) => {
+                    ingress::heed(&nic).await.map(drop).map_err(|error| ingress_error(&nic, error))
+                }
+                Done::Heeded(nic) => {
+                    ingress::ignore(&nic).await.map(drop).map_err(|error| ingress_error(&nic, error))
+                }
             };
             undo_errors.extend(undone.err());
         }
@@ -205,6 +236,20 @@ impl<'a> UndoLog<'a> {
             }
         }
         Ok(())
+    }
+}
+
+fn name_of(nic: &Nic) -> Result<IfName, StepError> {
+    nic.name.parse().map_err(|error| StepError::Kernel {
+        what: format!("the name of link {}", nic.index),
+        error: io::Error::other(error),
+    })
+}
+
+fn ingress_error(nic: &IfName, error: io::Error) -> StepError {
+    StepError::Kernel {
+        what: format!("nftables: what the host itself does with frames that {nic} receives"),
+        error,
     }
 }
 

@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, net::IpAddr, str::FromStr};
 use ipnet::IpNet;
 
 use crate::{annotation::AnnotationError, mac::Mac};
-pub use gateway::Gateway;
+pub use gateway::{Gateway, GatewayEntry};
 pub use per_network::PerNetwork;
 
 /// `{"default":["10.128.0.0/23"]}`
@@ -94,6 +94,17 @@ pub enum GatewayMode {
     Shared,
     /// Through the management port and the routes of the host.
     Local,
+}
+
+impl GatewayMode {
+    /// The mode as the annotation spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "",
+            Self::Shared => "shared",
+            Self::Local => "local",
+        }
+    }
 }
 
 /// An annotation of a node that cannot be used.

@@ -44,6 +44,7 @@ pub mod documents;
 mod effect;
 mod environment;
 mod external_ids;
+mod gateway;
 mod go_style;
 mod kind;
 mod kubernetes;

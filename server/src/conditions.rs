@@ -50,8 +50,11 @@ impl Part {
     /// Always met: its remarks tell which Services the node does not reach over its management port.
     pub const SERVICES: Self = Self::new(7, "services");
 
+    /// The node's gateway works: its pods and the world reach each other. Met on a node without one.
+    pub const GATEWAY: Self = Self::new(8, "gateway");
+
     /// All conditions of a node's server.
-    pub const NODE: [Self; 8] = [
+    pub const NODE: [Self; 9] = [
         Self::OPEN_VSWITCH,
         Self::TUNNEL_ADDRESS,
         Self::PLUGIN,
@@ -60,6 +63,7 @@ impl Part {
         Self::MANAGEMENT_PORT,
         Self::CNI_CONF,
         Self::SERVICES,
+        Self::GATEWAY,
     ];
 
     /// `place` is the position in the order of the start, unique among all conditions. Values below 16 belong

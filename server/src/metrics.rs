@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use contract::{error::Code, wire};
-use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Registry};
+use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use self::{attachments::Attachments, register::Register, reports::Reports, requests::Requests};
 
@@ -27,6 +27,7 @@ pub struct Metrics {
     attachments: Attachments,
     reconnects: IntCounterVec,
     degraded: IntGaugeVec,
+    node_ports: IntGauge,
     ready_duration: Gauge,
     started: Instant,
 }
@@ -122,18 +123,17 @@ impl Metrics {
             &["cause"],
         )?;
         Degraded::ALL.iter().for_each(|cause| degraded.with_label_values(&[cause.name()]).set(0));
-        // For upstream's dashboards: its server says 1 where it opens node ports itself. Here OVN's load
-        // balancers implement Services.
-        register.gauge(
-            "ovnkube_node_nodeport_enabled",
-            "Whether this program opens node ports on the node; it never does.",
-        )?;
         Ok(Self {
             reports: Reports::register(&register)?,
             requests: Requests::register(&register)?,
             attachments: Attachments::register(&register)?,
             reconnects,
             degraded,
+            node_ports: register.int_gauge(
+                "ovnkube_node_nodeport_enabled",
+                "Whether the node's gateway router serves node ports (--nodeport): 1 if it does. The host serves \
+                 them otherwise.",
+            )?,
             ready_duration: register.gauge(
                 "ovnkube_node_ready_duration_seconds",
                 "From the start of the server until pods could have their network; 0 until then.",
@@ -155,6 +155,11 @@ impl Metrics {
     /// The component is available, or available again.
     pub fn recovered(&self, cause: Degraded) {
         self.degraded.with_label_values(&[cause.name()]).set(0);
+    }
+
+    /// The node's gateway router serves node ports.
+    pub(crate) fn serves_node_ports(&self) {
+        self.node_ports.set(1);
     }
 
     /// Counts ports of new pods that were written in one transaction.

@@ -10,13 +10,17 @@
 //! | `annotations` | the annotations that the node writes on that object |
 //! | `host_addresses` | the addresses at which other machines reach this host |
 //! | `open_vswitch` | the settings in Open vSwitch's database that ovn-controller needs |
+//! | `gateway` | the bridge between the physical network, the host and OVN |
 //! | `management_port` | the interface over which the node and its pods reach each other |
 //! | `plugin` | installs the plugin in the directory where runtimes look for it |
 
 use std::{io, path::PathBuf, time::Duration};
 
 use kubeapi::ApiServer;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::{Instant, sleep_until},
+};
 
 use crate::{
     cni_conf::{CniConf, CniConfError},
@@ -28,6 +32,7 @@ use crate::{
 
 mod annotations;
 mod cleanup;
+mod gateway;
 mod host_addresses;
 mod life;
 mod management_port;
@@ -37,6 +42,7 @@ mod own_node;
 mod plugin;
 
 pub use cleanup::{Cleaned, CleanupConfig, cleanup};
+pub use gateway::{GatewayConfig, GatewayMode};
 pub use life::{Running, start};
 pub use management_port::ManagementPort;
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls, settings::of_administrator};
@@ -64,6 +70,8 @@ pub struct NodeConfig {
     pub socket: PathBuf,
     pub open_vswitch: OpenVSwitch,
     pub management_port: ManagementPort,
+    /// `None`: without a gateway.
+    pub gateway: Option<GatewayConfig>,
     /// The zone whose northbound database has this node's rows.
     pub zone: String,
     /// Ports and links of pods that are gone are removed after this long. `None`: never.
@@ -112,6 +120,14 @@ pub enum StartError {
 async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         std::future::pending().await
+    }
+}
+
+/// Waits until `time`; for ever if there is none.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::value;
+use super::{GatewayMode, value};
 use crate::{
     annotation::{AnnotationError, list_or_single, one_per_family},
     mac::Mac,
@@ -45,6 +45,45 @@ struct GatewayJson {
 /// More than one address of a family has no effect on a router's port here. The limit bounds the work for a
 /// hostile annotation.
 const MOST_ADDRESSES: usize = 2;
+
+/// An entry to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayEntry {
+    pub mode: GatewayMode,
+    /// The name of the bridge.
+    pub bridge: String,
+    pub gateway: Gateway,
+    /// Whether the gateway router serves node ports.
+    pub node_ports: bool,
+}
+
+impl GatewayEntry {
+    /// The entry as upstream's nodes write it, with the older spelling for a single address.
+    pub(super) fn json(&self) -> serde_json::Value {
+        let Self { mode, bridge, gateway, node_ports } = self;
+        let Gateway { interface, mac, addresses, next_hops, vlan } = gateway;
+        let texts = |list: &mut dyn Iterator<Item = String>| list.collect::<Vec<_>>();
+        let addresses = texts(&mut addresses.iter().map(IpNet::to_string));
+        let next_hops = texts(&mut next_hops.iter().map(IpAddr::to_string));
+        let mut entry = serde_json::json!({
+            "mode": mode.name(),
+            "bridge-id": bridge,
+            "interface-id": interface,
+            "mac-address": mac.to_string(),
+            "ip-addresses": addresses,
+            "next-hops": next_hops,
+            "node-port-enable": node_ports.to_string(),
+            "vlan-id": vlan.unwrap_or_default().to_string(),
+        });
+        if let [single] = &addresses[..] {
+            entry["ip-address"] = single.as_str().into();
+        }
+        if let [single] = &next_hops[..] {
+            entry["next-hop"] = single.as_str().into();
+        }
+        entry
+    }
+}
 
 impl Gateway {
     /// Reads the entry of a gateway that is shared or local.

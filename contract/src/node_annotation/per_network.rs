@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::{Gateway, GatewayMode, value};
+use super::{Gateway, GatewayEntry, GatewayMode, value};
 use crate::{annotation::AnnotationError, mac::Mac};
 
 /// The entries of an annotation, by network. `Display` prints the annotation's text.
@@ -106,6 +106,11 @@ impl PerNetwork {
             }
             Some(GatewayMode::Disabled) | None => Ok(None),
         }
+    }
+
+    /// Sets a network's gateway.
+    pub fn set_gateway(&mut self, network: &str, entry: &GatewayEntry) {
+        self.0.insert(network.to_owned(), entry.json());
     }
 }
 

@@ -163,7 +163,7 @@ fn users(spec: &Spec) -> Users {
     }
     match spec.group {
         Group::Roles | Group::Kubernetes | Group::Logs | Group::Endpoints | Group::Later => Users::Everyone,
-        Group::Pods | Group::Cni | Group::OpenVSwitch => Users::Node,
+        Group::Pods | Group::Gateway | Group::Cni | Group::OpenVSwitch => Users::Node,
         Group::Databases => Users::Controller,
         Group::Cluster | Group::ControlPlane => Users::ControlPlane,
     }

@@ -23,11 +23,7 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     // No route for a default: the range may be a network outside of the cluster.
     let services =
         reading.read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family).unwrap_or_default();
-    let masquerade = [
-        reading.read(&cluster::V4_MASQUERADE_SUBNET, |text| networks::v4(text).map(IpNet::V4)),
-        reading.read(&cluster::V6_MASQUERADE_SUBNET, |text| networks::v6(text).map(IpNet::V6)),
-    ];
-    let [v4, v6] = masquerade.map(|net| net.map(local_traffic));
+    let masquerade = masquerade(reading);
     let mtu = reading.read(&node::MTU, values::mtu);
     let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
     Some(ManagementPort {
@@ -35,10 +31,17 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         cluster,
         cluster_is_given,
         services,
-        local_traffic: [v4?, v6?],
+        local_traffic: masquerade?.map(local_traffic),
         mtu: mtu?,
         routable_mtu: routable_mtu?,
     })
+}
+
+/// The masquerade subnets, IPv4 and IPv6.
+pub(super) fn masquerade(reading: &mut Reading) -> Option<[IpNet; 2]> {
+    let v4 = reading.read(&cluster::V4_MASQUERADE_SUBNET, |text| networks::v4(text).map(IpNet::V4));
+    let v6 = reading.read(&cluster::V6_MASQUERADE_SUBNET, |text| networks::v6(text).map(IpNet::V6));
+    Some([v4?, v6?])
 }
 
 /// The address of a masquerade subnet at which OVN has node ports for local traffic: the third one, as

@@ -16,14 +16,14 @@ use ovslog::{
 };
 use server::{
     cni_conf::{CniConf, ConfFile},
-    node::{Chassis, ManagementPort, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
+    node::{Chassis, GatewayConfig, ManagementPort, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
     requests::AddDefaults,
 };
 
 use super::{
     Collected, Problems, chassis,
     external_ids::{self, ExternalIds},
-    kubernetes, management_port, networks,
+    gateway, kubernetes, management_port, networks,
     reading::Reading,
     roles::Role,
     spec::Spec,
@@ -67,6 +67,7 @@ struct Late {
     add: AddDefaults,
     chassis: Chassis,
     management_port: ManagementPort,
+    gateway: Option<GatewayConfig>,
     zone: Zone,
     stale_after: Option<Duration>,
 }
@@ -104,7 +105,7 @@ impl NodeOptions {
         let mut reading = self.collected.reading(Role::Node, &ExternalIds::Read(external_ids.clone()));
         let late = reading.late();
         reading.problems.none_or()?;
-        let Late { pods, add, chassis, management_port, zone: Zone(zone), stale_after } =
+        let Late { pods, add, chassis, management_port, gateway, zone: Zone(zone), stale_after } =
             late.ok_or_else(Problems::incomplete)?;
         let Early {
             name,
@@ -128,6 +129,7 @@ impl NodeOptions {
             socket,
             open_vswitch,
             management_port,
+            gateway,
             zone,
             stale_after,
         })
@@ -241,6 +243,7 @@ impl Reading {
         let add = self.add_defaults();
         let chassis = chassis::chassis(self);
         let management_port = management_port::management_port(self);
+        let gateway = gateway::gateway(self);
         let zone = self.read(&cluster::ZONE, networks::zone);
         let stale_after = self
             .number(&node::STALE_AFTER)
@@ -252,6 +255,7 @@ impl Reading {
             add: add?,
             chassis: chassis?,
             management_port: management_port?,
+            gateway: gateway?,
             zone: zone?,
             stale_after: stale_after?,
         })

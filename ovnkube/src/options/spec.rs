@@ -52,6 +52,7 @@ pub enum Group {
     Roles,
     Kubernetes,
     Pods,
+    Gateway,
     Cni,
     OpenVSwitch,
     Databases,
@@ -197,10 +198,11 @@ impl OldKey {
 }
 
 impl Group {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Roles,
         Self::Kubernetes,
         Self::Pods,
+        Self::Gateway,
         Self::Cni,
         Self::OpenVSwitch,
         Self::Databases,
@@ -216,6 +218,7 @@ impl Group {
             Self::Roles => "What to be",
             Self::Kubernetes => "Kubernetes",
             Self::Pods => "Pods",
+            Self::Gateway => "The node's gateway",
             Self::Cni => "CNI",
             Self::OpenVSwitch => "Open vSwitch and ovn-controller",
             Self::Databases => "OVN's databases",

@@ -18,6 +18,7 @@ pub(super) mod cni;
 pub(super) mod control_plane;
 pub(super) mod databases;
 pub(super) mod endpoints;
+pub(super) mod gateway;
 pub(super) mod kubernetes;
 pub(super) mod later;
 pub(super) mod logs;
@@ -26,10 +27,11 @@ pub(super) mod open_vswitch;
 pub(super) mod roles;
 
 /// The groups, in the order of the manual.
-static GROUPS: [&[&Spec]; 11] = [
+static GROUPS: [&[&Spec]; 12] = [
     roles::ALL,
     kubernetes::ALL,
     node::ALL,
+    gateway::ALL,
     cni::ALL,
     open_vswitch::ALL,
     databases::ALL,

@@ -126,7 +126,7 @@ mod tests {
                 assert_eq!(ignored().await.unwrap(), []);
                 assert!(ignore(&nic).await.unwrap());
                 assert!(!ignore(&nic).await.unwrap(), "a second time there is nothing to do");
-                assert_eq!(ignored().await.unwrap(), [nic.clone()]);
+                assert_eq!(ignored().await.unwrap(), std::slice::from_ref(&nic));
                 assert!(heed(&nic).await.unwrap());
                 assert!(!heed(&nic).await.unwrap());
                 assert_eq!(ignored().await.unwrap(), []);

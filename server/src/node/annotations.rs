@@ -4,12 +4,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
     time::Duration,
 };
 
 use contract::backoff::Backoff;
 use contract::node_annotation::{
-    CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text, interface_addresses_text,
+    CHASSIS_ID, GATEWAY_CONFIG, GatewayEntry, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text,
+    interface_addresses_text,
 };
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
@@ -25,6 +27,7 @@ use tokio::{
 };
 
 use super::{
+    gateway,
     host_addresses::{self, HostAddress},
     object::{NodeFacts, NodeView},
     open_vswitch::Identity,
@@ -55,6 +58,8 @@ pub(super) struct Annotator {
     pub(super) identity: watch::Receiver<Identity>,
     /// Changes with each event of the host's addresses.
     pub(super) addresses_changed: watch::Receiver<u64>,
+    /// The entry of the node's gateway, once it is known.
+    pub(super) gateway: watch::Receiver<Option<Arc<GatewayEntry>>>,
     /// The host's addresses, and the links that lead to no other machine, as last read. They are not read
     /// again before `QUIET` is over: each patch changes the object, and with it starts a comparison.
     pub(super) host: Option<(Vec<HostAddress>, BTreeSet<u32>)>,
@@ -91,6 +96,7 @@ impl Annotator {
             tokio::select! {
                 () = super::changed(&mut self.view) => {}
                 () = super::changed(&mut self.identity) => {}
+                () = super::changed(&mut self.gateway) => {}
                 () = later_change(&mut self.addresses_changed, quiet_until) => {
                     quiet_until = Instant::now() + QUIET;
                     self.host = None;
@@ -122,7 +128,12 @@ impl Annotator {
         // Published whatever their link: other nodes use the kubelet's addresses and the tunnel address.
         let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
         let published = host_addresses::published(hosts, internal, &known);
-        let change = differing(&wanted(&seen, hosts, &published, &identity, &self.zone), &seen);
+        let mut wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
+        if let Some(entry) = &*self.gateway.borrow_and_update() {
+            let before = seen.annotations.get(GATEWAY_CONFIG).map(String::as_str);
+            wanted.insert(GATEWAY_CONFIG, gateway::annotation(before, entry));
+        }
+        let change = differing(&wanted, &seen);
         if change.is_empty() {
             return Ok(Done::Complete);
         }
@@ -152,13 +163,19 @@ async fn later_change(changes: &mut watch::Receiver<u64>, quiet: Instant) {
 }
 
 /// Removes this program's annotations from the object of `node`. Returns those that were there.
-pub(super) async fn remove(connection: &Connection, node: &str) -> Result<Vec<&'static str>, String> {
+/// `also`: one that may be another program's, unless the caller knows better.
+pub(super) async fn remove(
+    connection: &Connection,
+    node: &str,
+    also: Option<&'static str>,
+) -> Result<Vec<&'static str>, String> {
     let nodes: Api<Node> = Api::all(connection.client().clone());
     let trouble = |error: kube::Error| connection.trouble(&error).text;
     // A node that was deleted has no annotations to remove.
     let Some(found) = nodes.get_opt(node).await.map_err(trouble)? else { return Ok(Vec::new()) };
     let annotations = found.metadata.annotations.unwrap_or_default();
-    let there: Vec<&'static str> = OWN.into_iter().filter(|key| annotations.contains_key(*key)).collect();
+    let own = OWN.into_iter().chain(also);
+    let there: Vec<&'static str> = own.filter(|key| annotations.contains_key(*key)).collect();
     if !there.is_empty() {
         // In a merge patch `null` removes a key (RFC 7386).
         let gone: BTreeMap<&str, Option<String>> = there.iter().map(|key| (*key, None)).collect();

@@ -9,13 +9,15 @@ use std::{
     time::Duration,
 };
 
+use contract::node_annotation::GATEWAY_CONFIG;
 use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
-use podnet::interface_lock;
+use podnet::{interface_lock, settings::Settings};
 use tokio::time::timeout;
 
 use super::{
     annotations,
+    gateway::{self, Removed},
     management_port::{self, INTERFACE},
     open_vswitch::switch::Switch,
     plugin::PluginInstall,
@@ -41,6 +43,13 @@ pub struct CleanupConfig {
     pub api_server: Option<ApiServer>,
 }
 
+/// Whether the node had a gateway of this program, and so the annotation of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HadGateway {
+    Yes,
+    No,
+}
+
 /// The steps that were done, in their order. `Display` prints a line for each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cleaned {
@@ -50,7 +59,7 @@ pub struct Cleaned {
     pub failures: Vec<String>,
 }
 
-/// Removes the CNI configuration, the plugin, the management port with its rules, the node's annotations, the
+/// Removes the CNI configuration, the plugin, the gateway, the management port with its rules, the node's annotations, the
 /// settings in Open vSwitch's database and the socket, as far as they are this program's. It is no error if
 /// something is gone already. No server may run: it would put back what is removed.
 ///
@@ -73,7 +82,8 @@ fn clean(
     // The configuration first: from then on no runtime starts the plugin for a new pod.
     cleaned.cni_conf(config);
     let attached = runtime.block_on(async {
-        cleaned.annotations(config).await;
+        let had_gateway = cleaned.gateway(config).await;
+        cleaned.annotations(config, had_gateway).await;
         cleaned.management_port(config).await;
         cleaned.rules(rules.await);
         cleaned.open_vswitch(config).await
@@ -135,12 +145,41 @@ impl Cleaned {
         }
     }
 
+    /// Removes the gateway. The controller removes its rows once the annotation is gone.
+    async fn gateway(&mut self, config: &CleanupConfig) -> HadGateway {
+        let endpoint = &config.ovsdb;
+        let run_dir = Settings::with_ovsdb(endpoint, PATIENCE).ovs_run_dir;
+        match timeout(PATIENCE, gateway::remove(endpoint, &run_dir)).await {
+            Ok(Ok(Removed { lines })) if lines.is_empty() => {
+                self.say(format!("there is no gateway in {endpoint}"));
+                HadGateway::No
+            }
+            Ok(Ok(Removed { lines })) => {
+                lines.into_iter().for_each(|line| self.say(line));
+                HadGateway::Yes
+            }
+            Ok(Err(error)) => {
+                self.fail(format!("gateway in {endpoint}: {}", chain(&error)));
+                HadGateway::Yes
+            }
+            Err(_) => {
+                self.fail(format!("gateway in {endpoint}: no answer within {} s", PATIENCE.as_secs()));
+                HadGateway::No
+            }
+        }
+    }
+
     /// Removes the annotations. An API server that does not answer is a warning only: annotations that stay
     /// do not disturb the next network, which has its own.
-    async fn annotations(&mut self, config: &CleanupConfig) {
+    async fn annotations(&mut self, config: &CleanupConfig, had_gateway: HadGateway) {
         let (Some(api_server), name) = (&config.api_server, &config.name) else { return };
         let connection = Connection::open(api_server.clone());
-        let why = match timeout(PATIENCE, annotations::remove(&connection, name)).await {
+        // Without a gateway of this program it is that of another one.
+        let of_gateway = match had_gateway {
+            HadGateway::Yes => Some(GATEWAY_CONFIG),
+            HadGateway::No => None,
+        };
+        let why = match timeout(PATIENCE, annotations::remove(&connection, name, of_gateway)).await {
             Ok(Ok(keys)) if keys.is_empty() => {
                 return self.say(format!("there are no annotations of ours on node {name}"));
             }

@@ -4,11 +4,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use futures_util::TryStreamExt;
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::{
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage},
@@ -21,6 +21,8 @@ use crate::kernel_thread;
 /// The addresses between a host and its gateway router (the default of `--gateway-v4-masquerade-subnet`).
 /// They are the same on every node.
 const MASQUERADE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 169, 0), 29);
+/// The same of IPv6 (`--gateway-v6-masquerade-subnet`).
+const MASQUERADE_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0), 125);
 
 /// An address of the host, and the index of its link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,7 +146,11 @@ fn host_address(message: &AddressMessage) -> Option<HostAddress> {
         )
     })?;
     let is_passing = flags.is_some_and(|flags| flags.intersects(unusable));
-    let is_internal = matches!(ip, IpAddr::V4(v4) if MASQUERADE.contains(&v4)) || ip.is_loopback();
+    let is_masquerade = match ip {
+        IpAddr::V4(v4) => MASQUERADE.contains(&v4),
+        IpAddr::V6(v6) => MASQUERADE_V6.contains(&v6),
+    };
+    let is_internal = is_masquerade || ip.is_loopback();
     if message.header.scope != AddressScope::Universe || is_passing || is_internal {
         return None;
     }

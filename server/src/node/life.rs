@@ -8,7 +8,7 @@
 //!
 //! [`Conditions`] has what the server waits for.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc};
 
 use kubeapi::Connection;
 use ovsdb::{Client, Endpoint};
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::{
     ManagementPort, NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
+    gateway::{self, GatewayMode, GatewayReconciler},
     management_port::{self, AssignedSubnets, AssignedSubnetsOf, Happened, PortReconciler, ServiceRanges},
     object::{self, NodeView},
     open_vswitch::{
@@ -125,7 +126,8 @@ async fn serve(
     let object = api_server.zip(view);
     let open_vswitch = PluginSettings::with_ovsdb(&config.open_vswitch.endpoint, PATIENCE);
     tokio::spawn(release::warn_of_abort(open_vswitch, config.name.clone(), events.clone()));
-    let own_node = keep_network(&config, object, (identity, client.clone()), &events, conditions, happened)?;
+    let own_node =
+        keep_network(&config, object, (identity, client.clone()), &events, (conditions, metrics), happened)?;
     let (ports, queue) = Ports::channel();
     let environment = Environment {
         node: config.name.clone(),
@@ -244,12 +246,42 @@ fn keep_network(
     object: Option<(Connection, watch::Receiver<NodeView>)>,
     (identity, client): (watch::Receiver<Identity>, Client),
     events: &Events,
-    conditions: &Conditions,
+    (conditions, metrics): (&Conditions, &Metrics),
     happened: Happened,
 ) -> Result<watch::Receiver<OwnNode>, StartError> {
     let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
     let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
+    let (entry, gateway) = watch::channel(None);
+    let ties = config.gateway.clone().map(|gateway| {
+        let ties = gateway::Ties {
+            node: name.clone(),
+            cluster: management_port.cluster.clone(),
+            mtu: management_port.mtu,
+            endpoint: config.open_vswitch.endpoint.clone(),
+            ovs_run_dir: ovs_run_dir(config),
+            client: client.clone(),
+            view: object.as_ref().map(|(_, view)| view.clone()),
+            identity: identity.clone(),
+            services: services.facts.clone(),
+            happened: happened.to_addresses.clone(),
+            watched: happened.watched.clone(),
+            entry,
+            conditions: conditions.clone(),
+        };
+        (gateway, ties)
+    });
+    match ties {
+        Some((config, ties)) => {
+            if config.node_ports && config.mode == GatewayMode::Shared {
+                metrics.serves_node_ports();
+            }
+            // As for the management port below.
+            let kernel_thread = kernel_thread::handle().map_err(StartError::Runtime)?;
+            kernel_thread.spawn(GatewayReconciler::new(config, ties).run());
+        }
+        None => conditions.met(Part::GATEWAY),
+    }
     let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
     // Met although there is no port: a node without one must become ready, too.
     if object.is_none() && management_port.subnets.is_empty() {
@@ -276,7 +308,8 @@ fn keep_network(
             ));
             let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses.clone());
             tokio::spawn(
-                Annotator { connection, node, zone, view, identity, addresses_changed, host: None }.run(),
+                Annotator { connection, node, zone, view, identity, addresses_changed, gateway, host: None }
+                    .run(),
             );
             assigned
         }
@@ -306,10 +339,15 @@ fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> Servi
     let Some(connection) = api_server else {
         return ServiceRanges::new(watch::channel(Facts::of_options(ranges)).1, None);
     };
-    let ovs_run_dir = PluginSettings::with_ovsdb(&config.open_vswitch.endpoint, PATIENCE).ovs_run_dir;
+    let ovs_run_dir = ovs_run_dir(config);
     let (node, local_traffic) = (config.name.as_str(), *local_traffic);
     let of_services = ServicesConfig { node, cluster, ranges, local_traffic, ovs_run_dir: &ovs_run_dir };
     ServiceRanges::new(services::start(connection, &of_services), Some(ovs_run_dir))
+}
+
+/// The directory with the sockets of Open vSwitch.
+fn ovs_run_dir(config: &NodeConfig) -> PathBuf {
+    PluginSettings::with_ovsdb(&config.open_vswitch.endpoint, PATIENCE).ovs_run_dir
 }
 
 /// Starts the tasks that put back ports of pods that vanish, and write the ports that plugins request.

@@ -31,10 +31,10 @@ use ipnet::IpNet;
 use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, timeout},
 };
 
-use super::changed;
+use super::{at, changed};
 use crate::{
     chain,
     conditions::{Conditions, Part},
@@ -43,17 +43,16 @@ use crate::{
 
 mod events;
 mod forwarding;
-mod kernel;
-mod link;
-mod plan;
+pub(super) mod kernel;
+pub(super) mod link;
+pub(super) mod plan;
 mod port;
 mod rules;
 mod service_ranges;
 mod service_rules;
 mod sysctl;
 
-use events::Watched;
-pub(super) use events::{Happened, listen};
+pub(super) use events::{Happened, Watched, listen};
 pub use plan::ManagementPort;
 pub(super) use plan::{AssignedSubnets, INTERFACE};
 pub(super) use service_ranges::ServiceRanges;
@@ -149,14 +148,6 @@ pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, Tran
 /// Removes the nftables rules. Returns the name of their table, if there was one.
 pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
     rules::remove().await
-}
-
-/// Waits until `time`; for ever if there is none.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// The result of a comparison.

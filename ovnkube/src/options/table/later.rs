@@ -116,10 +116,6 @@ options! { Group::Later;
         .never("is for programs that run ovn-nbctl");
 
     // The gateway.
-    GATEWAY_MODE = text("gateway-mode", GATEWAY, "mode", Part::Gateway,
-        "How pods leave the node: shared, local or disabled").value("MODE");
-    GATEWAY_INTERFACE = text("gateway-interface", GATEWAY, "interface", Part::Gateway,
-        "Interface or bridge to the outside").value("NAME");
     GATEWAY_ACCELERATED = text("gateway-accelerated-interface", GATEWAY, "gateway-accelerated-interface",
         Part::Offload, "Accelerated interface")
         .value("NAME");
@@ -128,11 +124,6 @@ options! { Group::Later;
         "The host's interface, seen from its DPU").value("NAME");
     EXGW_INTERFACE = text("exgw-interface", GATEWAY, "egw-interface", Part::Gateway,
         "Interface to further gateways").value("NAME");
-    GATEWAY_NEXTHOP = text("gateway-nexthop", GATEWAY, "next-hop", Part::Gateway, "Next router outside")
-        .value("IP");
-    GATEWAY_VLANID = number("gateway-vlanid", GATEWAY, "vlan-id", Part::Gateway,
-        "VLAN of the gateway's interface").value("ID").default("0");
-    NODEPORT = switch("nodeport", GATEWAY, "nodeport", Part::Gateway, "Serve node ports");
     SNAT_MULTIPLE_GWS = switch("disable-snat-multiple-gws", GATEWAY, "disable-snat-multiple-gws",
         Part::Gateway,
         "Keep pods' addresses outside where there are several gateways");
@@ -148,11 +139,6 @@ options! { Group::Later;
     EPHEMERAL_PORT_RANGE = text("ephemeral-port-range", GATEWAY, "ephemeral-port-range", Part::Gateway,
         "Ports for translated addresses")
         .value("LEAST-MOST").default("32768-60999");
-    INIT_GATEWAYS = Spec::new("init-gateways", Kind::Switch).later(Part::Gateway)
-        .help("Deprecated: --gateway-mode shared");
-    GATEWAY_LOCAL = Spec::new("gateway-local", Kind::Switch).aliases(&["gateway-localnet"])
-        .later(Part::Gateway)
-        .help("Deprecated: --gateway-mode local");
     GATEWAY_SPARE = Spec::new("gateway-spare-interface", Kind::Switch)
         .help("The gateway's interface is for it alone").never("was removed in 2019");
 

@@ -3,7 +3,7 @@
 use super::super::{
     kind::Kind,
     networks,
-    spec::{Group, Part, Spec},
+    spec::{Group, Spec},
     values,
 };
 
@@ -33,7 +33,4 @@ options! { Group::Pods;
     UNPRIVILEGED_MODE = Spec::new("unprivileged-mode", Kind::Switch).default("false")
         .help("Need no privileges over the host's network")
         .never("says what is always so: the plugin configures the pods' network");
-    CONNTRACK_ZONE = Spec::new("conntrack-zone", Kind::NUMBER).key(SECTION, "conntrack-zone").default("64000")
-        .later(Part::Gateway)
-        .help("Conntrack zone of the gateway's flows");
 }

@@ -162,3 +162,37 @@ fn services_have_the_families_of_pods() {
     let text = cluster("--cluster-subnets fd01::/48").unwrap_err();
     assert!(text.contains("gives pods IPv6") && text.contains("gives services IPv4"), "{text}");
 }
+
+/// The mode of a node's gateway under these options.
+fn gateway_mode(line: &str) -> Result<Option<server::node::GatewayMode>, String> {
+    let line = format!("--init-node n1 --pod-manifests /x {line}");
+    let options = Place::new().node(&line).map_err(|problems| problems.to_string())?;
+    let config =
+        options.config(&std::collections::BTreeMap::new()).map_err(|problems| problems.to_string())?;
+    Ok(config.gateway.map(|gateway| gateway.mode))
+}
+
+#[test]
+fn the_older_options_of_gateways_mean_a_mode_and_contradictions_are_named() {
+    use server::node::GatewayMode::{Local, Shared};
+
+    for (line, mode) in [
+        ("", None),
+        ("--gateway-mode=", None),
+        ("--gateway-mode disabled --gateway-interface eth0", None),
+        ("--gateway-mode shared", Some(Shared)),
+        ("--init-gateways", Some(Shared)),
+        ("--init-gateways=false", None),
+        ("--init-gateways --gateway-localnet", Some(Local)),
+        ("--gateway-local --gateway-mode local", Some(Local)),
+    ] {
+        assert_eq!(gateway_mode(line), Ok(mode), "{line}");
+    }
+    let contradiction = gateway_mode("--gateway-mode shared --gateway-local").unwrap_err();
+    assert!(
+        contradiction.contains("--gateway-mode and --gateway-local contradict each other"),
+        "{contradiction}"
+    );
+    let vlan = gateway_mode("--gateway-mode local --gateway-vlanid 5").unwrap_err();
+    assert!(vlan.contains("--gateway-vlanid is for --gateway-mode shared"), "{vlan}");
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kubeapi::{Cluster, Credential};
-use server::node::{NodeConfig, PodsFrom};
+use server::node::{GatewayMode, NodeConfig, PodsFrom};
 
 use super::{super::Early, Place};
 
@@ -41,9 +41,9 @@ fn the_handbooks_of_2018() {
     let (config, notes) = node(&place, &line);
     assert_eq!((config.name.as_str(), url(&config)), ("node1", kubeconfig.to_str().unwrap()));
     assert_eq!(config.open_vswitch.chassis.southbound, "tcp:10.0.0.1:6632");
-    for option in ["--nodeport", "--init-gateways"] {
-        assert_eq!(notes.matches(option).count(), 1, "{option}\n{notes}");
-    }
+    let gateway = config.gateway.expect("a gateway");
+    assert_eq!((gateway.mode, gateway.node_ports), (GatewayMode::Shared, true));
+    assert!(!notes.contains("gateway"), "{notes}");
     assert!(!notes.contains("TOKEN"));
 }
 
@@ -59,7 +59,8 @@ fn the_container_script_of_2018_with_an_empty_token() {
         (url(&config), early(&place, line).pidfile.as_deref().and_then(|path| path.to_str())),
         ("http://10.0.0.1:8443", Some("/var/run/openvswitch/ovnkube.pid"))
     );
-    assert!(notes.contains("the node's gateway: --nodeport, --init-gateways, --gateway-local"), "{notes}");
+    assert_eq!(config.gateway.expect("a gateway").mode, GatewayMode::Local);
+    assert!(!notes.contains("gateway"), "{notes}");
 }
 
 #[test]
@@ -139,5 +140,7 @@ fn the_container_script_of_2024_with_everything_on() {
         1,
         "{notes}"
     );
+    let gateway = config.gateway.expect("a gateway");
+    assert_eq!((gateway.interface.expect("an interface").as_str(), gateway.conntrack_zone), ("eth0", 64321));
     assert!(!notes.contains("--mtu") && !notes.contains("--gateway-router-subnet"), "{notes}");
 }

@@ -25,7 +25,7 @@ async fn each_value_stands_with_where_it_comes_from() {
     place.variable("K8S_APISERVER", "https://a:6443");
     let file = place.file(
         "ovn_k8s.conf",
-        "[default]\nmtu=1300\n[gateway]\nmode=shared\n[logging]\nloglevel=5\nwhat=ever\n",
+        "[default]\nmtu=1300\n[gateway]\nsingle-node=true\n[logging]\nloglevel=5\nwhat=ever\n",
     );
     let (text, usable) =
         printed(&place, "--print-config --init-node n1 --mtu 1200 -k8s-token SECRET --ovsdb-endpoint unix:/nonexistent/db.sock").await;
@@ -37,7 +37,7 @@ async fn each_value_stands_with_where_it_comes_from() {
     assert_eq!(row("k8s-apiserver"), "https://a:6443 environment K8S_APISERVER");
     assert_eq!(row("k8s-token"), "(hidden) command line");
     assert!(row("k8s-token-file").ends_with("/token service account"), "{text}");
-    assert_eq!(row("gateway-mode"), format!("shared {file}:4 [no effect yet: for the node's gateway]"));
+    assert_eq!(row("single-node"), format!("true {file}:4 [no effect yet: for the node's gateway]"));
     assert_eq!(row("encap-type"), "geneve default");
     assert!(
         text.contains("external_ids of Open vSwitch are not shown (unix:/nonexistent/db.sock: No such file"),

@@ -34,7 +34,7 @@ const DRAIN: Duration = Duration::from_secs(20);
 /// that does not read must not delay the exit.
 const STOP: Duration = Duration::from_secs(1);
 /// What has to be met before the CNI configuration makes runtimes use the plugin.
-const NEEDED: [Part; 3] = [Part::TUNNEL_ADDRESS, Part::PLUGIN, Part::MANAGEMENT_PORT];
+const NEEDED: [Part; 4] = [Part::TUNNEL_ADDRESS, Part::PLUGIN, Part::MANAGEMENT_PORT, Part::GATEWAY];
 
 /// A server that listens on its socket.
 #[derive(Debug)]

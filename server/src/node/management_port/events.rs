@@ -31,6 +31,8 @@ const GROUPS: [u32; 8] = [
 pub(crate) struct Watched {
     /// Neighbours. Those of pods change all the time: each pod that the kubelet probes is one.
     pub(crate) gateways: BTreeSet<IpAddr>,
+    /// Masquerade addresses of OVN: their routes and neighbours, over whatever link.
+    pub(crate) masquerade: BTreeSet<IpAddr>,
     /// Links whose settings matter.
     pub(crate) uplinks: BTreeSet<u32>,
     /// Networks to which any route matters, over whatever link: the ranges of Services' addresses.
@@ -49,7 +51,7 @@ pub(crate) struct Happened {
     pub(crate) to_interface: watch::Receiver<u64>,
     /// Those of the table. Without a sender there are none.
     pub(crate) to_table: watch::Receiver<u64>,
-    /// Events of the host's addresses and default routes.
+    /// Events of the host's addresses and of what leads to masquerade addresses, of its default routes, and of links with addresses for other machines.
     pub(crate) to_addresses: watch::Receiver<u64>,
 }
 
@@ -176,17 +178,29 @@ async fn follow(
                 {
                     bump(&interface)
                 }
-                About::Link(number) if watched.borrow().detours.contains(&number) => bump(&interface),
+                About::Neighbour(_, address) if watched.borrow().masquerade.contains(&address) => {
+                    bump(&addresses)
+                }
+                About::Route(_, to) if watched.borrow().masquerade.contains(&to.addr()) => bump(&addresses),
+                About::Link(number) => {
+                    let (is_uplink, is_detour) = {
+                        let watched = watched.borrow();
+                        (watched.uplinks.contains(&number), watched.detours.contains(&number))
+                    };
+                    // Its MAC address, or its name.
+                    if is_uplink {
+                        bump(&addresses);
+                    }
+                    if is_detour {
+                        bump(&interface);
+                    }
+                }
                 About::Route(number, to)
                     if Some(number) == index || watched.borrow().ranges.contains(&to) =>
                 {
                     bump(&interface)
                 }
-                About::Link(_)
-                | About::Settings(_)
-                | About::Neighbour(..)
-                | About::Route(..)
-                | About::Nothing => {}
+                About::Settings(_) | About::Neighbour(..) | About::Route(..) | About::Nothing => {}
             }
         }
     }

@@ -36,9 +36,9 @@ use super::{
 /// `/etc/iproute2/rt_protos` has this number.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(88);
 
-/// An rtnetlink connection for the management port.
+/// An rtnetlink connection for an interface: the management port, or the gateway's bridge.
 #[derive(Debug)]
-pub(super) struct Kernel {
+pub(in crate::node) struct Kernel {
     netlink: Handle,
     if_name: IfName,
 }
@@ -52,8 +52,9 @@ impl Refused {
 
 /// A step that the kernel refused.
 #[derive(Debug, thiserror::Error)]
-#[error("{INTERFACE}: {step}")]
-pub(super) struct Refused {
+#[error("{if_name}: {step}")]
+pub(in crate::node) struct Refused {
+    if_name: IfName,
     step: String,
     source: io::Error,
 }
@@ -67,9 +68,13 @@ pub(super) struct Detour {
 }
 
 impl Kernel {
-    /// Opens the connection. Needs a tokio runtime.
+    /// Opens the connection for the management port. Needs a tokio runtime.
     pub(super) fn open() -> io::Result<Self> {
-        let if_name = INTERFACE.parse().map_err(io::Error::other)?;
+        Self::open_for(INTERFACE.parse().map_err(io::Error::other)?)
+    }
+
+    /// Opens the connection for any interface.
+    pub(in crate::node) fn open_for(if_name: IfName) -> io::Result<Self> {
         let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
         // The kernel (since 4.20) filters dumps only on sockets with strict checks. An older one does not
         // know the option and sends everything, which is filtered again here.
@@ -80,8 +85,9 @@ impl Kernel {
     }
 
     /// Reads the interface. `None` if it does not exist.
-    pub(super) async fn look(&self) -> io::Result<Option<SeenLink>> {
-        let Some(link) = link::find(&Netlink::open()?, INTERFACE).map_err(io::Error::other)? else {
+    pub(in crate::node) async fn look(&self) -> io::Result<Option<SeenLink>> {
+        let Some(link) = link::find(&Netlink::open()?, self.if_name.as_str()).map_err(io::Error::other)?
+        else {
             return Ok(None);
         };
         let index = link.index;
@@ -102,7 +108,8 @@ impl Kernel {
             addresses: addresses.iter().filter_map(address).collect(),
             routes,
             neighbours: neighbours.iter().filter_map(|message| neighbour(message, index)).collect(),
-            sysctls: sysctl::differing(),
+            // Those of other interfaces are not this program's.
+            sysctls: if self.if_name.as_str() == INTERFACE { sysctl::differing() } else { Vec::new() },
             leaves_checksums: offload::tx_checksum(&self.if_name).ok(),
         }))
     }
@@ -162,8 +169,8 @@ impl Kernel {
     }
 
     /// Carries out one step on the link with this index.
-    pub(super) async fn take(&self, index: u32, step: &Step) -> Result<(), Refused> {
-        let refused = |source| Refused { step: step.to_string(), source };
+    pub(in crate::node) async fn take(&self, index: u32, step: &Step) -> Result<(), Refused> {
+        let refused = |source| Refused { if_name: self.if_name.clone(), step: step.to_string(), source };
         let set = |link: LinkMessageBuilder<LinkUnspec>| {
             self.netlink.link().set(link.index(index).build()).execute()
         };
@@ -179,6 +186,11 @@ impl Kernel {
                     self.netlink.neighbours().add(index, *address).link_layer_address(&mac.octets());
                 // Replaced: the kernel may have learned an entry for the address by itself.
                 request.state(NeighbourState::Permanent).replace().execute().await
+            }
+            Step::RemoveNeighbour(Neighbour { address, .. }) => {
+                let mut request = self.netlink.neighbours().add(index, *address);
+                let message = std::mem::take(request.message_mut());
+                self.netlink.neighbours().del(message).execute().await
             }
             Step::AddRoute(route) => {
                 self.netlink.route().add(message(route, index).map_err(refused)?).execute().await
@@ -255,13 +267,15 @@ fn address(message: &AddressMessage) -> Option<IpNet> {
 fn route(message: &RouteMessage, index: u32) -> Option<SeenRoute> {
     let header = &message.header;
     // `rtm_table` has one byte: the attribute, if there is one, has the whole number.
-    let (mut link, mut table, mut to, mut via, mut mtu) = (None, u32::from(header.table), None, None, None);
+    let (mut link, mut table, mut to, mut via) = (None, u32::from(header.table), None, None);
+    let (mut mtu, mut source) = (None, None);
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Oif(oif) => link = Some(*oif),
             RouteAttribute::Table(number) => table = *number,
             RouteAttribute::Destination(address) => to = ip(address),
             RouteAttribute::Gateway(address) => via = ip(address),
+            RouteAttribute::PrefSource(address) => source = ip(address),
             RouteAttribute::Metrics(metrics) => {
                 mtu = metrics
                     .iter()
@@ -289,7 +303,7 @@ fn route(message: &RouteMessage, index: u32) -> Option<SeenRoute> {
     };
     let to = IpNet::new(to.unwrap_or_else(unspecified), header.destination_prefix_length).ok()?;
     let via = via.unwrap_or_else(unspecified);
-    Some(SeenRoute { route: Route { to, via, mtu }, is_ours: header.protocol == PROTOCOL })
+    Some(SeenRoute { route: Route { to, via, mtu, source }, is_ours: header.protocol == PROTOCOL })
 }
 
 fn ip(address: &RouteAddress) -> Option<IpAddr> {
@@ -308,6 +322,10 @@ fn message(route: &Route, index: u32) -> io::Result<RouteMessage> {
     // Unspecified stands for "no gateway" (see `route`): only a route that another program made has none.
     let builder =
         if route.via.is_unspecified() { builder } else { builder.gateway(route.via).map_err(invalid)? };
+    let builder = match route.source {
+        Some(source) => builder.pref_source(source).map_err(invalid)?,
+        None => builder,
+    };
     let mut message = builder.build();
     message.attributes.extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
     Ok(message)

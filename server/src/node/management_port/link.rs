@@ -13,40 +13,41 @@ use super::{
 
 /// The actual state of the interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SeenLink {
-    pub(super) index: u32,
-    pub(super) is_up: bool,
-    pub(super) mac: Option<Mac>,
-    pub(super) mtu: u32,
+pub(in crate::node) struct SeenLink {
+    pub(in crate::node) index: u32,
+    pub(in crate::node) is_up: bool,
+    pub(in crate::node) mac: Option<Mac>,
+    pub(in crate::node) mtu: u32,
     /// Without those of link scope, which the kernel generates.
-    pub(super) addresses: Vec<IpNet>,
-    pub(super) routes: Vec<SeenRoute>,
+    pub(in crate::node) addresses: Vec<IpNet>,
+    pub(in crate::node) routes: Vec<SeenRoute>,
     /// The permanent ones only.
-    pub(super) neighbours: Vec<Neighbour>,
+    pub(in crate::node) neighbours: Vec<Neighbour>,
     /// The desired settings that have another value now. One that cannot be read is not among them.
-    pub(super) sysctls: Vec<Sysctl>,
+    pub(in crate::node) sysctls: Vec<Sysctl>,
     /// Whether transmit checksum offload is on: senders leave checksums to the device. `None` if the driver
     /// does not say.
-    pub(super) leaves_checksums: Option<bool>,
+    pub(in crate::node) leaves_checksums: Option<bool>,
 }
 
 /// A route of the main table over the interface, other than the kernel's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SeenRoute {
-    pub(super) route: Route,
+pub(in crate::node) struct SeenRoute {
+    pub(in crate::node) route: Route,
     /// Whether this program made it.
-    pub(super) is_ours: bool,
+    pub(in crate::node) is_ours: bool,
 }
 
 /// One change to the interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::node) enum Step {
     SetMac(Mac),
     SetMtu(u32),
     SetUp,
     RemoveAddress(IpNet),
     AddAddress(IpNet),
     SetNeighbour(Neighbour),
+    RemoveNeighbour(Neighbour),
     RemoveRoute(Route),
     AddRoute(Route),
     SetSysctl(Sysctl),
@@ -115,6 +116,9 @@ impl fmt::Display for Step {
             Self::RemoveAddress(address) => write!(f, "removed address {address}"),
             Self::AddAddress(address) => write!(f, "added address {address}"),
             Self::SetNeighbour(Neighbour { address, mac }) => write!(f, "set neighbour {address} {mac}"),
+            Self::RemoveNeighbour(Neighbour { address, mac }) => {
+                write!(f, "removed neighbour {address} {mac}")
+            }
             Self::RemoveRoute(Route { to, via, .. }) => write!(f, "removed route {to} via {via}"),
             Self::AddRoute(Route { to, via, .. }) => write!(f, "added route {to} via {via}"),
             Self::SetSysctl(sysctl) => write!(f, "set {sysctl}"),

@@ -68,8 +68,11 @@ pub(crate) struct Neighbour {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) to: IpNet,
+    /// Unspecified for none.
     pub(crate) via: IpAddr,
     pub(crate) mtu: Option<u32>,
+    /// The source address of what this host itself sends over it, unless a program chooses another one.
+    pub(crate) source: Option<IpAddr>,
 }
 
 /// Why a node's subnets cannot be used.
@@ -126,7 +129,12 @@ impl ManagementPort {
         let used = self.local_traffic.into_iter().filter(|own| targets().any(|target| target.ip() == *own));
         let route = |own: IpAddr| {
             let gateway = desired.neighbours.iter().find(|it| it.address.is_ipv4() == own.is_ipv4())?;
-            Some(Route { to: own.into(), via: gateway.address, mtu: self.routable_mtu.map(Mtu::bytes) })
+            Some(Route {
+                to: own.into(),
+                via: gateway.address,
+                mtu: self.routable_mtu.map(Mtu::bytes),
+                source: None,
+            })
         };
         used.filter_map(route).collect()
     }
@@ -149,7 +157,7 @@ impl ManagementPort {
             .chain(services)
             .filter(same_family)
             .filter(elsewhere)
-            .map(move |to| Route { to: to.trunc(), via, mtu })
+            .map(move |to| Route { to: to.trunc(), via, mtu, source: None })
     }
 }
 

@@ -64,7 +64,7 @@ impl Decided {
 /// The ranges and how to see whether they are served.
 #[derive(Debug)]
 pub(crate) struct ServiceRanges {
-    pub(super) facts: watch::Receiver<Facts>,
+    pub(in crate::node) facts: watch::Receiver<Facts>,
     /// The directory with the socket of the bridge. Without it, as without an API server that knows Services,
     /// each range counts as served.
     ovs_run_dir: Option<PathBuf>,

@@ -12,7 +12,7 @@ use super::plan::INTERFACE;
 
 /// A setting and its desired value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sysctl {
+pub(in crate::node) struct Sysctl {
     family: &'static str,
     name: &'static str,
     value: &'static str,

@@ -1,4 +1,4 @@
-//! The address of the interface with the default route: the best guess of a node at the address at which
+//! The default routes, and the address of their interface: the best guess of a node at the address at which
 //! others reach it.
 
 use std::{
@@ -13,7 +13,7 @@ use netlink_packet_route::{
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
 use podnet::{link::into_io, netns::host_netlink};
-use rtnetlink::RouteMessageBuilder;
+use rtnetlink::{Handle, RouteMessageBuilder};
 
 use crate::kernel_thread;
 
@@ -27,14 +27,7 @@ pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
 
 async fn looked_up() -> io::Result<Option<IpAddr>> {
     let netlink = host_netlink()?;
-    let families = [
-        (AddressFamily::Inet, RouteMessageBuilder::<Ipv4Addr>::new().build()),
-        (AddressFamily::Inet6, RouteMessageBuilder::<Ipv6Addr>::new().build()),
-    ];
-    for (family, message) in families {
-        let routes: Vec<RouteMessage> =
-            netlink.route().get(message).execute().try_collect().await.map_err(into_io)?;
-        let Some(route) = best(&routes) else { continue };
+    for (family, route) in preferred(&netlink).await? {
         let addresses = netlink.address().get().set_link_index_filter(route.link).execute();
         let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
         // The route's own source address is what packets to other nodes leave with.
@@ -46,19 +39,40 @@ async fn looked_up() -> io::Result<Option<IpAddr>> {
     Ok(None)
 }
 
+/// The default routes that the kernel prefers, at most one of each family, IPv4 first.
+pub(crate) async fn routes() -> io::Result<Vec<(AddressFamily, DefaultRoute)>> {
+    kernel_thread::ask(async { preferred(&host_netlink()?).await }).await?
+}
+
+async fn preferred(netlink: &Handle) -> io::Result<Vec<(AddressFamily, DefaultRoute)>> {
+    let families = [
+        (AddressFamily::Inet, RouteMessageBuilder::<Ipv4Addr>::new().build()),
+        (AddressFamily::Inet6, RouteMessageBuilder::<Ipv6Addr>::new().build()),
+    ];
+    let mut preferred = Vec::new();
+    for (family, message) in families {
+        let routes: Vec<RouteMessage> =
+            netlink.route().get(message).execute().try_collect().await.map_err(into_io)?;
+        preferred.extend(best(&routes).map(|route| (family, route)));
+    }
+    Ok(preferred)
+}
+
 /// A default route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct DefaultRoute {
-    link: u32,
+pub(crate) struct DefaultRoute {
+    pub(crate) link: u32,
     metric: u32,
     /// `RTA_PREFSRC`: the source address of packets over this route, if the route has one.
     source: Option<IpAddr>,
+    /// The next router. `None` on a link without one (a tunnel).
+    pub(crate) via: Option<IpAddr>,
 }
 
 impl DefaultRoute {
     /// The route of a message, if it is a unicast default route of the main table.
     fn read(message: &RouteMessage) -> Option<Self> {
-        let mut route = Self { link: 0, metric: 0, source: None };
+        let mut route = Self { link: 0, metric: 0, source: None, via: None };
         // `rtm_table` has one byte: the attribute, if there is one, has the whole number.
         let mut table = u32::from(message.header.table);
         for attribute in &message.attributes {
@@ -72,14 +86,30 @@ impl DefaultRoute {
                 RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => {
                     route.source = Some((*address).into())
                 }
+                RouteAttribute::Gateway(address) => route.via = router(address),
                 // Several next hops: the kernel uses all of them, so the first is as good as any.
-                RouteAttribute::MultiPath(hops) => route.link = hops.first()?.interface_index,
+                RouteAttribute::MultiPath(hops) => {
+                    let first = hops.first()?;
+                    route.link = first.interface_index;
+                    route.via = first.attributes.iter().find_map(|attribute| match attribute {
+                        RouteAttribute::Gateway(address) => router(address),
+                        _ => None,
+                    });
+                }
                 _ => {}
             }
         }
         let is_default =
             message.header.destination_prefix_length == 0 && message.header.kind == RouteType::Unicast;
         (is_default && table == MAIN_TABLE && route.link != 0).then_some(route)
+    }
+}
+
+fn router(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
     }
 }
 

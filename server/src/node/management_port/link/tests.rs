@@ -19,7 +19,7 @@ fn neighbour() -> Neighbour {
 }
 
 fn route(to: &str) -> Route {
-    Route { to: to.parse().unwrap(), via: "10.244.1.1".parse().unwrap(), mtu: None }
+    Route { to: to.parse().unwrap(), via: "10.244.1.1".parse().unwrap(), mtu: None, source: None }
 }
 
 /// A link as Open vSwitch makes it.

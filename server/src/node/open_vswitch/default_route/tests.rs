@@ -24,11 +24,22 @@ fn the_default_route_with_the_lowest_metric_counts() {
     let routes = [
         route(24, 254, vec![RouteAttribute::Oif(1)]),
         route(0, 254, vec![RouteAttribute::Oif(2), RouteAttribute::Priority(600)]),
-        route(0, 254, vec![RouteAttribute::Oif(3), RouteAttribute::Priority(100)]),
+        route(
+            0,
+            254,
+            vec![
+                RouteAttribute::Oif(3),
+                RouteAttribute::Priority(100),
+                RouteAttribute::Gateway(RouteAddress::Inet([192, 0, 2, 254].into())),
+            ],
+        ),
         route(0, 100, vec![RouteAttribute::Oif(4)]),
         route(0, 0, vec![RouteAttribute::Oif(5), RouteAttribute::Table(1000)]),
     ];
-    assert_eq!(best(&routes), Some(DefaultRoute { link: 3, metric: 100, source: None }));
+    assert_eq!(
+        best(&routes),
+        Some(DefaultRoute { link: 3, metric: 100, source: None, via: Some("192.0.2.254".parse().unwrap()) })
+    );
     assert_eq!(best(&routes[..1]), None);
 }
 

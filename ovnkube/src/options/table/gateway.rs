@@ -1,0 +1,37 @@
+//! The node's gateway: how packets of pods leave the node, and how those from outside come in.
+
+use super::super::{
+    gateway, kind,
+    kind::Kind,
+    spec::{Group, Spec},
+};
+
+const SECTION: &str = "gateway";
+const MODE_KIND: Kind = Kind::Checked { value_name: "MODE", check: |text| gateway::mode(text).map(drop) };
+const INTERFACE_KIND: Kind =
+    Kind::Checked { value_name: "NAME", check: |text| gateway::interface(text).map(drop) };
+const NEXT_HOPS: Kind = Kind::Checked { value_name: "IPS", check: |text| gateway::next_hops(text).map(drop) };
+const VLAN: Kind = Kind::Checked { value_name: "ID", check: |text| gateway::vlan(text).map(drop) };
+/// The zones after it are for translations: a number of 16 bits has to be left for them.
+const ZONE: Kind =
+    Kind::Checked { value_name: "NUMBER", check: |text| kind::number(text, 1, 65531).map(drop) };
+
+options! { Group::Gateway;
+    MODE = Spec::new("gateway-mode", MODE_KIND).key(SECTION, "mode")
+        .help("How packets of pods leave the node: shared, through OVN and a bridge with the node's NIC; \
+               local, through the host's own routes; disabled, or empty, without a gateway");
+    INTERFACE = Spec::new("gateway-interface", INTERFACE_KIND).key(SECTION, "interface")
+        .help("A NIC, a bridge of Open vSwitch, or a NIC in such a bridge, to the outside; unless given, that of \
+               the default route. A NIC becomes the uplink of a bridge as by nics-to-bridge");
+    NEXTHOP = Spec::new("gateway-nexthop", NEXT_HOPS).key(SECTION, "next-hop")
+        .help("Next routers outside, one of each family; unless given, those of the default routes");
+    VLANID = Spec::new("gateway-vlanid", VLAN).key(SECTION, "vlan-id").default("0")
+        .help("VLAN of pods' packets outside, in shared mode; 0 for none");
+    NODEPORT = Spec::new("nodeport", Kind::Switch).key(SECTION, "nodeport").default("false")
+        .help("Let the gateway router serve node ports. The host serves them in any case");
+    CONNTRACK_ZONE = Spec::new("conntrack-zone", ZONE).key("default", "conntrack-zone").default("64000")
+        .help("First of the five conntrack zones of the bridge's flows");
+    INIT_GATEWAYS = Spec::new("init-gateways", Kind::Switch).help("Deprecated: --gateway-mode shared");
+    GATEWAY_LOCAL = Spec::new("gateway-local", Kind::Switch).aliases(&["gateway-localnet"])
+        .help("Deprecated: --gateway-mode local");
+}

@@ -1,0 +1,476 @@
+//! The node's gateway: the bridge between the physical network, the host and OVN. It is a desired state, compared
+//! and repaired after each event of Open vSwitch's database or of the kernel.
+//!
+//! ```text
+//! options, default routes ─▶ next_hop ─▶ interface ─▶ bridge (uplink: a NIC becomes one) ─▶ Place ─┬─▶ flows
+//!                                                                                                  ├─▶ mapping
+//!                                                                                                  └─▶ annotation
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | `next_hop` | the interface to the outside, and the routers behind it |
+//! | `host` | links, addresses and default routes of the host |
+//! | `host_side` | the host's way to the gateway router |
+//! | `bridge` | the bridge in Open vSwitch's database, and the entry for ovn-controller |
+//! | `flow_keeper` | the task that keeps the bridge's flows |
+//! | `cleanup` | takes all of it away again |
+//! | `plan` | the entry for the controller, and what the flows depend on |
+//!
+//! The gateway router has the address and the MAC address of the bridge. So its order is fixed: flows that keep
+//! the host reachable come before the entry for ovn-controller, which makes the patch port, and all other flows
+//! after it.
+
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use contract::{
+    error::chain,
+    mtu::Mtu,
+    names::IfName,
+    node_annotation::{GatewayEntry, GatewayMode as Annotated},
+};
+use ipnet::IpNet;
+use ovsdb::{Client, Endpoint, Event, Updates};
+use podnet::nftables::ingress;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use uplink::flows::{self, Datapath};
+
+use self::{
+    bridge::{Seen, SeenBridge},
+    flow_keeper::FlowKeeper,
+    host::Host,
+    host_side::HostSide,
+    next_hop::Undecided,
+    plan::{BridgePorts, Place, Surroundings},
+};
+use super::{
+    at, changed,
+    management_port::{Watched, kernel::Kernel},
+    object::NodeView,
+    open_vswitch::Identity,
+};
+use crate::{
+    conditions::{Conditions, Part},
+    services::Facts,
+};
+
+mod bridge;
+mod cleanup;
+mod flow_keeper;
+mod host;
+mod host_side;
+mod next_hop;
+mod plan;
+
+pub(super) use cleanup::{Removed, remove};
+pub(super) use plan::annotation;
+
+/// The gateway is compared after this long without an event, in case one was lost.
+const RESYNC: Duration = Duration::from_secs(300);
+/// A repair that failed is tried again after this long, then after twice as long each time, up to `LAST_RETRY`.
+/// The first ones are short because a node's network comes up in steps; the last one is for a cause that only an
+/// administrator can remove.
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// Events of the kernel come in bursts (an address moves with its routes). They cause at most one comparison in
+/// this time: short enough for a changed address, long enough for a busy host.
+const SETTLE: Duration = Duration::from_millis(200);
+/// How long the monitor may take to report a transaction that the database has committed. Without the report, the
+/// next comparison makes the same change again; without the limit, a report that never comes would stop repairs.
+const ECHO: Duration = Duration::from_secs(1);
+
+/// How packets of pods leave the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatewayMode {
+    /// Through OVN and the bridge.
+    Shared,
+    /// Through the management port and the host's routes.
+    Local,
+}
+
+impl From<GatewayMode> for Annotated {
+    fn from(mode: GatewayMode) -> Self {
+        match mode {
+            GatewayMode::Shared => Self::Shared,
+            GatewayMode::Local => Self::Local,
+        }
+    }
+}
+
+impl From<GatewayMode> for flows::Mode {
+    fn from(mode: GatewayMode) -> Self {
+        match mode {
+            GatewayMode::Shared => Self::Shared,
+            GatewayMode::Local => Self::Local,
+        }
+    }
+}
+
+/// The configuration of the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayConfig {
+    pub mode: GatewayMode,
+    /// A NIC, a bridge, or a NIC in a bridge. `None`: that of the default route.
+    pub interface: Option<IfName>,
+    /// The next routers, at most one of each family. Of a family without one, that of the default route.
+    pub next_hops: Vec<IpAddr>,
+    /// The VLAN of pods' packets outside.
+    pub vlan: Option<u16>,
+    /// Whether the gateway router serves node ports.
+    pub node_ports: bool,
+    /// The first of the flows' conntrack zones.
+    pub conntrack_zone: u16,
+    /// The addresses between host and gateway router, IPv4 and IPv6.
+    pub masquerade: [IpNet; 2],
+}
+
+/// What the reconciler works with, besides its configuration.
+#[derive(Debug)]
+pub(super) struct Ties {
+    pub(super) node: String,
+    /// The subnets of all pods.
+    pub(super) cluster: Vec<IpNet>,
+    pub(super) mtu: Mtu,
+    /// Open vSwitch's database, for the move of a NIC.
+    pub(super) endpoint: Endpoint,
+    /// The directory with the sockets of bridges.
+    pub(super) ovs_run_dir: PathBuf,
+    pub(super) client: Client,
+    /// The node's object. `None` if pods come from manifests.
+    pub(super) view: Option<watch::Receiver<NodeView>>,
+    pub(super) identity: watch::Receiver<Identity>,
+    pub(super) services: watch::Receiver<Facts>,
+    /// Changes with each event of the host's addresses, default routes and links with them.
+    pub(super) happened: watch::Receiver<u64>,
+    /// What else has such events.
+    pub(super) watched: watch::Sender<Watched>,
+    /// The entry for the controller.
+    pub(super) entry: watch::Sender<Option<Arc<GatewayEntry>>>,
+    pub(super) conditions: Conditions,
+}
+
+/// The reconciler of the gateway.
+pub(super) struct GatewayReconciler {
+    config: GatewayConfig,
+    ties: Ties,
+    updates: Updates,
+    is_connected: bool,
+    flows: FlowKeeper,
+    /// Why the flows cannot be written; changes with it.
+    lost: watch::Receiver<Option<String>>,
+    /// Time of the last comparison.
+    looked: Instant,
+    /// The last complete state.
+    finished: Option<Place>,
+}
+
+/// Why the gateway is not complete.
+struct Waiting {
+    why: String,
+    /// Whether another attempt without an event may succeed.
+    again: bool,
+}
+
+impl Waiting {
+    /// An event ends the wait.
+    fn event(why: impl Into<String>) -> Self {
+        Self { why: why.into(), again: false }
+    }
+
+    /// Something failed.
+    fn failed(why: impl Into<String>) -> Self {
+        Self { why: why.into(), again: true }
+    }
+}
+
+impl GatewayReconciler {
+    /// Needs a tokio runtime.
+    pub(super) fn new(config: GatewayConfig, ties: Ties) -> Self {
+        let updates = ties.client.replicate(bridge::monitor());
+        let flows = FlowKeeper::new(&ties.ovs_run_dir);
+        let (is_connected, looked) = (false, Instant::now());
+        Self { lost: flows.lost(), flows, config, ties, updates, is_connected, looked, finished: None }
+    }
+
+    /// Reconciles the gateway for as long as the server lives.
+    pub(super) async fn run(mut self) {
+        let mut retry = FIRST_RETRY;
+        loop {
+            self.looked = Instant::now();
+            let wait = match self.compare().await {
+                Ok(place) => {
+                    retry = FIRST_RETRY;
+                    self.tell(place);
+                    RESYNC
+                }
+                Err(Waiting { why, again }) => {
+                    self.ties.conditions.missing(Part::GATEWAY, why);
+                    let wait = if again { retry } else { LAST_RETRY };
+                    retry = if again { (retry * 2).min(LAST_RETRY) } else { FIRST_RETRY };
+                    wait
+                }
+            };
+            self.something(wait).await;
+        }
+    }
+
+    fn tell(&mut self, place: Place) {
+        self.ties.conditions.met(Part::GATEWAY);
+        if self.finished.as_ref() != Some(&place) {
+            let Place { bridge, mac, addresses, next_hops } = &place;
+            tracing::info!(bridge, %mac, ?addresses, ?next_hops, "the node's gateway is complete");
+            self.finished = Some(place);
+        }
+    }
+
+    /// Waits for an event after which the gateway may differ, or for `at_most`.
+    async fn something(&mut self, at_most: Duration) {
+        let timer = sleep(at_most);
+        tokio::pin!(timer);
+        let seen = Seen::look(&self.updates);
+        let mut settled = None;
+        loop {
+            tokio::select! {
+                event = self.updates.next() => match event {
+                    Event::Connected => return self.is_connected = true,
+                    Event::Disconnected(_) => return self.is_connected = false,
+                    // The ports of pods come and go.
+                    Event::Changed(_) if Seen::look(&self.updates) == seen => {}
+                    Event::Changed(_) => return,
+                },
+                // The first event starts the clock; those that follow until then are covered by one comparison.
+                () = changed(&mut self.ties.happened), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                () = changed(&mut self.ties.services), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                () = changed(&mut self.ties.identity), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                () = changed(&mut self.lost) => return,
+                () = at(settled) => return,
+                () = &mut timer => return,
+            }
+        }
+    }
+
+    /// Compares, and repairs what can be repaired now. Returns the place, if everything is in place.
+    async fn compare(&mut self) -> Result<Place, Waiting> {
+        self.lost.mark_unchanged();
+        // Marked as seen before it is read: a change during the repair is an event.
+        self.ties.happened.mark_unchanged();
+        let mut seen = Seen::look(&self.updates);
+        if !seen.has_integration {
+            let why = if self.is_connected {
+                "ovn-controller has not made br-int yet"
+            } else {
+                "Open vSwitch's database does not answer"
+            };
+            return Err(Waiting::event(why));
+        }
+        let host = self.host().await?;
+        let interface =
+            match (next_hop::interface(self.config.interface.as_ref(), &host.routes), &self.finished) {
+                (Ok(interface), _) => interface,
+                // The default route comes and goes; the bridge that it led over is still the gateway's.
+                (Err(Undecided::NoDefaultRoute), Some(place)) => place.bridge.clone(),
+                (Err(why), _) => return Err(Waiting::event(why.to_string())),
+            };
+        let Some(name) = seen.bridge_of(&interface).map(str::to_owned) else {
+            return Err(self.make_bridge(&host, &interface).await);
+        };
+        let bridge = &seen.bridges[&name];
+        let place = self.place(&host, &interface, &name)?;
+        let mut ports = self.ports(&name, bridge)?;
+        if bridge.in_user_space {
+            ignore_own(bridge, &name).await?;
+        }
+        // Before ovn-controller hears of the bridge: the gateway router answers for the host's address.
+        if ports.patch.is_none() {
+            let flows = flows::bootstrap(&plan::external_bridge(&self.config, &place, &ports));
+            self.install(&name, flows).await?;
+        }
+        if let Some((change, done)) = seen.change(&name) {
+            self.ties
+                .client
+                .transact(change)
+                .await
+                .map_err(|error| Waiting::failed(format!("Open vSwitch's database: {}", chain(&error))))?;
+            tracing::info!(bridge = name, done = done.join(", "), "set up the node's gateway");
+            seen = self.echo(seen).await;
+            ports = self.ports(&name, seen.bridges.get(&name).ok_or_else(|| gone(&name))?)?;
+        }
+        let entry = plan::entry(&self.config, &self.ties.node, &place);
+        self.ties.entry.send_if_modified(|before| {
+            let is_other = before.as_deref() != Some(&entry);
+            if is_other {
+                *before = Some(Arc::new(entry));
+            }
+            is_other
+        });
+        if ports.patch.is_none() {
+            let port = plan::patch_port(&name, &self.ties.node);
+            return Err(Waiting::event(format!(
+                "ovn-controller has not made {port} on bridge {name} yet: does OVN have the node's gateway router \
+                 (ovn-nbctl show GR_{0}), and is ovn-controller on node {0} connected? See the log of the control \
+                 plane, and its log there",
+                self.ties.node
+            )));
+        }
+        let facts = self.ties.services.borrow_and_update().clone();
+        let surroundings = Surroundings {
+            host: host.all_addresses(),
+            cluster: &self.ties.cluster,
+            service_ranges: facts.ranges.keys().copied().collect(),
+            destinations: facts.destinations.as_deref().unwrap_or_default(),
+            mtu: self.ties.mtu,
+        };
+        let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
+        self.install(&name, flows).await?;
+        self.correct_host_side(&place).await?;
+        Ok(place)
+    }
+
+    async fn host(&self) -> Result<Host, Waiting> {
+        let host = Host::read().await;
+        host.map_err(|error| Waiting::failed(format!("the host's links and routes cannot be read: {error}")))
+    }
+
+    /// Makes the interface the uplink of a new bridge. The event of that starts the next comparison.
+    async fn make_bridge(&self, host: &Host, interface: &str) -> Waiting {
+        if !host.has(interface) {
+            return Waiting::failed(format!("interface {interface} does not exist yet"));
+        }
+        match uplink::nic_to_bridge(&self.ties.endpoint, interface).await {
+            Ok(report) => {
+                for line in report {
+                    tracing::info!(interface, "{line}");
+                }
+                Waiting::failed(format!("interface {interface} has just become the uplink of a bridge"))
+            }
+            Err(error) => Waiting::failed(format!(
+                "{interface} cannot be made the uplink of a bridge: {}",
+                chain(&error)
+            )),
+        }
+    }
+
+    /// The node's place in the physical network.
+    fn place(&mut self, host: &Host, interface: &str, bridge: &str) -> Result<Place, Waiting> {
+        let mac = host
+            .mac(bridge)
+            .ok_or_else(|| Waiting::failed(format!("Open vSwitch has not made link {bridge}")))?;
+        let known = self.known_addresses();
+        let addresses = host.addresses_on(bridge, &known);
+        if addresses.is_empty() {
+            return Err(Waiting::event(format!("bridge {bridge} has no address yet")));
+        }
+        let links = BTreeSet::from([interface, bridge]);
+        let next_hops = next_hop::next_hops(&self.config.next_hops, &host.routes, &links);
+        let has_family = |hop: &IpAddr| addresses.iter().any(|net| net.addr().is_ipv4() == hop.is_ipv4());
+        let next_hops = next_hops.into_iter().filter(has_family).collect();
+        Ok(Place { bridge: bridge.to_owned(), mac, addresses, next_hops })
+    }
+
+    /// The addresses at which other nodes know this one: that of tunnels first.
+    fn known_addresses(&mut self) -> Vec<IpAddr> {
+        let mut known: Vec<IpAddr> = self.ties.identity.borrow_and_update().encap_ip.into_iter().collect();
+        if let Some(view) = &self.ties.view
+            && let NodeView::There(seen) = &*view.borrow()
+        {
+            known.extend(&seen.addresses);
+        }
+        known
+    }
+
+    /// The numbers of the bridge's ports.
+    fn ports(&self, name: &str, bridge: &SeenBridge) -> Result<BridgePorts, Waiting> {
+        let uplink = bridge.uplink(name).ok_or_else(|| {
+            Waiting::event(format!(
+                "bridge {name} has no uplink: none of its ports is a NIC, or several are; \
+                 ovs-vsctl br-set-external-id {name} bridge-uplink NIC names it"
+            ))
+        })?;
+        let port = bridge.port(uplink);
+        let number = port.and_then(|port| port.number).ok_or_else(|| {
+            let error = port.and_then(|port| port.error.clone());
+            let why =
+                error.unwrap_or_else(|| "ovs-vswitchd has not opened it yet: is it running?".to_owned());
+            Waiting::event(format!("uplink {uplink} of bridge {name}: {why}"))
+        })?;
+        let patch = plan::patch_port(name, &self.ties.node);
+        Ok(BridgePorts {
+            uplink: number,
+            patch: bridge.port(&patch).and_then(|port| port.number),
+            others: bridge.others(&[uplink, &patch, name]),
+            datapath: if bridge.in_user_space { Datapath::Userspace } else { Datapath::Kernel },
+        })
+    }
+
+    /// Installs the flows in the bridge, as far as they differ, and keeps them.
+    async fn install(&mut self, bridge: &str, flows: flows::Flows) -> Result<(), Waiting> {
+        let installed = self.flows.install(bridge, flows).await;
+        installed.map_err(|error| Waiting::failed(format!("the flows of bridge {bridge}: {}", chain(&error))))
+    }
+
+    /// Corrects routes and neighbours on the bridge's link. A node in local mode has none.
+    async fn correct_host_side(&self, place: &Place) -> Result<(), Waiting> {
+        if self.config.mode == GatewayMode::Local {
+            return Ok(());
+        }
+        let failed = |error: &dyn std::fmt::Display| Waiting::failed(format!("{}: {error}", place.bridge));
+        let name = place.bridge.parse().map_err(|error| failed(&error))?;
+        let ovn = |like| plan::masquerade(&self.config, like, plan::OVN);
+        // Before the kernel is read: a change after that must be an event.
+        let masquerade = place.addresses.iter().map(|net| ovn(net.addr())).collect();
+        self.ties.watched.send_modify(|watched| watched.masquerade = masquerade);
+        let kernel = Kernel::open_for(name).map_err(|error| failed(&error))?;
+        let Some(seen) = kernel.look().await.map_err(|error| failed(&error))? else {
+            return Err(gone(&place.bridge));
+        };
+        let side = HostSide::of(&place.addresses, ovn);
+        for step in side.steps(&seen) {
+            kernel.take(seen.index, &step).await.map_err(|error| Waiting::failed(chain(&error)))?;
+            tracing::info!(bridge = place.bridge, done = %step, "set up the node's gateway");
+        }
+        Ok(())
+    }
+
+    /// Waits for the report of a transaction.
+    async fn echo(&mut self, before: Seen) -> Seen {
+        let limit = Instant::now() + ECHO;
+        loop {
+            let seen = Seen::look(&self.updates);
+            let left = limit.saturating_duration_since(Instant::now());
+            if seen != before || left.is_zero() {
+                return seen;
+            }
+            match timeout(left, self.updates.next()).await {
+                Ok(Event::Connected) => self.is_connected = true,
+                Ok(Event::Disconnected(_)) => self.is_connected = false,
+                Ok(Event::Changed(_)) | Err(_) => {}
+            }
+        }
+    }
+}
+
+fn gone(bridge: &str) -> Waiting {
+    Waiting::failed(format!("bridge {bridge} is gone"))
+}
+
+/// Has the host's own stack ignore what the uplink receives: a bridge in user space does not take it away.
+async fn ignore_own(bridge: &SeenBridge, name: &str) -> Result<(), Waiting> {
+    let Some(nic) = bridge.uplink(name) else { return Ok(()) };
+    let failed = |error: &dyn std::fmt::Display| {
+        Waiting::failed(format!(
+            "nftables: what the host itself does with frames that {nic} receives: {error}"
+        ))
+    };
+    let nic: IfName = nic.parse().map_err(|error| failed(&error))?;
+    match ingress::ignore(&nic).await {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            tracing::info!(%nic, bridge = name, "the host's own stack ignores what a NIC of a userspace bridge receives");
+            Ok(())
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}

@@ -1,0 +1,95 @@
+//! Takes a node's gateway away: its bridge is a plain switch again, without a port to OVN.
+//!
+//! The patch port goes before the flows. Without them, the gateway router behind it would answer for the host's
+//! own address.
+
+use std::{io, path::Path};
+
+use ovsdb::{Client, Endpoint, Event, Options, TransactError};
+use uplink::flows::{self, InstallError};
+
+use super::{
+    bridge::{self, Seen},
+    host_side::HostSide,
+};
+use crate::node::management_port::kernel::Kernel;
+
+/// Why a gateway was not removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RemoveError {
+    #[error("Open vSwitch's database")]
+    Database(#[from] TransactError),
+    #[error("the flows of bridge {bridge}")]
+    Flows { bridge: String, source: InstallError },
+    #[error("the routes over {bridge}: {error}")]
+    Host { bridge: String, error: io::Error },
+}
+
+/// What was removed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Removed {
+    /// A line for each thing.
+    pub(crate) lines: Vec<String>,
+}
+
+/// Removes the gateways of this program: the patch ports, the entries for ovn-controller, the flows and the marks.
+/// The NICs stay in their bridges. Waits for the database.
+pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Removed, RemoveError> {
+    let (client, mut updates) =
+        Client::start(endpoint.clone().into(), "Open_vSwitch", bridge::monitor(), Options::small());
+    let mut removed = Removed::default();
+    loop {
+        while !matches!(updates.next().await, Event::Connected) {}
+        let seen = Seen::look(&updates);
+        match remove_from(&client, &seen, &bridge::patch_ports(&updates), run_dir, &mut removed).await {
+            Ok(()) => return Ok(removed),
+            // After the next connection the rows show what was committed.
+            Err(RemoveError::Database(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_))) => {
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn remove_from(
+    client: &Client,
+    seen: &Seen,
+    patch_ports: &[bridge::PatchPort],
+    run_dir: &Path,
+    removed: &mut Removed,
+) -> Result<(), RemoveError> {
+    for bridge in seen.marked() {
+        let own: Vec<_> = patch_ports.iter().filter(|port| port.is_of(&bridge)).collect();
+        if let Some(change) = seen.closing(&bridge, &own) {
+            client.transact(change).await?;
+            removed
+                .lines
+                .push(format!("removed bridge {bridge} from ovn-bridge-mappings, and its patch ports"));
+        }
+        let released = flows::release(run_dir, &bridge).await;
+        released.map_err(|source| RemoveError::Flows { bridge: bridge.clone(), source })?;
+        removed
+            .lines
+            .push(format!("removed the gateway's flows from bridge {bridge}, which is a plain switch again"));
+        remove_host_side(&bridge)
+            .await
+            .map_err(|error| RemoveError::Host { bridge: bridge.clone(), error })?;
+        // Last: a run that ended before this is completed by the next one.
+        if let Some(change) = seen.unmarking(&bridge) {
+            client.transact(change).await?;
+        }
+        removed.lines.push(format!(
+            "left the NIC in bridge {bridge}, with the node's addresses: ovnkube bridges-to-nic {bridge} moves them back"
+        ));
+    }
+    Ok(())
+}
+
+async fn remove_host_side(bridge: &str) -> io::Result<()> {
+    let kernel = Kernel::open_for(bridge.parse().map_err(io::Error::other)?)?;
+    let Some(seen) = kernel.look().await? else { return Ok(()) };
+    for step in HostSide::removal(&seen) {
+        kernel.take(seen.index, &step).await.map_err(io::Error::other)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! What follows from the facts: the node's entry for the controller, and what the flows of the bridge depend on.
+//! Pure.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use contract::{
+    mac::Mac,
+    mtu::Mtu,
+    node_annotation::{DEFAULT_NETWORK, Gateway, GatewayEntry, PerNetwork},
+};
+use ipnet::IpNet;
+use uplink::flows::{
+    Config, Exposed, ExternalBridge, Family, Front, HostAddresses, Masquerade, OfPort, PodSource, Ports, Zone,
+};
+
+use super::{GatewayConfig, GatewayMode};
+use crate::services::{Destination, Protocol};
+
+/// The UDP port of Geneve (RFC 8926).
+const GENEVE: u16 = 6081;
+/// The masquerade addresses by number: OVN, as the host sees it; the host, as OVN sees it.
+pub(super) const OVN: u8 = 1;
+const HOST: u8 = 2;
+/// The number of the patch port before there is one: the last that a port may have (`OFPP_MAX` of OpenFlow
+/// 1.0), which ovs-vswitchd gives to none by itself.
+const NO_PORT: OfPort = OfPort(0xfeff);
+
+/// The node's place in the physical network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) bridge: String,
+    pub(super) mac: Mac,
+    /// At least one, at most one of each family.
+    pub(super) addresses: Vec<IpNet>,
+    pub(super) next_hops: Vec<IpAddr>,
+}
+
+/// The bridge's ports. Those that are not there yet are `None`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BridgePorts {
+    pub(super) uplink: u32,
+    pub(super) patch: Option<u32>,
+    pub(super) others: BTreeSet<u32>,
+    pub(super) datapath: uplink::flows::Datapath,
+}
+
+/// The name of the logical port that stands for the bridge.
+fn interface_id(bridge: &str, node: &str) -> String {
+    format!("{bridge}_{node}")
+}
+
+/// The name that ovn-controller gives to its patch port on the bridge.
+pub(super) fn patch_port(bridge: &str, node: &str) -> String {
+    format!("patch-{}-to-br-int", interface_id(bridge, node))
+}
+
+/// The node's entry for the controller.
+pub(super) fn entry(config: &GatewayConfig, node: &str, place: &Place) -> GatewayEntry {
+    let Place { bridge, mac, addresses, next_hops } = place;
+    GatewayEntry {
+        mode: config.mode.into(),
+        bridge: bridge.clone(),
+        gateway: Gateway {
+            interface: interface_id(bridge, node),
+            mac: *mac,
+            addresses: addresses.clone(),
+            next_hops: next_hops.clone(),
+            vlan: config.vlan,
+        },
+        node_ports: config.node_ports,
+    }
+}
+
+/// The text of the annotation with the entry. Entries of other networks in `before` stay.
+pub(crate) fn annotation(before: Option<&str>, entry: &GatewayEntry) -> String {
+    // What cannot be read is no entry of another network that a reader could use.
+    let mut entries = before.and_then(|text| PerNetwork::parse(text).ok()).unwrap_or_default();
+    entries.set_gateway(DEFAULT_NETWORK, entry);
+    entries.to_string()
+}
+
+/// The bridge, for the flows.
+pub(super) fn external_bridge(config: &GatewayConfig, place: &Place, ports: &BridgePorts) -> ExternalBridge {
+    let BridgePorts { uplink, patch, others, datapath } = ports;
+    ExternalBridge {
+        ports: Ports {
+            uplink: OfPort(*uplink),
+            patch: patch.map_or(NO_PORT, OfPort),
+            host: OfPort::LOCAL,
+            others: others.iter().copied().map(OfPort).collect(),
+        },
+        mac: place.mac,
+        vlan: config.vlan.and_then(|vlan| vlan.try_into().ok()),
+        datapath: *datapath,
+    }
+}
+
+/// The rest of the cluster, for the flows.
+#[derive(Debug)]
+pub(super) struct Surroundings<'a> {
+    /// All addresses of the host for other machines.
+    pub(super) host: BTreeSet<IpAddr>,
+    pub(super) cluster: &'a [IpNet],
+    pub(super) service_ranges: Vec<IpNet>,
+    pub(super) destinations: &'a [Destination],
+    pub(super) mtu: Mtu,
+}
+
+/// All that the flows depend on.
+pub(super) fn flows_config(
+    config: &GatewayConfig,
+    place: &Place,
+    ports: &BridgePorts,
+    surroundings: Surroundings<'_>,
+) -> Config {
+    let Surroundings { host, cluster, service_ranges, destinations, mtu } = surroundings;
+    let hosts = place.addresses.iter().map(|net| {
+        let node = net.addr();
+        let [ovn, own] = [OVN, HOST].map(|number| masquerade(config, node, number));
+        HostAddresses {
+            node,
+            others: host.iter().copied().filter(|other| *other != node).collect(),
+            masquerade: Masquerade { ovn, host: own },
+        }
+    });
+    // Without node ports the gateway router serves none: the host does, as without a gateway.
+    let is_served = config.node_ports && config.mode == GatewayMode::Shared;
+    Config {
+        mode: config.mode.into(),
+        bridge: external_bridge(config, place, ports),
+        hosts: hosts.collect(),
+        cluster_subnets: cluster.to_vec(),
+        service_ranges,
+        pod_source: PodSource::Node,
+        mtu,
+        geneve_port: GENEVE,
+        zone: Zone::try_from(config.conntrack_zone).unwrap_or(Zone::DEFAULT),
+        services: destinations.iter().filter(|_| is_served).filter_map(exposed).collect(),
+    }
+}
+
+/// What the world may ask for; none for an address of the cluster.
+fn exposed(destination: &Destination) -> Option<Exposed> {
+    let Destination { address, protocol, port, cluster, local, hosts, .. } = destination;
+    let front = match address {
+        None => Front::NodePort { family: Family::of(*cluster), port: *port },
+        Some(address) if address == cluster => return None,
+        Some(address) => Front::Address { address: *address, port: *port },
+    };
+    let of_host = |target: &&std::net::SocketAddr| hosts.contains(target);
+    let host_endpoint = local.iter().flatten().find(of_host).map(std::net::SocketAddr::port);
+    let protocol = match protocol {
+        Protocol::Tcp => uplink::flows::Protocol::Tcp,
+        Protocol::Udp => uplink::flows::Protocol::Udp,
+        Protocol::Sctp => uplink::flows::Protocol::Sctp,
+    };
+    Some(Exposed { protocol, front, host_endpoint })
+}
+
+/// The masquerade address of this number, of the family of `like`.
+pub(super) fn masquerade(config: &GatewayConfig, like: IpAddr, number: u8) -> IpAddr {
+    let [v4, v6] = config.masquerade;
+    match if like.is_ipv4() { v4.network() } else { v6.network() } {
+        IpAddr::V4(base) => Ipv4Addr::from(u32::from(base) | u32::from(number)).into(),
+        IpAddr::V6(base) => Ipv6Addr::from(u128::from(base) | u128::from(number)).into(),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,96 @@
+use std::collections::BTreeMap;
+
+use contract::node_annotation::{GATEWAY_CONFIG, GatewayMode as Annotated, NodeAnnotations};
+
+use super::*;
+
+pub(crate) fn config(mode: GatewayMode) -> GatewayConfig {
+    GatewayConfig {
+        mode,
+        interface: None,
+        next_hops: Vec::new(),
+        vlan: None,
+        node_ports: true,
+        conntrack_zone: 64000,
+        masquerade: ["169.254.169.0/29", "fd69::/125"].map(|net| net.parse().unwrap()),
+    }
+}
+
+fn place() -> Place {
+    Place {
+        bridge: "breth0".to_owned(),
+        mac: "02:42:ac:12:00:03".parse().unwrap(),
+        addresses: vec!["172.18.0.3/16".parse().unwrap()],
+        next_hops: vec!["172.18.0.1".parse().unwrap()],
+    }
+}
+
+#[test]
+fn the_controller_reads_what_the_node_writes() {
+    let entry = entry(&config(GatewayMode::Shared), "n1", &place());
+    let text = annotation(Some(r#"{"blue":{"mode":""},"default":{"mode":"local"}}"#), &entry);
+    for part in [
+        r#""bridge-id":"breth0""#,
+        r#""interface-id":"breth0_n1""#,
+        r#""ip-address":"172.18.0.3/16""#,
+        r#""next-hop":"172.18.0.1""#,
+        r#""node-port-enable":"true""#,
+        r#""vlan-id":"0""#,
+        r#""blue":{"mode":""}"#,
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let annotations = BTreeMap::from([(GATEWAY_CONFIG.to_owned(), text.clone())]);
+    let read = NodeAnnotations(&annotations);
+    assert_eq!(read.gateway_mode().unwrap(), Some(Annotated::Shared));
+    assert_eq!(read.gateway().unwrap().as_ref(), Some(&entry.gateway));
+    assert_eq!(read.node_ports().unwrap(), Some(true));
+    assert_eq!(annotation(Some(&text), &entry), text, "a second writing changes nothing");
+}
+
+#[test]
+fn what_the_world_may_ask_for_follows_from_services() {
+    let cluster: IpAddr = "10.96.0.7".parse().unwrap();
+    let own = "172.18.0.3:8080".parse().unwrap();
+    let destination = |address: Option<&str>, local| Destination {
+        address: address.map(|address| address.parse().unwrap()),
+        protocol: Protocol::Tcp,
+        port: 30080,
+        cluster,
+        targets: Vec::new(),
+        local,
+        hosts: vec![own],
+        clients: None,
+    };
+    let all = [
+        destination(None, None),
+        destination(Some("203.0.113.5"), Some(vec![own])),
+        destination(Some("10.96.0.7"), None),
+    ];
+    let ports = BridgePorts {
+        uplink: 1,
+        patch: None,
+        others: BTreeSet::new(),
+        datapath: uplink::flows::Datapath::Kernel,
+    };
+    let services = |mode| {
+        let surroundings = Surroundings {
+            host: BTreeSet::new(),
+            cluster: &[],
+            service_ranges: Vec::new(),
+            destinations: &all,
+            mtu: Mtu::DEFAULT,
+        };
+        flows_config(&config(mode), &place(), &ports, surroundings).services
+    };
+    let front =
+        |front, host_endpoint| Exposed { protocol: uplink::flows::Protocol::Tcp, front, host_endpoint };
+    assert_eq!(
+        services(GatewayMode::Shared),
+        BTreeSet::from([
+            front(Front::NodePort { family: Family::V4, port: 30080 }, None),
+            front(Front::Address { address: "203.0.113.5".parse().unwrap(), port: 30080 }, Some(8080)),
+        ])
+    );
+    assert!(services(GatewayMode::Local).is_empty(), "the host serves them");
+}

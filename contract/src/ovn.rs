@@ -10,7 +10,8 @@ mod names;
 pub use addresses::{gateway, gateways, management, managements, nth, port_mac, reserved};
 pub use ids::{
     CONTROLLER, HOST_NETWORK_NAMESPACE, ID, KIND, NAME, NAMED_PORT_SET, NAMESPACE_SET, NETPOL_NAMESPACE,
-    NETWORK_POLICY, OWNER, OWNER_CONTROLLER, OWNER_TYPE, ObjectId, POD_SELECTOR_SET, SERVICE, hash,
+    NETWORK_POLICY, OWNER, OWNER_CONTROLLER, OWNER_TYPE, ObjectId, POD_SELECTOR_SET, SERVICE, SOURCE_RANGES,
+    hash,
 };
 pub use names::*;
 

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{fnv1a::fnv1a, names::PolicyKey};
+use crate::{
+    fnv1a::fnv1a,
+    names::{PolicyKey, ServiceKey},
+};
 
 /// The key of `external_ids` with the whole id.
 pub const ID: &str = "k8s.ovn.org/id";
@@ -37,6 +40,9 @@ pub const NAMESPACE_SET: &str = "Namespace";
 pub const POD_SELECTOR_SET: &str = "PodSelector";
 /// The [`OWNER_TYPE`] of a set of the addresses of pods that have a port of a name.
 pub const NAMED_PORT_SET: &str = "NetpolNamedPort";
+
+/// The [`OWNER_TYPE`] of the rule that limits a Service's load balancer to some clients.
+pub const SOURCE_RANGES: &str = "ServiceSourceRanges";
 
 /// The namespace whose set upstream fills with addresses of hosts. Policies do not select hosts here (API
 /// reference of NetworkPolicy: a network plugin may ignore `hostNetwork` pods as peers), so the set is
@@ -103,6 +109,12 @@ impl ObjectId {
             ("ip-block-index", block.map_or_else(|| "-1".to_owned(), |block| block.to_string())),
         ];
         Self::new(NETWORK_POLICY, keys)
+    }
+
+    /// The ACL that limits addresses of a Service's load balancer to some clients. `family`: `v4` or `v6`.
+    pub fn source_ranges(service: &ServiceKey, family: &str) -> Self {
+        let name = format!("{}:{}", service.namespace(), service.name());
+        Self::new(SOURCE_RANGES, [(NAME, name), (IP_FAMILY, family.to_owned())])
     }
 
     /// The ACL that lets a pod reach itself through a Service.

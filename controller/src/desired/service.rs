@@ -1,4 +1,4 @@
-//! The rows of a Service: its load balancers.
+//! The rows of a Service: its load balancers, and the rules that limit their clients.
 //!
 //! ```text
 //! ports of the Service ─┐
@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod per_node;
+mod source_ranges;
 
 /// Backends by address and port, as the column `vips` has them.
 type Vips = BTreeMap<Box<str>, String>;
@@ -107,7 +108,8 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
     if !templates.is_empty() {
         rows.extend(with_variables(store, key, service, &templates, &options));
     }
-    rows.into_iter().map(Into::into).collect()
+    let limits = source_ranges::rules(key, service);
+    rows.into_iter().map(Into::into).chain(limits.into_iter().map(Into::into)).collect()
 }
 
 /// The load balancers of NodePorts with variables instead of nodes' addresses: for each family one of all

@@ -8,6 +8,7 @@
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
 //! | port group, and ACLs by their ids, of the kind `NetworkPolicy` | the policy |
 //! | the same of the kind `NetpolNamespace` | isolation of the namespace |
+//! | ACL by its ids, of the kind `ServiceSourceRanges` | the Service |
 //! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort` | the set |
 //! | route of the cluster router by source, from a subnet via its `.2`, where such an ACL of X names `.2` | node X |
 //! | router `GR_X`; its ports `rtoj-GR_X` and `rtoe-GR_X`; switch `ext_X`; switch ports `jtor-GR_X` and `etor-GR_X` | gateway of X |
@@ -32,7 +33,7 @@ use std::{
 };
 
 use contract::{
-    names::{PodKey, PolicyKey},
+    names::{PodKey, PolicyKey, ServiceKey},
     ovn,
 };
 use ipnet::IpNet;
@@ -175,11 +176,9 @@ impl Owners {
             }
             Table::Acl => ours(of_node_acl(name).and_then(|(of, _)| node(of)).or_else(|| {
                 let row: &Acl = replica.row(uuid)?;
-                of_policies(&row.external_ids)
+                of_ids(&row.external_ids)
             })),
-            Table::PortGroup => {
-                ours(replica.row(uuid).and_then(|row: &PortGroup| of_policies(&row.external_ids)))
-            }
+            Table::PortGroup => ours(replica.row(uuid).and_then(|row: &PortGroup| of_ids(&row.external_ids))),
             Table::AddressSet => ours(replica.row(uuid).and_then(address_set)),
             // Its name is `<router port>-<chassis>`, and the router port's name contains the node's.
             Table::GatewayChassis => {
@@ -226,14 +225,18 @@ impl Owners {
     }
 }
 
-/// The key in the ids of a row that this part of the control plane, or upstream's, made for a policy or for
-/// the isolation of a namespace.
-fn of_policies(ids: &Pairs) -> Option<Key> {
+/// The key in the ids of a row that this part of the control plane, or upstream's, made for a policy, for the
+/// isolation of a namespace, or for a Service's load balancer.
+fn of_ids(ids: &Pairs) -> Option<Key> {
     let (kind, name) = own_ids(ids)?;
     match kind {
         ovn::NETWORK_POLICY => {
             let (namespace, name) = name.split_once(':')?;
             PolicyKey::new(namespace, name).ok().map(Key::Policy)
+        }
+        ovn::SOURCE_RANGES => {
+            let (namespace, name) = name.split_once(':')?;
+            ServiceKey::new(namespace, name).ok().map(Key::Service)
         }
         ovn::NETPOL_NAMESPACE => is_plain(name).then(|| Key::Isolation(name.into())),
         _ => None,

@@ -30,6 +30,8 @@ pub enum Direction {
     ToPort,
     /// Packets that come from a port, with the addresses that load balancers have given them.
     FromPort,
+    /// Packets that come from a port, with the addresses to which they were sent.
+    FromPortAsSent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,12 +53,12 @@ impl From<Acl> for DesiredRow {
     fn from(acl: Acl) -> Self {
         let Acl { id, of, direction, priority, matching, action, name, needs } = acl;
         let options = match direction {
-            Direction::ToPort => None,
+            Direction::ToPort | Direction::FromPortAsSent => None,
             Direction::FromPort => Some([("apply-after-lb", "true".to_owned())]),
         };
         let direction = match direction {
             Direction::ToPort => "to-lport",
-            Direction::FromPort => "from-lport",
+            Direction::FromPort | Direction::FromPortAsSent => "from-lport",
         };
         let action = match action {
             Action::Allow => "allow",

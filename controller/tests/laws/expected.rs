@@ -81,9 +81,11 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
                 && holder("Logical_Router", "static_routes") == "ovn_cluster_router"
                 && second(column("ip_prefix")).is_some_and(|second| second.to_string() == column("nexthop"))
         }
-        "ACL" => ["NetpolNode:", "NetpolNamespace:", "NetworkPolicy:"].iter().any(|kind| {
-            name.strip_prefix("default-network-controller:").is_some_and(|rest| rest.starts_with(kind))
-        }),
+        "ACL" => {
+            ["NetpolNode:", "NetpolNamespace:", "NetworkPolicy:", "ServiceSourceRanges:"].iter().any(|kind| {
+                name.strip_prefix("default-network-controller:").is_some_and(|rest| rest.starts_with(kind))
+            })
+        }
         "Port_Group" => ["NetpolNamespace", "NetworkPolicy"]
             .iter()
             .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}"))),

@@ -501,3 +501,31 @@ fn rate() {
     assert_eq!(rows, 10_000);
     println!("{:.0} services a second", 10_000.0 / took.as_secs_f64());
 }
+
+#[test]
+fn pods_outside_of_the_source_ranges_do_not_reach_the_balancers_address() {
+    let limits = |ranges: Json| {
+        let spec = json!({
+            "type": "LoadBalancer", "loadBalancerSourceRanges": ranges,
+            "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}, {"name": "c", "port": 53, "protocol": "UDP"}],
+        });
+        let mut service = cart(spec);
+        service["status"] =
+            json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}, {"ip": "2001:db8::7"}]}});
+        let store = store(&[service]);
+        let key = "shop/cart".parse().unwrap();
+        let rules = source_ranges::rules(&key, store.service(&key).unwrap().0);
+        let rows = crate::desired::desired(&store, &Key::Service(key));
+        assert_eq!(rows.iter().filter(|row| row.id.table == Table::Acl).count(), rules.len());
+        rules.into_iter().map(|rule| rule.matching).collect::<Vec<_>>()
+    };
+    assert!(limits(json!([])).is_empty());
+    assert_eq!(
+        limits(json!(["10.244.1.7/32", "172.18.0.0/16"])),
+        [
+            "ip4.dst == {198.51.100.7} && (tcp.dst == {80, 81} || udp.dst == {53}) \
+             && ip4.src != {10.244.1.7/32, 172.18.0.0/16}",
+            "ip6.dst == {2001:db8::7} && (tcp.dst == {80, 81} || udp.dst == {53})",
+        ]
+    );
+}

@@ -28,7 +28,8 @@ options! { Group::Gateway;
     VLANID = Spec::new("gateway-vlanid", VLAN).key(SECTION, "vlan-id").default("0")
         .help("VLAN of pods' packets outside, in shared mode; 0 for none");
     NODEPORT = Spec::new("nodeport", Kind::Switch).key(SECTION, "nodeport").default("false")
-        .help("Let the gateway router serve node ports. The host serves them in any case");
+        .help("In shared mode, let the gateway router serve node ports and outer addresses for the world; unless \
+               given, the host does");
     CONNTRACK_ZONE = Spec::new("conntrack-zone", ZONE).key("default", "conntrack-zone").default("64000")
         .help("First of the five conntrack zones of the bridge's flows");
     INIT_GATEWAYS = Spec::new("init-gateways", Kind::Switch).help("Deprecated: --gateway-mode shared");

@@ -70,7 +70,8 @@ pub(super) fn entry(config: &GatewayConfig, node: &str, place: &Place) -> Gatewa
             next_hops: next_hops.clone(),
             vlan: config.vlan,
         },
-        node_ports: config.node_ports,
+        // Always: without, the controller writes no rows for the node's ports, which the host needs, too.
+        node_ports: true,
     }
 }
 

@@ -27,7 +27,7 @@ fn place() -> Place {
 
 #[test]
 fn the_controller_reads_what_the_node_writes() {
-    let entry = entry(&config(GatewayMode::Shared), "n1", &place());
+    let entry = entry(&GatewayConfig { node_ports: false, ..config(GatewayMode::Shared) }, "n1", &place());
     let text = annotation(Some(r#"{"blue":{"mode":""},"default":{"mode":"local"}}"#), &entry);
     for part in [
         r#""bridge-id":"breth0""#,

@@ -27,6 +27,8 @@ all=(
     traffic
     networks
     limits
+    world
+    gateways
     management_port:a_node_and_the_pods_of_every_node_reach_each_other_in_both_families
     management_port:whatever_is_taken_from_the_port_is_put_back
     management_port:a_switch_that_starts_again_or_a_bridge_that_is_made_again_gets_its_port_back

@@ -226,7 +226,13 @@ fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<
     Ok(())
 }
 
-/// All directions that work in a mode.
+/// Pods to the world, and the world to Services that any node delivers.
+fn both_ways(site: &Site<'_>) -> Result<()> {
+    pods_reach_the_world(site).context("pods to the world")?;
+    the_world_reaches_services(site).context("world to Services")
+}
+
+/// All directions.
 fn every_direction(site: &Site<'_>) -> Result<()> {
     pods_reach_the_world(site).context("pods to the world")?;
     the_world_reaches_services(site).context("world to Services")?;
@@ -246,4 +252,24 @@ fn without_a_gateway_every_direction_works_over_the_hosts_own_routes() {
 #[test]
 fn without_a_gateway_a_connection_to_a_node_lives_through_everything() {
     blueprint().test(|lab| a_connection_lives_through_everything(lab, Gateway::None));
+}
+
+#[test]
+fn a_local_gateway_leads_pods_to_the_world_and_the_world_to_services() {
+    blueprint().test(|lab| both_ways(&Site::start(lab, Gateway::Local)?));
+}
+
+#[test]
+fn a_shared_gateway_leads_pods_to_the_world_and_the_world_to_services() {
+    blueprint().test(|lab| both_ways(&Site::start(lab, Gateway::Shared)?));
+}
+
+#[test]
+fn a_connection_to_a_node_lives_through_everything_with_a_local_gateway() {
+    blueprint().test(|lab| a_connection_lives_through_everything(lab, Gateway::Local));
+}
+
+#[test]
+fn a_connection_to_a_node_lives_through_everything_with_a_shared_gateway() {
+    blueprint().test(|lab| a_connection_lives_through_everything(lab, Gateway::Shared));
 }

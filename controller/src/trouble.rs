@@ -9,7 +9,7 @@ use ipnet::IpNet;
 pub use kubeapi::services::Family;
 use kubeapi::services::Unusable;
 
-use crate::{key::NodeName, store::policy};
+use crate::key::NodeName;
 
 /// A failure reason, and the object that it concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,22 +119,6 @@ pub enum ServiceTrouble {
          it"
     )]
     OutsideOfRanges { address: IpAddr },
-}
-
-/// What of a NetworkPolicy cannot be used. It allows nothing by that.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyTrouble {
-    #[error(transparent)]
-    Unusable(Box<policy::Unusable>),
-}
-
-impl PolicyTrouble {
-    /// One word for an event's `reason`.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Unusable(unusable) => unusable.reason(),
-        }
-    }
 }
 
 impl ServiceTrouble {

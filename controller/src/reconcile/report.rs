@@ -8,7 +8,8 @@ use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    trouble::{NodeTrouble, PodTrouble, PolicyTrouble, ServiceTrouble, SharedAddress, Trouble},
+    store::policy::Unusable,
+    trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
 /// Something that a person may want to know about one object.
@@ -23,7 +24,7 @@ pub enum Report {
     /// Something of a Service or its endpoints cannot be used; the rest of it is.
     ServiceTrouble(Trouble<ServiceKey, ServiceTrouble>),
     /// Something of a NetworkPolicy cannot be used.
-    PolicyTrouble(Trouble<PolicyKey, PolicyTrouble>),
+    PolicyTrouble(Trouble<PolicyKey, Box<Unusable>>),
     /// A connection to an idled Service, which has no pods.
     NeedPods(ServiceKey),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

@@ -10,12 +10,12 @@ use contract::{
     names::{Network, PodKey, PolicyKey, ServiceKey},
 };
 
-use super::{Annotated, Spelled, Store, Texts, pods::Known};
+use super::{Annotated, Spelled, Store, Texts, pods::Known, policy::Unusable};
 use crate::{
     allocate::pod_network::Assigned,
     config::ClusterConfig,
     key::NodeName,
-    trouble::{NodeTrouble, PodTrouble, PolicyTrouble, ServiceTrouble, SharedAddress, Trouble},
+    trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
 /// Annotations to write on a pod. The patch applies only to the pod with this UID; a later pod of the same
@@ -57,7 +57,7 @@ pub(super) struct Outbox {
     of_nodes: Vec<Trouble<NodeName, NodeTrouble>>,
     shared: Vec<Trouble<PodKey, SharedAddress>>,
     of_services: Vec<Trouble<ServiceKey, ServiceTrouble>>,
-    of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
+    of_policies: Vec<Trouble<PolicyKey, Box<Unusable>>>,
 }
 
 /// Whether the API server has a pod's network.
@@ -80,7 +80,7 @@ impl Outbox {
         self.of_services.push(trouble);
     }
 
-    pub(super) fn tell_policy(&mut self, trouble: Trouble<PolicyKey, PolicyTrouble>) {
+    pub(super) fn tell_policy(&mut self, trouble: Trouble<PolicyKey, Box<Unusable>>) {
         self.of_policies.push(trouble);
     }
 
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// The same for policies.
-    pub fn take_policy_troubles(&mut self) -> Vec<Trouble<PolicyKey, PolicyTrouble>> {
+    pub fn take_policy_troubles(&mut self) -> Vec<Trouble<PolicyKey, Box<Unusable>>> {
         std::mem::take(&mut self.outbox.of_policies)
     }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     key::{Dirty, SetId},
-    trouble::{PolicyTrouble, Trouble},
+    trouble::Trouble,
 };
 
 /// A policy, and the selectors that it refers to.
@@ -254,7 +254,7 @@ impl Store {
             self.outbox.tell_policy(Trouble {
                 subject: key.clone(),
                 uid: Arc::clone(&policy.uid),
-                why: PolicyTrouble::Unusable(unusable),
+                why: unusable,
             });
         }
     }

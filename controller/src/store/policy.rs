@@ -371,3 +371,6 @@ fn net(text: &str) -> Option<IpNet> {
 fn shown(text: &str) -> Box<str> {
     text.chars().take(SHOWN).collect::<String>().into()
 }
+
+#[cfg(test)]
+mod tests;

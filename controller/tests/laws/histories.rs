@@ -332,6 +332,30 @@ fn laws_7_and_8_hold_at_every_commit() {
     });
 }
 
+/// Law 7 for policies: a namespace whose pods are all isolated, and pods that come, go, move and change their
+/// labels under it, while other policies come and go and the controller is killed. At no commit is a port
+/// outside of the groups.
+#[test]
+fn law_7_a_selected_pod_is_isolated_at_every_commit() {
+    on(12, 40, interrupted(), async |history| {
+        let mut world = World::new().await;
+        world.happen(Step::Policy { policy: 0, kind: 0 }).await;
+        world.happen(Step::Node(1)).await;
+        world.rest().await;
+        let mut watcher = world.watched_by(vec![Box::new(Closed { groups: of_isolated_pods })]);
+        world.happen(Step::Pod { pod: 3, node: 1 }).await;
+        let stays = |step: &Step| !matches!(step, Step::Policy { policy: 0, .. } | Step::PolicyGone(0));
+        for step in history.into_iter().filter(stays) {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        world.foreign_switch("foreign-last").await;
+        let commits = watcher.kept_until("foreign-last").await;
+        assert!(commits > 1, "the guards have seen {commits} commits");
+        world.end().await;
+    });
+}
+
 /// A node with four addresses and five pods: whenever one goes, another gets its address, and must not have
 /// it before the first one's port has left.
 #[tokio::test]
@@ -370,6 +394,12 @@ fn load_balancers(contents: &Contents) -> Vec<(String, String)> {
         .collect();
     rows.sort();
     rows
+}
+
+/// The groups of the first namespace's isolated pods, of which [`Step::Policy`] 0 of kind 0 selects all.
+fn of_isolated_pods(port: &str) -> Vec<String> {
+    let groups = ["Ingress", "Egress"].map(|direction| ObjectId::isolated("ns0", direction).hashed());
+    if port.starts_with("ns0_") { groups.into() } else { Vec::new() }
 }
 
 /// The group that lets nodes reach their pods, whatever policies say.

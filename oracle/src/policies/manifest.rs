@@ -8,7 +8,7 @@ use super::{
     Cidr, Direction, Expression, Labels, NetworkPolicy, Number, Operator, Peer, Pod, Port, Rule, Selector,
     World,
 };
-use crate::world::Node;
+use crate::world::{self, Node};
 
 /// The objects of a world, by kind.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -75,7 +75,7 @@ fn pod(pod: &Pod) -> Value {
         "metadata": {
             "namespace": pod.namespace,
             "name": pod.name,
-            "uid": format!("{}-{}", pod.namespace, pod.name),
+            "uid": world::Pod { node: pod.node, host: pod.host }.uid(),
             "labels": labels(&pod.labels),
             "annotations": {"k8s.ovn.org/pod-networks": network.to_string()},
         },

@@ -1,0 +1,156 @@
+//! Network policies by packets: the control plane as a process, with an API server that the test plays.
+
+#[path = "support/api.rs"]
+mod api;
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::ensure;
+use integration::{Families, Lab, by_hand, eventually, peer::Reply, traffic::End};
+use oracle::policies::{
+    ContainerPort, Direction, Labels, Namespace, NetworkPolicy, Number, Peer, Pod, Port, Rule, Selector,
+    World, manifest::Manifests,
+};
+use oracle::world::Protocol;
+
+use api::Api;
+
+/// Limit for rows and flows to follow, on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+/// Pods that start under a policy that isolates them.
+const STARTS: usize = 5;
+
+fn tell(api: &Api, world: &World) {
+    let nodes = oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
+    let Manifests { namespaces, pods, policies } = world.manifests();
+    let kinds = [("Node", nodes), ("Namespace", namespaces), ("Pod", pods), ("NetworkPolicy", policies)];
+    kinds.into_iter().for_each(|(kind, objects)| api.replace(kind, objects));
+}
+
+fn selector(match_labels: Labels) -> Selector {
+    Selector { match_labels, match_expressions: Vec::new() }
+}
+
+/// The pod of the lab with this number on the node, as the lab names it.
+fn pod(node: u8, host: u8, labels: Labels, ports: Vec<ContainerPort>) -> Pod {
+    Pod { namespace: "lab", name: format!("node{node}-pod{host}"), node, host, labels, ports }
+}
+
+fn policy(ingress: Vec<Rule>) -> NetworkPolicy {
+    NetworkPolicy {
+        namespace: "lab",
+        name: "policy".to_owned(),
+        pod_selector: selector(vec![("app", "server")]),
+        policy_types: vec![Direction::Ingress],
+        ingress,
+        egress: Vec::new(),
+    }
+}
+
+fn web(number: u16) -> Vec<ContainerPort> {
+    vec![ContainerPort { name: "web", protocol: Protocol::Tcp, number }]
+}
+
+/// Two clients and two servers on two nodes. The name of a port stands for each server's own number; upstream
+/// opens all ports.
+#[test]
+fn packets_pass_where_a_policy_lets_them_and_a_policy_that_is_gone_opens() {
+    Lab::of_nodes(2).families(Families::Dual).empty().test(|lab| {
+        let api = Api::start()?;
+        let pods = [
+            pod(1, 3, vec![("app", "client")], Vec::new()),
+            pod(1, 4, vec![("app", "other")], Vec::new()),
+            pod(2, 3, vec![("app", "server")], web(8080)),
+            pod(2, 4, vec![("app", "server")], web(9090)),
+        ];
+        let namespaces = vec![Namespace { name: "lab", labels: Vec::new() }];
+        let of_clients = Peer::Selectors { namespaces: None, pods: Some(selector(vec![("app", "client")])) };
+        let named = Port { protocol: None, number: Some(Number::Named("web")) };
+        let rule = Rule { peers: vec![of_clients], ports: vec![named] };
+        let world = World { namespaces, pods: pods.to_vec(), policies: vec![policy(vec![rule])] };
+        tell(&api, &world);
+        api.control_plane().spawn()?;
+        let mut attached = Vec::new();
+        for of in &pods {
+            let node = &lab.nodes[usize::from(of.node) - 1];
+            let pod = lab.plan_pod(node);
+            node.add_namespaces(std::slice::from_ref(&pod))?;
+            by_hand::attach(node, &pod)?;
+            ensure!(pod.name == of.name, "{} is not {}", pod.name, of.name);
+            attached.push(pod);
+        }
+        let places = |pod: &Pod| {
+            let all = [false, true]
+                .into_iter()
+                .flat_map(|is_ipv6| [8080, 9090].map(|port| SocketAddr::new(pod.address(is_ipv6), port)));
+            all.collect::<Vec<SocketAddr>>()
+        };
+        let _first = lab.answering(&attached[2], &places(&pods[2]))?;
+        let _second = lab.answering(&attached[3], &places(&pods[3]))?;
+        // By server and family: 8080, then 9090.
+        let asked: Vec<SocketAddr> = pods[2..].iter().flat_map(places).collect();
+        let expect = |what: &str, client: usize, open: [bool; 2], other: [bool; 2]| {
+            let expected: Vec<bool> = [open, open, other, other].concat();
+            eventually(what, SOON, || {
+                let [replies, _] = lab.ask(&End::Pod(&attached[client]), &asked, &[])?;
+                let by = replies.iter().zip(&asked).map(|(reply, place)| *reply == Reply::By(*place));
+                let seen: Vec<bool> = by.collect();
+                ensure!(seen == expected, "{asked:?}: {replies:?}");
+                Ok(())
+            })
+        };
+        expect("the client reaches each server's own port", 0, [true, false], [false, true])?;
+        expect("the other pod reaches nothing", 1, [false, false], [false, false])?;
+        api.replace("NetworkPolicy", Vec::new());
+        expect("without the policy all is open", 1, [true, true], [true, true])?;
+        Ok(())
+    });
+}
+
+/// A pod under a policy that allows nothing starts again and again, while its neighbour knocks: not one
+/// answer.
+#[test]
+fn a_pod_that_starts_under_a_policy_answers_nobody() {
+    Lab::of_nodes(1).families(Families::Dual).empty().test(|lab| {
+        let api = Api::start()?;
+        let namespaces = vec![Namespace { name: "lab", labels: Vec::new() }];
+        let client = pod(1, 3, vec![("app", "client")], Vec::new());
+        let mut world = World { namespaces, pods: vec![client], policies: vec![policy(Vec::new())] };
+        tell(&api, &world);
+        api.control_plane().spawn()?;
+        let node = &lab.nodes[0];
+        let neighbour = lab.plan_pod(node);
+        node.add_namespaces(std::slice::from_ref(&neighbour))?;
+        by_hand::attach(node, &neighbour)?;
+        let mut servers = Vec::new();
+        for start in 0..STARTS {
+            let server = lab.plan_pod(node);
+            let at = SocketAddr::new(server.address(), 8080);
+            node.add_namespaces(std::slice::from_ref(&server))?;
+            let pace = integration::peer::Pace {
+                every: Duration::from_millis(5),
+                patience: Duration::from_millis(500),
+            };
+            let knocking = lab.connections(&neighbour, at, pace)?;
+            let host = u8::try_from(4 + start)?;
+            world.pods.push(pod(1, host, vec![("app", "server")], Vec::new()));
+            tell(&api, &world);
+            by_hand::attach(node, &server)?;
+            servers.push(lab.answering(&server, &[at])?);
+            // Longer than the flows of a port take.
+            std::thread::park_timeout(Duration::from_secs(2));
+            let answered = knocking.all().iter().filter(|connection| connection.by.is_some()).count();
+            ensure!(answered == 0, "start {start}: {answered} connections were answered");
+        }
+        // They do answer once nothing isolates them.
+        api.replace("NetworkPolicy", Vec::new());
+        let at: Vec<SocketAddr> =
+            world.pods[1..].iter().map(|pod| SocketAddr::new(pod.address(false), 8080)).collect();
+        eventually("without the policy they answer", SOON, || {
+            let [replies, _] = lab.ask(&End::Pod(&neighbour), &at, &[])?;
+            let all: Vec<Reply> = at.iter().map(|place| Reply::By(*place)).collect();
+            ensure!(replies == all, "{replies:?}");
+            Ok(())
+        })
+    });
+}

@@ -29,7 +29,9 @@ build() {
 
     # /bin/sh is dash: busybox' shell prefers its own `nc`, which has no UDP. `dig` is what DNS specs call.
     "$here/root.sh" "$root" dash bash curl dig getent nc.openbsd nslookup wget ss ip
-    mkdir -p "$root/uploads" "$unfinished/images"
+    mkdir -p "$root/etc" "$root/uploads" "$unfinished/images"
+    # As busybox' wget, which specs expect: GNU's tries twenty times, which takes minutes where nothing answers.
+    echo 'tries = 1' >"$root/etc/wgetrc"
     pure_go build -trimpath -ldflags "-s -w" -o "$root/agnhost" "$images/agnhost"
     pure_go -C coredns build -trimpath -ldflags "-s -w" -o "$root/coredns" .
     # The certificate that agnhost's `porter` serves.

@@ -40,7 +40,7 @@ fn print_config_shows_what_an_administrator_wrote_into_open_vswitch() {
         .expect("a file in our directory can be made");
     let endpoint = format!("--ovsdb-endpoint={}", database.endpoint());
     let config = format!("-config-file={}", conf.display());
-    let output = ovnkube(&["--print-config", &endpoint, &config, "--nodeport"]);
+    let output = ovnkube(&["--print-config", &endpoint, &config, "--disable-forwarding"]);
     let printed = text(&output.stdout);
     assert!(output.status.success(), "{printed}{}", text(&output.stderr));
     assert_eq!(row(&printed, "encap-ip"), "10.0.0.7 external_ids:ovn-encap-ip");
@@ -49,7 +49,10 @@ fn print_config_shows_what_an_administrator_wrote_into_open_vswitch() {
         format!("geneve {}:2, over external_ids:ovn-encap-type", conf.display())
     );
     assert_eq!(row(&printed, "k8s-token"), "(hidden) external_ids:k8s-api-token");
-    assert_eq!(row(&printed, "nodeport"), "true command line [no effect yet: for the node's gateway]");
+    assert_eq!(
+        row(&printed, "disable-forwarding"),
+        "true command line [no effect yet: for the node's gateway]"
+    );
     assert!(
         printed.contains(&format!("{}:3: encap-prot is ignored", conf.display()))
             && printed.contains("(is it encap-port?)"),

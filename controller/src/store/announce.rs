@@ -181,6 +181,11 @@ impl Store {
 }
 
 impl Known {
+    /// Whether the pod's annotation has its network, or will have it.
+    pub(super) fn is_recorded(&self) -> bool {
+        matches!(self.pod.annotated, Annotated::Network { .. }) || self.announced == Announced::Sent
+    }
+
     /// Whether the pod's annotations match its network, in every spelling that is required.
     fn is_annotated(&self, config: &ClusterConfig) -> bool {
         match (&self.pod.annotated, &self.network) {

@@ -7,7 +7,6 @@ use std::{
 };
 
 use contract::names::PodKey;
-use ipnet::IpNet;
 
 use super::{
     Annotated, NamedPort, Phase, Pod, Store, Texts,
@@ -106,11 +105,13 @@ impl Store {
         // What was sent and has not arrived may be lost: another API server does not know the pod. A patch
         // that comes twice finds other texts than it tests for.
         for key in sent {
+            let before = self.before(&key);
             if let Some(known) = self.pods.get_mut(&key)
                 && known.announced == Announced::Sent
             {
                 known.announced = Announced::No;
                 self.announce(&key);
+                self.follow_pod(&key, before, dirty);
             }
         }
     }
@@ -154,12 +155,12 @@ impl Store {
     /// What depends on a pod, before it changes.
     pub(super) fn before(&self, key: &PodKey) -> Before {
         let Some(known) = self.pods.get(key) else { return Before::default() };
-        let addresses = known.network.iter().flat_map(|network| network.addresses.iter().map(IpNet::addr));
+        let addresses: Box<[IpAddr]> = self.addresses_of(key).collect();
         Before {
             port: Some(fanout::PodFacts::new(known, self.policies_of(key))),
             // Without an address it is in none.
-            sets: known.network.as_ref().map(|_| self.sets_of_pod(key)).unwrap_or_default(),
-            addresses: addresses.collect(),
+            sets: if addresses.is_empty() { BTreeSet::new() } else { self.sets_of_pod(key) },
+            addresses,
             named_ports: self.named_ports(key).into(),
         }
     }

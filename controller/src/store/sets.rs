@@ -200,8 +200,12 @@ impl Store {
         owner.is_some_and(|pod| self.is_in(set, pod) && self.addresses_of(pod).any(|own| own == address))
     }
 
-    fn addresses_of(&self, pod: &PodKey) -> impl Iterator<Item = IpAddr> + use<'_> {
-        self.assigned(pod).into_iter().flat_map(|network| network.addresses.iter().map(IpNet::addr))
+    /// The addresses with which a pod is in sets: those that its annotation has, or will have. A network that
+    /// is remembered although its annotation was lost, while the pod's node is not there or in another zone,
+    /// is none of them: a restart would not find it.
+    pub(super) fn addresses_of(&self, pod: &PodKey) -> impl Iterator<Item = IpAddr> + use<'_> {
+        let network = self.pods.get(pod).filter(|known| known.is_recorded()).and_then(|_| self.assigned(pod));
+        network.into_iter().flat_map(|network| network.addresses.iter().map(IpNet::addr))
     }
 
     /// Whether a pod is in a set, if it has addresses.

@@ -427,3 +427,17 @@ fn law_1_restarts_and_crashes_lose_nothing() {
         world.end().await;
     });
 }
+
+/// Found by law 7: an address stayed in a set after its pod had lost the annotation, while the pod's node was
+/// not there.
+#[test]
+fn an_address_that_no_annotation_has_any_longer_leaves_its_sets() {
+    let history = [
+        Step::Node(1),
+        Step::Pod { pod: 5, node: 3 },
+        Step::Policy { policy: 1, kind: 6 },
+        Step::PodAnnotationLost(5),
+    ];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { World::after(history).await.end().await });
+}

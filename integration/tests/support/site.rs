@@ -31,6 +31,8 @@ pub(crate) enum Gateway {
     Local,
     /// Through OVN and the bridge.
     Shared,
+    /// The same, and node ports are served by OVN, too.
+    SharedNodePorts,
 }
 
 impl Gateway {
@@ -39,6 +41,7 @@ impl Gateway {
             Self::None => &[],
             Self::Local => &["--gateway-mode=local"],
             Self::Shared => &["--gateway-mode=shared"],
+            Self::SharedNodePorts => &["--gateway-mode=shared", "--nodeport"],
         }
     }
 }

@@ -45,13 +45,13 @@ ip -n ovn neigh add 192.0.2.254 lladdr $world_mac dev eth0 nud permanent
 ovs-ofctl -O OpenFlow14 del-flows breth0
 ovs-ofctl -O OpenFlow14 add-flows breth0 "$flows"
 
-# 3,972 bytes, and 28 of headers.
-large="ping -n -q -c 3 -i 0.2 -W 2 -s 3972"
+# answered NAME ADDRESS COMMAND…: pings the address, by way of the command.
 answered() {
-    name=$1
-    shift
-    "$@" | sed -n "s/.*transmitted, \([0-9]*\) received.*/$name \1/p"
+    name=$1 address=$2
+    shift 2
+    # 3,972 bytes, and 28 of headers.
+    "$@" ping -n -q -c 3 -i 0.2 -W 2 -s 3972 "$address" | sed -n "s/.*transmitted, \([0-9]*\) received.*/$name \1/p"
 }
-answered ovn-to-world ip netns exec ovn $large 192.0.2.254
-answered host-to-world $large 192.0.2.254
-answered world-to-host ip netns exec world $large 192.0.2.1
+answered ovn-to-world 192.0.2.254 ip netns exec ovn
+answered host-to-world 192.0.2.254
+answered world-to-host 192.0.2.1 ip netns exec world

@@ -221,7 +221,7 @@ fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<
     lab.ping_from_node(node, world.addresses(Machine::Client)[0])?;
     for (_server, connection) in connections {
         let kept = connection.stop()?;
-        ensure!(kept.slowest < 10_000 && kept.bytes > 10, "{kept:?}");
+        ensure!(kept.slowest < 10_000, "{kept:?}");
     }
     Ok(())
 }

@@ -49,15 +49,16 @@ fn send_back(mut stream: TcpStream) {
     }
 }
 
-/// Sends a byte at fixed times, and waits for each to come back. The first one is reported; the rest when
-/// standard input closes.
+/// Sends a byte at fixed times, and waits for each to come back. The first one is reported; the rest after one
+/// more byte when standard input closes: a connection that lasted still works then.
 pub(super) fn drip(to: SocketAddr, every: Duration, report: impl Fn(&Report)) -> Result<()> {
     let mut stream = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(SILENCE))?;
     let until = end_of_input();
     let mut kept = Kept { bytes: 0, slowest: 0 };
-    while !until.is_finished() || kept.bytes == 0 {
+    loop {
+        let is_last = until.is_finished() && kept.bytes > 0;
         let began = Instant::now();
         let byte = kept.bytes.to_le_bytes()[0];
         let mut answer = [0];
@@ -70,6 +71,9 @@ pub(super) fn drip(to: SocketAddr, every: Duration, report: impl Fn(&Report)) ->
         kept.slowest = kept.slowest.max(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         if kept.bytes == 1 {
             report(&Report::Connecting);
+        }
+        if is_last {
+            break;
         }
         thread::park_timeout(every.saturating_sub(took));
     }

@@ -24,6 +24,7 @@ use crate::{
 
 pub mod cluster;
 pub mod gateway;
+mod matching;
 pub mod node;
 pub mod pod;
 pub mod policy;

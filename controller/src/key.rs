@@ -33,6 +33,23 @@ pub enum Key {
     Chassis(Arc<str>),
 }
 
+impl Key {
+    /// The node whose switch the key owns.
+    pub(crate) fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Node(name) => Some(name),
+            Self::Cluster
+            | Self::Gateway(_)
+            | Self::Isolation(_)
+            | Self::Set(_)
+            | Self::Policy(_)
+            | Self::Pod(_)
+            | Self::Service(_)
+            | Self::Chassis(_) => None,
+        }
+    }
+}
+
 /// A set of pods' addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SetId {

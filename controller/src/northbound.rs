@@ -159,17 +159,8 @@ impl Northbound {
     /// Nodes that have a switch.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         let is_switch = |row: &Uuid| self.index.table(*row) == Some(Table::LogicalSwitch);
-        self.index.owners().filter_map(move |key| match key {
-            Key::Node(name) => self.index.owned(key).any(|row| is_switch(&row)).then_some(name),
-            Key::Cluster
-            | Key::Gateway(_)
-            | Key::Isolation(_)
-            | Key::Set(_)
-            | Key::Policy(_)
-            | Key::Pod(_)
-            | Key::Service(_)
-            | Key::Chassis(_) => None,
-        })
+        let has_switch = move |key: &&Key| self.index.owned(key).any(|row| is_switch(&row));
+        self.index.owners().filter(has_switch).filter_map(Key::node)
     }
 
     /// Nodes that have a gateway router.

@@ -19,7 +19,11 @@ use contract::{
 use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
 
-use super::{cluster::bare, set::set_name};
+use super::{
+    cluster::bare,
+    matching::{either, ip, spelled},
+    set::set_name,
+};
 use crate::{
     key::SetId,
     rows::{
@@ -284,29 +288,6 @@ impl RuleOf<'_> {
 
     fn any_family(self, of_family: impl Fn(Family) -> Option<String>) -> String {
         either(self.families().filter_map(of_family).collect())
-    }
-}
-
-/// `(a || b)`, or the only one.
-fn either(matches: Vec<String>) -> String {
-    match &matches[..] {
-        [one] => one.clone(),
-        all => format!("({})", all.join(" || ")),
-    }
-}
-
-fn ip(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ip4",
-        Family::V6 => "ip6",
-    }
-}
-
-fn spelled(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
-        Protocol::Sctp => "sctp",
     }
 }
 

@@ -115,17 +115,7 @@ impl ForeignPort {
 /// over.
 fn node(index: &Index, port: Uuid) -> Option<NodeName> {
     let switches = index.parents(port).iter().filter(|parent| parent.set.of == Table::LogicalSwitch);
-    switches.filter_map(|switch| index.claim(switch.row).key()).find_map(|key| match key {
-        Key::Node(name) => Some(Arc::clone(name)),
-        Key::Cluster
-        | Key::Gateway(_)
-        | Key::Isolation(_)
-        | Key::Set(_)
-        | Key::Policy(_)
-        | Key::Pod(_)
-        | Key::Service(_)
-        | Key::Chassis(_) => None,
-    })
+    switches.filter_map(|switch| index.claim(switch.row).key()).find_map(Key::node).cloned()
 }
 
 /// The word as an address, with or without a prefix length.

@@ -26,7 +26,7 @@ use controller::{
 use crate::{
     cluster::{all_nodes, all_pods, node, pod, pod_key},
     database::{Contents, Row},
-    guards::{Closed, NoStaleAddress},
+    guards::{Closed, NoStaleAddress, Watcher},
     history::{Drift, Step, anything, beside_others, drift, interrupted, observed, one_of_each},
     running::hurry,
     second_writer::port,
@@ -311,6 +311,12 @@ fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
     });
 }
 
+/// Number of commits that kept the guards' laws, up to one that comes after all others.
+async fn kept_to_the_end(world: &mut World, watcher: &mut Watcher) -> usize {
+    world.foreign_switch("foreign-last").await;
+    watcher.kept_until("foreign-last").await
+}
+
 /// Laws 7 and 8, through restarts and crashes: a port comes with its addresses, its port security and its
 /// groups in one transaction, and an address leaves with its port before it is given again.
 #[test]
@@ -324,9 +330,7 @@ fn laws_7_and_8_hold_at_every_commit() {
             world.happen(step).await;
         }
         world.rest().await;
-        // A commit that comes after all others.
-        world.foreign_switch("foreign-last").await;
-        let commits = watcher.kept_until("foreign-last").await;
+        let commits = kept_to_the_end(&mut world, &mut watcher).await;
         assert!(commits > 1, "the guards have seen {commits} commits");
         world.end().await;
     });
@@ -349,8 +353,7 @@ fn law_7_a_selected_pod_is_isolated_at_every_commit() {
             world.happen(step).await;
         }
         world.rest().await;
-        world.foreign_switch("foreign-last").await;
-        let commits = watcher.kept_until("foreign-last").await;
+        let commits = kept_to_the_end(&mut world, &mut watcher).await;
         assert!(commits > 1, "the guards have seen {commits} commits");
         world.end().await;
     });
@@ -380,8 +383,7 @@ async fn law_8_an_address_leaves_before_it_is_given_again() {
         world.controller.reaches("work", |progress| !progress.converged).await;
         world.controller.converged().await;
     }
-    world.foreign_switch("foreign-last").await;
-    let commits = watcher.kept_until("foreign-last").await;
+    let commits = kept_to_the_end(&mut world, &mut watcher).await;
     assert!(commits > 20, "the guards have seen {commits} commits");
     world.end().await;
 }

@@ -15,19 +15,14 @@ use oracle::{
     world::{Node, Protocol},
 };
 use ovsdb::Connection;
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     logical::{Logical, delivered},
-    reference::{config, values},
+    reference::{config, nothing_differs, values},
     running::Running,
 };
 
-/// Worlds of a run without `OVN_LAWS_CASES`.
-const CASES: u32 = 12;
-/// Differences that are printed of one world: more say the same.
-const SHOWN: usize = 3;
 /// The host number of the router's port in a node's subnets.
 const ROUTER: u8 = 1;
 /// Where connections lead: the numbers that pods give to names, one in a range, one that nobody names.
@@ -128,27 +123,6 @@ fn observe(controller: &Running, world: &World) {
 
 #[test]
 fn policies_allow_what_kubernetes_reference_says_in_random_worlds() {
-    let cases = std::env::var("OVN_LAWS_CASES")
-        .map_or(CASES, |cases| cases.parse().expect("OVN_LAWS_CASES is a number"));
     let bench = Bench::new();
-    let mut runner = TestRunner::new(Config {
-        cases,
-        max_shrink_time: 60_000,
-        failure_persistence: None,
-        ..Config::default()
-    });
-    let outcome = runner.run(&world(), |world| {
-        let differences = bench.differences(&world);
-        if differences.is_empty() {
-            return Ok(());
-        }
-        Err(TestCaseError::fail(differences[..differences.len().min(SHOWN)].join("\n")))
-    });
-    match outcome {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, world)) => {
-            panic!("{reason}\nthe smallest world that was found:\n{world}")
-        }
-        Err(error) => panic!("{error}"),
-    }
+    nothing_differs(&world(), |world| bench.differences(world));
 }

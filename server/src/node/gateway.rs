@@ -408,7 +408,7 @@ impl GatewayReconciler {
     /// Installs the flows in the bridge, as far as they differ, and keeps them.
     async fn install(&mut self, bridge: &str, flows: flows::Flows) -> Result<(), Waiting> {
         let installed = self.flows.install(bridge, flows).await;
-        installed.map_err(|error| Waiting::failed(format!("the flows of bridge {bridge}: {}", chain(&error))))
+        installed.map_err(|why| Waiting::failed(format!("the flows of bridge {bridge}: {why}")))
     }
 
     /// Corrects routes and neighbours on the bridge's link. A node in local mode has none.

@@ -25,9 +25,9 @@ const UNTOLD: Duration = Duration::from_secs(15);
 /// What happened to the flows of a bridge that are kept.
 #[derive(Debug)]
 pub enum Event {
-    /// The flows are the desired ones, except for those that the outcome names. Comes after each change of
+    /// The flows are these, the desired ones, except for those that the outcome names. Comes after each change of
     /// the desired flows, each connection and each repair, even if nothing was to be done.
-    Installed(Outcome),
+    Installed { flows: Arc<Flows>, outcome: Outcome },
     /// Another program has changed our flows. They are put back next.
     Changed,
     /// The flows cannot be written; told once, until they are installed again.
@@ -74,7 +74,8 @@ async fn follow(
 ) -> Result<(), InstallError> {
     loop {
         let flows = Arc::clone(&desired.borrow_and_update());
-        report(Event::Installed(session.settle(&flows).await?));
+        let outcome = session.settle(&flows).await?;
+        report(Event::Installed { flows, outcome });
         let watching = session.watching;
         let untold = async {
             match watching {

@@ -191,7 +191,7 @@ async fn flows_are_kept_through_changes_by_others_and_the_death_of_the_switch() 
 async fn installed(events: &mut mpsc::UnboundedReceiver<Event>) -> Outcome {
     let event = tokio::time::timeout(Duration::from_secs(20), events.recv()).await;
     match event.expect("an event within 20 s") {
-        Some(Event::Installed(outcome)) => outcome,
+        Some(Event::Installed { outcome, .. }) => outcome,
         other => panic!("{other:?}"),
     }
 }

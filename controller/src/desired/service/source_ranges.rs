@@ -10,7 +10,10 @@ use contract::{
 use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
 
-use super::super::cluster::port_group;
+use super::super::{
+    cluster::port_group,
+    matching::{either, ip, spelled},
+};
 use crate::{
     rows::{
         Acl,
@@ -26,7 +29,8 @@ const PRIORITY: i64 = 2000;
 pub(super) fn rules(key: &ServiceKey, service: &Service) -> Vec<Acl> {
     let Some(ranges) = &service.source_ranges else { return Vec::new() };
     let Some(ports) = ports(service) else { return Vec::new() };
-    let rule = |(family, ip, name): (Family, &str, &str)| {
+    let rule = |(family, name)| {
+        let ip = ip(family);
         let of_family = ranges.addresses.iter().filter(|address| Family::of(address) == family);
         let addresses: Vec<IpAddr> = of_family.copied().collect();
         let clients = ranges.of(*addresses.first()?)?;
@@ -48,7 +52,7 @@ pub(super) fn rules(key: &ServiceKey, service: &Service) -> Vec<Acl> {
             needs: Vec::new(),
         })
     };
-    [(Family::V4, "ip4", "v4"), (Family::V6, "ip6", "v6")].into_iter().filter_map(rule).collect()
+    [(Family::V4, "v4"), (Family::V6, "v6")].into_iter().filter_map(rule).collect()
 }
 
 /// The Service's ports; none if it has none.
@@ -56,15 +60,10 @@ fn ports(service: &Service) -> Option<String> {
     let of_protocol = |protocol: Protocol| {
         let ports = service.ports.iter().filter(|port| port.protocol == protocol);
         let numbers: Vec<u16> = ports.map(|port| port.port).collect();
-        let name = protocol.as_str().to_ascii_lowercase();
-        (!numbers.is_empty()).then(|| format!("{name}.dst == {}", list(&numbers)))
+        (!numbers.is_empty()).then(|| format!("{}.dst == {}", spelled(protocol), list(&numbers)))
     };
     let terms: Vec<String> = Protocol::ALL.into_iter().filter_map(of_protocol).collect();
-    match &terms[..] {
-        [] => None,
-        [one] => Some(one.clone()),
-        all => Some(format!("({})", all.join(" || "))),
-    }
+    (!terms.is_empty()).then(|| either(terms))
 }
 
 /// A set of OVN's expression language.

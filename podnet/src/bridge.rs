@@ -167,6 +167,11 @@ impl Bridge {
         timeout(patience, connect).await.unwrap_or(Err(BridgeError::Slow(patience)))
     }
 
+    /// A session over a connection that others use, too. `patience` limits each answer.
+    pub fn over(connection: Connection, patience: Duration) -> Self {
+        Self { connection, patience }
+    }
+
     /// The same session with another limit for each answer.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {

@@ -7,13 +7,17 @@
 //!
 //! Must not know what else depends on a release.
 
-use std::{fmt, io, time::Duration};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use ovsdb::Client;
 use podnet::{
-    bridge::{Bridge, BridgeError, Datapath},
+    bridge::{Bridge, Datapath},
     control_socket::{ControlSocket, VSWITCHD},
     daemon::PATIENCE,
-    settings::Settings,
 };
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -71,12 +75,12 @@ enum Seen {
 
 /// Looks until ovs-vswitchd and the integration bridge are there; then warns, in the log and by an event on
 /// `node`, if ovs-vswitchd is going to end.
-pub(crate) async fn warn_of_abort(settings: Settings, node: String, events: Events) {
+pub(crate) async fn warn_of_abort(client: Client, ovs_run_dir: PathBuf, node: String, events: Events) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        match look(&settings).await {
+        match look(&client, &ovs_run_dir).await {
             Seen::Incomplete => {}
             Seen::Datapath(Datapath::Userspace, Some(release)) if release.aborts() => {
                 let (release, fixed) = (release.to_string(), FIXED.map(|fixed| fixed.to_string()).join(", "));
@@ -95,10 +99,12 @@ pub(crate) async fn warn_of_abort(settings: Settings, node: String, events: Even
     }
 }
 
-async fn look(settings: &Settings) -> Seen {
-    let bridge = async { Bridge::connect(&settings.ovsdb, PATIENCE).await?.datapath().await };
-    let Ok::<_, BridgeError>((datapath, written)) = bridge.await else { return Seen::Incomplete };
-    let vswitchd = ControlSocket::of(&settings.ovs_run_dir, VSWITCHD);
+async fn look(client: &Client, ovs_run_dir: &Path) -> Seen {
+    let Some(connection) = client.connection() else { return Seen::Incomplete };
+    let Ok((datapath, written)) = Bridge::over(connection, PATIENCE).datapath().await else {
+        return Seen::Incomplete;
+    };
+    let vswitchd = ControlSocket::of(ovs_run_dir, VSWITCHD);
     match vswitchd.ask("version", &[], PATIENCE).await {
         Ok(text) => Seen::Datapath(datapath, Release::of(&text)),
         // Out of sight, in a container of its own, or not started yet: Open vSwitch's scripts write the

@@ -124,8 +124,8 @@ async fn serve(
     let view = api_server.as_ref().map(|connection| object::follow(connection, &config.name));
     tokio::spawn(switch.run(settings, tunnels.follow(view.clone(), &happened, conditions)));
     let object = api_server.zip(view);
-    let open_vswitch = PluginSettings::with_ovsdb(&config.open_vswitch.endpoint, PATIENCE);
-    tokio::spawn(release::warn_of_abort(open_vswitch, config.name.clone(), events.clone()));
+    let node = config.name.clone();
+    tokio::spawn(release::warn_of_abort(client.clone(), ovs_run_dir(&config), node, events.clone()));
     let own_node =
         keep_network(&config, object, (identity, client.clone()), &events, (conditions, metrics), happened)?;
     let (ports, queue) = Ports::channel();

@@ -1,8 +1,10 @@
 //! Restarts of daemons while pods are attached: the pods keep their network. For restarts during ADDs see the
 //! fault matrix (`faults/`).
 
+use std::{fs, time::Duration};
+
 use anyhow::{Result, ensure};
-use integration::{Lab, Node, Pod};
+use integration::{Lab, Node, Pod, eventually};
 
 /// The only node, with its server running.
 fn node_of(lab: &Lab) -> Result<&Node> {
@@ -25,6 +27,20 @@ fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
 /// The part of the interface's row that a restart must not change.
 fn row(node: &Node, pod: &Pod) -> Result<String> {
     node.vsctl(["--columns=_uuid,name,external_ids", "list", "Interface", &pod.host_interface()])
+}
+
+#[test]
+fn the_server_says_which_release_of_open_vswitch_it_found_and_whether_it_aborts() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let fixed = node.switch_version()? >= [3, 1, 3];
+        let says = if fixed { "Open vSwitch's release" } else { "aborts under connections of pods" };
+        eventually("the server has looked", Duration::from_secs(10), || {
+            let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            ensure!(log.contains(says), "{log}");
+            Ok(())
+        })
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 # Runs tests of the lab on the kernel's own datapath, in a virtual machine with a Debian release's kernel, and
 # prints a table. The status is 0 if each of them passed.
 #
-#   integration/kernel/test.sh [FILE | FILE:TEST]…
+#   integration/kernel/test.sh [FILE | FILE:TEST]…      (TEST is a test's whole name, or a part of several names)
 #
 #   SUITE        the release whose kernel it is (default: bookworm; trixie, sid)
 #   QUICK=1      the tests of `quick`, which take five minutes
@@ -29,6 +29,7 @@ all=(
     limits
     world
     gateways
+    gateway_node
     management_port:a_node_and_the_pods_of_every_node_reach_each_other_in_both_families
     management_port:whatever_is_taken_from_the_port_is_put_back
     management_port:a_switch_that_starts_again_or_a_bridge_that_is_made_again_gets_its_port_back
@@ -67,8 +68,9 @@ executables_and_tests() {
         executable=$(sed -n "s|^ *Executable tests/${selection%%:*}.rs (\(.*\))$|\1|p" "$list.log")
         [ -n "$executable" ] || fail "cargo names no executable of tests/${selection%%:*}.rs"
         wanted=${selection#"${selection%%:*}"}
-        tests=$("$executable" --list --format terse | sed -n 's/: test$//p' | grep -F -- "${wanted#:}") ||
-            fail "there is no test $selection"
+        tests=$("$executable" --list --format terse | sed -n 's/: test$//p')
+        # A whole name means that test alone, also where it begins another one's.
+        tests=$(grep -Fx -- "${wanted#:}" <<<"$tests" || grep -F -- "${wanted#:}" <<<"$tests") || fail "there is no test $selection"
         # shellcheck disable=SC2086 # a list of words
         printf "$executable %s\n" $tests
     done

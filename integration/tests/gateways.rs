@@ -13,7 +13,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Lab, Node, command, executable, fabric, peer::Reply, traffic::End, world::Machine};
+use integration::{
+    Datapath, Lab, Node, command, executable, fabric, lab::Blueprint, peer::Reply, traffic::End,
+    world::Machine,
+};
 
 use site::{ANYWHERE, Gateway, KEPT, Says, Served, Site, blueprint};
 
@@ -195,6 +198,22 @@ fn nothing_else_answers(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Pods' packets of the full size pass, to the world and between nodes, and no larger ones.
+fn full_packets_pass(site: &Site<'_>) -> Result<()> {
+    let mtu = site.lab.nodes[0].mtu;
+    pods_reach_the_world(site).context("pods to the world")?;
+    the_world_reaches_services(site).context("world to Services")?;
+    for (from, others) in [(&site.here, &site.there), (&site.there, &site.here)] {
+        for to in site.lab.world().addresses(Machine::Web).into_iter().chain(Site::of_pod(others)) {
+            let headers = if to.is_ipv4() { 28 } else { 48 };
+            site.lab.ping(from, to)?;
+            site.lab.ping_size(from, to, mtu - headers).with_context(|| format!("{mtu} bytes to {to}"))?;
+            ensure!(site.lab.ping_size(from, to, mtu - headers + 1).is_err(), "{mtu} bytes and one to {to}");
+        }
+    }
+    Ok(())
+}
+
 /// An administrator's connection to a node outlives all that happens to the node's programs.
 fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<()> {
     let node = &lab.nodes[0];
@@ -255,22 +274,50 @@ fn without_a_gateway_a_connection_to_a_node_lives_through_everything() {
 }
 
 #[test]
-fn a_local_gateway_leads_pods_to_the_world_and_the_world_to_services() {
-    blueprint().test(|lab| both_ways(&Site::start(lab, Gateway::Local)?));
+fn a_local_gateway_serves_every_direction() {
+    blueprint().test(|lab| every_direction(&Site::start(lab, Gateway::Local)?));
 }
 
 #[test]
 fn a_shared_gateway_leads_pods_to_the_world_and_the_world_to_services() {
-    blueprint().test(|lab| both_ways(&Site::start(lab, Gateway::Shared)?));
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::Shared)?;
+        both_ways(&site)?;
+        hosts_reach_services(&site).context("hosts to Services")?;
+        pods_reach_nodes(&site).context("pods to nodes")?;
+        pods_learn_of_narrow_paths(&site).context("narrow paths")?;
+        match Datapath::of_lab() {
+            Datapath::System => fragments_pass(&site).context("fragments"),
+            Datapath::Netdev => Ok(()),
+        }
+    });
+}
+
+/// A wire for jumbo frames, and pods that use all of it but the tunnel's part.
+fn wide() -> Blueprint {
+    blueprint().wire_mtu(9000).mtu(8900)
+}
+
+#[test]
+fn a_local_gateway_carries_jumbo_frames() {
+    wide().test(|lab| full_packets_pass(&Site::start(lab, Gateway::Local)?));
+}
+
+#[test]
+fn a_shared_gateway_carries_jumbo_frames() {
+    wide().test(|lab| full_packets_pass(&Site::start(lab, Gateway::Shared)?));
 }
 
 /// Open vSwitch 3.1's userspace datapath drops a packet that is recirculated more than six times, which OVN
 /// 23.03 does to a new connection to a node port of a gateway router. Where that is not the reason, all has to
-/// work but fragments.
+/// work but fragments. On the kernel's datapath there are no exceptions.
 #[test]
 fn a_shared_gateway_serves_node_ports_where_the_switch_recirculates_often_enough() {
     blueprint().test(|lab| {
         let site = Site::start(lab, Gateway::SharedNodePorts)?;
+        if Datapath::of_lab() == Datapath::System {
+            return every_direction(&site);
+        }
         pods_reach_the_world(&site).context("pods to the world")?;
         if let Err(error) = the_world_reaches_services(&site) {
             let dropped = lab.nodes.iter().map(recirculation_drops).sum::<Result<u64>>()?;

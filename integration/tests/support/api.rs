@@ -88,6 +88,11 @@ impl Api {
         self.in_role("--init-master=lab", [])
     }
 
+    /// The same, where pods have another MTU.
+    pub(crate) fn master_with_mtu(&self, mtu: u32) -> Daemon {
+        self.in_role("--init-master=lab", [format!("--mtu={mtu}")])
+    }
+
     fn in_role<const N: usize>(&self, role: &str, options: [String; N]) -> Daemon {
         let arguments = [
             role.to_owned(),

@@ -181,7 +181,7 @@ impl<'l> Site<'l> {
         for object in [objects.nodes, objects.pods, objects.services, objects.slices].concat() {
             api.put(object);
         }
-        let control_plane = api.master();
+        let control_plane = api.master_with_mtu(lab.nodes[0].mtu);
         control_plane.spawn()?;
         for node in &lab.nodes {
             node.server.set_arguments(
@@ -263,6 +263,7 @@ fn arguments(node: &Node, api: &Api) -> Vec<String> {
     vec![
         format!("--init-node={}", node.name),
         format!("--k8s-apiserver={}", api.url()),
+        format!("--mtu={}", node.mtu),
         "--cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48".to_owned(),
         "--k8s-service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned(),
     ]

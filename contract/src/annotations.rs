@@ -1,13 +1,15 @@
-//! All annotations of pods and nodes. `docs/annotations.md` is generated from this table.
+//! All annotations of pods, nodes, namespaces and policies. `docs/annotations.md` is generated from this table.
 
 use crate::{
     annotation::{LEGACY, POD_NETWORKS},
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
+    namespace_annotation::ACL_LOGGING,
     node_annotation::{
         CHASSIS_ID, GATEWAY_CONFIG, GATEWAY_MTU_SUPPORT, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES,
         LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES,
         TRANSIT_ADDRESSES, ZONE,
     },
+    policy_annotation::STATELESS,
 };
 
 /// One annotation.
@@ -148,13 +150,37 @@ pub const OF_NODES: [Annotation; 14] = [
     ),
 ];
 
+/// Annotations of namespaces.
+pub const OF_NAMESPACES: [Annotation; 1] = [annotation(
+    ACL_LOGGING,
+    "Severities with which the verdicts of the namespace's policies are logged: alert, warning, notice, info or debug. A verdict without one is not logged. `--acl-logging-rate-limit` limits the lines",
+    "user",
+    "controller",
+    r#"{"allow":"info","deny":"alert"}"#,
+)];
+
+/// Annotations of NetworkPolicies.
+pub const OF_POLICIES: [Annotation; 1] = [annotation(
+    STATELESS,
+    "`true`: connections that the policy allows are not tracked, so that replies need rules of their own and load balancers are bypassed. Only with `--enable-stateless-netpol`",
+    "user",
+    "controller",
+    "true",
+)];
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node_annotation;
+    use crate::{namespace_annotation, node_annotation, policy_annotation};
 
     #[test]
     fn every_annotation_that_is_read_of_a_node_is_in_the_table() {
         assert_eq!(OF_NODES.map(|annotation| annotation.name), node_annotation::ALL);
+    }
+
+    #[test]
+    fn so_is_every_annotation_that_is_read_of_a_namespace_or_a_policy() {
+        assert_eq!(OF_NAMESPACES.map(|annotation| annotation.name), namespace_annotation::ALL);
+        assert_eq!(OF_POLICIES.map(|annotation| annotation.name), policy_annotation::ALL);
     }
 }

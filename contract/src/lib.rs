@@ -5,7 +5,9 @@
 //! |---|---|---|
 //! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses | control plane → server |
 //! | [`node_annotation`] | a node's subnets, addresses and numbers | cluster manager, controller, node |
-//! | [`annotations`] | both, as a table for the documentation | code → documentation |
+//! | [`namespace_annotation`] | [`namespace_annotation::AclLogging`]: how policies of a namespace are logged | user → controller |
+//! | [`policy_annotation`] | [`policy_annotation::Tracking`]: how a policy is carried out | user → controller |
+//! | [`annotations`] | all of them, as a table for the documentation | code → documentation |
 //! | [`ovn`] | names and ids of OVN objects, addresses in a subnet | control plane, node, tools |
 //! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, from its annotations | user → server |
 //! | [`cni_args`] | [`cni_args::PodArgs`]: the pod that a runtime names | runtime → plugin → server |
@@ -32,10 +34,12 @@ pub mod fnv1a;
 pub mod mac;
 pub mod mtu;
 pub mod names;
+pub mod namespace_annotation;
 pub mod net_conf;
 pub mod node_annotation;
 pub mod ovn;
 pub mod paths;
+pub mod policy_annotation;
 pub mod spec_version;
 pub mod stage;
 pub mod wire;

@@ -38,6 +38,8 @@ pub struct ClusterConfig {
     pub legacy_annotations: bool,
     /// ACL log lines per second, on each chassis.
     pub acl_logging_rate_limit: u32,
+    /// Whether the annotation `k8s.ovn.org/acl-stateless` of policies counts (`--enable-stateless-netpol`).
+    pub stateless_policies: bool,
 }
 
 /// Upstream's defaults, for a cluster with IPv4 pods.
@@ -62,6 +64,7 @@ impl Default for ClusterConfig {
             requested_chassis: true,
             legacy_annotations: false,
             acl_logging_rate_limit: 20,
+            stateless_policies: false,
         }
     }
 }

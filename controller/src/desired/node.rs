@@ -126,7 +126,7 @@ fn allow_from_node(node: &Node, management: IpAddr) -> DesiredRow {
         priority: ALLOW,
         matching: format!("{family}.src=={management}"),
         action: Action::AllowRelated,
-        name: None,
+        log: None,
         needs: Vec::new(),
     }
     .into()

@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contract::{
     names::PolicyKey,
+    namespace_annotation::Severity,
     ovn::{self, ObjectId},
+    policy_annotation::Tracking,
 };
 use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
@@ -28,7 +30,7 @@ use crate::{
     key::SetId,
     rows::{
         Acl, DesiredRow, RowName, RowSet, Table, Value,
-        acl::{self, Action},
+        acl::{self, Action, Log},
     },
     store::{
         Direction, Peer, Store,
@@ -45,9 +47,13 @@ pub(super) const ALLOW: i64 = 1001;
 pub fn policy(store: &Store, key: &PolicyKey) -> RowSet {
     let Some(policy) = store.policy(key) else { return Vec::new() };
     let mut rows = vec![group(&ObjectId::policy(key))];
+    let action = match policy.tracking {
+        Tracking::Stateless if store.config.stateless_policies => Action::AllowStateless,
+        Tracking::Stateless | Tracking::Tracked => Action::AllowRelated,
+    };
     for direction in Direction::ALL {
         for (index, rule) in policy.rules(direction).into_iter().flatten().enumerate() {
-            rows.extend(RuleOf { store, key, direction, index }.acls(rule));
+            rows.extend(RuleOf { store, key, direction, index, action }.acls(rule));
         }
     }
     rows
@@ -58,26 +64,27 @@ pub fn isolation(store: &Store, namespace: &str) -> RowSet {
     if !store.has_policies(namespace) {
         return Vec::new();
     }
-    Direction::ALL.into_iter().flat_map(|direction| isolation_in(namespace, direction)).collect()
+    let deny = store.logging(namespace).deny;
+    Direction::ALL.into_iter().flat_map(|direction| isolation_in(namespace, direction, deny)).collect()
 }
 
-fn isolation_in(namespace: &str, direction: Direction) -> [DesiredRow; 3] {
+fn isolation_in(namespace: &str, direction: Direction, deny: Option<Severity>) -> [DesiredRow; 3] {
     let id = ObjectId::isolated(namespace, direction.as_str());
-    let acl = |kind, priority, action, matching: &str| Acl {
+    let acl = |kind, priority, action, matching: &str, severity| Acl {
         id: ObjectId::isolation(namespace, direction.as_str(), kind),
         of: group_name(&id),
         direction: side(direction),
         priority,
         matching: format!("{}{matching}", port_match(direction, &id)),
         action,
-        name: Some(format!("NP:{namespace}:{}", direction.as_str())),
+        log: Some(Log { name: format!("NP:{namespace}:{}", direction.as_str()), severity }),
         needs: Vec::new(),
     };
     [
         group(&id),
-        acl("defaultDeny", DENY, Action::Drop, "").into(),
+        acl("defaultDeny", DENY, Action::Drop, "", deny).into(),
         // Without them no connection begins. Whom they concern, the rules of IP decide.
-        acl("arpAllow", ALLOW, Action::Allow, " && (arp || nd)").into(),
+        acl("arpAllow", ALLOW, Action::Allow, " && (arp || nd)", None).into(),
     ]
 }
 
@@ -131,6 +138,7 @@ struct RuleOf<'a> {
     key: &'a PolicyKey,
     direction: Direction,
     index: usize,
+    action: Action,
 }
 
 /// Which packets of a protocol a rule allows.
@@ -154,7 +162,7 @@ impl RuleOf<'_> {
     }
 
     fn acl(self, ports: &Ports, block: Option<usize>, peers: &str, sets: &BTreeSet<SetId>) -> Acl {
-        let Self { key, direction, index, .. } = self;
+        let Self { store, key, direction, index, action } = self;
         let group = ObjectId::policy(key);
         let ports_match = ports.matching.as_ref().map_or_else(String::new, |ports| format!(" && {ports}"));
         let sets = sets.union(&ports.sets);
@@ -165,8 +173,11 @@ impl RuleOf<'_> {
             direction: side(direction),
             priority: ALLOW,
             matching: format!("{peers}{ports_match} && {}", port_match(direction, &group)),
-            action: Action::AllowRelated,
-            name: Some(format!("NP:{}:{}:{}:{index}", key.namespace(), key.name(), direction.as_str())),
+            action,
+            log: Some(Log {
+                name: format!("NP:{}:{}:{}:{index}", key.namespace(), key.name(), direction.as_str()),
+                severity: store.logging(key.namespace()).allow,
+            }),
             needs: needs.collect(),
         }
     }
@@ -308,7 +319,7 @@ pub(super) fn allow_hairpin(store: &Store) -> Vec<DesiredRow> {
         priority: ALLOW,
         matching: sources.clone(),
         action: Action::AllowRelated,
-        name: None,
+        log: None,
         needs: Vec::new(),
     };
     Direction::ALL.into_iter().map(|direction| acl(direction).into()).collect()

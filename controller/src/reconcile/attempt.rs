@@ -95,6 +95,9 @@ impl Reconciler {
         for trouble in self.store.take_service_troubles() {
             self.report(Report::ServiceTrouble(trouble));
         }
+        for trouble in self.store.take_namespace_troubles() {
+            self.report(Report::NamespaceTrouble(trouble));
+        }
         for trouble in self.store.take_policy_troubles() {
             self.report(Report::PolicyTrouble(trouble));
         }

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use contract::names::{PodKey, PolicyKey, ServiceKey};
+use contract::{
+    names::{PodKey, PolicyKey, ServiceKey},
+    namespace_annotation::BadNamespaceAnnotation,
+};
 
 use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    store::policy::Unusable,
+    store::policy::PolicyTrouble,
     trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
@@ -23,8 +26,10 @@ pub enum Report {
     NodeTrouble(Trouble<NodeName, NodeTrouble>),
     /// Something of a Service or its endpoints cannot be used; the rest of it is.
     ServiceTrouble(Trouble<ServiceKey, ServiceTrouble>),
-    /// Something of a NetworkPolicy cannot be used.
-    PolicyTrouble(Trouble<PolicyKey, Box<Unusable>>),
+    /// An annotation of a namespace cannot be used; what it is about is off.
+    NamespaceTrouble(Trouble<Arc<str>, BadNamespaceAnnotation>),
+    /// Something of a NetworkPolicy cannot be used, or is of no use.
+    PolicyTrouble(Trouble<PolicyKey, PolicyTrouble>),
     /// A connection to an idled Service, which has no pods.
     NeedPods(ServiceKey),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

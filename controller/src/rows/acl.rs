@@ -1,6 +1,9 @@
 //! An ACL of a switch or of a port group. Columns follow ovn-nb(5), "ACL TABLE".
 
-use contract::ovn::{self, ObjectId};
+use contract::{
+    namespace_annotation::Severity,
+    ovn::{self, ObjectId},
+};
 use ovsdb::Datum;
 
 use super::{DesiredRow, Membership, RowName, Table, Value};
@@ -17,10 +20,19 @@ pub struct Acl {
     /// In OVN's expression language, ovn-sb(5) "Logical_Flow TABLE".
     pub matching: String,
     pub action: Action,
-    /// Its name in log lines. None: it has none, and whether it is logged is the administrator's.
-    pub name: Option<String>,
+    /// None: it has no name, and whether it is logged is the administrator's.
+    pub log: Option<Log>,
     /// Rows that the match names.
     pub needs: Vec<RowName>,
+}
+
+/// How an ACL is logged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// Its name in log lines.
+    pub name: String,
+    /// None: it is not logged.
+    pub severity: Option<Severity>,
 }
 
 /// Which packets an ACL sees.
@@ -40,6 +52,8 @@ pub enum Action {
     Allow,
     /// The packets pass, and so do the replies.
     AllowRelated,
+    /// The packets pass, and their connections are not tracked.
+    AllowStateless,
     Drop,
 }
 
@@ -51,7 +65,7 @@ const LONGEST_NAME: usize = 63;
 
 impl From<Acl> for DesiredRow {
     fn from(acl: Acl) -> Self {
-        let Acl { id, of, direction, priority, matching, action, name, needs } = acl;
+        let Acl { id, of, direction, priority, matching, action, log, needs } = acl;
         let options = match direction {
             Direction::ToPort | Direction::FromPortAsSent => None,
             Direction::FromPort => Some([("apply-after-lb", "true".to_owned())]),
@@ -63,6 +77,7 @@ impl From<Acl> for DesiredRow {
         let action = match action {
             Action::Allow => "allow",
             Action::AllowRelated => "allow-related",
+            Action::AllowStateless => "allow-stateless",
             Action::Drop => "drop",
         };
         let mut columns = vec![
@@ -71,14 +86,19 @@ impl From<Acl> for DesiredRow {
             ("match", Value::Datum(Datum::set([matching]))),
             ("action", Value::Datum(Datum::set([action]))),
             ("tier", Value::Datum(Datum::set([TIER]))),
-            // Has no effect until the ACL's `log` is set.
+            // Limits log lines. Has no effect until the ACL's `log` is set.
             ("meter", Value::Datum(Datum::set([ovn::ACL_METER]))),
             ("external_ids", Value::Pairs(id.external_ids().into())),
         ];
         columns.extend(options.map(|options| ("options", Value::Pairs(options.into()))));
-        // Names of objects are ASCII, so that any byte ends a character.
-        let name = name.map(|name| name.chars().take(LONGEST_NAME).collect::<String>());
-        columns.extend(name.map(|name| ("name", Value::Datum(Datum::set([name])))));
+        if let Some(Log { name, severity }) = log {
+            // Names of objects are ASCII, so that any byte ends a character.
+            let name = name.chars().take(LONGEST_NAME).collect::<String>();
+            let text = severity.map(Severity::as_str);
+            columns.push(("name", Value::Datum(Datum::set([name]))));
+            columns.push(("log", Value::Datum(Datum::set([severity.is_some()]))));
+            columns.push(("severity", Value::Datum(Datum::set(text))));
+        }
         Self {
             id: Table::Acl.row(id.to_string()),
             columns,

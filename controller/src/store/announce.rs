@@ -8,9 +8,10 @@ use std::{
 use contract::{
     annotation::{LEGACY, POD_NETWORKS},
     names::{Network, PodKey, PolicyKey, ServiceKey},
+    namespace_annotation::BadNamespaceAnnotation,
 };
 
-use super::{Annotated, Spelled, Store, Texts, pods::Known, policy::Unusable};
+use super::{Annotated, Spelled, Store, Texts, pods::Known, policy::PolicyTrouble};
 use crate::{
     allocate::pod_network::Assigned,
     config::ClusterConfig,
@@ -57,7 +58,8 @@ pub(super) struct Outbox {
     of_nodes: Vec<Trouble<NodeName, NodeTrouble>>,
     shared: Vec<Trouble<PodKey, SharedAddress>>,
     of_services: Vec<Trouble<ServiceKey, ServiceTrouble>>,
-    of_policies: Vec<Trouble<PolicyKey, Box<Unusable>>>,
+    of_namespaces: Vec<Trouble<Arc<str>, BadNamespaceAnnotation>>,
+    of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
 }
 
 /// Whether the API server has a pod's network.
@@ -80,7 +82,11 @@ impl Outbox {
         self.of_services.push(trouble);
     }
 
-    pub(super) fn tell_policy(&mut self, trouble: Trouble<PolicyKey, Box<Unusable>>) {
+    pub(super) fn tell_namespace(&mut self, trouble: Trouble<Arc<str>, BadNamespaceAnnotation>) {
+        self.of_namespaces.push(trouble);
+    }
+
+    pub(super) fn tell_policy(&mut self, trouble: Trouble<PolicyKey, PolicyTrouble>) {
         self.of_policies.push(trouble);
     }
 
@@ -120,8 +126,13 @@ impl Store {
         std::mem::take(&mut self.outbox.of_services)
     }
 
+    /// The same for namespaces.
+    pub fn take_namespace_troubles(&mut self) -> Vec<Trouble<Arc<str>, BadNamespaceAnnotation>> {
+        std::mem::take(&mut self.outbox.of_namespaces)
+    }
+
     /// The same for policies.
-    pub fn take_policy_troubles(&mut self) -> Vec<Trouble<PolicyKey, Box<Unusable>>> {
+    pub fn take_policy_troubles(&mut self) -> Vec<Trouble<PolicyKey, PolicyTrouble>> {
         std::mem::take(&mut self.outbox.of_policies)
     }
 

@@ -18,6 +18,7 @@
 //! | pod: an address came into a set, or left it | that address of the set |
 //! | pod: the first or last of its namespace with this number for a named port | policies that name the port, the set |
 //! | namespace: labels | policies with such namespaces as peers, the set of it; its pods' addresses in sets by both labels |
+//! | namespace: how its policies are logged | the isolation of the namespace, its policies |
 //! | policy: came, went, or any field | the policy; the sets that it names from now on; the pods that it isolates from now on, or no longer, or in other directions |
 //! | policy: the first or last of a namespace | the isolation of the namespace |
 //!
@@ -224,6 +225,14 @@ pub(super) fn policy<'a>(
     }
     sets.for_each(|set| dirty(Key::Set(set.clone()), Scope::Whole));
     pods.into_iter().for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
+}
+
+/// Policies of the namespace are logged in another way.
+pub(super) fn logging(namespace: &Arc<str>, policies: &[&PolicyKey], dirty: &mut Dirty<'_>) {
+    if !policies.is_empty() {
+        dirty(Key::Isolation(Arc::clone(namespace)), Scope::Whole);
+    }
+    policies.iter().for_each(|policy| dirty(Key::Policy((*policy).clone()), Scope::Whole));
 }
 
 /// The gateway routers of these nodes came or went. A node's ways to hosts depend on it, if nothing else says

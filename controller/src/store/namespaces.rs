@@ -1,47 +1,71 @@
-//! The namespaces, by their labels.
+//! The namespaces, by their labels, and what their annotations say about policies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
+use contract::{
+    names::PolicyKey,
+    namespace_annotation::{AclLogging, BadNamespaceAnnotation},
+};
+
 use super::{
-    Store,
+    Store, fanout,
     selectors::{Moved, SelectorId, Selectors},
 };
-use crate::key::{Dirty, Key, Scope, SetId};
+use crate::{
+    key::{Dirty, Key, Scope, SetId},
+    trouble::Trouble,
+};
 
 /// A namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespace {
     pub uid: Arc<str>,
     pub labels: BTreeMap<String, String>,
+    pub logging: AclLogging,
+    /// The first value of its annotations that cannot be used.
+    pub unusable: Option<Box<BadNamespaceAnnotation>>,
 }
 
 /// The known namespaces. A namespace that is not known yet matches no selector, not even one without
 /// requirements.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
-    uids: BTreeMap<Arc<str>, Arc<str>>,
+    known: BTreeMap<Arc<str>, Known>,
     pub(super) selectors: Selectors<Arc<str>>,
+}
+
+/// What is kept of a namespace beside its labels.
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    uid: Arc<str>,
+    logging: AclLogging,
+    unusable: Option<Box<BadNamespaceAnnotation>>,
 }
 
 impl Namespaces {
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.uids.contains_key(name)
+        self.known.contains_key(name)
     }
 
     /// Their names and UIDs.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.uids.iter()
+        self.known.iter().map(|(name, known)| (name, &known.uid))
     }
 
     pub(super) fn uid(&self, name: &str) -> Option<&Arc<str>> {
-        self.uids.get(name)
+        self.known.get(name).map(|known| &known.uid)
     }
 }
 
 impl Store {
+    /// How the policies of the namespace are logged.
+    pub fn logging(&self, namespace: &str) -> AclLogging {
+        self.namespaces.known.get(namespace).map(|known| known.logging).unwrap_or_default()
+    }
+
     pub(super) fn replace_namespaces(
         &mut self,
         namespaces: Vec<(Arc<str>, Namespace)>,
@@ -55,8 +79,12 @@ impl Store {
     }
 
     pub(super) fn put_namespace(&mut self, name: Arc<str>, namespace: Namespace, dirty: &mut Dirty<'_>) {
-        let Namespace { uid, labels } = namespace;
-        self.namespaces.uids.insert(Arc::clone(&name), uid);
+        let Namespace { uid, labels, logging, unusable } = namespace;
+        let logging_before = self.logging(&name);
+        let known = Known { uid, logging, unusable };
+        self.tell_namespace(&name, &known);
+        self.namespaces.known.insert(Arc::clone(&name), known);
+        self.follow_logging(&name, logging_before, dirty);
         let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let mut moves = Vec::new();
         self.namespaces.selectors.put(&name, None, labels, &mut |id, moved| moves.push((id, moved)));
@@ -64,13 +92,34 @@ impl Store {
     }
 
     pub(super) fn remove_namespace(&mut self, name: &Arc<str>, dirty: &mut Dirty<'_>) {
-        self.namespaces.uids.remove(name);
+        let logging_before = self.logging(name);
+        self.namespaces.known.remove(name);
+        self.follow_logging(name, logging_before, dirty);
         let mut moves = Vec::new();
         self.namespaces.selectors.remove(name, &mut |id, moved| moves.push((id, moved)));
         self.follow_namespace(name, &moves, dirty);
         if self.policies.sets.forget_found(name) {
             dirty(Key::Set(SetId::Namespace(Arc::clone(name))), Scope::Whole);
         }
+    }
+
+    /// Queues an event if an annotation of the namespace has begun to be one that cannot be used.
+    fn tell_namespace(&mut self, name: &Arc<str>, now: &Known) {
+        let before = self.namespaces.known.get(name).and_then(|known| known.unusable.as_ref());
+        if let Some(why) = now.unusable.as_ref().filter(|now| before != Some(*now)) {
+            let trouble =
+                Trouble { subject: Arc::clone(name), uid: Arc::clone(&now.uid), why: (**why).clone() };
+            self.outbox.tell_namespace(trouble);
+        }
+    }
+
+    /// Follows a change of how the namespace's policies are logged.
+    fn follow_logging(&self, name: &Arc<str>, before: AclLogging, dirty: &mut Dirty<'_>) {
+        if self.logging(name) == before {
+            return;
+        }
+        let policies: Vec<&PolicyKey> = self.policies.of_namespace(name).collect();
+        fanout::logging(name, &policies, dirty);
     }
 
     /// Follows the selectors that the namespace has come to match or left.

@@ -8,11 +8,13 @@ use std::{
 use contract::{
     names::{PodKey, PolicyKey},
     ovn::HOST_NETWORK_NAMESPACE,
+    policy_annotation::Tracking,
 };
 use kubeapi::services::Protocol;
 
 use super::{
     Direction, Peer, Policy, Store, fanout,
+    policy::PolicyTrouble,
     selector::Selector,
     selectors::SelectorId,
     sets::{Sets, drop_from},
@@ -76,11 +78,12 @@ impl Policies {
         self.naming.get(&(Arc::clone(name), protocol)).into_iter().flatten()
     }
 
-    fn is_in_namespace(&self, namespace: &str) -> bool {
-        // The policies of a namespace are neighbours, and no name is lower than this one.
+    /// The policies of a namespace.
+    pub(super) fn of_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a PolicyKey> {
+        // They are neighbours, and no name is lower than this one.
         let first = PolicyKey::new(namespace, "0").ok();
-        let next = first.and_then(|first| self.all.range(first..).next());
-        next.is_some_and(|(key, _)| key.namespace() == namespace)
+        let from = first.into_iter().flat_map(|first| self.all.range(first..));
+        from.map(|(key, _)| key).take_while(move |key| key.namespace() == namespace)
     }
 
     fn index(&mut self, key: &PolicyKey, known: &Known) {
@@ -114,7 +117,7 @@ impl Store {
 
     /// Whether a policy is in the namespace.
     pub fn has_policies(&self, namespace: &str) -> bool {
-        self.policies.is_in_namespace(namespace)
+        self.policies.of_namespace(namespace).next().is_some()
     }
 
     /// The policies that isolate the pod, in the order of their names.
@@ -188,7 +191,8 @@ impl Store {
     /// Replaces a policy, or removes it.
     fn change_policy(&mut self, key: &PolicyKey, policy: Option<Policy>, dirty: &mut Dirty<'_>) {
         let (sets_before, isolated_before) = (self.sets_of_policy(key), self.isolated(key));
-        let was_unusable = self.policies.get(key).and_then(|policy| policy.unusable.clone());
+        let troubles_before =
+            self.policies.get(key).map(|policy| self.policy_troubles(policy)).unwrap_or_default();
         let had_policies = self.has_policies(key.namespace());
         // The new selectors before the old ones go: most are the same, and are searched for once.
         let now = policy.map(|policy| self.refer(key, policy));
@@ -200,7 +204,7 @@ impl Store {
         if let Some(known) = now {
             self.policies.index(key, &known);
             self.join_sets(key, &known.policy);
-            self.tell_policy(key, &known.policy, was_unusable.as_deref());
+            self.tell_policy(key, &known.policy, &troubles_before);
             self.policies.all.insert(key.clone(), Box::new(known));
         }
         let sets = self.sets_of_policy(key);
@@ -248,14 +252,20 @@ impl Store {
         }
     }
 
-    /// Queues an event if the policy has begun to have a value that cannot be used.
-    fn tell_policy(&mut self, key: &PolicyKey, policy: &Policy, before: Option<&super::policy::Unusable>) {
-        if let Some(unusable) = policy.unusable.clone().filter(|now| before != Some(&**now)) {
-            self.outbox.tell_policy(Trouble {
-                subject: key.clone(),
-                uid: Arc::clone(&policy.uid),
-                why: unusable,
-            });
+    /// What of the policy cannot be used, whatever else there is.
+    fn policy_troubles(&self, policy: &Policy) -> Vec<PolicyTrouble> {
+        let unusable = policy.unusable.clone().map(PolicyTrouble::Unusable);
+        let is_off = policy.tracking == Tracking::Stateless && !self.config.stateless_policies;
+        unusable.into_iter().chain(is_off.then_some(PolicyTrouble::StatelessOff)).collect()
+    }
+
+    /// Queues events about what has begun to be wrong with the policy.
+    fn tell_policy(&mut self, key: &PolicyKey, policy: &Policy, before: &[PolicyTrouble]) {
+        for why in self.policy_troubles(policy) {
+            if !before.contains(&why) {
+                let (subject, uid) = (key.clone(), Arc::clone(&policy.uid));
+                self.outbox.tell_policy(Trouble { subject, uid, why });
+            }
         }
     }
 }

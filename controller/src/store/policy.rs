@@ -3,9 +3,15 @@
 //! A value that cannot be used takes away what it stands for, and the first one is named: a peer or a port is
 //! left out, and so allows nothing. A policy that does not tell its pods isolates all pods of its namespace.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use contract::names::PolicyKey;
+use contract::{
+    names::PolicyKey,
+    policy_annotation::{BadPolicyAnnotation, Tracking},
+};
 use ipnet::IpNet;
 use k8s_openapi::{
     api::networking::v1::{IPBlock, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec},
@@ -14,6 +20,7 @@ use k8s_openapi::{
 use kubeapi::services::Protocol;
 
 use super::selector::{Selector, SelectorError};
+pub use trouble::PolicyTrouble;
 
 /// Characters of a value in a message.
 const SHOWN: usize = 64;
@@ -28,6 +35,8 @@ pub struct Policy {
     pub ingress: Option<Box<[Rule]>>,
     /// What these pods may connect to; none if it does not isolate them in this direction.
     pub egress: Option<Box<[Rule]>>,
+    /// Whether OVN is asked to track the connections that it allows.
+    pub tracking: Tracking,
     /// The first of its values that cannot be used.
     pub unusable: Option<Box<Unusable>>,
 }
@@ -117,6 +126,8 @@ pub enum Unusable {
     Protocol { place: Direction, rule: usize, value: Box<str> },
     #[error("its {place} rule {rule} has the port {value}, which is none; it is left out")]
     Port { place: Direction, rule: usize, value: Box<str> },
+    #[error(transparent)]
+    Annotation(BadPolicyAnnotation),
 }
 
 impl Policy {
@@ -132,6 +143,7 @@ impl Policy {
                     pods: all_pods,
                     ingress: Some([].into()),
                     egress: Some([].into()),
+                    tracking: Tracking::default(),
                     unusable: Some(Box::new(Unusable::Spec(shown(&why)))),
                 };
             }
@@ -150,7 +162,20 @@ impl Policy {
         // Rules of a direction that the policy does not name have no effect.
         let ingress = is_ingress.then(|| reader.rules(Direction::Ingress, ingress));
         let egress = is_egress.then(|| reader.rules(Direction::Egress, egress));
-        Self { uid: uid.into(), pods, ingress, egress, unusable: reader.unusable }
+        let tracking = Tracking::default();
+        Self { uid: uid.into(), pods, ingress, egress, tracking, unusable: reader.unusable }
+    }
+
+    /// The policy with these annotations.
+    #[must_use]
+    pub fn annotated(mut self, annotations: &BTreeMap<String, String>) -> Self {
+        match Tracking::from_annotations(annotations) {
+            Ok(tracking) => self.tracking = tracking,
+            Err(bad) => {
+                self.unusable.get_or_insert_with(|| Box::new(Unusable::Annotation(bad)));
+            }
+        }
+        self
     }
 
     /// Its rules of a direction; none if it does not isolate its pods in it.
@@ -213,6 +238,7 @@ impl Unusable {
             Self::Block { .. } | Self::Except { .. } => "NoNetwork",
             Self::Protocol { .. } => "UnknownProtocol",
             Self::Port { .. } => "NoPort",
+            Self::Annotation(_) => "UnusableAnnotation",
         }
     }
 }
@@ -371,6 +397,8 @@ fn net(text: &str) -> Option<IpNet> {
 fn shown(text: &str) -> Box<str> {
     text.chars().take(SHOWN).collect::<String>().into()
 }
+
+mod trouble;
 
 #[cfg(test)]
 mod tests;

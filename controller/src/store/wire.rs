@@ -15,6 +15,7 @@ use std::{
 use contract::{
     annotation::{self, PodNetwork},
     names::{BadName, Network, PodKey, PolicyKey},
+    namespace_annotation::AclLogging,
     node_annotation::{NodeAnnotationError, NodeAnnotations},
 };
 use ipnet::IpNet;
@@ -51,7 +52,7 @@ pub struct NamespaceObject {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PolicyObject {
-    #[serde(deserialize_with = "metadata::of_namespace")]
+    #[serde(deserialize_with = "metadata::of_policy")]
     pub metadata: ObjectMeta,
     pub spec: serde_json::Value,
 }
@@ -200,8 +201,10 @@ impl PodSpec {
 impl NamespaceObject {
     /// The namespace that the object describes.
     pub fn into_namespace(self) -> (Arc<str>, Namespace) {
-        let ObjectMeta { name, uid, labels, .. } = self.metadata;
-        let namespace = Namespace { uid: uid.unwrap_or_default().into(), labels: labels.unwrap_or_default() };
+        let ObjectMeta { name, uid, labels, annotations, .. } = self.metadata;
+        let (logging, unusable) = AclLogging::from_annotations(&annotations.unwrap_or_default());
+        let (uid, labels) = (uid.unwrap_or_default().into(), labels.unwrap_or_default());
+        let namespace = Namespace { uid, labels, logging, unusable: unusable.map(Box::new) };
         (name.unwrap_or_default().into(), namespace)
     }
 }
@@ -212,10 +215,11 @@ impl PolicyObject {
     /// # Errors
     /// The namespace or the name is one that no API server accepts.
     pub fn into_policy(self) -> Result<(PolicyKey, Policy), BadName> {
-        let ObjectMeta { name, namespace, uid, .. } = self.metadata;
+        let ObjectMeta { name, namespace, uid, annotations, .. } = self.metadata;
         let key = PolicyKey::new(&namespace.unwrap_or_default(), &name.unwrap_or_default())?;
         let spec = serde_json::from_value(self.spec).map_err(|error| error.to_string());
         let policy = Policy::new(&key, &uid.unwrap_or_default(), spec);
+        let policy = policy.annotated(&annotations.unwrap_or_default());
         Ok((key, policy))
     }
 }

@@ -9,7 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use contract::{names::PodKey, node_annotation::GATEWAY_CONFIG};
+use contract::{
+    names::PodKey,
+    namespace_annotation::{AclLogging, Severity},
+    node_annotation::GATEWAY_CONFIG,
+};
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Templates, Zone},
     key::{NodeName, SetId},
@@ -38,6 +42,8 @@ pub(crate) struct Fixture {
     pub(crate) services: Vec<ServiceObject>,
     pub(crate) slices: Vec<SliceObject>,
     pub(crate) policies: Vec<PolicyObject>,
+    /// Of all namespaces.
+    pub(crate) logging: AclLogging,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +67,7 @@ impl Fixture {
             Self::zone_v4(),
             Self::central_2024(),
             Self::templates_v4(),
+            Self::logged_v4(),
         ]
     }
 
@@ -98,6 +105,31 @@ impl Fixture {
         for node in &mut fixture.nodes {
             let gateway = node.metadata.annotations.as_mut().unwrap().get_mut(GATEWAY_CONFIG).unwrap();
             *gateway = gateway.replace("shared", "local");
+        }
+        fixture
+    }
+
+    /// `shared-v4` as with the annotation `k8s.ovn.org/acl-logging` on the namespace of its policy, and with a
+    /// stateless policy: upstream sets `log` and `severity` of all ACLs but those that let ARP pass.
+    pub(crate) fn logged_v4() -> Self {
+        let mut fixture = Self { name: "shared-v4 with logging", ..Self::shared_v4() };
+        fixture.logging = AclLogging { allow: Some(Severity::Info), deny: Some(Severity::Alert) };
+        fixture.config.stateless_policies = true;
+        for policy in &mut fixture.policies {
+            let annotation = ("k8s.ovn.org/acl-stateless".to_owned(), "true".to_owned());
+            policy.metadata.annotations = Some([annotation].into());
+        }
+        for (name, row) in fixture.rows.get_mut("ACL").unwrap() {
+            let severity = match name.strip_prefix("ACL_default_network_controller_Net") {
+                Some(rest) if rest.starts_with("polNamespace_") && rest.ends_with("defaultDeny") => "alert",
+                Some(rest) if rest.starts_with("workPolicy_") => {
+                    row.insert("action".to_owned(), Datum::set(["allow-stateless"]));
+                    "info"
+                }
+                _ => continue,
+            };
+            row.insert("log".to_owned(), Datum::set([true]));
+            row.insert("severity".to_owned(), Datum::set([severity]));
         }
         fixture
     }
@@ -174,13 +206,14 @@ impl Fixture {
                 "shared-v4" => read_json::<List<_>>(name, "networkpolicies.json").items,
                 _ => Vec::new(),
             },
+            logging: AclLogging::default(),
         }
     }
 
     /// The controller's store after it has read all objects.
     pub(crate) fn store(&self) -> Store {
         let mut store = Store::new(self.config.clone());
-        let found = self.namespaces().into_iter().map(|name| (SetId::Namespace(name), Vec::new()));
+        let found = self.with_sets().into_iter().map(|name| (SetId::Namespace(name), Vec::new()));
         store.found_sets(found);
         for observation in self.observations() {
             store.observe(observation, &mut |_, _| ());
@@ -196,7 +229,10 @@ impl Fixture {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
         let services = self.services.iter().cloned().map(|object| object.value().unwrap()).collect();
         let slices = self.slices.iter().cloned().map(|object| object.value().unwrap()).collect();
-        let namespaces = self.namespaces().into_iter().map(|name| (name, Namespace::default()));
+        let namespaces = self
+            .namespaces()
+            .into_iter()
+            .map(|name| (name, Namespace { logging: self.logging, ..Namespace::default() }));
         let policies = self.policies.iter().cloned().map(|object| object.value().unwrap());
         [
             Observation::Nodes(Seen::All(nodes)),
@@ -209,7 +245,7 @@ impl Fixture {
     }
 
     /// The namespaces that upstream has made sets for.
-    fn namespaces(&self) -> BTreeSet<Arc<str>> {
+    fn with_sets(&self) -> BTreeSet<Arc<str>> {
         let rows = self.rows.get("Address_Set").into_iter().flat_map(BTreeMap::values);
         let ids = rows.filter_map(|row| row.get("external_ids")).map(Datum::pairs);
         let names = ids.filter_map(|ids| {
@@ -217,6 +253,12 @@ impl Fixture {
             id("k8s.ovn.org/name").filter(|_| id("k8s.ovn.org/owner-type") == Some("Namespace"))
         });
         names.map(Into::into).collect()
+    }
+
+    /// These, and the namespaces of policies.
+    fn namespaces(&self) -> BTreeSet<Arc<str>> {
+        let of_policies = self.policies.iter().filter_map(|policy| policy.metadata.namespace.as_deref());
+        of_policies.map(Into::into).chain(self.with_sets()).collect()
     }
 
     /// The nodes with gateway routers, which the controller finds in the database.

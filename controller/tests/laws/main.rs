@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the shared parts of tests fail by panicking")]
 
 mod bad_input;
+mod bad_policies;
 mod cluster;
 mod cost;
 mod database;

@@ -61,6 +61,16 @@ fn event(report: Report) -> Option<Event> {
             let reason = EventReason::new(ROWS, trouble.why.reason());
             Some(Event::new(Object::Service(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
         }
+        Report::NamespaceTrouble(trouble) => {
+            tracing::warn!(
+                namespace = %trouble.subject,
+                problem = %trouble.why,
+                "an annotation of a namespace cannot be used"
+            );
+            let reason = EventReason::new(ROWS, "UnusableAnnotation");
+            let object = Object::Namespace(trouble.subject);
+            Some(Event::new(object, &trouble.uid, reason, trouble.why.to_string()))
+        }
         Report::PolicyTrouble(trouble) => {
             tracing::warn!(
                 policy = %trouble.subject,

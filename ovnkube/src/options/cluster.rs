@@ -38,6 +38,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     let zone = reading.read(&table::ZONE, networks::zone);
     let not_requested = reading.switch(&table::DISABLE_REQUESTEDCHASSIS);
     let legacy_annotations = reading.switch(&table::LEGACY_ANNOTATIONS);
+    let stateless_policies = reading.switch(&table::STATELESS_NETPOL);
     let acl_rate = reading.read(&table::ACL_RATE_LIMIT, |text| kind::number(text, 0, u32::MAX.into()));
 
     let of_pods =
@@ -103,6 +104,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         requested_chassis: !not_requested?,
         legacy_annotations: legacy_annotations?,
         acl_logging_rate_limit: u32::try_from(acl_rate?).ok()?,
+        stateless_policies: stateless_policies?,
     })
 }
 

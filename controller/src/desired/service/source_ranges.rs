@@ -48,7 +48,7 @@ pub(super) fn rules(key: &ServiceKey, service: &Service) -> Vec<Acl> {
             priority: PRIORITY,
             matching,
             action: Action::Drop,
-            name: None,
+            log: None,
             needs: Vec::new(),
         })
     };

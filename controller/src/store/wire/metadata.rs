@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use contract::{annotation, node_annotation};
+use contract::{annotation, namespace_annotation, node_annotation, policy_annotation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 use serde::{
@@ -37,6 +37,10 @@ pub(super) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
 
 pub(super) fn of_namespace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Metadata::<OfNamespace>::deserialize(deserializer).map(Into::into)
+}
+
+pub(super) fn of_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Metadata::<OfPolicy>::deserialize(deserializer).map(Into::into)
 }
 
 impl<S> From<Metadata<S>> for ObjectMeta {
@@ -74,8 +78,8 @@ trait Select {
 
 struct OfNode;
 struct OfPod;
-/// Of policies, too.
 struct OfNamespace;
+struct OfPolicy;
 
 impl Select for OfNode {
     fn annotation(key: &str) -> bool {
@@ -99,12 +103,22 @@ impl Select for OfPod {
 }
 
 impl Select for OfNamespace {
-    fn annotation(_: &str) -> bool {
-        false
+    fn annotation(key: &str) -> bool {
+        namespace_annotation::ALL.contains(&key)
     }
 
     fn label(_: &str) -> bool {
         true
+    }
+}
+
+impl Select for OfPolicy {
+    fn annotation(key: &str) -> bool {
+        policy_annotation::ALL.contains(&key)
+    }
+
+    fn label(_: &str) -> bool {
+        false
     }
 }
 

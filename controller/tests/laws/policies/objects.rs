@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use contract::names::PolicyKey;
+use contract::{
+    names::PolicyKey,
+    namespace_annotation::{AclLogging, Severity},
+};
 use controller::{
     observation::{Observation, Seen},
     store::{Namespace, Policy, wire::PolicyObject},
@@ -13,9 +16,12 @@ pub(crate) fn namespace(number: u32) -> Arc<str> {
     format!("ns{number}").into()
 }
 
-/// A namespace with one of two labels.
+/// A namespace with one of the labels, and logged if it is the second.
 pub(crate) fn labelled(label: u32) -> Namespace {
-    Namespace { uid: "uid".into(), labels: [("team".to_owned(), format!("t{label}"))].into() }
+    let labels = [("team".to_owned(), format!("t{label}"))].into();
+    let deny = (label == 1).then_some(Severity::Alert);
+    let logging = AclLogging { allow: None, deny };
+    Namespace { uid: "uid".into(), labels, logging, unusable: None }
 }
 
 pub(crate) fn policy_key(number: u32) -> PolicyKey {

@@ -98,7 +98,12 @@ pub(super) fn errors() -> String {
 /// `annotations.md`
 pub(super) fn annotations() -> String {
     let mut text = format!("{GENERATED}\n\n# Annotations\n");
-    for (title, table) in [("Pods", annotations::OF_PODS.as_slice()), ("Nodes", &annotations::OF_NODES)] {
+    for (title, table) in [
+        ("Pods", annotations::OF_PODS.as_slice()),
+        ("Nodes", &annotations::OF_NODES),
+        ("Namespaces", &annotations::OF_NAMESPACES),
+        ("NetworkPolicies", &annotations::OF_POLICIES),
+    ] {
         let _ = write!(
             text,
             "\n## {title}\n\n| annotation | meaning | written by | read by | example |\n|---|---|---|---|---|\n"

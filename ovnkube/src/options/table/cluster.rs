@@ -71,8 +71,12 @@ options! { Group::Cluster;
         .default("false").help("Let any node claim a pod's port");
     ACL_RATE_LIMIT = Spec::new("acl-logging-rate-limit", LINES).key("logging", "acl-logging-rate-limit")
         .default("20")
-        .later(Part::Policies)
-        .help("Most log lines about policies, per second and node");
+        .help("Most log lines about each policy rule, per second and node, in namespaces with the annotation \
+               k8s.ovn.org/acl-logging");
+    STATELESS_NETPOL = Spec::new("enable-stateless-netpol", Kind::Switch)
+        .key("ovnkubernetesfeature", "enable-stateless-netpol").default("false")
+        .help("Let the annotation k8s.ovn.org/acl-stateless of a NetworkPolicy turn off connection tracking \
+               for what it allows");
     SVC_TEMPLATE = Spec::new("enable-svc-template-support", Kind::Switch)
         .key("ovnkubernetesfeature", "enable-svc-template-support")
         .help("One load balancer with variables (Chassis_Template_Var) for the node ports of a service on \

@@ -92,8 +92,6 @@ options! { Group::Later;
     UDN_ISOLATION_MODE = text("advertised-udn-isolation-mode", FEATURES, "advertised-udn-isolation-mode",
         Part::Networks,
         "Whether advertised networks are isolated from each other").value("MODE").default("strict");
-    STATELESS_NETPOL = feature("enable-stateless-netpol", Part::Policies,
-        "Policies without connection tracking");
     ICMP_NETWORK_POLICY = feature("allow-icmp-network-policy", Part::Policies, "ICMP in spite of policies");
     MULTI_EXTERNAL_GATEWAY = feature("enable-multi-external-gateway", Part::Gateway,
         "Several gateways of pods");

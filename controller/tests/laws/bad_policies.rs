@@ -1,0 +1,133 @@
+//! Policies and namespaces that no sensible program writes: what of them cannot be used is told once, the
+//! rest of them counts, and so do all others.
+
+use controller::{
+    config::ClusterConfig,
+    observation::{Observation, Seen},
+    reconcile::Report,
+    store::wire::{NamespaceObject, PolicyObject},
+};
+use kubeapi::watch::Watched;
+use ovsdb::Connection;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{all_nodes, all_pods, config, node, pod},
+    database::{Northbound, Row, contents},
+    running::Running,
+};
+
+/// A controller with a node and a pod.
+struct Scene {
+    controller: Running,
+    connection: Connection,
+    _northbound: Northbound,
+}
+
+impl Scene {
+    async fn begin(config: ClusterConfig) -> Self {
+        let northbound = Northbound::start();
+        let connection = northbound.open().await;
+        let mut controller = Running::without_services(northbound.endpoint(), config);
+        controller.observe(all_nodes([node(1)]));
+        controller.observe(all_pods([pod(0, 1, 0)]));
+        controller.converged().await;
+        Self { controller, connection, _northbound: northbound }
+    }
+
+    /// Observes the objects, and waits for the rows. Returns what was told, by object, reason and text.
+    async fn after(&mut self, objects: impl IntoIterator<Item = Observation>) -> Vec<String> {
+        let settled = self.controller.settled();
+        // No await in between: the controller sees all of them before it compares any.
+        objects.into_iter().for_each(|object| self.controller.observe(object));
+        self.controller.settles_after(settled).await;
+        assert_eq!(self.controller.progress.borrow().failing, 0, "rows are refused");
+        let mut told = Vec::new();
+        while let Ok(report) = self.controller.reports.try_recv() {
+            told.push(match report {
+                Report::PolicyTrouble(of) => format!("{} {}: {}", of.subject, of.why.reason(), of.why),
+                Report::NamespaceTrouble(of) => format!("{}: {}", of.subject, of.why),
+                other => format!("{other:?}"),
+            });
+        }
+        told
+    }
+
+    /// Name, action, and severity of each ACL that has a name and does not merely let ARP pass.
+    async fn acls(&self) -> Vec<String> {
+        let all = contents(&self.connection).await;
+        let acls = all.0.into_iter().filter(|((table, ..), _)| table == "ACL").map(|(_, row)| row);
+        let acls = acls.filter(|row| row.contains_key("name") && !row["match"].contains("arp"));
+        let text = |row: Row| {
+            let severity = row.get("severity").map_or("unlogged", String::as_str);
+            assert_eq!(row["log"], format!("Boolean({})", row.contains_key("severity")), "{row:?}");
+            [&row["name"], &row["action"], severity].join(" ")
+        };
+        acls.map(text).collect()
+    }
+}
+
+fn namespace(annotations: &Value) -> Observation {
+    let object = json!({"metadata": {"name": "ns0", "uid": "1", "annotations": annotations}});
+    let object: NamespaceObject = serde_json::from_value(object).unwrap();
+    Observation::Namespaces(Seen::Applied(object.value().unwrap()))
+}
+
+fn policy(annotations: &Value, spec: &Value) -> Observation {
+    let object = json!({
+        "metadata": {"namespace": "ns0", "name": "web", "uid": "2", "annotations": annotations}, "spec": spec
+    });
+    let object: PolicyObject = serde_json::from_value(object).unwrap();
+    Observation::Policies(Seen::Applied(object.value().unwrap()))
+}
+
+#[tokio::test]
+async fn verdicts_are_logged_as_the_namespace_says_and_nonsense_there_is_told_once() {
+    let mut scene = Scene::begin(config()).await;
+    let logging = |value: &str| namespace(&json!({"k8s.ovn.org/acl-logging": value}));
+    let told = scene.after([logging(""), policy(&json!({}), &json!({"ingress": [{}]}))]).await;
+    assert_eq!(told, [""; 0]);
+    for (value, allow, deny) in [
+        (r#"{"allow":"info","deny":"alert"}"#, "info", "alert"),
+        (r#"{"deny":"warning"}"#, "unlogged", "warning"),
+        ("{}", "unlogged", "unlogged"),
+    ] {
+        assert_eq!(scene.after([logging(value)]).await, [""; 0]);
+        let expected = [
+            format!("NP:ns0:Egress drop {deny}"),
+            format!("NP:ns0:Ingress drop {deny}"),
+            format!("NP:ns0:web:Ingress:0 allow-related {allow}"),
+        ];
+        let mut acls = scene.acls().await;
+        acls.sort();
+        assert_eq!(acls, expected, "{value}");
+    }
+    let nonsense = r#"{"allow":"debug","deny":"loud"}"#;
+    let told = scene.after([logging(nonsense), logging(nonsense)]).await;
+    assert!(told.len() == 1 && told[0].contains("\"loud\" of deny"), "{told:?}");
+    assert!(scene.acls().await.contains(&"NP:ns0:web:Ingress:0 allow-related debug".to_owned()));
+    let long = format!("{{\"allow\": \"{}", "\u{1b}".repeat(200_000));
+    let told = scene.after([logging(&long)]).await;
+    assert!(told.len() == 1 && told[0].len() < 500, "{told:?}");
+    assert!(scene.acls().await.iter().all(|acl| acl.ends_with("unlogged")));
+}
+
+#[tokio::test]
+async fn a_policy_is_stateless_only_with_the_option_and_says_so_without_it() {
+    let open = json!({"ingress": [{}]});
+    let stateless = |value: &str| policy(&json!({"k8s.ovn.org/acl-stateless": value}), &open);
+    // With one more rule, so that something is written.
+    let more = json!({"ingress": [{}, {}]});
+    let nonsense = policy(&json!({"k8s.ovn.org/acl-stateless": "yes"}), &more);
+    for (stateless_policies, action) in [(true, "allow-stateless"), (false, "allow-related")] {
+        let mut scene = Scene::begin(ClusterConfig { stateless_policies, ..config() }).await;
+        let told = scene.after([stateless("true"), stateless("true")]).await;
+        assert_eq!(told.len(), usize::from(!stateless_policies), "{told:?}");
+        assert!(told.iter().all(|told| told.contains("--enable-stateless-netpol")), "{told:?}");
+        let rule = |action: &str| format!("NP:ns0:web:Ingress:0 {action} unlogged");
+        assert!(scene.acls().await.contains(&rule(action)));
+        let told = scene.after([nonsense.clone()]).await;
+        assert!(told.len() == 1 && told[0].contains("UnusableAnnotation"), "{told:?}");
+        assert!(scene.acls().await.contains(&rule("allow-related")));
+    }
+}

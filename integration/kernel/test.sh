@@ -27,6 +27,7 @@ all=(
     traffic
     networks
     limits
+    detach:del_lets_the_switch_remove_a_port_before_its_link_goes
     world
     gateways
     gateway_node

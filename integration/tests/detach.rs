@@ -105,6 +105,31 @@ fn del_waits_for_no_ovs_vswitchd() {
     });
 }
 
+/// On the kernel's datapath a link that goes before its port makes ovs-vswitchd complain. DEL does not wait for
+/// long, and says so: as many complaints are its due.
+#[test]
+fn del_lets_the_switch_remove_a_port_before_its_link_goes() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let pods = (0..6).map(|_| attached(lab, node)).collect::<Result<Vec<_>>>()?;
+        let runtime = node.runtime().with("logLevel", json!("5"));
+        for pod in &pods {
+            runtime.del(pod)?.success()?;
+            has_nothing_of(node, pod)?;
+        }
+        // A port that comes after them is there when those are done.
+        attached(lab, node)?;
+        let lines = |log: &str, words: &str| -> Result<Vec<String>> {
+            let log = node.shell(&format!("cat /var/log/openvswitch/{log}.log"))?;
+            Ok(log.lines().filter(|line| line.contains(words)).map(str::to_owned).collect())
+        };
+        let complaints = lines("ovs-vswitchd", "port_del failed")?;
+        let impatient = lines("ovn-k8s-cni-overlay", "has not removed yet")?;
+        ensure!(complaints.len() <= impatient.len(), "{complaints:#?}\n{impatient:#?}");
+        Ok(())
+    });
+}
+
 #[test]
 fn del_without_the_database_asks_to_be_called_again_and_then_leaves_nothing() {
     Lab::of_nodes(1).test(|lab| {

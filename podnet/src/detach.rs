@@ -5,6 +5,8 @@
 //! What is missing is no error; what belongs to another sandbox stays. An error does not stop the removal of
 //! the rest.
 
+mod release;
+
 use std::{collections::BTreeSet, io, net::IpAddr, thread, time::Duration};
 
 use contract::{
@@ -147,8 +149,11 @@ impl Detacher {
         let flush = flush_connections(abandoned);
         match self.links(identity, found).await {
             Ok(links) => {
+                let host = self.netlink().expect("links were found with it");
+                let ports = &removed.ports;
+                release::released(host, links.iter().filter(|link| ports.contains(&link.name))).await;
                 for link in links {
-                    match link::delete(self.netlink().expect("links were found with it"), &link) {
+                    match link::delete(host, &link) {
                         Ok(()) => removed.links.push(link.name),
                         Err(error) => errors.push(error.into()),
                     }
@@ -204,6 +209,10 @@ impl Detacher {
             .map_err(|error| nothing(DetachError::Ports(error)))?;
         let abandoned = of_nobody_else(bridge, identities, Connections::Of(&[]).addresses(&ports)).await;
         let flush = flush_connections(abandoned);
+        if let Ok(host) = &self.host {
+            let ports: BTreeSet<&str> = ports.iter().map(|row| row.name.as_str()).collect();
+            release::released(host, doomed.iter().filter(|link| ports.contains(link.name.as_str()))).await;
+        }
         let errors = delete_all(doomed).await;
         flush.await;
         if errors.is_empty() {

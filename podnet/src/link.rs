@@ -57,6 +57,8 @@ pub struct Link {
     /// The other end is up, too.
     pub has_carrier: bool,
     pub is_veth: bool,
+    /// Index of the device that this one is a port of: a bridge, or a datapath of Open vSwitch in the kernel.
+    pub controller: Option<u32>,
 }
 
 /// Why a link cannot be created, found, changed or deleted.
@@ -321,6 +323,7 @@ impl From<&LinkMessage> for Link {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
                 LinkAttribute::IfAlias(alias) => link.alias.clone_from(alias),
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+                LinkAttribute::Controller(index) => link.controller = Some(*index).filter(|index| *index > 0),
                 // Of a veth, this is the index of its peer.
                 LinkAttribute::Link(index) => link.peer_index = Some(*index).filter(|index| *index > 0),
                 LinkAttribute::Address(octets) => {

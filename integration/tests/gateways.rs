@@ -14,8 +14,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
-    Datapath, Lab, Node, command, executable, fabric, lab::Blueprint, peer::Reply, traffic::End,
-    world::Machine,
+    Lab, Node, command, executable, fabric, lab::Blueprint, peer::Reply, traffic::End, world::Machine,
 };
 
 use site::{ANYWHERE, Gateway, KEPT, Says, Served, Site, blueprint};
@@ -285,11 +284,7 @@ fn a_shared_gateway_leads_pods_to_the_world_and_the_world_to_services() {
         both_ways(&site)?;
         hosts_reach_services(&site).context("hosts to Services")?;
         pods_reach_nodes(&site).context("pods to nodes")?;
-        pods_learn_of_narrow_paths(&site).context("narrow paths")?;
-        match Datapath::of_lab() {
-            Datapath::System => fragments_pass(&site).context("fragments"),
-            Datapath::Netdev => Ok(()),
-        }
+        pods_learn_of_narrow_paths(&site).context("narrow paths")
     });
 }
 
@@ -310,14 +305,11 @@ fn a_shared_gateway_carries_jumbo_frames() {
 
 /// Open vSwitch 3.1's userspace datapath drops a packet that is recirculated more than six times, which OVN
 /// 23.03 does to a new connection to a node port of a gateway router. Where that is not the reason, all has to
-/// work but fragments. On the kernel's datapath there are no exceptions.
+/// work but fragments, on the kernel's datapath too.
 #[test]
 fn a_shared_gateway_serves_node_ports_where_the_switch_recirculates_often_enough() {
     blueprint().test(|lab| {
         let site = Site::start(lab, Gateway::SharedNodePorts)?;
-        if Datapath::of_lab() == Datapath::System {
-            return every_direction(&site);
-        }
         pods_reach_the_world(&site).context("pods to the world")?;
         if let Err(error) = the_world_reaches_services(&site) {
             let dropped = lab.nodes.iter().map(recirculation_drops).sum::<Result<u64>>()?;

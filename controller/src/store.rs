@@ -9,6 +9,7 @@
 //! | `node`, `pod` | the fields that are kept; of Services: [`kubeapi::services`] |
 //! | `nodes`, `pods`, `services`, `namespaces`, `policies` | the objects of one kind with their indexes, and what an event of this kind changes |
 //! | [`policy`] | a NetworkPolicy, read once from the API's spelling |
+//! | `port_names` | names of ports in policies that no pod has |
 //! | `sets` | the sets of addresses that policies name, and who is in them |
 //! | `ranges` | the ranges of Services' addresses |
 //! | [`observation`] | a watch event; the kinds of objects |
@@ -36,6 +37,7 @@ mod pod;
 mod pods;
 mod policies;
 pub mod policy;
+mod port_names;
 mod ranges;
 pub mod selector;
 pub mod selectors;

@@ -98,9 +98,15 @@ impl Reconciler {
         for trouble in self.store.take_namespace_troubles() {
             self.report(Report::NamespaceTrouble(trouble));
         }
+        self.write_rows(now);
+        // What is found while keys settle, too: nothing else may happen for a long time.
         for trouble in self.store.take_policy_troubles() {
             self.report(Report::PolicyTrouble(trouble));
         }
+    }
+
+    /// Sends dirty keys as one transaction if none is in flight.
+    fn write_rows(&mut self, now: Instant) {
         // One transaction at a time: the next comparison needs a replica that shows this one's rows.
         if self.in_flight.is_some() || self.paused.is_some_and(|until| now < until) {
             return;

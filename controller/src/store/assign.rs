@@ -55,9 +55,15 @@ impl Store {
     /// To be called only if the key has not become dirty since its rows were computed.
     pub fn settled(&mut self, key: &Key, dirty: &mut Dirty<'_>) {
         let pod = match key {
-            Key::Pod(pod) => pod,
+            Key::Pod(pod) => {
+                self.check_names_of_pod(pod);
+                pod
+            }
             Key::Set(set) => return self.settled_set(set, dirty),
-            Key::Policy(policy) => return self.settled_policy(policy, dirty),
+            Key::Policy(policy) => {
+                self.check_names(policy);
+                return self.settled_policy(policy, dirty);
+            }
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)

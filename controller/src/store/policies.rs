@@ -10,11 +10,13 @@ use contract::{
     ovn::HOST_NETWORK_NAMESPACE,
     policy_annotation::Tracking,
 };
-use kubeapi::services::Protocol;
+use ipnet::IpNet;
+use kubeapi::services::{Family, Protocol};
 
 use super::{
     Direction, Peer, Policy, Store, fanout,
-    policy::PolicyTrouble,
+    policy::{Block, PolicyTrouble},
+    port_names::PortName,
     selector::Selector,
     selectors::SelectorId,
     sets::{Sets, drop_from},
@@ -44,6 +46,8 @@ pub(super) struct Policies {
     /// By the names of ports in their rules.
     naming: HashMap<(Arc<str>, Protocol), BTreeSet<PolicyKey>>,
     pub(super) sets: Sets,
+    /// Names of ports that no pod has, as events have told.
+    pub(super) nameless: BTreeMap<PolicyKey, BTreeSet<PortName>>,
 }
 
 /// What a policy isolates.
@@ -61,6 +65,16 @@ impl Policies {
     /// In the order of their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PolicyKey, &Policy)> {
         self.all.iter().map(|(key, known)| (key, &known.policy))
+    }
+
+    /// The selector of the pods that the policy isolates.
+    pub(super) fn selected(&self, key: &PolicyKey) -> Option<SelectorId> {
+        self.all.get(key).map(|known| known.pods)
+    }
+
+    /// Whether ports of the policy have names.
+    pub(super) fn has_names(&self, key: &PolicyKey) -> bool {
+        self.get(key).is_some_and(|policy| policy.port_names().next().is_some())
     }
 
     /// Policies with whole namespaces of this selector as peers.
@@ -256,7 +270,16 @@ impl Store {
     fn policy_troubles(&self, policy: &Policy) -> Vec<PolicyTrouble> {
         let unusable = policy.unusable.clone().map(PolicyTrouble::Unusable);
         let is_off = policy.tracking == Tracking::Stateless && !self.config.stateless_policies;
-        unusable.into_iter().chain(is_off.then_some(PolicyTrouble::StatelessOff)).collect()
+        let is_empty = |block: &Block| {
+            let has_family = self.config.families().any(|family| family == Family::of(&block.net.addr()));
+            !has_family || IpNet::aggregate(&block.except.to_vec()).iter().any(|net| net.contains(&block.net))
+        };
+        let mut blocks = policy.peers().filter_map(|peer| match peer {
+            Peer::Block(block) => Some(block),
+            Peer::Namespaces(_) | Peer::Pods(_) => None,
+        });
+        let empty = blocks.find(|block| is_empty(block)).map(|block| PolicyTrouble::EmptyBlock(block.net));
+        unusable.into_iter().chain(is_off.then_some(PolicyTrouble::StatelessOff)).chain(empty).collect()
     }
 
     /// Queues events about what has begun to be wrong with the policy.

@@ -394,7 +394,7 @@ fn net(text: &str) -> Option<IpNet> {
     text.trim().parse().ok().map(|net: IpNet| net.trunc())
 }
 
-fn shown(text: &str) -> Box<str> {
+pub(super) fn shown(text: &str) -> Box<str> {
     text.chars().take(SHOWN).collect::<String>().into()
 }
 

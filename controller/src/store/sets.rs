@@ -129,6 +129,12 @@ impl Sets {
         all.filter(|(_, pods)| is_there(pods)).map(|((.., number), _)| *number).collect()
     }
 
+    /// The pods that have a port of this name.
+    pub(super) fn with_port(&self, name: &Arc<str>, protocol: Protocol) -> impl Iterator<Item = &PodKey> {
+        let all = self.ports.range((Arc::clone(name), protocol, 0)..=(Arc::clone(name), protocol, u16::MAX));
+        all.flat_map(|(_, pods)| pods)
+    }
+
     /// Whether an address of the pod may still be in a set that it has left.
     pub(super) fn is_pending(&self, pod: &PodKey) -> bool {
         self.pending.contains_key(pod)

@@ -1,11 +1,15 @@
 //! Policies and namespaces that no sensible program writes: what of them cannot be used is told once, the
 //! rest of them counts, and so do all others.
 
+use contract::names::PodKey;
 use controller::{
     config::ClusterConfig,
     observation::{Observation, Seen},
     reconcile::Report,
-    store::wire::{NamespaceObject, PolicyObject},
+    store::{
+        Pod,
+        wire::{NamespaceObject, PolicyObject},
+    },
 };
 use kubeapi::watch::Watched;
 use ovsdb::Connection;
@@ -65,6 +69,10 @@ impl Scene {
         };
         acls.map(text).collect()
     }
+}
+
+fn one_pod(pod: (PodKey, Pod)) -> Observation {
+    Observation::Pods(Seen::Applied(pod))
 }
 
 fn namespace(annotations: &Value) -> Observation {
@@ -129,5 +137,63 @@ async fn a_policy_is_stateless_only_with_the_option_and_says_so_without_it() {
         let told = scene.after([nonsense.clone()]).await;
         assert!(told.len() == 1 && told[0].contains("UnusableAnnotation"), "{told:?}");
         assert!(scene.acls().await.contains(&rule("allow-related")));
+    }
+}
+
+/// A policy for all pods of the namespace of pod 0, which gives the name `web` to a port.
+fn to_port(name: &str) -> Observation {
+    policy(&json!({}), &json!({"ingress": [{"ports": [{"port": name}]}]}))
+}
+
+#[tokio::test]
+async fn a_name_of_a_port_that_no_selected_pod_has_is_told_once_and_again_only_after_it_was_there() {
+    let mut scene = Scene::begin(config()).await;
+    assert_eq!(scene.after([to_port("web")]).await, [""; 0]);
+    let told = scene.after([to_port("wbe")]).await;
+    assert!(
+        told.len() == 1 && told[0].contains("ns0/web NoSuchPort") && told[0].contains("\"wbe\" (TCP)"),
+        "{told:?}"
+    );
+    // Pods without the name come and go: nothing.
+    for number in [3, 6, 9] {
+        assert_eq!(scene.after([one_pod(pod(number, 1, 0))]).await, [""; 0]);
+    }
+    // One that has it, and then none again.
+    let (key, mut named) = pod(12, 1, 0);
+    named.ports[0].name = "wbe".into();
+    assert_eq!(scene.after([one_pod((key.clone(), named))]).await, [""; 0]);
+    let told = scene.after([Observation::Pods(Seen::Deleted(key))]).await;
+    assert!(told.len() == 1 && told[0].contains("NoSuchPort"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_misspelled_port_is_told_when_the_pods_come_after_the_policy_and_not_for_each_of_them() {
+    let mut scene = Scene::begin(config()).await;
+    assert_eq!(scene.after([Observation::Pods(Seen::Deleted(pod(0, 1, 0).0))]).await, [""; 0]);
+    assert_eq!(scene.after([to_port("wbe")]).await, [""; 0]);
+    let told = scene.after((0..30).step_by(3).map(|number| one_pod(pod(number, 1, 0)))).await;
+    assert!(told.len() == 1 && told[0].contains("NoSuchPort"), "{told:?}");
+    // With one more rule, so that something is written.
+    let spec = json!({"ingress": [{"ports": [{"port": "x".repeat(10_000)}]}, {}]});
+    let told = scene.after([policy(&json!({}), &spec)]).await;
+    assert!(told.len() == 1 && told[0].len() < 300, "{told:?}");
+}
+
+#[tokio::test]
+async fn a_block_that_covers_nothing_is_told() {
+    let mut scene = Scene::begin(config()).await;
+    let block = |cidr: &str, except: &[&str]| {
+        let from = json!([{"ipBlock": {"cidr": cidr, "except": except}}]);
+        policy(&json!({}), &json!({"ingress": [{"from": from}]}))
+    };
+    assert_eq!(scene.after([block("10.0.0.0/8", &["10.0.0.0/9"])]).await, [""; 0]);
+    for (cidr, except) in [
+        ("10.0.0.0/8", vec!["10.0.0.0/9", "10.128.0.0/9"]),
+        ("10.4.0.0/16", vec!["10.0.0.0/8"]),
+        ("fd00::/8", vec![]),
+    ] {
+        let told = scene.after([block(cidr, &except)]).await;
+        let is_told = told.len() == 1 && told[0].contains("EmptyBlock") && told[0].contains(cidr);
+        assert!(is_told, "{cidr}: {told:?}");
     }
 }

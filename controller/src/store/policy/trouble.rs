@@ -1,6 +1,9 @@
 //! What of a NetworkPolicy cannot be used, or does not do what its author may expect.
 
-use super::Unusable;
+use ipnet::IpNet;
+use kubeapi::services::Protocol;
+
+use super::{Direction, Unusable};
 
 /// Something of a policy that its owner should know of. The rest of it counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +15,15 @@ pub enum PolicyTrouble {
          the connections that it allows are tracked"
     )]
     StatelessOff,
+    #[error(
+        "its ipBlock {0} covers nothing: its exceptions cover it, or pods have no addresses of its family"
+    )]
+    EmptyBlock(IpNet),
+    #[error(
+        "its {place} rules name the port {name:?} ({}), which no {} has; it allows nothing",
+        protocol.as_str(), match place { Direction::Ingress => "selected pod", Direction::Egress => "pod" }
+    )]
+    NoSuchPort { place: Direction, name: Box<str>, protocol: Protocol },
 }
 
 impl PolicyTrouble {
@@ -20,6 +32,8 @@ impl PolicyTrouble {
         match self {
             Self::Unusable(unusable) => unusable.reason(),
             Self::StatelessOff => "AnnotationWithoutEffect",
+            Self::EmptyBlock(_) => "EmptyBlock",
+            Self::NoSuchPort { .. } => "NoSuchPort",
         }
     }
 }

@@ -3,7 +3,10 @@
 #[path = "support/api.rs"]
 mod api;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use anyhow::ensure;
 use integration::{Families, Lab, by_hand, eventually, peer::Reply, traffic::End};
@@ -17,6 +20,9 @@ use api::Api;
 
 /// Limit for rows and flows to follow, on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
+/// How long a policy is in force. A client that is slow only makes it longer. Well below the time after which the
+/// connection itself gives up.
+const FORBIDDEN: Duration = Duration::from_secs(3);
 /// Pods that start under a policy that isolates them.
 const STARTS: usize = 5;
 
@@ -152,5 +158,55 @@ fn a_pod_that_starts_under_a_policy_answers_nobody() {
             ensure!(replies == all, "{replies:?}");
             Ok(())
         })
+    });
+}
+
+/// A connection from before the policy that forbids it: it stands still while the policy is in force, without
+/// an end, and goes on after it.
+#[test]
+fn a_policy_stops_connections_from_before_it() {
+    Lab::of_nodes(2).families(Families::V4).empty().test(|lab| {
+        let api = Api::start()?;
+        let namespaces = vec![Namespace { name: "lab", labels: Vec::new() }];
+        let pods = vec![
+            pod(1, 3, vec![("app", "client")], Vec::new()),
+            pod(2, 3, vec![("app", "server")], Vec::new()),
+        ];
+        let open = World { namespaces, pods, policies: Vec::new() };
+        tell(&api, &open);
+        api.control_plane().spawn()?;
+        let mut attached = Vec::new();
+        for node in &lab.nodes {
+            let pod = lab.plan_pod(node);
+            node.add_namespaces(std::slice::from_ref(&pod))?;
+            by_hand::attach(node, &pod)?;
+            attached.push(pod);
+        }
+        let (client, server) = (End::Pod(&attached[0]), &attached[1]);
+        let at = |port| SocketAddr::new(server.address(), port);
+        let _answering = lab.answering(server, &[at(8080)])?;
+        let echo = lab.tcp_echo(&End::Pod(server), at(9000))?;
+        let is_open = |what: &str, expected: bool| {
+            eventually(what, SOON, || {
+                let [replies, _] = lab.ask(&client, &[at(8080)], &[])?;
+                ensure!((replies == [Reply::By(at(8080))]) == expected, "{replies:?}");
+                Ok(())
+            })
+        };
+        is_open("without a policy they connect", true)?;
+        let old = lab.drip(&client, echo.address, Duration::from_millis(50))?;
+        tell(&api, &World { policies: vec![policy(Vec::new())], ..open.clone() });
+        is_open("the policy is in force for new connections", false)?;
+        let in_force = Instant::now();
+        // A token from elsewhere may end it early.
+        while in_force.elapsed() < FORBIDDEN {
+            std::thread::park_timeout(FORBIDDEN);
+        }
+        tell(&api, &open);
+        is_open("the policy is gone", true)?;
+        let kept = old.stop()?;
+        let least = u64::try_from(FORBIDDEN.as_millis())?;
+        ensure!(kept.slowest >= least, "the connection went on under the policy: {kept:?}");
+        Ok(())
     });
 }

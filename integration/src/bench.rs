@@ -10,45 +10,29 @@
 //! |---|---|
 //! | [`plan`] | what the run measures, and on which pods |
 //! | [`driver`] | the measuring process, inside the node's namespaces: rounds, turns, phases |
-//! | [`closed_loop`] | many callers at once |
-//! | [`contestants`] | how each contestant attaches and detaches a pod |
-//! | [`floor`], [`netlink`] | the floor as a contestant: in-process, no exec; and its netlink messages |
-//! | [`plugin`], [`exec`] | a plugin as a contestant; running one program, from start to exit |
-//! | [`bridge`] | the plugins `bridge` and `host-local` as a contestant |
+//! | [`floor`], [`plugin`] | the contestants: in this process without exec; a plugin, from start to exit |
 //! | [`settle`] | waits until ovs-vswitchd and ovn-controller are idle |
-//! | [`cpu`] | CPU time of the daemons and of the contestants |
-//! | [`processes`] | memory, descriptors and threads of the daemons |
-//! | [`stage_log`] | the stage times of each ADD, read from the plugin's log |
+//! | [`processes`] | CPU time, memory, descriptors and threads of the daemons |
 //! | [`measurements`] | the raw measurements, which the driver hands to the report |
-//! | [`statistics`] | percentiles, rates, medians of stages; pure |
-//! | [`gates`] | the pass and fail criteria; pure |
-//! | [`environment`] | the machine and the versions of the programs on it |
+//! | [`summary`], [`gates`] | figures; the pass and fail criteria; pure |
 //! | [`report`] | the table on the terminal, and `bench.json` |
 //!
-//! A new contestant is a variant of [`measurements::Contestant`] and an arm in [`contestants::Way`]; a new
-//! kind of call is a [`measurements::Verb`]; a new criterion is an entry of [`gates::Gate::all`].
+//! A new contestant is a variant of [`measurements::Contestant`] and a plugin in [`driver`]; a new kind of
+//! call is a [`measurements::Verb`]; a new criterion is an entry of [`gates::Gate::all`].
 
-mod bridge;
-mod closed_loop;
-mod contestants;
-pub(crate) mod cpu;
 mod driver;
-pub(crate) mod environment;
-mod exec;
 mod floor;
 mod gates;
 mod measurements;
-mod netlink;
 mod plan;
 mod plugin;
 mod processes;
 mod report;
 mod settle;
-pub(crate) mod stage_log;
-pub(crate) mod statistics;
+mod summary;
 
 use std::{
-    env, fs,
+    env,
     io::Write as _,
     process::{Command, ExitCode, Stdio},
     time::Instant,
@@ -57,12 +41,16 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 pub(crate) use driver::drive;
-use environment::{Environment, Scheduling};
-use gates::{Gate, Kind, Leftovers};
-use integration::{Daemon, Lab, Node, command, executable, inside};
+use gates::{Gate, Kind};
+use integration::{Lab, Node, command, executable, inside};
 use measurements::Measurements;
 use plan::{Plan, Size, Wanted};
-use report::Report;
+use report::{CellReport, FORMAT, Report};
+
+use crate::report::{
+    environment::{Environment, Scheduling},
+    publish,
+};
 
 /// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
 ///
@@ -96,12 +84,7 @@ impl Bench {
         }
         inside::enter_again()?;
         let report = self.measure()?;
-        print!("{report}");
-        let file = executable::target_dir()?.join("bench/bench.json");
-        fs::create_dir_all(file.parent().context("a file has a directory")?)?;
-        fs::write(&file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("write {}", file.display()))?;
-        println!("\nall figures: {}", file.display());
+        publish(&report, &report, "bench/bench.json")?;
         let demanded = |kind| if self.no_time_gates { kind != Kind::Time } else { true };
         Ok(if report.holds(demanded) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -120,31 +103,32 @@ impl Bench {
         node.start_server()?;
         let pods = lab.new_pods(node, size.all_pods())?;
         lab.central.sync()?;
-        yield_to_the_node(&lab.central.northd)?;
+        // ovn-northd scans its whole database for each port that comes up; in a cluster it runs on another
+        // machine, and no ADD waits for it.
+        let northd = lab.central.northd.pid().context("ovn-northd is not running")?.to_string();
+        command::output(Command::new("renice").args(["-n", "19", "-p", &northd]))
+            .context("give ovn-northd the least priority")?;
         let plugin_bytes = executable::under_test(executable::PLUGIN)?.metadata()?.len();
 
         let scheduling = if self.realtime { Scheduling::Realtime } else { Scheduling::Normal };
         let environment = Environment::of_this_machine(plugin_bytes, scheduling)?;
         // The census comes after `sync`, so that the rows of the planned pods are in it.
         let before = node.census()?;
-        let measurements = run_driver(node, &Plan::new(size.clone(), &pods, node, upstream)?)?;
-        let leftovers = match before.must_equal(&node.census()?) {
-            Ok(()) => Leftovers::None,
-            Err(difference) => Leftovers::Some(difference.to_string()),
-        };
-        let summaries = statistics::summarise(&measurements);
-        let gates = Gate::all(&summaries, &measurements, &leftovers, plugin_bytes);
-        Ok(Report::new(environment.at_the_end()?, size, &measurements, summaries, gates, began.elapsed()))
+        let measurements = run_driver(node, &Plan::new(size.clone(), pods, node, upstream)?)?;
+        let leftovers = before.must_equal(&node.census()?).err().map(|difference| difference.to_string());
+        let summaries = summary::summarise(&measurements);
+        let errors = measurements.phases.iter().flat_map(|phase| &phase.calls);
+        Ok(Report {
+            format: FORMAT,
+            environment: environment.at_the_end()?,
+            size,
+            seconds: began.elapsed().as_secs_f64(),
+            gates: Gate::all(&summaries, &measurements, leftovers, plugin_bytes),
+            errors: errors.filter_map(|call| call.error.clone()).take(10).collect(),
+            cells: summaries.into_iter().map(|(cell, summary)| CellReport { cell, summary }).collect(),
+            processes: measurements.processes,
+        })
     }
-}
-
-/// Gives ovn-northd the lowest priority. It scans its whole database for each port that comes up; in a
-/// cluster it runs on another machine, and no ADD waits for it.
-fn yield_to_the_node(northd: &Daemon) -> Result<()> {
-    let pid = northd.pid().with_context(|| format!("{} is not running", northd.name()))?.to_string();
-    command::output(Command::new("renice").args(["-n", "19", "-p", &pid]))
-        .map(drop)
-        .context("give ovn-northd the least priority")
 }
 
 /// Runs the driver on the node: one `nsenter` for all calls.

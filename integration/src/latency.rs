@@ -10,9 +10,9 @@
 //! | [`change`] | the three changes of a Service, by the API server or by a bare transaction |
 //! | [`report`] | figures, goals, the table and `latency.json` |
 
-use std::{env, fs, process::ExitCode, time::Instant};
+use std::{env, process::ExitCode, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use integration::{executable, inside};
 
@@ -20,7 +20,10 @@ use self::{
     report::{Measured, Report},
     site::Site,
 };
-use crate::bench::environment::{Environment, Scheduling};
+use crate::report::{
+    environment::{Environment, Scheduling},
+    publish,
+};
 
 mod change;
 mod report;
@@ -73,12 +76,7 @@ impl Latency {
             measured.push(self.phase(&site, self.others, &say)?);
         }
         let report = Report::new(environment.at_the_end()?, measured);
-        print!("{report}");
-        let file = executable::target_dir()?.join("latency/latency.json");
-        fs::create_dir_all(file.parent().context("a file has a directory")?)?;
-        fs::write(&file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("write {}", file.display()))?;
-        println!("\nall figures: {}", file.display());
+        publish(&report, &report, "latency/latency.json")?;
         Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -10,12 +10,13 @@ mod conformance;
 mod demo;
 mod kubernetes;
 mod latency;
+mod report;
 mod scale;
 mod show;
 
-use std::{fs, process::ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use integration::{
     Lab,
@@ -27,7 +28,7 @@ use integration::{
 };
 use serde_json::json;
 
-use bench::environment::{Environment, Scheduling};
+use report::environment::{Environment, Scheduling};
 
 /// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not
 /// touched.
@@ -117,13 +118,8 @@ fn wear_out(soak: &Soak) -> Result<ExitCode> {
     let report =
         soak.run(&Lab::of_nodes(1).v4_prefix_len(20).build()?, &mut |text| eprintln!("soak: {text}"))?;
     let environment = environment.at_the_end()?;
-    println!("\n{environment}\n{report}");
-    let file = executable::target_dir()?.join("soak/soak.json");
-    fs::create_dir_all(file.parent().context("a file has a directory")?)?;
     let all = json!({"environment": environment, "soak": report});
-    fs::write(&file, serde_json::to_string_pretty(&all)?)
-        .with_context(|| format!("write {}", file.display()))?;
-    println!("\nall samples: {}", file.display());
+    report::publish(format_args!("\n{environment}\n{report}\n"), &all, "soak/soak.json")?;
     Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -7,12 +7,13 @@ use std::{
 };
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{Families, subnet};
 
 /// A pod of the lab. A test may change fields before use, for a pod that is not as it should be.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pod {
     /// Kubernetes namespace.
     pub namespace: String,

@@ -1,5 +1,7 @@
 //! Any process, as the kernel describes it (proc(5)).
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 
 /// The process with this ID.
@@ -19,4 +21,15 @@ pub fn process(pid: u32) -> Result<procfs::process::Process> {
 pub fn ticks(pid: u32) -> Result<u64> {
     let stat = process(pid)?.stat()?;
     Ok(stat.utime + stat.stime)
+}
+
+/// Processor time of all threads of a process, as the kernel's scheduler counts it (`schedstat`).
+///
+/// # Errors
+///
+/// There is no such process.
+pub fn cpu_time(pid: u32) -> Result<Duration> {
+    // The time of a thread that ends meanwhile is lost: schedstat goes with the thread.
+    let times = process(pid)?.tasks()?.flatten().filter_map(|thread| thread.schedstat().ok());
+    Ok(Duration::from_nanos(times.map(|time| time.sum_exec_runtime).sum()))
 }

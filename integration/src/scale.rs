@@ -28,7 +28,10 @@ use report::Report;
 use run::Plan;
 use site::{Northd, Site};
 
-use crate::bench::environment::{Environment, Scheduling};
+use crate::report::{
+    environment::{Environment, Scheduling},
+    publish,
+};
 
 mod calls;
 mod figures;
@@ -103,11 +106,7 @@ impl Scale {
             .map(|pods| self.run_inside(pods, directory.join(format!("{pods}.json"))))
             .collect::<Result<_>>()?;
         let report = Report::new(environment.at_the_end()?, sizes);
-        print!("{report}");
-        let file = directory.join("scale.json");
-        fs::write(&file, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("write {}", file.display()))?;
-        println!("\nall figures: {}", file.display());
+        publish(&report, &report, "scale/scale.json")?;
         Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -7,27 +7,39 @@
 
 use std::{
     collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use contract::{
     external_ids::{ATTACHED_MAC, IFACE_ID, IFACE_ID_VER, OVN_INSTALLED, SANDBOX},
     mac::Mac,
     paths::{INTEGRATION_BRIDGE, OVSDB_ENDPOINT},
     stage::Stage,
 };
+use integration::Pod;
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::{
+    RouteNetlinkMessage::{DelLink, NewAddress, NewLink, NewRoute, SetLink},
+    link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoVeth, LinkAttribute},
+};
 use ovsdb::{Condition, Connection, Monitor, Monitored, Mutation, Options, Row, Transaction, Uuid};
+use podnet::{
+    link,
+    netlink::Netlink,
+    netns::{Inside, Netns},
+};
+use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::{runtime::Runtime, time::timeout};
 
-use super::{
-    measurements::{Call, Part},
-    netlink::{Netlink, Netns},
-    plan::PlannedPod,
-};
+use super::measurements::Call;
 
 /// Limit for one wait: far longer than any time that is worth measuring.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For a message that adds something.
+const ADD: u16 = NLM_F_CREATE | NLM_F_EXCL;
 
 ovsdb::table! {
     /// The columns that show the progress of an interface.
@@ -51,20 +63,22 @@ pub(crate) struct Floor {
 /// A pod with a netlink socket in its namespace.
 #[derive(Debug)]
 pub(crate) struct FloorPod<'a> {
-    pub(crate) pod: &'a PlannedPod,
-    pub(crate) netns: Netns,
+    pub(crate) pod: &'a Pod,
+    netns: Netns,
+    inside: Inside,
 }
 
 /// The data that DEL needs from an ADD.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Attached {
     link: String,
     port: Uuid,
 }
 
 impl<'a> FloorPod<'a> {
-    pub(crate) fn open(pod: &'a PlannedPod) -> Result<Self> {
-        Ok(Self { pod, netns: Netns::open(&pod.netns)? })
+    pub(crate) fn open(pod: &'a Pod) -> Result<Self> {
+        let netns = Netns::open(&pod.netns)?;
+        Ok(Self { pod, inside: netns.inside()?, netns })
     }
 }
 
@@ -74,8 +88,8 @@ impl Floor {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // The connection is not served between calls: a probe would go unanswered, and close it.
         let options = Options { probe_interval: None, ..Options::default() };
-        let connection =
-            runtime.block_on(Connection::open(&OVSDB_ENDPOINT.parse()?, "Open_vSwitch", options))?;
+        let endpoint = OVSDB_ENDPOINT.parse()?;
+        let connection = runtime.block_on(Connection::open(&endpoint, "Open_vSwitch", options))?;
         Ok(Self { runtime, connection, netlink: Netlink::open()?, mtu })
     }
 
@@ -95,34 +109,19 @@ impl Floor {
         clock.finish(done).0
     }
 
-    fn attach(
-        &self,
-        FloorPod { pod, netns }: &FloorPod<'_>,
-        sandbox: &str,
-        link: &str,
-        clock: &mut Clock,
-    ) -> Result<Uuid> {
-        let mac = pod.mac.parse::<Mac>()?.octets();
-        self.netlink.add_veth(link, self.mtu, mac, netns)?;
+    fn attach(&self, pod: &FloorPod<'_>, sandbox: &str, link: &str, clock: &mut Clock) -> Result<Uuid> {
+        let Pod { uid, mac, .. } = pod.pod;
+        self.add_veth(link, pod).context("create the veth")?;
         clock.lap(Stage::Veth);
         self.runtime.block_on(async {
-            let ids = [
-                (IFACE_ID, &pod.iface_id[..]),
-                (IFACE_ID_VER, &pod.uid),
-                (ATTACHED_MAC, &pod.mac),
-                (SANDBOX, sandbox),
-            ];
+            let port = pod.pod.port();
+            let ids = [(IFACE_ID, &port[..]), (IFACE_ID_VER, uid), (ATTACHED_MAC, mac), (SANDBOX, sandbox)];
             let mut tx = Transaction::new();
-            let interface = tx.insert(
-                "Interface",
-                Row::new().with("name", link).with("external_ids", ovsdb::Datum::map(ids)),
-            );
+            let row = Row::new().with("name", link).with("external_ids", ovsdb::Datum::map(ids));
+            let interface = tx.insert("Interface", row);
             let port = tx.insert("Port", Row::new().with("name", link).with("interfaces", &interface));
-            tx.mutate(
-                "Bridge",
-                Condition::equal("name", INTEGRATION_BRIDGE),
-                vec![Mutation::insert("ports", &port)],
-            );
+            let bridge = Condition::equal("name", INTEGRATION_BRIDGE);
+            tx.mutate("Bridge", bridge, vec![Mutation::insert("ports", &port)]);
             // Monitor and transaction go out together, without a round trip in between. ovsdb-server handles
             // them in order, so the monitor sees the row from its insertion.
             let watch = Monitor::new().table::<Interface>(Condition::equal("name", link));
@@ -130,29 +129,66 @@ impl Floor {
             let (mut watch, outcome) = (watch?, outcome?);
             clock.lap(Stage::Port);
             // While ovs-vswitchd creates the port, the pod's interface is configured.
-            netns.netlink.configure_eth0(pod.address, pod.gateway)?;
+            configure_eth0(pod).context("configure eth0")?;
             clock.lap(Stage::Pod);
-            let interface = outcome.uuid(&interface);
-            timeout(PATIENCE, installed(&mut watch, interface, clock))
-                .await
-                .context("waiting for ovn-installed")??;
+            let installed = installed(&mut watch, outcome.uuid(&interface), clock);
+            timeout(PATIENCE, installed).await.context("waiting for ovn-installed")??;
             Ok(outcome.uuid(&port))
         })
     }
 
     fn detach(&self, Attached { link, port }: &Attached, clock: &mut Clock) -> Result<()> {
         let mut tx = Transaction::new();
-        tx.mutate(
-            "Bridge",
-            Condition::equal("name", INTEGRATION_BRIDGE),
-            vec![Mutation::delete("ports", *port)],
-        );
+        let bridge = Condition::equal("name", INTEGRATION_BRIDGE);
+        tx.mutate("Bridge", bridge, vec![Mutation::delete("ports", *port)]);
         self.runtime.block_on(async { timeout(PATIENCE, self.connection.transact(tx)).await })??;
         clock.lap(Stage::Port);
-        self.netlink.delete_link(link)?;
+        delete_link(&self.netlink, link)?;
         clock.lap(Stage::Veth);
         Ok(())
     }
+
+    /// Creates a veth pair with the peer `eth0` in the pod, and brings `host`, the node's end, up. The node's
+    /// end gets no IPv6 link-local address: it is not needed, and each address and route is an event for
+    /// every daemon that follows links. The kernel accepts `IFLA_INET6_ADDR_GEN_MODE` only for an existing
+    /// link, so the second message sets it.
+    fn add_veth(&self, host: &str, FloorPod { pod, netns, .. }: &FloorPod<'_>) -> Result<()> {
+        let peer = LinkMessageBuilder::<LinkUnspec>::new()
+            .name("eth0".to_owned())
+            .mtu(self.mtu)
+            .address(pod.mac.parse::<Mac>()?.octets().to_vec())
+            .setns_by_fd(netns.raw_fd());
+        let veth = InfoData::Veth(InfoVeth::Peer(peer.build()));
+        let pair = LinkVeth::new(host, "eth0").mtu(self.mtu).set_info_data(veth).build();
+        let mut up = LinkMessageBuilder::<LinkUnspec>::new().name(host.to_owned()).up().build();
+        let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+        up.attributes.push(LinkAttribute::AfSpecUnspec(vec![no_address]));
+        Ok(self
+            .netlink
+            .request_all(vec![(NewLink(pair), ADD), (SetLink(up), 0)])
+            .map_err(|(_, error)| error)?)
+    }
+}
+
+/// Deletes a link, and with it its peer.
+pub(crate) fn delete_link(netlink: &Netlink, name: &str) -> Result<()> {
+    let link = LinkMessageBuilder::<LinkUnspec>::new().name(name.to_owned()).build();
+    netlink.request(DelLink(link), 0).map(drop).with_context(|| format!("delete link {name}"))
+}
+
+/// Configures the pod's `eth0`: address, up, default route.
+fn configure_eth0(FloorPod { pod, inside, .. }: &FloorPod<'_>) -> Result<()> {
+    let index = link::find(&inside.netlink, "eth0")?.context("there is none")?.index;
+    let (IpNet::V4(net), IpAddr::V4(gateway)) = (pod.addresses[0], pod.gateways[0]) else {
+        bail!("the first address is not of IPv4")
+    };
+    let address = AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(net.addr(), net.prefix_len());
+    let up = LinkMessageBuilder::<LinkUnspec>::new().index(index).up();
+    let route = RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index).gateway(gateway);
+    // Up before the route: the kernel refuses a route over a link that is down (ENETDOWN).
+    let messages =
+        vec![(NewAddress(address.build()), ADD), (SetLink(up.build()), 0), (NewRoute(route.build()), ADD)];
+    Ok(inside.netlink.request_all(messages).map_err(|(_, error)| error)?)
 }
 
 async fn installed(watch: &mut Monitored, interface: Uuid, clock: &mut Clock) -> Result<()> {
@@ -162,7 +198,7 @@ async fn installed(watch: &mut Monitored, interface: Uuid, clock: &mut Clock) ->
             ensure!(row.error.is_none(), "ovs-vswitchd cannot use {}: {:?}", row.name, row.error);
             if !has_number && row.ofport.is_some_and(|number| number > 0) {
                 has_number = true;
-                clock.lap_since_port(Stage::Ofport);
+                clock.lap_since(clock.committed, Stage::Ofport);
             }
             if row.external_ids.get(OVN_INSTALLED).is_some_and(|value| value == "true") {
                 clock.lap(Stage::OvnInstalled);
@@ -179,38 +215,31 @@ struct Clock {
     lap: Instant,
     /// Time of the commit. From then on ovs-vswitchd works at the same time as the caller.
     committed: Instant,
-    parts: Vec<(Part, f64)>,
+    parts: BTreeMap<String, f64>,
 }
 
 impl Clock {
     fn start() -> Self {
         let now = Instant::now();
-        Self { start: now, lap: now, committed: now, parts: Vec::with_capacity(8) }
+        Self { start: now, lap: now, committed: now, parts: BTreeMap::new() }
     }
 
     fn lap(&mut self, stage: Stage) {
-        self.note(stage, self.lap);
+        self.lap_since(self.lap, stage);
         if stage == Stage::Port {
             self.committed = self.lap;
         }
     }
 
-    fn lap_since_port(&mut self, stage: Stage) {
-        self.note(stage, self.committed);
-    }
-
-    fn note(&mut self, stage: Stage, since: Instant) {
+    fn lap_since(&mut self, since: Instant, stage: Stage) {
         self.lap = Instant::now();
-        self.parts.push((Part::Stage(stage), milliseconds(self.lap - since)));
+        self.parts.insert(stage.name().to_owned(), milliseconds(self.lap - since));
     }
 
     fn finish<T>(self, result: Result<T>) -> (Call, Option<T>) {
         let duration = milliseconds(self.start.elapsed());
-        let (value, error) = match result {
-            Ok(value) => (Some(value), None),
-            Err(error) => (None, Some(format!("{error:#}"))),
-        };
-        (Call { duration, parts: self.parts, error }, value)
+        let error = result.as_ref().err().map(|error| format!("{error:#}"));
+        (Call { duration, parts: self.parts, error }, result.ok())
     }
 }
 

@@ -3,14 +3,13 @@
 use std::{collections::BTreeMap, fmt};
 
 use clap::ValueEnum;
-use contract::stage::Stage;
 use serde::{Deserialize, Serialize};
 
-use super::processes::Growth;
+use super::processes::{CpuTimes, Growth};
 
 /// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum Verb {
     Add,
     Del,
@@ -20,7 +19,6 @@ pub(crate) enum Verb {
     /// GC with nothing to remove: every attachment is valid.
     Gc,
     /// GC that removes attachments: see `stale` of [`super::plan::Size`].
-    #[serde(rename = "GC_STALE")]
     GcStale,
 }
 
@@ -35,20 +33,10 @@ pub(crate) enum Contestant {
     BinTrue,
     /// The plugin, with the server.
     Ours,
-    /// `bridge` and `host-local` of the CNI project, without Open vSwitch; see [`super::bridge`].
+    /// `bridge` and `host-local` of the CNI project, without Open vSwitch, OVN or a server.
     Bridge,
-    /// Upstream's plugin, with this project's server.
+    /// Upstream's plugin, with this project's server. So slow that it takes part in fewer phases.
     Upstream,
-}
-
-impl Contestant {
-    /// Whether this contestant is so slow that it would take up most of the run.
-    pub(crate) fn is_slow(self) -> bool {
-        match self {
-            Self::Floor | Self::BinTrue | Self::Ours | Self::Bridge => false,
-            Self::Upstream => true,
-        }
-    }
 }
 
 /// One combination that is measured.
@@ -83,32 +71,19 @@ pub(crate) struct Phase {
     /// Wall time from the first start to the last end, in milliseconds.
     pub(crate) wall: f64,
     pub(crate) calls: Vec<Call>,
-    /// CPU time of the whole phase in milliseconds, until the daemons are idle; empty if the phase is too
-    /// short to measure it.
-    pub(crate) cpu: BTreeMap<Process, f64>,
+    /// CPU time of the whole phase, until the daemons are idle; empty if the phase is too short to measure it.
+    pub(crate) cpu: CpuTimes,
 }
 
-/// One call.
+/// One call. Times are in milliseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Call {
-    /// Milliseconds from start to end.
     pub(crate) duration: f64,
-    /// Durations of its parts, in milliseconds. Parts may overlap.
-    pub(crate) parts: Vec<(Part, f64)>,
+    /// Its stages; `outside`, the start and the end of the process; `between`, what no stage accounts for.
+    /// Parts may overlap.
+    pub(crate) parts: BTreeMap<String, f64>,
     /// The error of a call that failed; such a call is excluded from the figures.
     pub(crate) error: Option<String>,
-}
-
-/// A part of an ADD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Part {
-    Stage(Stage),
-    /// The time that the plugin cannot see: exec, the code before its clock starts, its exit, and the wait
-    /// for it.
-    Outside,
-    /// The time of the plugin outside of its stages: before the first, between them and after the last.
-    Between,
 }
 
 /// All measurements of the driver.
@@ -119,56 +94,21 @@ pub(crate) struct Measurements {
     pub(crate) processes: Vec<Growth>,
 }
 
-impl Verb {
-    /// Value of `CNI_COMMAND`.
-    pub(crate) fn command(self) -> &'static str {
-        match self {
-            Self::Add => "ADD",
-            Self::Del => "DEL",
-            Self::Check => "CHECK",
-            Self::Status => "STATUS",
-            Self::Version => "VERSION",
-            Self::Gc | Self::GcStale => "GC",
-        }
-    }
-}
-
+// The names in the table are those in `bench.json`.
 impl fmt::Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(if *self == Self::GcStale { "GC stale" } else { self.command() })
+        self.serialize(f)
     }
 }
 
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Floor => "floor",
-            Self::BinTrue => "/bin/true",
-            Self::Ours => "ours",
-            Self::Bridge => "bridge",
-            Self::Upstream => "upstream",
-        })
+        self.serialize(f)
     }
 }
 
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Caller => "caller",
-            Self::Server => "server",
-            Self::OvsdbServer => "ovsdb-server",
-            Self::Vswitchd => "ovs-vswitchd",
-            Self::OvnController => "ovn-controller",
-        })
-    }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Stage(stage) => stage.name(),
-            Self::Outside => "outside",
-            Self::Between => "between",
-        })
+        self.serialize(f)
     }
 }

@@ -1,58 +1,62 @@
 //! A plugin as a contestant: called as a container runtime calls it, one exec per verb.
+//!
+//! There is no shell and no change of namespace, so that the standard library can start the program with
+//! `posix_spawn` instead of copying this process.
 
 use std::{
     ffi::OsString,
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
-    process::ExitStatus,
+    process::{Command, Stdio},
     sync::Arc,
+    time::Instant,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use contract::paths::PLUGIN;
+use integration::{Pod, runtime::cni_args};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{
-    bridge,
-    exec::{self, Chatter, Ended},
     floor::milliseconds,
     measurements::{Call, Verb},
-    plan::PlannedPod,
 };
 
 /// Directory of this project's plugin on the node.
 const DIR: &str = "/opt/cni/bin";
-/// Upstream's log, in the node's directory of the lab's logs.
+/// Debian's directory for the plugins of the CNI project (containernetworking-plugins).
+const BRIDGE_DIR: &str = "/usr/lib/cni";
+/// Name of their bridge; unique on the node.
+pub(crate) const BRIDGE: &str = "bench0";
+/// What `host-local` has reserved, in the node's own `/var/lib/cni`.
+const RESERVATIONS: &str = "/var/lib/cni/networks";
+/// Subnet of the pods on the bridge: outside all networks of the lab, with room for 65,000 pods.
+const SUBNET: &str = "10.88.0.0/16";
+/// Upstream's log and standard error, in the node's directory of the lab's logs.
 const UPSTREAM_LOG: &str = "/var/log/ovn/upstream-cni.log";
-const UPSTREAM_CHATTER: &str = "/var/log/ovn/upstream-cni.err";
+const UPSTREAM_STDERR: &str = "/var/log/ovn/upstream-cni.err";
 
 /// An installed plugin with its configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Plugin {
     program: PathBuf,
-    /// `CNI_PATH`: the directory of the plugins that this plugin calls.
-    dir: PathBuf,
     config: Value,
     /// Name of the interface in the pod.
     ifname: &'static str,
-    addresses: Addresses,
-    chatter: Chatter,
+    /// ADD must return any address of this network; the pod's address and MAC from OVN if there is none.
+    network: Option<IpNet>,
+    /// Where standard error goes, if something is expected on it.
+    stderr: Option<&'static str>,
 }
 
-/// The address that ADD must return.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Addresses {
-    /// The pod's address and MAC from OVN.
-    OfThePod,
-    /// Any address of this network.
-    Of(IpNet),
-}
-
-/// The data that CHECK and DEL need from an ADD.
-#[derive(Debug, Clone)]
+/// A pod between its ADD and its DEL.
+#[derive(Debug)]
 pub(crate) struct Attached {
     plugin: Arc<Plugin>,
-    sandbox: String,
+    /// With this attachment's sandbox.
+    pod: Pod,
     /// The result of ADD, which the runtime passes to later verbs as `prevResult`.
     result: Value,
 }
@@ -61,88 +65,80 @@ impl Plugin {
     /// This project's plugin.
     pub(crate) fn ours() -> Self {
         let config = json!({"cniVersion": "1.1.0", "name": "ovn-kubernetes", "type": PLUGIN});
-        Self {
-            program: Path::new(DIR).join(PLUGIN),
-            dir: DIR.into(),
-            config,
-            ifname: "eth0",
-            addresses: Addresses::OfThePod,
-            chatter: Chatter::Shown,
-        }
+        Self { program: Path::new(DIR).join(PLUGIN), config, ifname: "eth0", network: None, stderr: None }
     }
 
-    /// `bridge`, which calls `host-local`.
+    /// `bridge`, which calls `host-local`: a Linux bridge, without Open vSwitch, OVN or a server.
     pub(crate) fn bridge() -> Result<Self> {
-        bridge::installed()?;
-        Ok(Self {
-            program: Path::new(bridge::DIR).join("bridge"),
-            dir: bridge::DIR.into(),
-            config: bridge::config(),
-            ifname: "eth0",
-            addresses: Addresses::Of(bridge::SUBNET.parse()?),
-            chatter: Chatter::Shown,
-        })
+        let dir = Path::new(BRIDGE_DIR);
+        ensure!(
+            dir.join("bridge").exists() && dir.join("host-local").exists(),
+            "bridge and host-local are not in {BRIDGE_DIR}; install them with: integration/prerequisites.sh bench"
+        );
+        let config = json!({
+            "cniVersion": "1.0.0", "name": BRIDGE, "type": "bridge", "bridge": BRIDGE, "isGateway": true,
+            "ipam": {
+                "type": "host-local", "dataDir": RESERVATIONS, "ranges": [[{"subnet": SUBNET}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        });
+        Ok(Self { program: dir.join("bridge"), config, network: Some(SUBNET.parse()?), ..Self::ours() })
     }
 
     /// Upstream's plugin at `program`. It does the plumbing itself, because this project's server answers
     /// with what to configure.
     pub(crate) fn upstream(program: &Path) -> Self {
         let config = json!({
-            "cniVersion": "1.0.0",
-            "name": "ovn-kubernetes",
-            "type": PLUGIN,
-            "ipam": {},
-            "dns": {},
-            "logFile": UPSTREAM_LOG,
-            "logLevel": "4",
+            "cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": PLUGIN, "ipam": {}, "dns": {},
+            "logFile": UPSTREAM_LOG, "logLevel": "4",
         });
-        Self {
-            program: program.to_owned(),
-            dir: DIR.into(),
-            config,
-            ifname: "eth0",
-            addresses: Addresses::OfThePod,
-            // It logs to standard error as well as to its log file.
-            chatter: Chatter::Kept(Path::new(UPSTREAM_CHATTER)),
-        }
+        // It logs to standard error as well as to its log file.
+        Self { program: program.to_owned(), config, stderr: Some(UPSTREAM_STDERR), ..Self::ours() }
     }
 
-    /// The same plugin for pods that have an `eth0` from this project's plugin: its interface is `eth1`.
-    pub(crate) fn beside_others(self: &Arc<Self>) -> Arc<Self> {
-        Arc::new(Self { ifname: "eth1", ..Self::clone(self) })
+    /// `/bin/true`, started in the same way.
+    pub(crate) fn bin_true() -> Self {
+        Self { program: "/bin/true".into(), ..Self::ours() }
+    }
+
+    /// The same plugin for pods that have an `eth0` from this project's plugin.
+    pub(crate) fn beside_others(&self) -> Self {
+        Self { ifname: "eth1", ..self.clone() }
     }
 
     /// ADD. The result is verified after the clock has stopped.
-    pub(crate) fn add(self: &Arc<Self>, pod: &PlannedPod, sandbox: &str) -> (Call, Option<Attached>) {
-        let ended = self.call(Verb::Add, Some((pod, sandbox)), None);
-        let mut attached = None;
-        let call = judge(ended, |stdout| {
-            let result: Value = serde_json::from_slice(stdout).context("the result is not JSON")?;
-            self.addresses.must_be_in(pod, &result)?;
-            attached = Some(Attached { plugin: Arc::clone(self), sandbox: sandbox.to_owned(), result });
-            Ok(())
+    pub(crate) fn add(self: &Arc<Self>, pod: &Pod, sandbox: &str) -> (Call, Option<Attached>) {
+        let mut pod = pod.clone();
+        sandbox.clone_into(&mut pod.sandbox);
+        let mut result = Value::Null;
+        let call = self.call(Verb::Add, Some(&pod), None, |stdout| {
+            result = serde_json::from_slice(stdout).context("the result is not JSON")?;
+            self.must_be_right(&pod, &result)
         });
         if call.error.is_some() {
             // A container runtime sends DEL after a failed ADD. Without it, the leftover port would make
             // later calls fail.
-            drop(self.call(Verb::Del, Some((pod, sandbox)), None));
+            drop(self.call(Verb::Del, Some(&pod), None, |_| Ok(())));
+            return (call, None);
         }
-        (call, attached)
+        (call, Some(Attached { plugin: Arc::clone(self), pod, result }))
     }
 
     /// DEL of a sandbox, whichever contestant attached it.
-    pub(crate) fn del(&self, pod: &PlannedPod, sandbox: &str) -> Call {
-        judge(self.call(Verb::Del, Some((pod, sandbox)), None), |_| Ok(()))
+    pub(crate) fn del(&self, pod: &Pod, sandbox: &str) -> Call {
+        let mut pod = pod.clone();
+        sandbox.clone_into(&mut pod.sandbox);
+        self.call(Verb::Del, Some(&pod), None, |_| Ok(()))
     }
 
-    /// STATUS.
-    pub(crate) fn status(&self) -> Call {
-        judge(self.call(Verb::Status, None, None), |_| Ok(()))
+    /// VERSION, or STATUS, or whatever needs no pod and returns nothing to verify.
+    pub(crate) fn plain(&self, verb: Verb) -> Call {
+        self.call(verb, None, None, |_| Ok(()))
     }
 
-    /// VERSION.
+    /// VERSION with its answer.
     pub(crate) fn version(&self) -> Call {
-        judge(self.call(Verb::Version, None, None), |stdout| {
+        self.call(Verb::Version, None, None, |stdout| {
             let answer: Value = serde_json::from_slice(stdout)?;
             ensure!(answer["supportedVersions"].is_array(), "no supportedVersions in {answer}");
             Ok(())
@@ -151,142 +147,112 @@ impl Plugin {
 
     /// GC with the valid attachments `valid`; the links of `stale` must be gone afterwards.
     pub(crate) fn gc(&self, valid: &[&Attached], stale: &[&Attached]) -> Call {
-        let mut config = self.config.clone();
-        config["cni.dev/valid-attachments"] = valid.iter().map(|attached| attached.identity()).collect();
-        judge(
-            exec::run(&self.program, self.environment(Verb::Gc, None), &config.to_string(), self.chatter),
-            |_| {
-                let left = stale
-                    .iter()
-                    .map(|attached| attached.link())
-                    .find(|link| Path::new("/sys/class/net").join(link).exists());
-                left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
-            },
-        )
+        let valid = valid
+            .iter()
+            .map(|Attached { plugin, pod, .. }| json!({"containerID": pod.sandbox, "ifname": plugin.ifname}));
+        self.call(Verb::Gc, None, Some(("cni.dev/valid-attachments", valid.collect())), |_| {
+            let mut links = stale.iter().map(|attached| attached.pod.host_interface());
+            let left = links.find(|link| Path::new("/sys/class/net").join(link).exists());
+            left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
+        })
     }
 
-    /// `/bin/true`, started in the same way.
-    pub(crate) fn bin_true(&self) -> Call {
-        judge(
-            exec::run(
-                Path::new("/bin/true"),
-                self.environment(Verb::Version, None),
-                &self.config(None).to_string(),
-                self.chatter,
-            ),
-            |_| Ok(()),
-        )
-    }
-
+    /// One call. It counts if the program succeeds and `verify` accepts its output.
     fn call(
         &self,
         verb: Verb,
-        subject: Option<(&PlannedPod, &str)>,
-        prev_result: Option<&Value>,
-    ) -> Result<Ended> {
-        exec::run(
-            &self.program,
-            self.environment(verb, subject),
-            &self.config(prev_result).to_string(),
-            self.chatter,
-        )
-    }
-
-    fn environment(&self, verb: Verb, subject: Option<(&PlannedPod, &str)>) -> Vec<(&'static str, OsString)> {
-        let path = "/usr/sbin:/usr/bin:/sbin:/bin";
-        let mut variables = vec![
-            ("PATH", path.into()),
-            ("CNI_COMMAND", verb.command().into()),
-            ("CNI_PATH", self.dir.clone().into()),
-        ];
-        if let Some((PlannedPod { namespace, name, uid, netns, .. }, sandbox)) = subject {
-            let pod = format!(
-                "IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};\
-                 K8S_POD_INFRA_CONTAINER_ID={sandbox};K8S_POD_UID={uid}"
-            );
-            variables.extend([
-                ("CNI_CONTAINERID", sandbox.into()),
-                ("CNI_NETNS", netns.into()),
-                ("CNI_IFNAME", self.ifname.into()),
-                ("CNI_ARGS", pod.into()),
-            ]);
-        }
-        variables
-    }
-
-    fn config(&self, prev_result: Option<&Value>) -> Value {
+        pod: Option<&Pod>,
+        key: Option<(&str, Value)>,
+        verify: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Call {
         let mut config = self.config.clone();
-        if let Some(result) = prev_result {
-            config["prevResult"] = result.clone();
+        if let Some((key, value)) = key {
+            config[key] = value;
         }
-        config
+        let mut duration = 0.0;
+        let verdict = self.exec(verb, pod, &config.to_string(), &mut duration).and_then(|out| verify(&out));
+        Call { duration, error: verdict.err().map(|error| format!("{error:#}")), ..Call::default() }
+    }
+
+    /// Runs the program. The clock starts before its process does, and stops when that was waited for.
+    fn exec(&self, verb: Verb, pod: Option<&Pod>, input: &str, duration: &mut f64) -> Result<Vec<u8>> {
+        let mut command = Command::new(&self.program);
+        let dir = self.program.parent().context("a program has a directory")?;
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_COMMAND", verb.to_string());
+        // Upstream's plugin is elsewhere, and calls no other.
+        command.env("CNI_PATH", if dir == Path::new(BRIDGE_DIR) { dir } else { Path::new(DIR) });
+        if let Some(pod) = pod {
+            let args: OsString = cni_args(pod).into();
+            command.env("CNI_CONTAINERID", &pod.sandbox).env("CNI_NETNS", &pod.netns);
+            command.env("CNI_IFNAME", self.ifname).env("CNI_ARGS", args);
+        }
+        // The pipe holds the whole input before the clock starts; a longer one would block (pipe(7)).
+        ensure!(input.len() <= 65536, "an input of {} bytes", input.len());
+        let (reader, mut writer) = io::pipe()?;
+        writer.write_all(input.as_bytes())?;
+        drop(writer);
+        command.stdin(reader).stdout(Stdio::piped());
+        if let Some(file) = self.stderr {
+            command.stderr(File::options().append(true).create(true).open(file).context(file)?);
+        }
+        let mut stdout = Vec::with_capacity(4096);
+        let began = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("start {}", self.program.display()))?;
+        child.stdout.take().context("standard output is a pipe")?.read_to_end(&mut stdout)?;
+        let status = child.wait()?;
+        *duration = milliseconds(began.elapsed());
+        ensure!(status.success(), "{status}: {}", String::from_utf8_lossy(&stdout).trim());
+        Ok(stdout)
+    }
+
+    fn must_be_right(&self, pod: &Pod, result: &Value) -> Result<()> {
+        let address = &result["ips"][0]["address"];
+        let parsed: Option<IpNet> = address.as_str().and_then(|text| text.parse().ok());
+        if let Some(network) = self.network {
+            let is_in = parsed.is_some_and(|found| network.contains(&found));
+            ensure!(is_in, "the result has address {address}, which is not of {network}");
+            return Ok(());
+        }
+        let expected = pod.addresses[0];
+        ensure!(parsed == Some(expected), "the result has address {address} instead of {expected}");
+        let mut interfaces = result["interfaces"].as_array().into_iter().flatten();
+        let found = interfaces.any(|interface| interface["mac"] == pod.mac);
+        ensure!(found, "no interface of the result has the pod's MAC {}", pod.mac);
+        Ok(())
     }
 }
 
 impl Attached {
     /// DEL.
-    pub(crate) fn del(&self, pod: &PlannedPod) -> Call {
-        judge(self.call(Verb::Del, pod), |_| Ok(()))
+    pub(crate) fn del(&self) -> Call {
+        self.call(Verb::Del)
     }
 
     /// CHECK.
-    pub(crate) fn check(&self, pod: &PlannedPod) -> Call {
-        judge(self.call(Verb::Check, pod), |_| Ok(()))
+    pub(crate) fn check(&self) -> Call {
+        self.call(Verb::Check)
     }
 
-    /// The attachment as an entry of `cni.dev/valid-attachments`.
-    fn identity(&self) -> Value {
-        json!({"containerID": self.sandbox, "ifname": self.plugin.ifname})
-    }
-
-    /// Name of the link on the node; only for attachments of this project's plugin.
-    fn link(&self) -> &str {
-        &self.sandbox[..15]
-    }
-
-    fn call(&self, verb: Verb, pod: &PlannedPod) -> Result<Ended> {
-        self.plugin.call(verb, Some((pod, &self.sandbox)), Some(&self.result))
+    fn call(&self, verb: Verb) -> Call {
+        self.plugin.call(verb, Some(&self.pod), Some(("prevResult", self.result.clone())), |_| Ok(()))
     }
 }
 
-impl Addresses {
-    fn must_be_in(&self, pod: &PlannedPod, result: &Value) -> Result<()> {
-        let address = &result["ips"][0]["address"];
-        match self {
-            Self::OfThePod => {
-                ensure!(
-                    *address == pod.address.to_string(),
-                    "the result has address {address} instead of {}",
-                    pod.address
-                );
-                let mut interfaces = result["interfaces"].as_array().into_iter().flatten();
-                let found = interfaces.any(|interface| interface["mac"] == pod.mac);
-                ensure!(found, "no interface of the result has the pod's MAC {}", pod.mac);
-            }
-            Self::Of(network) => {
-                let parsed = address.as_str().and_then(|text| text.parse::<IpNet>().ok());
-                ensure!(
-                    parsed.is_some_and(|found| network.contains(&found)),
-                    "the result has address {address}, which is not of {network}"
-                );
-            }
-        }
-        Ok(())
+/// Removes the reservations of `host-local`. A remaining one is an error: it has leaked an address.
+pub(crate) fn remove_reservations() -> Result<()> {
+    let dir = Path::new(RESERVATIONS).join(BRIDGE);
+    if !dir.exists() {
+        return Ok(());
     }
-}
-
-/// Makes a call of an ended program: it counts if the program succeeded and `verify` accepts its output.
-fn judge(ended: Result<Ended>, verify: impl FnOnce(&[u8]) -> Result<()>) -> Call {
-    let (duration, verdict) = match ended {
-        Ok(Ended { status, stdout, duration }) => {
-            (milliseconds(duration), succeeded(status, &stdout).and_then(|()| verify(&stdout)))
-        }
-        Err(error) => (0.0, Err(error)),
-    };
-    Call { duration, parts: Vec::new(), error: verdict.err().map(|error| format!("{error:#}")) }
-}
-
-fn succeeded(status: ExitStatus, stdout: &[u8]) -> Result<()> {
-    ensure!(status.success(), "{status}: {}", String::from_utf8_lossy(stdout).trim());
-    Ok(())
+    for entry in fs::read_dir(&dir)? {
+        let name = entry?.file_name();
+        let is_address = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+        ensure!(
+            !is_address,
+            "host-local keeps {} of a pod that is gone, in {}",
+            name.display(),
+            dir.display()
+        );
+    }
+    fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))
 }

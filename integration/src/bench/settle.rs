@@ -17,83 +17,66 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 ovsdb::table! {
     /// `cur_cfg` follows `next_cfg`; `ovs-vsctl` waits in the same way (ovs-vsctl(8), "--no-wait").
-    struct OpenVswitch in "Open_vSwitch" {
-        cur_cfg: i64,
-    }
+    struct OpenVswitch in "Open_vSwitch" { cur_cfg: i64, }
 
     /// `hv_cfg` follows `nb_cfg`, as with `ovn-nbctl --wait=hv sync`.
-    struct NbGlobal in "NB_Global" {
-        hv_cfg: i64,
-    }
+    struct NbGlobal in "NB_Global" { hv_cfg: i64, }
 }
 
-/// Connections to the local Open vSwitch database and to the northbound database.
+/// Connections to the local Open vSwitch database and to the northbound database, with their counters.
 #[derive(Debug)]
 pub(crate) struct Settler {
     runtime: Runtime,
-    switch: Counter,
-    northbound: Counter,
+    switch: (Connection, Monitored),
+    northbound: (Connection, Monitored),
 }
 
 impl Settler {
     pub(crate) fn open() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (switch, northbound) = runtime.block_on(async {
-            anyhow::Ok((
-                Counter::open::<OpenVswitch>(OVSDB_ENDPOINT, "Open_vSwitch", "next_cfg").await?,
-                Counter::open::<NbGlobal>(NORTHBOUND, "OVN_Northbound", "nb_cfg").await?,
-            ))
-        })?;
+        let switch = runtime.block_on(follow::<OpenVswitch>(OVSDB_ENDPOINT, "Open_vSwitch"))?;
+        let northbound = runtime.block_on(follow::<NbGlobal>(NORTHBOUND, "OVN_Northbound"))?;
         Ok(Self { runtime, switch, northbound })
     }
 
     /// Returns once all daemons have finished the work that was requested before this call.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let Self { runtime, switch, northbound } = self;
+        // Open vSwitch first: changes that ovs-vswitchd makes to its database are new work for ovn-controller.
+        let switch = advance::<OpenVswitch>(switch, "next_cfg", |row| row.cur_cfg);
         runtime.block_on(async {
-            // Open vSwitch first: changes that ovs-vswitchd makes to the database are new work for
-            // ovn-controller.
-            let wait = switch.advance(|rows| rows.rows::<OpenVswitch>().map(|(_, row)| row.cur_cfg).max());
-            timeout(PATIENCE, wait).await.context("ovs-vswitchd does not come to rest")??;
-            let wait = northbound.advance(|rows| rows.rows::<NbGlobal>().map(|(_, row)| row.hv_cfg).max());
-            timeout(PATIENCE, wait).await.context("ovn-controller does not come to rest")?
+            timeout(PATIENCE, switch).await.context("ovs-vswitchd does not come to rest")?
+        })?;
+        let northbound = advance::<NbGlobal>(northbound, "nb_cfg", |row| row.hv_cfg);
+        runtime.block_on(async {
+            timeout(PATIENCE, northbound).await.context("ovn-controller does not come to rest")?
         })
     }
 }
 
-/// A pair of counters: clients increment `wanted`, and the daemon copies its value to the other when it has
-/// caught up.
-#[derive(Debug)]
-struct Counter {
-    connection: Connection,
-    table: &'static str,
-    wanted: &'static str,
-    done: Monitored,
+async fn follow<T: Table>(endpoint: &str, database: &str) -> Result<(Connection, Monitored)> {
+    // The connection is not served between waits: a probe would go unanswered, and close it.
+    let options = Options { probe_interval: None, ..Options::default() };
+    let connection = Connection::open(&endpoint.parse()?, database, options).await?;
+    let rows = connection.monitor(Monitor::new().table::<T>(Where::all())).await?;
+    Ok((connection, rows))
 }
 
-impl Counter {
-    async fn open<T: Table>(endpoint: &str, database: &str, wanted: &'static str) -> Result<Self> {
-        let options = Options { probe_interval: None, ..Options::default() };
-        let connection = Connection::open(&endpoint.parse()?, database, options).await?;
-        let done = connection.monitor(Monitor::new().table::<T>(Where::all())).await?;
-        Ok(Self { connection, table: T::NAME, wanted, done })
+/// Increments the column `wanted`, and waits until the daemon has copied its value to `done`.
+async fn advance<T: Table>(
+    (connection, rows): &mut (Connection, Monitored),
+    wanted: &str,
+    done: fn(&T) -> i64,
+) -> Result<()> {
+    let mut tx = Transaction::new();
+    tx.mutate(T::NAME, Where::all(), vec![Mutation::new(wanted, Mutator::Add, 1)]);
+    // Selected in the same transaction: other clients increment the counter, too.
+    let selected = tx.select(T::NAME, Where::all(), &[wanted]);
+    let outcome = connection.transact(tx).await?;
+    let goal =
+        outcome.rows(selected).first().and_then(|row| row.integer(wanted)).context("the table has a row")?;
+    while rows.rows::<T>().map(|(_, row)| done(row)).max().is_none_or(|done| done < goal) {
+        rows.changed().await?;
     }
-
-    /// Increments `wanted`, and waits until the other counter has reached that value.
-    async fn advance(&mut self, done: impl Fn(&Monitored) -> Option<i64>) -> Result<()> {
-        let mut tx = Transaction::new();
-        tx.mutate(self.table, Where::all(), vec![Mutation::new(self.wanted, Mutator::Add, 1)]);
-        // Selected in the same transaction: other clients increment the counter, too.
-        let wanted = tx.select(self.table, Where::all(), &[self.wanted]);
-        let outcome = self.connection.transact(tx).await?;
-        let wanted = outcome
-            .rows(wanted)
-            .first()
-            .and_then(|row| row.integer(self.wanted))
-            .context("the table has a row")?;
-        while done(&self.done).is_none_or(|done| done < wanted) {
-            self.done.changed().await?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

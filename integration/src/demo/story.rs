@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    io::{self, Read as _},
     time::{Duration, Instant},
 };
 
@@ -10,7 +11,6 @@ use integration::{Census, Families, Lab, Node, Pod, Versions, central, eventuall
 use serde_json::Value;
 
 use super::{
-    control::Orders,
     pods::{self, call, title},
     screen::{Paint, Screen, WIDTH, milliseconds, tick},
     timeline::Timeline,
@@ -22,8 +22,8 @@ const BULK: u64 = 8 << 20;
 /// Bytes of a TCP transfer to a pod whose rate is limited: at 100 Mbit/s it takes a third of a second.
 const LIMITED_BULK: u64 = 4 << 20;
 
-/// Shows all sections. With `orders`, the pods stay until the outer process says to go on.
-pub(crate) fn tell(screen: &mut Screen, orders: Option<&Orders>) -> Result<()> {
+/// Shows all sections. With `keep`, the pods stay until standard input ends.
+pub(crate) fn tell(screen: &mut Screen, keep: bool) -> Result<()> {
     let began = Instant::now();
     screen
         .line(Paint::STRONG.on("OVN-Kubernetes: how pods get their network, and how they lose it again"))?;
@@ -37,13 +37,13 @@ pub(crate) fn tell(screen: &mut Screen, orders: Option<&Orders>) -> Result<()> {
     story.send()?;
     story.check(&results)?;
     let with_pods = censuses(&lab)?;
-    let kept = orders.map_or(Ok(Duration::ZERO), |orders| story.keep(orders))?;
+    let kept = if keep { story.keep()? } else { Duration::ZERO };
     story.delete()?;
     story.compare([before, with_pods, censuses(&lab)?])?;
     let took = milliseconds(began.elapsed().saturating_sub(kept));
     screen.line("")?;
     screen.line(format!("  {}", Paint::GOOD.on(format!("Everything worked, in {took}."))))?;
-    if orders.is_none() {
+    if !keep {
         screen.line(format!(
             "  {}",
             Paint::FAINT.on("`make demo KEEP=1` leaves the pods there to look around.")
@@ -134,11 +134,10 @@ impl Story<'_> {
         self.screen.lines(view::logical(&self.lab.central, self.pods)?)?;
         self.screen.section(
             "What Open vSwitch made of it",
-            "Each node's switch br-int and the numbers of its ports: pods above, the tunnel\n\
-             to the other node below.",
+            "Each node's switch br-int and the numbers of its ports: pods, and the tunnel to\n\
+             the other node.",
         )?;
-        let nodes = self.lab.nodes.iter().map(|node| view::switch(node, self.pods));
-        self.screen.lines(view::switches(&nodes.collect::<Result<Vec<_>>>()?))
+        self.lab.nodes.iter().try_for_each(|node| self.screen.lines(view::switch(node, self.pods)?))
     }
 
     fn send(&mut self) -> Result<()> {
@@ -181,7 +180,7 @@ impl Story<'_> {
     }
 
     /// Keeps the pods until the user goes on, and says how to look around. Returns how long that took.
-    fn keep(&mut self, orders: &Orders) -> Result<Duration> {
+    fn keep(&mut self) -> Result<Duration> {
         let began = Instant::now();
         let Self { screen, lab, pods } = self;
         screen.section(
@@ -207,7 +206,7 @@ impl Story<'_> {
             .line(command(format!("ovn-nbctl --db {} show", central::NORTHBOUND), "the logical network"))?;
         let log = "less /var/log/openvswitch/ovn-k8s-cni-overlay.log";
         screen.line(command(log.to_owned(), "the plugin's log"))?;
-        orders.wait()?;
+        io::stdin().lock().read_to_end(&mut Vec::new()).context("standard input")?;
         Ok(began.elapsed())
     }
 
@@ -260,7 +259,7 @@ fn timeline_of(node: &Node, pod: &Pod) -> Result<Timeline> {
     let file = node.path("/var/log/openvswitch/ovnkube.log");
     eventually("the plugin's report in the server's log", Duration::from_secs(2), || {
         let log = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        Timeline::find(&log, &title(pod), &pod.sandbox)
+        Timeline::find(&log, &pod.sandbox)
     })
 }
 

@@ -1,4 +1,4 @@
-//! What OVN's and Open vSwitch's databases contain: read with their own tools, drawn as pictures.
+//! What OVN's and Open vSwitch's databases contain: read with their own tools, drawn as trees.
 
 use anyhow::{Context as _, Result};
 use integration::{
@@ -6,7 +6,7 @@ use integration::{
     central::{Central, ROUTER},
 };
 
-use super::screen::{Paint, plain};
+use super::{pods::title, screen::Paint};
 
 /// Rows as the tools print them for scripts: a line for each row, a comma between columns, quotes around a
 /// value that contains one. Elements of a value are separated by spaces.
@@ -71,78 +71,57 @@ pub(crate) fn logical(central: &Central, pods: &[Pod]) -> Result<Vec<String>> {
             .filter_map(|peer| router_ports.iter().find(|[name, _]| name == peer))
             .map(|[_, networks]| networks.as_str())
             .collect();
-        let is_last = number + 1 == switches.len();
-        let (branch, stem) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        let gateway = format!("  logical switch, gateway {}", gateways.join(" "));
-        lines.push(format!(
-            "  {}{}{}",
-            Paint::FAINT.on(branch),
-            Paint::NODE.on(switch),
-            Paint::FAINT.on(gateway)
+        let (branch, stem) =
+            if number + 1 == switches.len() { ("└─ ", "     ") } else { ("├─ ", "  │  ") };
+        let gateway = Paint::FAINT.on(format!("  logical switch, gateway {}", gateways.join(" ")));
+        lines.push(format!("  {}{}{gateway}", Paint::FAINT.on(branch), Paint::NODE.on(switch)));
+        lines.extend(branches(
+            stem,
+            of_pods.into_iter().map(|[_, name, _, addresses, up, _]| {
+                let up = if up == "true" { Paint::GOOD.on("up") } else { Paint::BAD.on("down") };
+                format!("{}  {addresses}  {up}", Paint::POD.on(format!("{name:<widest$}")))
+            }),
         ));
-        for (number, [_, name, _, addresses, up, _]) in of_pods.iter().enumerate() {
-            let branch = if number + 1 == of_pods.len() { "└─ " } else { "├─ " };
-            let up = if up == "true" { Paint::GOOD.on("up") } else { Paint::BAD.on("down") };
-            let name = Paint::POD.on(format!("{name:<widest$}"));
-            lines.push(format!("  {}{name}  {addresses}  {up}", Paint::FAINT.on(format!("{stem}{branch}"))));
-        }
     }
     Ok(lines)
 }
 
-/// A node's Open vSwitch: br-int, with the pods' ports above it and the tunnels below.
-#[derive(Debug)]
-pub(crate) struct Switch {
-    node: String,
-    /// Address of the node's end of the tunnels.
-    tunnel_address: String,
-    bridge: String,
-    pods: Vec<PodPort>,
-    tunnels: Vec<Tunnel>,
+/// The last branches of a tree, behind `stem`.
+fn branches(stem: &str, leaves: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    let mut leaves = leaves.peekable();
+    std::iter::from_fn(move || {
+        let leaf = leaves.next()?;
+        let branch = if leaves.peek().is_some() { "├─ " } else { "└─ " };
+        Some(format!("{}{leaf}", Paint::FAINT.on(format!("{stem}{branch}"))))
+    })
 }
 
-#[derive(Debug)]
-struct PodPort {
-    pod: String,
-    /// Addresses of the interface in the pod's namespace.
-    addresses: Vec<String>,
-    ifname: String,
-    host_ifname: String,
-    ofport: String,
-}
-
-#[derive(Debug)]
-struct Tunnel {
-    name: String,
-    kind: String,
-    remote: String,
-    ofport: String,
-}
-
-/// Reads a node's Open vSwitch; `pods` are all pods of the demo.
-pub(crate) fn switch(node: &Node, pods: &[Pod]) -> Result<Switch> {
+/// A node's Open vSwitch as a tree: br-int, with the numbers of its pods' ports and of its tunnels.
+pub(crate) fn switch(node: &Node, pods: &[Pod]) -> Result<Vec<String>> {
     let list = |words: Vec<String>| node.vsctl(words);
     let bridges = rows(list, ["name", "datapath_type"], "Bridge")?;
     let [name, datapath] = bridges.iter().find(|[name, _]| name == "br-int").context("br-int")?;
-    let bridge = if datapath.is_empty() { name.clone() } else { format!("{name} ({datapath})") };
-    let (mut ports, mut tunnels) = (Vec::new(), Vec::new());
+    let address = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"])?;
+    let what = format!("  {datapath} of {}, tunnels end at {}", node.name, address.trim().trim_matches('"'));
+    let mut ports = Vec::new();
     for [name, kind, ofport, ids, options] in
         rows(list, ["name", "type", "ofport", "external_ids", "options"], "Interface")?
     {
-        let remote = value(&options, "remote_ip").to_owned();
-        if !remote.is_empty() {
-            tunnels.push(Tunnel { name, kind, remote, ofport });
+        let remote = value(&options, "remote_ip");
+        let leaf = if !remote.is_empty() {
+            format!("{}  {kind} to {remote}", Paint::TUNNEL.on(format!("{name:<16}")))
         } else if let Some(pod) = pods.iter().find(|pod| pod.port() == value(&ids, "iface-id")) {
-            let ifname = value(&ids, "pod-if-name").to_owned();
-            let addresses = addresses(node, pod, &ifname)?;
-            let pod = super::pods::title(pod);
-            ports.push(PodPort { pod, addresses, ifname, host_ifname: name, ofport });
-        }
+            let ifname = value(&ids, "pod-if-name");
+            let end = Paint::POD.on(format!("{ifname} of {:<10}", title(pod)));
+            format!("{name:<16}  {end}  {}", addresses(node, pod, ifname)?.join(" "))
+        } else {
+            continue;
+        };
+        ports.push((ofport.parse::<u32>().unwrap_or(u32::MAX), format!("{ofport:>2}  {leaf}")));
     }
-    ports.sort_by_key(|port| port.ofport.parse::<u32>().ok());
-    let tunnel_address = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"])?;
-    let tunnel_address = tunnel_address.trim().trim_matches('"').to_owned();
-    Ok(Switch { node: node.name.clone(), tunnel_address, bridge, pods: ports, tunnels })
+    ports.sort();
+    let head = format!("  {}{}", Paint::NODE.on(name), Paint::FAINT.on(what));
+    Ok([head].into_iter().chain(branches("  ", ports.into_iter().map(|(_, leaf)| leaf))).collect())
 }
 
 /// The addresses that `ip` shows in the pod.
@@ -152,81 +131,6 @@ fn addresses(node: &Node, pod: &Pod, ifname: &str) -> Result<Vec<String>> {
     // `eth0@if7  UP  10.244.1.5/24 fd00::5/64`
     let addresses = output.split_whitespace().skip(2).filter_map(|word| word.split_once('/'));
     Ok(addresses.map(|(address, _)| address.to_owned()).collect())
-}
-
-/// Draws the switches side by side, joined where the first has a tunnel to the second.
-pub(crate) fn switches(switches: &[Switch]) -> Vec<String> {
-    let rows =
-        switches.iter().flat_map(|switch| &switch.pods).map(|pod| pod.addresses.len()).max().unwrap_or(0);
-    let drawn: Vec<Vec<String>> = switches.iter().map(|switch| switch.draw(rows)).collect();
-    let height = drawn.first().map_or(0, Vec::len);
-    let mut lines: Vec<String> = (0..height)
-        .map(|row| drawn.iter().map(|lines| lines[row].as_str()).collect::<Vec<_>>().join("     "))
-        .collect();
-    if let ([left, right], [first, second]) = (switches, &drawn[..])
-        && let Some(tunnel) = left.tunnels.iter().find(|tunnel| tunnel.remote == right.tunnel_address)
-    {
-        let width = |lines: &[String]| plain(&lines[0]).chars().count();
-        let (start, end) = (width(first) / 2, width(first) + 5 + width(second) / 2);
-        let joint = format!("╚{:═^1$}╝", format!(" {} ", tunnel.kind), end - start - 1);
-        lines.push(format!("{}{}", " ".repeat(start), Paint::TUNNEL.on(joint)));
-    }
-    lines.into_iter().map(|line| format!("  {line}")).collect()
-}
-
-impl Switch {
-    /// All lines have the same width. `rows`: lines for the addresses of a pod.
-    fn draw(&self, rows: usize) -> Vec<String> {
-        let Self { node, tunnel_address, bridge, pods, tunnels } = self;
-        let names = tunnels.iter().map(|tunnel| tunnel.name.as_str()).collect::<Vec<_>>().join(" ");
-        let ofports = tunnels.iter().map(|tunnel| tunnel.ofport.as_str()).collect::<Vec<_>>().join(" ");
-        let of_pods = pods.iter().map(|pod| pod.width() + 1).sum::<usize>().saturating_sub(1);
-        let texts = [bridge.len() + 4, names.len() + 2, node.len() + 2, tunnel_address.len() + 2];
-        let width = texts.into_iter().fold(of_pods, usize::max);
-        // Everything between the frame's left and right side.
-        let beside = |text: &dyn Fn(&PodPort) -> String| {
-            let cells = pods.iter().map(text).collect::<Vec<_>>().join(" ");
-            format!("{cells}{}", " ".repeat(width - of_pods))
-        };
-        let top: String = pods
-            .iter()
-            .map(|pod| format!("{:─^1$}", format!(" {} ", pod.ofport), pod.width()))
-            .collect::<Vec<_>>()
-            .join("─");
-        let top: String = format!("{top:─<width$}").chars().skip(1).take(width - 2).collect();
-        let on_node = |line: String| Paint::NODE.on(line);
-        let mut lines = vec![on_node(format!("╭{:─<1$}╮", format!("─ {node} "), width + 2))];
-        let mut inside: Vec<String> = vec![beside(&|pod| {
-            Paint::POD.on(format!("┌{:─<1$}┐", format!("─ {} ", pod.pod), pod.width() - 2))
-        })];
-        inside.extend((0..rows).map(|row| {
-            beside(&|pod| {
-                let address = pod.addresses.get(row).map_or("", String::as_str);
-                let side = Paint::POD.on("│");
-                format!("{side} {address:<0$}{side}", pod.width() - 3)
-            })
-        }));
-        inside.extend([
-            beside(&|pod| Paint::POD.on(format!("└{:─^1$}┘", format!(" {} ", pod.ifname), pod.width() - 2))),
-            beside(&|pod| Paint::FAINT.on(format!("{:^1$}", "│", pod.width()))),
-            beside(&|pod| format!("{:^1$}", pod.host_ifname, pod.width())),
-            on_node(format!("┌{top}┐")),
-            on_node(format!("│ {bridge:<0$}│", width - 3)),
-            on_node(format!("└{:─^1$}┘", format!(" {ofports} "), width - 2)),
-            Paint::TUNNEL.on(format!("{names:^width$}")),
-        ]);
-        let side = Paint::NODE.on("│");
-        lines.extend(inside.into_iter().map(|line| format!("{side} {line} {side}")));
-        lines.push(on_node(format!("╰{:─^1$}╯", format!(" {tunnel_address} "), width + 2)));
-        lines
-    }
-}
-
-impl PodPort {
-    fn width(&self) -> usize {
-        let addresses = self.addresses.iter().map(String::len).max().unwrap_or_default();
-        (self.pod.len() + 2).max(addresses).max(self.host_ifname.len()) + 4
-    }
 }
 
 /// The counts of each kind of thing on each node: before the pods came, with them, and after DEL.
@@ -267,65 +171,6 @@ fn count(census: &str, word: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn node(index: usize, pods: &[&str]) -> Switch {
-        let other = 3 - index;
-        let port = |(position, pod): (usize, &&str)| PodPort {
-            pod: (*pod).to_owned(),
-            addresses: vec![
-                format!("10.244.{index}.{}", position + 3),
-                format!("fd00::{index}:{}", position + 3),
-            ],
-            ifname: "eth0".to_owned(),
-            host_ifname: format!("0{index}00000{position}0000000"),
-            ofport: (position + 2).to_string(),
-        };
-        Switch {
-            node: format!("node{index}"),
-            tunnel_address: format!("172.30.0.1{index}"),
-            bridge: "br-int (netdev)".to_owned(),
-            pods: pods.iter().enumerate().map(port).collect(),
-            tunnels: vec![Tunnel {
-                name: format!("ovn-node{other}-0"),
-                kind: "geneve".to_owned(),
-                remote: format!("172.30.0.1{other}"),
-                ofport: "1".to_owned(),
-            }],
-        }
-    }
-
-    fn text(nodes: &[Switch]) -> String {
-        switches(nodes).iter().map(|line| format!("{}\n", plain(line).trim_end())).collect()
-    }
-
-    #[test]
-    fn two_nodes_are_joined_by_their_tunnel() {
-        let picture = "
-  ╭─ node1 ─────────────────────────────────╮     ╭─ node2 ─────────────╮
-  │ ┌─ front ─────────┐ ┌─ cart ──────────┐ │     │ ┌─ stock ─────────┐ │
-  │ │ 10.244.1.3      │ │ 10.244.1.4      │ │     │ │ 10.244.2.3      │ │
-  │ │ fd00::1:3       │ │ fd00::1:4       │ │     │ │ fd00::2:3       │ │
-  │ └───── eth0 ──────┘ └───── eth0 ──────┘ │     │ └───── eth0 ──────┘ │
-  │          │                   │          │     │          │          │
-  │   010000000000000     010000010000000   │     │   020000000000000   │
-  │ ┌─────── 2 ───────────────── 3 ───────┐ │     │ ┌─────── 2 ───────┐ │
-  │ │ br-int (netdev)                     │ │     │ │ br-int (netdev) │ │
-  │ └───────────────── 1 ─────────────────┘ │     │ └─────── 1 ───────┘ │
-  │               ovn-node2-0               │     │     ovn-node1-0     │
-  ╰────────────── 172.30.0.11 ──────────────╯     ╰──── 172.30.0.12 ────╯
-                       ╚══════════════ geneve ═══════════════╝
-";
-        let drawn = text(&[node(1, &["front", "cart"]), node(2, &["stock"])]);
-        assert!(drawn == picture.trim_start_matches('\n'), "\n{drawn}");
-    }
-
-    #[test]
-    fn a_tunnel_to_somewhere_else_joins_nothing() {
-        let mut nodes = [node(1, &["front"]), node(2, &[])];
-        assert!(text(&nodes).contains("═ geneve ═"));
-        nodes[0].tunnels[0].remote = "172.30.0.99".to_owned();
-        assert!(!text(&nodes).contains("geneve"));
-    }
 
     #[test]
     fn rows_and_maps_are_read_and_things_are_counted_by_their_first_word() {

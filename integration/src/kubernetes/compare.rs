@@ -10,13 +10,16 @@
 
 use std::{fs, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use integration::{Cluster, Node, eventually, executable};
 use serde::Serialize;
 use serde_json::json;
 
 use self::{burst::Burst, report::Report};
-use crate::bench::environment::{Environment, Scheduling};
+use crate::report::{
+    environment::{Environment, Scheduling},
+    publish,
+};
 
 mod burst;
 mod plugin_time;
@@ -59,13 +62,7 @@ pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<(
         }
     }
     let report = Report::new(environment.at_the_end()?, rounds, bursts);
-    print!("{report}");
-    let file = executable::target_dir()?.join("bench/bench-cluster.json");
-    fs::create_dir_all(file.parent().context("a file has a directory")?)?;
-    fs::write(&file, serde_json::to_string_pretty(&report)?)
-        .with_context(|| format!("write {}", file.display()))?;
-    println!("\nall figures: {}", file.display());
-    Ok(())
+    publish(&report, &report, "bench/bench-cluster.json")
 }
 
 /// Makes the runtime use `network`, and waits until a pod has it: the runtime reads its directory some time

@@ -5,10 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::change::Round;
-use crate::bench::{
-    environment::Environment,
-    statistics::{percentile, sorted},
-};
+use crate::report::{environment::Environment, percentiles::Percentiles};
 
 /// `latency.json`.
 #[derive(Debug, Serialize)]
@@ -59,8 +56,8 @@ const LIMITS: [(Change, f64, Option<f64>); 3] =
 /// Limit of a median with other Services, as a multiple of that without.
 const WITH_OTHERS: f64 = 1.5;
 
-fn percentile_of(rounds: &[Round], change: Change, percent: usize) -> f64 {
-    percentile(&sorted(rounds.iter().map(change.1).collect()), percent)
+fn percentiles_of(rounds: &[Round], change: Change) -> Percentiles {
+    Percentiles::of(rounds.iter().map(change.1))
 }
 
 impl Measured {
@@ -72,7 +69,7 @@ impl Measured {
     pub(crate) fn summary(&self) -> String {
         let of = |rounds: &[Round]| {
             [CREATED, ADDED, REMOVED]
-                .map(|change| format!("{:.1}", percentile_of(rounds, change, 50)))
+                .map(|change| format!("{:.1}", percentiles_of(rounds, change).p50))
                 .join(", ")
         };
         format!(
@@ -90,7 +87,7 @@ impl Rates {
         let milliseconds: Vec<f64> = turns.iter().flatten().map(|taken| f64::from(*taken) / 1e3).collect();
         let seconds = milliseconds.iter().sum::<f64>() / 1e3;
         let rate = milliseconds.len() as f64 / seconds.max(f64::EPSILON);
-        format!("{rate:.0} ({:.2})", percentile(&sorted(milliseconds), 99))
+        format!("{rate:.0} ({:.2})", Percentiles::of(milliseconds).p99)
     }
 }
 
@@ -99,15 +96,15 @@ impl Report {
         let mut goals = Vec::new();
         if let Some(alone) = measured.first() {
             for (change, median, p90) in LIMITS {
-                let (what, of) = (change.0, |percent| percentile_of(&alone.ours, change, percent));
-                goals.push(Goal { what: format!("{what}, median"), measured: of(50), limit: median });
-                goals.extend(p90.map(|limit| Goal { what: format!("{what}, p90"), measured: of(90), limit }));
+                let (what, of) = (change.0, percentiles_of(&alone.ours, change));
+                goals.push(Goal { what: format!("{what}, median"), measured: of.p50, limit: median });
+                goals.extend(p90.map(|limit| Goal { what: format!("{what}, p90"), measured: of.p90, limit }));
             }
             for others in measured.iter().skip(1) {
                 goals.extend(LIMITS.map(|(change, ..)| Goal {
                     what: format!("{}, median with {} others", change.0, others.others),
-                    measured: percentile_of(&others.ours, change, 50),
-                    limit: WITH_OTHERS * percentile_of(&alone.ours, change, 50),
+                    measured: percentiles_of(&others.ours, change).p50,
+                    limit: WITH_OTHERS * percentiles_of(&alone.ours, change).p50,
                 }));
             }
         }
@@ -137,8 +134,8 @@ impl fmt::Display for Report {
             writeln!(f, "\n  {:<46}{:>16}{:>16}", format!("with {others} other Services"), "floor", "this")?;
             for change in [CREATED, ADDED, REMOVED, ANSWERED] {
                 let of = |rounds: &[Round]| {
-                    let [median, p90] = [50, 90].map(|percent| percentile_of(rounds, change, percent));
-                    format!("{median:.1} ({p90:.1})")
+                    let Percentiles { p50, p90, .. } = percentiles_of(rounds, change);
+                    format!("{p50:.1} ({p90:.1})")
                 };
                 writeln!(f, "  {:<46}{:>16}{:>16}", change.0, of(floor), of(ours))?;
             }
@@ -171,7 +168,7 @@ mod tests {
 
     fn missed(measured: Vec<Measured>) -> Vec<String> {
         let environment =
-            Environment::of_this_machine(0, crate::bench::environment::Scheduling::Normal).unwrap();
+            Environment::of_this_machine(0, crate::report::environment::Scheduling::Normal).unwrap();
         let report = Report::new(environment, measured);
         let missed = report.goals.iter().filter(|goal| !goal.holds()).map(|goal| goal.what.clone());
         missed.collect()

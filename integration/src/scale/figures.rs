@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::process::Usage;
+use crate::report::percentiles::Percentiles;
 
 /// Times are in seconds unless the field says otherwise.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -129,13 +130,6 @@ pub(crate) struct Latency {
     /// Processor time of the control plane per pod.
     pub(crate) cpu: f64,
     pub(crate) transactions: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Percentiles {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
 }
 
 /// Contents of the databases at the end.

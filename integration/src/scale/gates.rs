@@ -128,13 +128,13 @@ impl fmt::Display for Gate {
 mod tests {
     use super::*;
     use crate::scale::{
-        figures::{Converged, Floor, Percentiles, Replaced, Restart, Rows},
+        figures::{Converged, Floor, Replaced, Restart, Rows},
         process::Usage,
     };
 
     fn at_the_limits() -> Figures {
         let usage = Usage { rss: 50.0, peak_rss: 60.0, cpu: 4.0 };
-        let served = Percentiles { p50: 5.0, p99: 20.0, max: 90.0 };
+        let served = crate::report::percentiles::Percentiles { p50: 5.0, p90: 9.0, p99: 20.0, max: 90.0 };
         Figures {
             nodes: 500,
             pods: 10_000,

@@ -8,12 +8,12 @@ use tokio::{task::JoinSet, time::interval};
 
 use super::{
     calls,
-    figures::{Latency, Percentiles},
+    figures::Latency,
     objects::{self, Name},
     process::Usage,
     run::Run,
 };
-use crate::bench::statistics::{percentile, sorted};
+use crate::report::percentiles::Percentiles;
 
 /// Duration of a phase: long enough for the rate to be steady, short enough for three rates in one run.
 const SECONDS: usize = 10;
@@ -52,7 +52,7 @@ pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
                 waits.push(wait.as_secs_f64() * 1e3);
             }
         }
-        let [port, annotation, served] = waits.map(|waits| percentiles(sorted(waits)));
+        let [port, annotation, served] = waits.map(Percentiles::of);
         let (cpu, transactions) = ((after.0 - before.0) * 1e3 / count as f64, after.1 - before.1);
         Latency { rate, pods: count, port, annotation, served, cpu, transactions }
     };
@@ -81,8 +81,4 @@ async fn create(run: &Run<'_>, rate: usize, probes: &[Name]) -> Result<Vec<Insta
         answered[number] = instant;
     }
     Ok(answered)
-}
-
-fn percentiles(sorted: Vec<f64>) -> Percentiles {
-    Percentiles { p50: percentile(&sorted, 50), p99: percentile(&sorted, 99), max: percentile(&sorted, 100) }
 }

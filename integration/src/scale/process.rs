@@ -1,10 +1,11 @@
 //! Memory and CPU time of a process, from the kernel (proc_pid_status(5)).
 
 use anyhow::{Context as _, Result};
-use integration::{Daemon, process};
+use integration::{
+    Daemon,
+    process::{cpu_time, process},
+};
 use serde::{Deserialize, Serialize};
-
-use crate::bench::cpu::of_threads;
 
 /// Memory in MB; processor time in seconds since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -23,7 +24,7 @@ impl Usage {
         Ok(Self {
             rss: megabytes(status.vmrss),
             peak_rss: megabytes(status.vmhwm),
-            cpu: of_threads(pid)? / 1e3,
+            cpu: cpu_time(pid)?.as_secs_f64(),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::{
     gates::Gate,
     process::Usage,
 };
-use crate::bench::environment::Environment;
+use crate::report::environment::Environment;
 
 /// `scale.json`.
 #[derive(Debug, Serialize)]
@@ -184,7 +184,7 @@ mod tests {
         };
         let gates = |sizes: &[usize]| {
             let environment =
-                Environment::of_this_machine(1, crate::bench::environment::Scheduling::Normal).unwrap();
+                Environment::of_this_machine(1, crate::report::environment::Scheduling::Normal).unwrap();
             Report::new(environment, sizes.iter().copied().map(sized).collect()).gates.len()
         };
         assert_eq!(gates(&[10_000, 50_000, 1_000]), gates(&[10_000]) + 2);

@@ -10,13 +10,13 @@ use tokio::{task::JoinSet, time::interval};
 
 use super::{
     calls,
-    figures::{Percentiles, Services},
+    figures::Services,
     northbound::MARKED,
     objects,
     process::Usage,
     run::{Plan, Run},
 };
-use crate::bench::statistics::{percentile, sorted};
+use crate::report::percentiles::Percentiles;
 
 /// Changes of slices a second: the rate of the goal.
 const RATE: usize = 100;
@@ -155,10 +155,5 @@ async fn change(run: &Run<'_>) -> Result<Percentiles> {
     });
     let waits: Vec<f64> =
         waits.map(|wait: Result<Duration>| Ok(wait?.as_secs_f64() * 1e3)).collect::<Result<_>>()?;
-    let sorted = sorted(waits);
-    Ok(Percentiles {
-        p50: percentile(&sorted, 50),
-        p99: percentile(&sorted, 99),
-        max: percentile(&sorted, 100),
-    })
+    Ok(Percentiles::of(waits))
 }

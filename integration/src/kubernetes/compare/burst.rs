@@ -21,7 +21,7 @@ use super::{
     BRIDGE_PREFIX, Network, PATIENCE,
     plugin_time::{self, InPlugin, Spent},
 };
-use crate::bench::statistics::{percentile, sorted};
+use crate::report::percentiles::Percentiles;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -78,13 +78,13 @@ impl Burst {
             );
         }
         let InPlugin { add, del } = InPlugin::now(node)?.since(before);
-        let times = sorted(ready.into_values().collect());
+        let times = Percentiles::of(ready.values().copied());
         Ok(Self {
             network,
             pods: count,
-            all_ready: percentile(&times, 100),
-            median_ready: percentile(&times, 50),
-            mean_ready: times.iter().sum::<f64>() / count.max(1) as f64,
+            all_ready: times.max,
+            median_ready: times.p50,
+            mean_ready: ready.values().sum::<f64>() / count.max(1) as f64,
             all_gone: all_gone.as_secs_f64(),
             add,
             del,

@@ -8,10 +8,7 @@ use contract::paths::PLUGIN_LOG;
 use integration::Node;
 use serde::Serialize;
 
-use crate::bench::{
-    stage_log,
-    statistics::{percentile, sorted},
-};
+use crate::report::{percentiles::median, stage_log};
 
 /// Port of containerd's metrics, on the node (`containerd-1.toml`, `containerd-2.toml`).
 const PORT: u16 = 1338;
@@ -95,7 +92,7 @@ pub(super) fn stages(node: &Node, start: usize) -> Result<BTreeMap<String, f64>>
             times.entry(stage.name().to_owned()).or_default().push(time);
         }
     }
-    Ok(times.into_iter().map(|(stage, times)| (stage, percentile(&sorted(times), 50))).collect())
+    Ok(times.into_iter().map(|(stage, times)| (stage, median(times))).collect())
 }
 
 #[cfg(test)]

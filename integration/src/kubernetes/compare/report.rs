@@ -5,10 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use serde::Serialize;
 
 use super::{Network, burst::Burst};
-use crate::bench::{
-    environment::Environment,
-    statistics::{percentile, sorted},
-};
+use crate::report::{environment::Environment, percentiles};
 
 /// `bench-cluster.json`. Times are in seconds unless a field says otherwise.
 #[derive(Debug, Clone, Serialize)]
@@ -46,18 +43,8 @@ impl Report {
         let cells: BTreeSet<(usize, Network)> =
             bursts.iter().map(|burst| (burst.pods, burst.network)).collect();
         let lines = cells.into_iter().map(|(pods, network)| {
-            let median = |value: fn(&Burst) -> f64| {
-                percentile(
-                    &sorted(
-                        bursts
-                            .iter()
-                            .filter(|burst| (burst.pods, burst.network) == (pods, network))
-                            .map(value)
-                            .collect(),
-                    ),
-                    50,
-                )
-            };
+            let of = bursts.iter().filter(|burst| (burst.pods, burst.network) == (pods, network));
+            let median = |value: fn(&Burst) -> f64| percentiles::median(of.clone().map(value));
             Line {
                 network,
                 pods,

@@ -10,10 +10,7 @@ use rustix::{
 };
 use serde::Serialize;
 
-use super::{
-    floor::milliseconds,
-    statistics::{percentile, sorted},
-};
+use super::percentiles::median;
 
 /// The machine, and the versions of the programs on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -96,9 +93,9 @@ fn grace_period() -> Option<f64> {
     // A global membarrier returns after one grace period (kernel/sched/membarrier.c: synchronize_rcu).
     let time = || {
         let began = Instant::now();
-        membarrier(MembarrierCommand::Global).ok().map(|()| milliseconds(began.elapsed()))
+        membarrier(MembarrierCommand::Global).ok().map(|()| began.elapsed().as_secs_f64() * 1e3)
     };
-    (0..21).map(|_| time()).collect::<Option<Vec<f64>>>().map(|times| percentile(&sorted(times), 50))
+    (0..21).map(|_| time()).collect::<Option<Vec<f64>>>().map(median)
 }
 
 fn load() -> Result<String> {

@@ -115,6 +115,19 @@ pub struct NodeAnnotationError {
     pub source: AnnotationError,
 }
 
+/// What [`GATEWAY_CONFIG`] says. A value that is missing or cannot be read is `None`.
+#[derive(Debug, Default)]
+pub struct GatewayConfig {
+    /// Whether ports of the node lead to services.
+    pub node_ports: Option<bool>,
+    /// None if no program has set a gateway up.
+    pub mode: Option<GatewayMode>,
+    /// Its place in the physical network; none if it is disabled.
+    pub place: Option<Gateway>,
+    /// The first value that cannot be read.
+    pub unreadable: Option<NodeAnnotationError>,
+}
+
 /// A node's annotations, to read the values of the cluster's own network.
 ///
 /// Each method returns the value of one annotation; `None`, or an empty list, if there is none.
@@ -183,15 +196,6 @@ impl NodeAnnotations<'_> {
         self.read(HOST_CIDRS, value::host_cidrs).map(Option::unwrap_or_default)
     }
 
-    /// Whether ports of the node lead to services; none if the node does not tell.
-    ///
-    /// # Errors
-    /// The annotation is not JSON of the expected shape, or the value is neither `true` nor `false`.
-    pub fn node_ports(self) -> Result<Option<bool>, NodeAnnotationError> {
-        self.read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.node_ports(DEFAULT_NETWORK))
-            .map(Option::flatten)
-    }
-
     /// The MAC address of the management port.
     ///
     /// # Errors
@@ -205,22 +209,21 @@ impl NodeAnnotations<'_> {
         self.read(MANAGEMENT_MAC, value::mac)
     }
 
-    /// The mode of the node's gateway. `None` if no program has set one up.
-    ///
-    /// # Errors
-    /// The annotation is not JSON of the expected shape, or the mode is not known.
-    pub fn gateway_mode(self) -> Result<Option<GatewayMode>, NodeAnnotationError> {
-        Ok(self
-            .read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.gateway_mode(DEFAULT_NETWORK))?
-            .flatten())
-    }
-
-    /// The node's gateway; none if it is disabled, or if no program has set one up.
-    ///
-    /// # Errors
-    /// The annotation is not JSON of the expected shape, or lacks a value that the gateway router needs.
-    pub fn gateway(self) -> Result<Option<Gateway>, NodeAnnotationError> {
-        Ok(self.read(GATEWAY_CONFIG, |text| PerNetwork::parse(text)?.gateway(DEFAULT_NETWORK))?.flatten())
+    /// The node's gateway, with what cannot be read left out and named.
+    pub fn gateway(self) -> GatewayConfig {
+        let mut config = GatewayConfig::default();
+        let read = self.read(GATEWAY_CONFIG, |text| {
+            let entries = PerNetwork::parse(text)?;
+            // Each value by itself: the mode matters even where the rest cannot be read.
+            let (ports, mode) = (entries.node_ports(DEFAULT_NETWORK), entries.gateway_mode(DEFAULT_NETWORK));
+            config.mode = *mode.as_ref().unwrap_or(&None);
+            config.node_ports = *ports.as_ref().unwrap_or(&None);
+            let place = entries.gateway(DEFAULT_NETWORK, config.mode);
+            config.place = place.as_ref().ok().cloned().flatten();
+            ports.and(mode).and(place).map(drop)
+        });
+        config.unreadable = read.err();
+        config
     }
 
     /// Whether OVN may answer packets that are too large for the overlay.

@@ -94,13 +94,16 @@ impl PerNetwork {
         mode.map(|mode| value::gateway_mode(value::text(mode, "gateway mode")?)).transpose()
     }
 
-    /// A network's gateway, unless it is disabled or missing.
+    /// A network's gateway of this mode, unless it is disabled or missing.
     ///
     /// # Errors
-    /// As for [`gateway_mode`](Self::gateway_mode). In addition: a value that the gateway router needs is
-    /// missing or not valid.
-    pub fn gateway(&self, network: &str) -> Result<Option<Gateway>, AnnotationError> {
-        match self.gateway_mode(network)? {
+    /// A value that the gateway router needs is missing or not valid.
+    pub fn gateway(
+        &self,
+        network: &str,
+        mode: Option<GatewayMode>,
+    ) -> Result<Option<Gateway>, AnnotationError> {
+        match mode {
             Some(GatewayMode::Shared | GatewayMode::Local) => {
                 self.0.get(network).map(Gateway::read).transpose()
             }

@@ -124,21 +124,25 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn the_mode_of_a_gateway_is_one_of_three() {
-    let mode = |text: &str| {
-        NodeAnnotations(&annotations(&[(GATEWAY_CONFIG, text)]))
-            .gateway_mode()
-            .map_err(|error| error.annotation)
+fn the_mode_of_a_gateway_is_one_of_three_and_is_read_where_the_rest_is_not() {
+    let read = |text: &str| {
+        let read = NodeAnnotations(&annotations(&[(GATEWAY_CONFIG, text)])).gateway();
+        (read.mode, read.node_ports, read.unreadable.map(|error| error.annotation))
     };
+    let unreadable = Some(GATEWAY_CONFIG);
     assert_eq!(
-        mode(r#"{"default":{"mode":"shared","bridge-id":"br-ex","next-hops":["192.0.2.1"]}}"#),
-        Ok(Some(GatewayMode::Shared))
+        read(r#"{"default":{"mode":"shared","bridge-id":"br-ex","next-hops":["192.0.2.1"]}}"#),
+        (Some(GatewayMode::Shared), None, unreadable)
     );
-    assert_eq!(mode(r#"{"default":{"mode":"local"}}"#), Ok(Some(GatewayMode::Local)));
-    assert_eq!(mode(r#"{"default":{"mode":""}}"#), Ok(Some(GatewayMode::Disabled)));
-    assert_eq!(mode(r#"{"blue":{"mode":"shared"}}"#), Ok(None));
-    assert_eq!(mode(r#"{"default":{"node-port-enable":"true"}}"#), Ok(None));
-    for unreadable in ["", "[]", r#"{"default":{"mode":7}}"#, r#"{"default":{"mode":"both"}}"#] {
-        assert_eq!(mode(unreadable), Err(GATEWAY_CONFIG), "{unreadable}");
+    assert_eq!(read(r#"{"default":{"mode":"local"}}"#), (Some(GatewayMode::Local), None, unreadable));
+    assert_eq!(read(r#"{"default":{"mode":""}}"#), (Some(GatewayMode::Disabled), None, None));
+    assert_eq!(read(r#"{"blue":{"mode":"shared"}}"#), (None, None, None));
+    assert_eq!(read(r#"{"default":{"node-port-enable":"true"}}"#), (None, Some(true), None));
+    assert_eq!(
+        read(r#"{"default":{"mode":"","node-port-enable":"si"}}"#),
+        (Some(GatewayMode::Disabled), None, unreadable)
+    );
+    for text in ["", "[]", r#"{"default":{"mode":7}}"#, r#"{"default":{"mode":"both"}}"#] {
+        assert_eq!(read(text), (None, None, unreadable), "{text}");
     }
 }

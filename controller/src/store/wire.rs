@@ -117,11 +117,13 @@ impl NodeObject {
         node.management_mac = readable(read.management_mac(), &mut unreadable);
         let hosts = readable(read.host_cidrs(), &mut unreadable);
         node.host_addresses = hosts.iter().map(IpNet::addr).collect();
-        node.node_ports = readable(read.node_ports(), &mut unreadable).unwrap_or(true);
+        let gateway = read.gateway();
+        readable(gateway.unreadable.map_or(Ok(()), Err), &mut unreadable);
+        node.node_ports = gateway.node_ports.unwrap_or(true);
+        node.gateway = gateway.mode;
+        node.external = gateway.place.map(Box::new);
         let zone = labels.as_ref().and_then(|labels| labels.get(TOPOLOGY_ZONE));
         node.topology_zone = zone.map(|zone| zone.as_str().into());
-        node.gateway = readable(read.gateway_mode(), &mut unreadable);
-        node.external = readable(read.gateway(), &mut unreadable).map(Box::new);
         node.answers_large_packets = read.gateway_mtu_support();
         Node {
             uid: uid.unwrap_or_default().into(),

@@ -26,8 +26,7 @@ pub fn check(data: &[u8]) {
             node.chassis_id().err(),
             node.host_cidrs().err(),
             node.management_mac().err(),
-            node.gateway_mode().err(),
-            node.gateway().err(),
+            node.gateway().unreadable,
             node.zone().err(),
         ];
         for error in refusals.into_iter().flatten() {

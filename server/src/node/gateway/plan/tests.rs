@@ -41,10 +41,10 @@ fn the_controller_reads_what_the_node_writes() {
         assert!(text.contains(part), "{part} in {text}");
     }
     let annotations = BTreeMap::from([(GATEWAY_CONFIG.to_owned(), text.clone())]);
-    let read = NodeAnnotations(&annotations);
-    assert_eq!(read.gateway_mode().unwrap(), Some(Annotated::Shared));
-    assert_eq!(read.gateway().unwrap().as_ref(), Some(&entry.gateway));
-    assert_eq!(read.node_ports().unwrap(), Some(true));
+    let read = NodeAnnotations(&annotations).gateway();
+    assert_eq!((read.mode, read.node_ports), (Some(Annotated::Shared), Some(true)));
+    assert_eq!(read.place.as_ref(), Some(&entry.gateway));
+    assert!(read.unreadable.is_none(), "{:?}", read.unreadable);
     assert_eq!(annotation(Some(&text), &entry), text, "a second writing changes nothing");
 }
 

@@ -19,15 +19,15 @@
 //! | `rules` | nftables rules for packets between host, pods and other hosts |
 //! | `service_rules` | nftables rules for addresses of Services |
 //! | `forwarding` | settings of the interfaces over which pods reach other hosts |
+//! | `to_services` | what this host needs to reach Services over the port |
 //! | `service_ranges` | which ranges of Services are reached over the port |
 //! | `events` | notifications of the kernel that something changed |
 //!
 //! Only what differs is written: a restart changes nothing. The control plane owns the logical port
 //! `k8s-NODE`.
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{io, time::Duration};
 
-use ipnet::IpNet;
 use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use tokio::{
     sync::watch,
@@ -38,7 +38,6 @@ use super::{at, changed};
 use crate::{
     chain,
     conditions::{Conditions, Part},
-    services::Destination,
 };
 
 mod events;
@@ -51,6 +50,7 @@ mod rules;
 mod service_ranges;
 mod service_rules;
 mod sysctl;
+mod to_services;
 
 pub(super) use events::{Happened, Watched, listen};
 pub use plan::ManagementPort;
@@ -61,11 +61,10 @@ use self::{
     forwarding::Uplinks,
     kernel::{Kernel, Refused},
     link::{Step, steps},
-    plan::{Desired, Route},
+    plan::Desired,
     port::Seen,
     rules::ChainRules,
-    service_ranges::Decided,
-    service_rules::ServiceRules,
+    to_services::ToServices,
 };
 
 /// The port is compared after this long without an event, in case one was lost. A comparison reads the kernel
@@ -105,18 +104,11 @@ pub(super) struct PortReconciler {
     is_connected: bool,
     kernel: Kernel,
     rules: [ChainRules; 3],
-    service_rules: ServiceRules,
-    services: ServiceRanges,
-    /// What was decided on them last.
-    decided: Option<(Decided, Option<Vec<Destination>>)>,
-    /// Why the kernel does not translate addresses of Services.
-    untranslated: Option<String>,
+    services: ToServices,
     /// Changes with each event of the interface.
     happened: watch::Receiver<u64>,
     /// What else has events that matter.
     watched: watch::Sender<Watched>,
-    /// Changes with each event of the table of nftables.
-    table: watch::Receiver<u64>,
     /// Changes with each event of the host's addresses.
     addresses: watch::Receiver<u64>,
     /// Time of the last comparison.
@@ -150,6 +142,14 @@ pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
     rules::remove().await
 }
 
+/// Why something is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    SetUp,
+    /// The port was complete: another program has changed it.
+    Repair,
+}
+
 /// The result of a comparison.
 #[derive(Default)]
 struct Outcome {
@@ -172,6 +172,8 @@ impl PortReconciler {
         happened: Happened,
         services: ServiceRanges,
     ) -> io::Result<Self> {
+        let watched = happened.watched.clone();
+        let services = ToServices::new(services, happened.to_table, watched, conditions.clone());
         Ok(Self {
             config,
             node: node.to_owned(),
@@ -182,13 +184,9 @@ impl PortReconciler {
             is_connected: false,
             kernel: Kernel::open()?,
             rules: rules::chains(),
-            service_rules: ServiceRules::default(),
             services,
-            decided: None,
-            untranslated: None,
             happened: happened.to_interface,
             watched: happened.watched,
-            table: happened.to_table,
             addresses: happened.to_addresses,
             looked: Instant::now(),
             finished: None,
@@ -243,7 +241,7 @@ impl PortReconciler {
                 },
                 () = changed(&mut self.assigned) => return,
                 // Endpoints on hosts may come and go as pods do.
-                () = changed(&mut self.services.facts), if settled.is_none() => {
+                () = changed(&mut self.services.ranges.facts), if settled.is_none() => {
                     settled = Some(self.looked + SETTLE)
                 }
                 // The first event starts the clock; those that follow until then are covered by one
@@ -255,7 +253,7 @@ impl PortReconciler {
                 () = at(settled) => return self.happened.mark_unchanged(),
                 () = at(addressed) => return self.addresses.mark_unchanged(),
                 // An event may have been lost.
-                () = &mut timer => return self.service_rules.doubt(),
+                () = &mut timer => return self.services.rules.doubt(),
             }
         }
     }
@@ -276,7 +274,8 @@ impl PortReconciler {
         // Before the kernel is read: a change of a gateway's entry after that must be an event.
         let gateways = desired.neighbours.iter().map(|neighbour| neighbour.address).collect();
         self.watched.send_modify(|watched| watched.gateways = gateways);
-        let is_repair = self.finished.as_ref() == Some(&assigned);
+        let is_finished = self.finished.as_ref() == Some(&assigned);
+        let occasion = if is_finished { Occasion::Repair } else { Occasion::SetUp };
         let mut seen = Seen::look(&self.updates, &self.node);
         if !seen.has_bridge() {
             let why = if self.is_connected {
@@ -287,31 +286,26 @@ impl PortReconciler {
             return missing(format!("{INTERFACE}: {why}"));
         }
         // Rows before the link: ovs-vswitchd makes the interface in the kernel from them.
-        match self.correct_rows(&seen, &desired, is_repair).await {
+        match self.correct_rows(&seen, &desired, occasion).await {
             Ok(false) => {}
             Ok(true) => seen = Seen::look(&self.updates, &self.node),
             Err(why) => return failed(why),
         }
         let unreadable = |error| failed(format!("{INTERFACE} cannot be read from the kernel: {error}"));
-        let is_same = match self.decide_on_services(&seen, &mut desired, &assigned).await {
+        let port = (&self.config, &*self.node);
+        let is_same = match self.services.decide(&self.kernel, port, &assigned, &seen, &mut desired).await {
             Ok(is_same) => is_same,
             Err(error) => return unreadable(error),
         };
         // What Services need changes with them, and is no repair then.
-        let is_repair = is_repair && is_same;
-        let mut outcome = match self.correct_link(&seen, &desired, is_repair).await {
+        let occasion = if is_same { occasion } else { Occasion::SetUp };
+        let mut outcome = match self.correct_link(&seen, &desired, occasion).await {
             Ok(outcome) => outcome,
             Err(error) => return unreadable(error),
         };
-        if let Some((decided, _)) = &self.decided {
-            let is_new = self.watched.send_if_modified(|watched| {
-                std::mem::replace(&mut watched.detours, decided.detours.clone()) != decided.detours
-            });
-            // A new link may have gone down before its events mattered.
-            outcome.failed |= is_new || decided.may_change();
-        }
-        self.correct_rules(&desired, is_repair, &mut outcome).await;
-        if let Err(error) = self.forward(&desired, is_repair, &mut outcome).await {
+        outcome.failed |= self.services.watch_detours();
+        self.correct_rules(&desired, occasion, &mut outcome).await;
+        if let Err(error) = self.forward(&desired, occasion, &mut outcome).await {
             outcome.failed = true;
             outcome.forbidden.push(format!("forwarding for pods: the host's addresses: {error}"));
         }
@@ -327,79 +321,19 @@ impl PortReconciler {
         outcome
     }
 
-    /// Adds to `desired` what this host needs to reach Services over the interface. Returns whether that is the
-    /// same as before.
-    async fn decide_on_services(
-        &mut self,
-        seen: &Seen,
-        desired: &mut Desired,
-        assigned: &AssignedSubnets,
-    ) -> io::Result<bool> {
-        let facts = self.services.facts.borrow_and_update().clone();
-        let Some(link) = self.kernel.look().await? else { return Ok(true) };
-        // Without the flows of the interface there is no answer of OVN, whatever it serves.
-        let is_installed = seen.is_installed(&desired.iface_id);
-        // Before the routes are read: a change after that must be an event.
-        let ranges = facts.ranges.keys().copied().collect();
-        self.watched.send_modify(|watched| watched.ranges = ranges);
-        let decided = self.services.decide(&self.kernel, &link, desired, is_installed).await?;
-        if let Ok(with_services) = self.config.desired(&self.node, assigned, &decided.routed) {
-            desired.routes = with_services.routes;
-        }
-        if !facts.are_all_ranges || facts.destinations.is_none() {
-            // Before a restart these were routes to what is not known again yet.
-            let kept = link.routes.iter().filter(|there| there.is_ours).map(|there| there.route);
-            let kept: Vec<Route> = kept.filter(|route| !desired.routes.contains(route)).collect();
-            desired.routes.extend(kept);
-        }
-        if let Some(all) = facts.destinations {
-            desired.destinations = Some(routed(&all, &decided.routed));
-            desired.routes.extend(self.config.routes_to_local_traffic(desired));
-        }
-        Ok(self.tell_of_services(decided, desired))
-    }
-
-    /// Shows the ranges without a route in `/readyz?verbose`, and logs a change. Returns whether there is none.
-    fn tell_of_services(&mut self, decided: Decided, desired: &Desired) -> bool {
-        let now = (decided, desired.destinations.clone());
-        if self.decided.as_ref() == Some(&now) {
-            return true;
-        }
-        let before = self.decided.take().map(|(decided, _)| decided).unwrap_or_default();
-        let (decided, _) = self.decided.insert(now);
-        for (range, why) in
-            decided.unrouted.iter().filter(|(range, why)| before.unrouted.get(range) != Some(*why))
-        {
-            tracing::info!(%range, %why, "no route to a range of Services over the management port");
-        }
-        self.remark_on_services();
-        false
-    }
-
-    fn remark_on_services(&self) {
-        let ranges = self.decided.iter().flat_map(|(decided, _)| &decided.unrouted);
-        let unrouted = ranges.map(|(range, why)| format!("{range}: {why}"));
-        let remarks: Vec<String> = unrouted.chain(self.untranslated.clone()).collect();
-        if remarks.is_empty() {
-            self.conditions.unremark(Part::SERVICES);
-        } else {
-            self.conditions.remark(Part::SERVICES, remarks.join("; "));
-        }
-    }
-
     /// Corrects the rows. Returns whether one differed; if so, the copy of the rows has the change (or `ECHO`
     /// is over).
     async fn correct_rows(
         &mut self,
         seen: &Seen,
         desired: &Desired,
-        is_repair: bool,
+        occasion: Occasion,
     ) -> Result<bool, String> {
         let Some((change, done)) = seen.change(desired) else { return Ok(false) };
         let refused =
             |error| format!("{INTERFACE}: cannot write to Open vSwitch's database: {}", chain(&error));
         self.client.transact(change).await.map_err(refused)?;
-        log(&done, is_repair);
+        log(&done, occasion);
         // The transaction may be answered before the monitor reports it. A port that is added a second time
         // is refused.
         while Seen::look(&self.updates, &self.node) == *seen {
@@ -415,11 +349,11 @@ impl PortReconciler {
 
     /// Corrects the rules of nftables. A failure is no reason to call the port missing: the kernel gives most
     /// packets of this host the port's address, and pods of the cluster reach each other.
-    async fn correct_rules(&mut self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) {
-        self.correct_service_rules(desired, is_repair, outcome).await;
+    async fn correct_rules(&mut self, desired: &Desired, occasion: Occasion, outcome: &mut Outcome) {
+        self.services.correct_rules(desired, occasion, outcome).await;
         for rules in &mut self.rules {
             match rules.correct(desired).await {
-                Ok(true) => log(&[rules.what.to_owned()], is_repair),
+                Ok(true) => log(&[rules.what.to_owned()], occasion),
                 Ok(false) => {}
                 Err(error) => {
                     let ChainRules { what, without, .. } = rules;
@@ -430,34 +364,8 @@ impl PortReconciler {
         }
     }
 
-    async fn correct_service_rules(&mut self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) {
-        let Some(destinations) = &desired.destinations else { return };
-        // Seen before the kernel is read: a change after that must be an event. Without a sender there are
-        // none.
-        if self.table.has_changed().unwrap_or(true) {
-            self.table.mark_unchanged();
-            self.service_rules.doubt();
-        }
-        let failure = match self.service_rules.correct(destinations).await {
-            Ok(true) => {
-                log(&[service_rules::WHAT.to_owned()], is_repair);
-                None
-            }
-            Ok(false) => None,
-            Err(error) => {
-                let (what, without) = (service_rules::WHAT, service_rules::WITHOUT);
-                Some(format!("nftables: {what}: {error}; without it, {without}"))
-            }
-        };
-        outcome.failed |= failure.is_some();
-        outcome.forbidden.extend(failure.clone());
-        if std::mem::replace(&mut self.untranslated, failure.clone()) != failure {
-            self.remark_on_services();
-        }
-    }
-
     /// Corrects the settings with which this host forwards packets of pods.
-    async fn forward(&self, desired: &Desired, is_repair: bool, outcome: &mut Outcome) -> io::Result<()> {
+    async fn forward(&self, desired: &Desired, occasion: Occasion, outcome: &mut Outcome) -> io::Result<()> {
         let uplinks = Uplinks::read().await?;
         let has = |is_v4: bool| desired.addresses.iter().any(|address| address.addr().is_ipv4() == is_v4);
         // Before they are written: a change by another program after that must be an event.
@@ -480,12 +388,12 @@ impl PortReconciler {
                 }
             }
         }
-        log(&done, is_repair);
+        log(&done, occasion);
         Ok(())
     }
 
     /// Corrects the interface in the kernel.
-    async fn correct_link(&self, seen: &Seen, desired: &Desired, is_repair: bool) -> io::Result<Outcome> {
+    async fn correct_link(&self, seen: &Seen, desired: &Desired, occasion: Occasion) -> io::Result<Outcome> {
         let (mut outcome, mut done) = (Outcome::default(), Vec::new());
         for _ in 0..ROUNDS {
             // Only the last round counts: it may have done what was refused in the one before.
@@ -508,19 +416,9 @@ impl PortReconciler {
                 }
             }
         }
-        log(&done, is_repair);
+        log(&done, occasion);
         Ok(outcome)
     }
-}
-
-/// The destinations that this host reaches over the interface. What another program routes is that program's to
-/// translate. An address of the ranges is the cluster's to give: no Service gets it by asking.
-fn routed(all: &[Destination], ranges: &[IpNet]) -> Vec<Destination> {
-    let is_routed = |address: &IpAddr| ranges.iter().any(|range| range.contains(address));
-    let is_own = |destination: &Destination| {
-        destination.address.is_none_or(|address| address == destination.cluster || !is_routed(&address))
-    };
-    all.iter().filter(|destination| is_routed(&destination.cluster) && is_own(destination)).cloned().collect()
 }
 
 impl Outcome {
@@ -540,14 +438,14 @@ impl Outcome {
     }
 }
 
-/// A change of a port that was complete is a repair, and a warning: another program has changed the port.
-fn log(done: &[String], is_repair: bool) {
-    match (done, is_repair) {
+/// A repair is a warning.
+fn log(done: &[String], occasion: Occasion) {
+    match (done, occasion) {
         ([], _) => {}
-        (done, true) => {
+        (done, Occasion::Repair) => {
             tracing::warn!(interface = INTERFACE, done = done.join(", "), "repaired the management port")
         }
-        (done, false) => {
+        (done, Occasion::SetUp) => {
             tracing::info!(interface = INTERFACE, done = done.join(", "), "set up the management port")
         }
     }

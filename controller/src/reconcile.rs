@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, future::Future, mem::discriminant, pin::Pin, sy
 use contract::names::{PodKey, ServiceKey};
 use futures_util::FutureExt;
 use kubeapi::election::Leadership;
-use ovsdb::{Claim, Outcome, TransactError, Updates};
+use ovsdb::{Outcome, TransactError, Updates};
 use tokio::{
     sync::{mpsc, watch},
     task::{coop::unconstrained, yield_now},
@@ -23,11 +23,13 @@ mod database_lock;
 mod deadlines;
 mod flap;
 mod moves;
+mod permission;
 mod report;
+mod start;
 
 use self::{
     cluster_check::ClusterCheck,
-    database_lock::{DatabaseLock, Right},
+    database_lock::DatabaseLock,
     deadlines::{ABSENCE, Deadlines, GRACE},
     flap::Flaps,
     moves::Moves as NodeMoves,
@@ -38,7 +40,6 @@ pub use self::{
 };
 use crate::{
     commit::work_queue::{Cause, Item, WorkQueue},
-    config::Templates,
     desired::desired,
     doubt::Doubted,
     key::{Dirty, Key},
@@ -245,56 +246,6 @@ impl Reconciler {
         }
     }
 
-    /// Asks for the lock that every transaction asserts, and updates `blocked`. Returns whether another
-    /// process has taken the lock from this one, which believes that it leads.
-    fn is_overtaken(&mut self) -> bool {
-        let mut why = None;
-        if let Some(connection) = self.northbound.connection().cloned().filter(|_| self.loaded) {
-            let (theirs, ours) = (self.northbound.zone(), &self.store.config.zone);
-            // Before the lock is asked for: to take it would stop the controller of the other zone or
-            // cluster.
-            if theirs != *ours {
-                why = Some(format!(
-                    "the northbound database is of zone {:?} (NB_Global.name), this controller of zone {:?}: \
-                     nothing in it is changed",
-                    theirs.0, ours.0
-                ));
-            } else if let Some(other) = self.another_cluster() {
-                why = Some(other);
-            } else if self.leadership.is_leader() && self.has_asked() {
-                // The Lease has decided between elected controllers. Without an election, controllers that
-                // steal would do so from each other without end.
-                let claim = if self.leadership.is_elected() { Claim::Steal } else { Claim::Queue };
-                self.database_lock.ask(&connection, claim);
-                match self.database_lock.right() {
-                    Right::Held | Right::Asked => {}
-                    Right::Waits(what) => why = Some(what),
-                    Right::Taken if self.leadership.is_elected() => return true,
-                    // A stolen lock never comes back by itself (RFC 7047 §4.1.10): return it, and queue
-                    // again.
-                    Right::Taken => {
-                        self.database_lock.give_up();
-                        self.database_lock.ask(&connection, claim);
-                        why = Some("another process has taken the lock of the database".to_owned());
-                    }
-                }
-            }
-        }
-        self.block(why);
-        false
-    }
-
-    /// Updates `blocked`, and logs a change.
-    fn block(&mut self, why: Option<String>) {
-        if self.blocked.as_deref() != why.as_deref() {
-            match &why {
-                Some(why) => tracing::warn!(why, "nothing is written to the northbound database"),
-                None => tracing::info!("the northbound database may be written to"),
-            }
-            self.blocked = why.map(Arc::from);
-        }
-    }
-
     fn observed(&mut self, observation: Observation) {
         if let Observation::Cluster(id) = &observation {
             self.cluster.told(id.clone());
@@ -397,85 +348,6 @@ impl Reconciler {
         }
     }
 
-    /// When this process may write for the first time: tells the store which addresses are in use in the
-    /// database, before it assigns any, and then the early observations.
-    ///
-    /// Not before this process holds the lock. Until then the former leader writes ports, and may end before
-    /// it annotates their pods. The server sends these ports before it grants the lock.
-    fn begin(&mut self) {
-        if self.early.is_none() || self.database_lock.right() != Right::Held {
-            return;
-        }
-        while let Some(event) = unconstrained(self.northbound.next()).now_or_never() {
-            self.changed(event);
-        }
-        // What came before the lock may have been the end of the connection, or another name of the database.
-        if !self.loaded || self.northbound.zone() != self.store.config.zone {
-            return;
-        }
-        let Some(early) = self.early.take() else { return };
-        // Ports before observations: the first complete list makes the store assign addresses.
-        for (pod, port) in self.northbound.pod_ports() {
-            self.store.found_port(pod, port);
-        }
-        if let Some(id) = cluster_check::recorded(&self.northbound) {
-            self.store.found_cluster(id);
-        }
-        for node in self.northbound.nodes() {
-            self.store.found_node(node.clone());
-        }
-        for service in self.northbound.services() {
-            self.store.found_service(service.clone());
-        }
-        for policy in self.northbound.policies() {
-            self.store.found_policy(policy.clone());
-        }
-        self.store.found_sets(self.northbound.sets());
-        for chassis in self.northbound.chassis() {
-            self.store.found_chassis(Arc::clone(chassis));
-        }
-        early.into_iter().for_each(|observation| self.observed(observation));
-    }
-
-    /// Marks all keys once everything that could justify a row has been read, and again after each
-    /// reconnection.
-    fn prime(&mut self) {
-        if !self.loaded || self.primed || !self.store.is_complete() {
-            return;
-        }
-        self.decide_on_templates();
-        let now = Instant::now();
-        let Self { store, northbound, work_queue, .. } = self;
-        // Owners of rows, too: a row whose object is gone has no other key that would remove it.
-        for key in store.keys().chain(northbound.index.owners().cloned()) {
-            work_queue.mark(Item::whole(key, Cause::Everything), now);
-        }
-        self.primed = true;
-        self.cluster.compare_rows(&self.northbound, &self.store);
-        // At once: the first transaction would follow.
-        if let Some(other) = self.another_cluster() {
-            self.block(Some(other));
-        }
-    }
-
-    /// Decides whether NodePorts are templates. All keys are compared after this.
-    fn decide_on_templates(&mut self) {
-        let Self { store, northbound, found_templates, .. } = self;
-        let has_variables = northbound.has_variables();
-        let has_table = northbound.has_column(Table::ChassisTemplateVar, "variables");
-        let templates = has_table
-            && match store.config.templates {
-                Templates::Always => true,
-                Templates::Never => false,
-                // Once: what is found later is this controller's own.
-                Templates::AsFound => *found_templates.get_or_insert_with(|| {
-                    has_variables
-                        || !store.template_services().any(|service| northbound.has_node_ports(service))
-                }),
-            };
-        store.use_templates(templates, has_variables || store.config.templates == Templates::Always);
-    }
-
     fn next_deadline(&self) -> Option<Instant> {
         // While nothing can be sent, a retry would only wake the loop.
         let waits = self.in_flight.is_some() || !self.may_write();
@@ -488,28 +360,6 @@ impl Reconciler {
             .chain(self.graces.next())
             .chain(self.moves.next())
             .min()
-    }
-
-    /// Whether everything that a write depends on is known, and this process has the right to write.
-    fn may_write(&self) -> bool {
-        self.primed
-            && self.loaded
-            && self.leadership.is_leader()
-            && self.blocked.is_none()
-            && self.database_lock.right() == Right::Held
-    }
-
-    /// Whether the API server was asked for its identity, which comes before all lists.
-    fn has_asked(&self) -> bool {
-        self.cluster.has_asked() || self.early.as_ref().is_none_or(|early| !early.is_empty())
-    }
-
-    /// Why the database is another cluster's, if that is known.
-    fn another_cluster(&self) -> Option<String> {
-        match self.early {
-            Some(_) => self.cluster.another_at_first(&self.northbound),
-            None => self.cluster.another(&self.northbound, &self.store),
-        }
     }
 
     fn publish(&mut self) {

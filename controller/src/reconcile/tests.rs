@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ovsdb::{Connection, Endpoint, ErrorKind, Lock, LockState, OvsdbError, Row, Transaction, Where};
+use ovsdb::{Claim, Connection, Endpoint, ErrorKind, Lock, LockState, OvsdbError, Row, Transaction, Where};
 use testkit::{Database, Scratch};
 use tokio::{task::JoinHandle, time::timeout};
 

@@ -38,7 +38,7 @@ const SERVICES: usize = PODS;
 
 /// Limit in bytes per pod: the store with its indexes. Some 100 of them are its labels, which policies select
 /// by, and its place among the pods of its namespace.
-const STORE: usize = 840;
+const STORE: usize = 720;
 /// Limit in bytes per pod: the replica and its index, including the pod's share of its node's rows.
 const COPY: usize = 1600;
 /// Limits in bytes per pod: the whole controller once converged, and its peak while it fills an empty

@@ -224,3 +224,34 @@ fn a_gateway_that_is_cleaned_up_leaves_a_plain_switch_and_the_node_reachable() {
         Ok(())
     });
 }
+
+#[test]
+fn a_nic_that_is_plugged_in_later_is_the_gateways_at_once() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        managed::configure(node, &node.subnets)?;
+        let file = node.path("/etc/openvswitch/ovn_k8s.conf");
+        let gateway = "[gateway]\nmode=shared\ninterface=late0\n";
+        fs::write(&file, fs::read_to_string(&file)? + gateway)?;
+        node.start_server()?;
+        eventually("the server waits for the NIC", SOON, || {
+            let log = managed::log(node);
+            ensure!(log.contains("interface late0 does not exist yet"), "{log}");
+            Ok(())
+        })?;
+        // Without an event the server looks again after 30 s.
+        node.shell(
+            "ip link add late0 type veth peer name late1
+             ip addr add 172.31.0.2/24 dev late0; ip link set late1 up; ip link set late0 up",
+        )?;
+        eventually("the NIC is in a bridge that ovn-controller knows", SOON, || {
+            let bridges = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"])?;
+            let addresses = node.shell("ip -o addr show brlate0")?;
+            ensure!(
+                bridges.contains("physnet:brlate0") && addresses.contains("172.31.0.2/24"),
+                "{addresses}"
+            );
+            Ok(())
+        })
+    });
+}

@@ -14,7 +14,8 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
-    Lab, Node, command, executable, fabric, lab::Blueprint, peer::Reply, traffic::End, world::Machine,
+    Lab, Node, command, eventually, executable, fabric, lab::Blueprint, peer::Reply, traffic::End,
+    world::Machine,
 };
 
 use site::{ANYWHERE, Gateway, KEPT, Says, Served, Site, blueprint};
@@ -247,6 +248,60 @@ fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<
     Ok(())
 }
 
+/// The node's server starts with another mode each time, without a cleanup in between. What works, works in each,
+/// and the last one, no gateway, has nothing of the others.
+fn a_connection_lives_through_changes_of_mode(lab: &Lab, modes: [Gateway; 4]) -> Result<()> {
+    let (node, world) = (&lab.nodes[0], lab.world());
+    let site = Site::start(lab, Gateway::Local)?;
+    let ssh = world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22));
+    let connections: Vec<_> = ssh
+        .map(|ssh| Ok((lab.tcp_echo(&End::Node(node), ssh)?, lab.drip(&CLIENT, ssh, OFTEN)?)))
+        .collect::<Result<_>>()?;
+    for gateway in modes {
+        site.restart(node, gateway)?;
+        eventually(&format!("the mode is {gateway:?}"), site::SOON, || {
+            let seen = left_of_gateways(&site, node)?;
+            match gateway {
+                Gateway::Shared | Gateway::SharedNodePorts => ensure!(
+                    seen.contains("\"mode\":\"shared\"") && seen.contains("route 169.254.169.1 "),
+                    "{seen}"
+                ),
+                Gateway::Local => {
+                    ensure!(
+                        seen.contains("\"mode\":\"local\"")
+                            && !seen.contains("route ")
+                            && !seen.contains("neighbour "),
+                        "{seen}"
+                    )
+                }
+                Gateway::None => ensure!(seen.trim().is_empty(), "{seen}"),
+            }
+            Ok(())
+        })?;
+        both_ways(&site).with_context(|| format!("in mode {gateway:?}"))?;
+    }
+    for (_server, connection) in connections {
+        let kept = connection.stop()?;
+        ensure!(kept.slowest < 10_000, "{kept:?}");
+    }
+    Ok(())
+}
+
+/// What there is of the node's gateway: the annotation, the rows, the flows, the ports, and the host's side.
+fn left_of_gateways(site: &Site<'_>, node: &Node) -> Result<String> {
+    let annotation = site.api.annotation(&node.name, contract::node_annotation::GATEWAY_CONFIG);
+    let rows = site.lab.central.nbctl(["list", "Logical_Router", &format!("GR_{}", node.name)]);
+    let on_node = node.shell(
+        "ovs-ofctl -O OpenFlow14 --no-stats dump-flows breth0 cookie=0xdeff105/-1
+         ovs-vsctl --if-exists get Open_vSwitch . external_ids:ovn-bridge-mappings
+         ovs-vsctl --if-exists get Bridge breth0 external_ids:ovnkube-gateway
+         ovs-vsctl list-ports breth0 | grep patch- || true
+         (ip route show dev breth0 proto 88; ip -6 route show dev breth0 proto 88) | sed 's/^/route /'
+         ip neigh show dev breth0 nud permanent | sed -n 's/^169.254.169\\|^fd69/neighbour &/p'",
+    )?;
+    Ok([annotation.unwrap_or_default(), rows.unwrap_or_default(), on_node].join("\n"))
+}
+
 /// Pods to the world, and the world to Services that any node delivers.
 fn both_ways(site: &Site<'_>) -> Result<()> {
     pods_reach_the_world(site).context("pods to the world")?;
@@ -345,4 +400,10 @@ fn a_connection_to_a_node_lives_through_everything_with_a_local_gateway() {
 #[test]
 fn a_connection_to_a_node_lives_through_everything_with_a_shared_gateway() {
     blueprint().test(|lab| a_connection_lives_through_everything(lab, Gateway::Shared));
+}
+
+#[test]
+fn a_connection_to_a_node_lives_through_everything_that_changes_the_mode() {
+    let modes = [Gateway::Shared, Gateway::Local, Gateway::Shared, Gateway::None];
+    blueprint().test(|lab| a_connection_lives_through_changes_of_mode(lab, modes));
 }

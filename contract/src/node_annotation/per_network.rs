@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use ipnet::IpNet;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Gateway, GatewayEntry, GatewayMode, value};
 use crate::{annotation::AnnotationError, mac::Mac};
@@ -114,6 +114,11 @@ impl PerNetwork {
     /// Sets a network's gateway.
     pub fn set_gateway(&mut self, network: &str, entry: &GatewayEntry) {
         self.0.insert(network.to_owned(), entry.json());
+    }
+
+    /// Disables a network's gateway.
+    pub fn disable_gateway(&mut self, network: &str) {
+        self.0.insert(network.to_owned(), json!({"mode": GatewayMode::Disabled.name()}));
     }
 }
 

@@ -163,7 +163,10 @@ impl Node {
         if self.external.is_none() && self.gateway != Some(GatewayMode::Disabled) {
             self.external.clone_from(external);
         }
-        self.gateway = self.gateway.or(*gateway);
+        // A node removes the annotation of a disabled gateway once its rows are gone: from then on it has none.
+        if *gateway != Some(GatewayMode::Disabled) || self.is_unreadable(&[GATEWAY_CONFIG]) {
+            self.gateway = self.gateway.or(*gateway);
+        }
         // A missing annotation has a meaning here (the MAC derives from the address); unreadable text has
         // none.
         if self.is_unreadable(&[MANAGEMENT_MACS, MANAGEMENT_MAC]) {

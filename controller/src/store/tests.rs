@@ -451,6 +451,17 @@ fn what_another_wrote_over_an_annotation_on_its_way_is_corrected() {
     assert_eq!(address(&store, "a").unwrap(), "10.244.1.3/24");
 }
 
+#[test]
+fn a_node_whose_disabled_gateway_is_not_mentioned_any_more_has_none() {
+    let disabled = || Node { gateway: Some(GatewayMode::Disabled), ..Node::named("n1") };
+    let mut node = Node::named("n1");
+    node.keep(&disabled());
+    assert_eq!(node.gateway, None);
+    let shared = Node { gateway: Some(GatewayMode::Shared), ..Node::named("n1") };
+    node.keep(&shared);
+    assert_eq!(node.gateway, Some(GatewayMode::Shared), "it may be lost for a moment");
+}
+
 /// A typo in an annotation, or a moment without it, took the node off the network with all of its pods.
 #[test]
 fn a_node_keeps_what_it_said_before_when_its_annotations_are_lost_or_cannot_be_read() {

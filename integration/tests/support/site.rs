@@ -184,12 +184,7 @@ impl<'l> Site<'l> {
         let control_plane = api.master_with_mtu(lab.nodes[0].mtu);
         control_plane.spawn()?;
         for node in &lab.nodes {
-            node.server.set_arguments(
-                arguments(node, &api)
-                    .into_iter()
-                    .chain(gateway.options().iter().map(|option| (*option).to_owned())),
-            );
-            node.start_server()?;
+            start_server(node, &api, gateway)?;
         }
         lab.nodes.iter().try_for_each(managed::ready)?;
         let [here, there] = [0, 1].map(|position: usize| attach(lab, &lab.nodes[position]));
@@ -201,6 +196,12 @@ impl<'l> Site<'l> {
             lab.mirroring(&End::Pod(&there), &at(TARGETS[1]).collect::<Vec<_>>())?,
         ];
         Ok(Self { lab, api, here, there, _control_plane: control_plane, _backends: backends })
+    }
+
+    /// Starts the node's server again, with another gateway.
+    pub(crate) fn restart(&self, node: &Node, gateway: Gateway) -> Result<()> {
+        node.server.stop()?;
+        start_server(node, &self.api, gateway)
     }
 
     /// The addresses of a pod, one per family.
@@ -257,6 +258,12 @@ fn attach(lab: &Lab, node: &Node) -> Result<Pod> {
     node.add_namespaces(std::slice::from_ref(&pod))?;
     by_hand::attach(node, &pod)?;
     Ok(pod)
+}
+
+fn start_server(node: &Node, api: &Api, gateway: Gateway) -> Result<()> {
+    let options = gateway.options().iter().map(|option| (*option).to_owned());
+    node.server.set_arguments(arguments(node, api).into_iter().chain(options));
+    node.start_server()
 }
 
 fn arguments(node: &Node, api: &Api) -> Vec<String> {

@@ -4,13 +4,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    sync::Arc,
     time::Duration,
 };
 
 use contract::backoff::Backoff;
 use contract::node_annotation::{
-    CHASSIS_ID, GATEWAY_CONFIG, GatewayEntry, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text,
+    CHASSIS_ID, GATEWAY_CONFIG, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text,
     interface_addresses_text,
 };
 use ipnet::IpNet;
@@ -27,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    gateway,
+    gateway::{self, Published},
     host_addresses::{self, HostAddress},
     object::{NodeFacts, NodeView},
     open_vswitch::Identity,
@@ -58,8 +57,8 @@ pub(super) struct Annotator {
     pub(super) identity: watch::Receiver<Identity>,
     /// Changes with each event of the host's addresses.
     pub(super) addresses_changed: watch::Receiver<u64>,
-    /// The entry of the node's gateway, once it is known.
-    pub(super) gateway: watch::Receiver<Option<Arc<GatewayEntry>>>,
+    /// The node's gateway.
+    pub(super) gateway: watch::Receiver<Published>,
     /// The host's addresses, and the links that lead to no other machine, as last read. They are not read
     /// again before `QUIET` is over: each patch changes the object, and with it starts a comparison.
     pub(super) host: Option<(Vec<HostAddress>, BTreeSet<u32>)>,
@@ -129,11 +128,21 @@ impl Annotator {
         let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
         let published = host_addresses::published(hosts, internal, &known);
         let mut wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
-        if let Some(entry) = &*self.gateway.borrow_and_update() {
-            let before = seen.annotations.get(GATEWAY_CONFIG).map(String::as_str);
-            wanted.insert(GATEWAY_CONFIG, gateway::annotation(before, entry));
+        let text = match &*self.gateway.borrow_and_update() {
+            Published::Unchanged => None,
+            Published::Entry(entry) => {
+                let before = seen.annotations.get(GATEWAY_CONFIG).map(String::as_str);
+                Some(gateway::annotation(before, entry))
+            }
+            Published::Disabled => gateway::annotation_disabled(&seen.annotations),
+            Published::Gone => None,
+        };
+        wanted.extend(text.map(|text| (GATEWAY_CONFIG, text)));
+        let mut change = differing(&wanted, &seen);
+        if *self.gateway.borrow() == Published::Gone {
+            let rest = gateway::annotation_without(&seen.annotations);
+            change.extend(rest.map(|rest| (GATEWAY_CONFIG, rest)));
         }
-        let change = differing(&wanted, &seen);
         if change.is_empty() {
             return Ok(Done::Complete);
         }
@@ -141,7 +150,11 @@ impl Annotator {
         patch::status(&self.connection, DEADLINE, NODES, &self.node, patch)
             .await
             .map_err(|trouble| trouble.text)?;
-        let text = change.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+        let text = |(key, value): (&&str, &Option<String>)| match value {
+            Some(value) => format!("{key}={value}"),
+            None => format!("{key}-"),
+        };
+        let text = change.iter().map(text).collect::<Vec<_>>().join(" ");
         tracing::info!(node = self.node, annotations = text, "wrote the node's annotations");
         Ok(Done::Complete)
     }
@@ -203,10 +216,13 @@ fn wanted(
     wanted
 }
 
-/// Those of `wanted` that the object lacks or has with another value.
-fn differing(wanted: &BTreeMap<&'static str, String>, seen: &NodeFacts) -> BTreeMap<&'static str, String> {
+/// Those of `wanted` that the object lacks or has with another value. In a merge patch `None` removes a key (RFC 7386).
+fn differing(
+    wanted: &BTreeMap<&'static str, String>,
+    seen: &NodeFacts,
+) -> BTreeMap<&'static str, Option<String>> {
     let differs = |(key, value): &(&&'static str, &String)| seen.annotations.get(**key) != Some(*value);
-    wanted.iter().filter(differs).map(|(key, value)| (*key, value.clone())).collect()
+    wanted.iter().filter(differs).map(|(key, value)| (*key, Some(value.clone()))).collect()
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ impl Cleaned {
         }
     }
 
-    /// Removes the gateway. The controller removes its rows once the annotation is gone.
+    /// Removes the gateway. Its rows in the northbound database go with the node (`--remove-node`).
     async fn gateway(&mut self, config: &CleanupConfig) -> HadGateway {
         let endpoint = &config.ovsdb;
         let run_dir = Settings::with_ovsdb(endpoint, PATIENCE).ovs_run_dir;

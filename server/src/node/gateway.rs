@@ -15,6 +15,7 @@
 //! | `bridge` | the bridge in Open vSwitch's database, and the entry for ovn-controller |
 //! | `flow_keeper` | the task that keeps the bridge's flows |
 //! | `cleanup` | takes all of it away again |
+//! | `retire` | the gateway of an earlier configuration |
 //! | `plan` | the entry for the controller, and what the flows depend on |
 //!
 //! The gateway router has the address and the MAC address of the bridge. So its order is fixed: flows that keep
@@ -64,9 +65,11 @@ mod host;
 mod host_side;
 mod next_hop;
 mod plan;
+mod retire;
 
 pub(super) use cleanup::{Removed, remove};
-pub(super) use plan::annotation;
+pub(super) use plan::{annotation, annotation_disabled, annotation_without};
+pub(super) use retire::retire;
 
 /// The gateway is compared after this long without an event, in case one was lost.
 const RESYNC: Duration = Duration::from_secs(300);
@@ -127,6 +130,19 @@ pub struct GatewayConfig {
     pub masquerade: [IpNet; 2],
 }
 
+/// What the controller is told of the node's gateway, by an annotation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum Published {
+    /// Nothing new: an annotation that is there stays.
+    #[default]
+    Unchanged,
+    Entry(Arc<GatewayEntry>),
+    /// The node has no gateway any more: the controller has to remove its rows.
+    Disabled,
+    /// The controller has done so.
+    Gone,
+}
+
 /// What the reconciler works with, besides its configuration.
 #[derive(Debug)]
 pub(super) struct Ties {
@@ -147,8 +163,8 @@ pub(super) struct Ties {
     pub(super) happened: watch::Receiver<u64>,
     /// What else has such events.
     pub(super) watched: watch::Sender<Watched>,
-    /// The entry for the controller.
-    pub(super) entry: watch::Sender<Option<Arc<GatewayEntry>>>,
+    /// What the controller is told.
+    pub(super) published: watch::Sender<Published>,
     pub(super) conditions: Conditions,
 }
 
@@ -198,6 +214,9 @@ impl GatewayReconciler {
     /// Reconciles the gateway for as long as the server lives.
     pub(super) async fn run(mut self) {
         let mut retry = FIRST_RETRY;
+        // Before the first look at the host: an interface that comes after that is an event.
+        let interface = self.config.interface.as_ref().map(|name| name.as_str().to_owned());
+        self.ties.watched.send_modify(|watched| watched.gateway_interface = interface);
         loop {
             self.looked = Instant::now();
             let wait = match self.compare().await {
@@ -298,14 +317,8 @@ impl GatewayReconciler {
             seen = self.echo(seen).await;
             ports = self.ports(&name, seen.bridges.get(&name).ok_or_else(|| gone(&name))?)?;
         }
-        let entry = plan::entry(&self.config, &self.ties.node, &place);
-        self.ties.entry.send_if_modified(|before| {
-            let is_other = before.as_deref() != Some(&entry);
-            if is_other {
-                *before = Some(Arc::new(entry));
-            }
-            is_other
-        });
+        let entry = Published::Entry(Arc::new(plan::entry(&self.config, &self.ties.node, &place)));
+        self.ties.published.send_if_modified(|before| std::mem::replace(before, entry.clone()) != entry);
         if ports.patch.is_none() {
             let port = plan::patch_port(&name, &self.ties.node);
             return Err(Waiting::event(format!(
@@ -326,6 +339,7 @@ impl GatewayReconciler {
         let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
         self.install(&name, flows).await?;
         self.correct_host_side(&place).await?;
+        self.leave_others(&seen, &name).await?;
         Ok(place)
     }
 
@@ -337,7 +351,7 @@ impl GatewayReconciler {
     /// Makes the interface the uplink of a new bridge. The event of that starts the next comparison.
     async fn make_bridge(&self, host: &Host, interface: &str) -> Waiting {
         if !host.has(interface) {
-            return Waiting::failed(format!("interface {interface} does not exist yet"));
+            return Waiting::event(format!("interface {interface} does not exist yet"));
         }
         match uplink::nic_to_bridge(&self.ties.endpoint, interface).await {
             Ok(report) => {
@@ -411,23 +425,38 @@ impl GatewayReconciler {
         installed.map_err(|why| Waiting::failed(format!("the flows of bridge {bridge}: {why}")))
     }
 
+    /// Removes what earlier configurations have left in other bridges.
+    async fn leave_others(&self, seen: &Seen, bridge: &str) -> Result<(), Waiting> {
+        let mut removed = Removed::default();
+        let patch_ports = bridge::patch_ports(&self.updates);
+        for other in seen.marked().iter().filter(|other| *other != bridge) {
+            let ports = (patch_ports.as_slice(), self.ties.ovs_run_dir.as_path());
+            let left = cleanup::remove_bridge(&self.ties.client, seen, other, ports, &mut removed).await;
+            left.map_err(|error| Waiting::failed(format!("an earlier gateway: {}", chain(&error))))?;
+        }
+        removed.log();
+        Ok(())
+    }
+
     /// Corrects routes and neighbours on the bridge's link. A node in local mode has none.
     async fn correct_host_side(&self, place: &Place) -> Result<(), Waiting> {
-        if self.config.mode == GatewayMode::Local {
-            return Ok(());
-        }
         let failed = |error: &dyn std::fmt::Display| Waiting::failed(format!("{}: {error}", place.bridge));
         let name = place.bridge.parse().map_err(|error| failed(&error))?;
         let ovn = |like| plan::masquerade(&self.config, like, plan::OVN);
+        let is_shared = self.config.mode == GatewayMode::Shared;
         // Before the kernel is read: a change after that must be an event.
-        let masquerade = place.addresses.iter().map(|net| ovn(net.addr())).collect();
+        let masquerade = place.addresses.iter().filter(|_| is_shared).map(|net| ovn(net.addr())).collect();
         self.ties.watched.send_modify(|watched| watched.masquerade = masquerade);
         let kernel = Kernel::open_for(name).map_err(|error| failed(&error))?;
         let Some(seen) = kernel.look().await.map_err(|error| failed(&error))? else {
             return Err(gone(&place.bridge));
         };
-        let side = HostSide::of(&place.addresses, ovn);
-        for step in side.steps(&seen) {
+        let steps = match self.config.mode {
+            GatewayMode::Shared => HostSide::of(&place.addresses, ovn).steps(&seen),
+            // Those of a start in shared mode.
+            GatewayMode::Local => HostSide::removal(&seen),
+        };
+        for step in steps {
             kernel.take(seen.index, &step).await.map_err(|error| Waiting::failed(chain(&error)))?;
             tracing::info!(bridge = place.bridge, done = %step, "set up the node's gateway");
         }

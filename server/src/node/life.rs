@@ -252,35 +252,32 @@ fn keep_network(
     let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
     let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
-    let (entry, gateway) = watch::channel(None);
-    let ties = config.gateway.clone().map(|gateway| {
-        let ties = gateway::Ties {
-            node: name.clone(),
-            cluster: management_port.cluster.clone(),
-            mtu: management_port.mtu,
-            endpoint: config.open_vswitch.endpoint.clone(),
-            ovs_run_dir: ovs_run_dir(config),
-            client: client.clone(),
-            view: object.as_ref().map(|(_, view)| view.clone()),
-            identity: identity.clone(),
-            services: services.facts.clone(),
-            happened: happened.to_addresses.clone(),
-            watched: happened.watched.clone(),
-            entry,
-            conditions: conditions.clone(),
-        };
-        (gateway, ties)
-    });
-    match ties {
-        Some((config, ties)) => {
+    let (published, gateway) = watch::channel(gateway::Published::default());
+    let ties = gateway::Ties {
+        node: name.clone(),
+        cluster: management_port.cluster.clone(),
+        mtu: management_port.mtu,
+        endpoint: config.open_vswitch.endpoint.clone(),
+        ovs_run_dir: ovs_run_dir(config),
+        client: client.clone(),
+        view: object.as_ref().map(|(_, view)| view.clone()),
+        identity: identity.clone(),
+        services: services.facts.clone(),
+        happened: happened.to_addresses.clone(),
+        watched: happened.watched.clone(),
+        published,
+        conditions: conditions.clone(),
+    };
+    // As for the management port below.
+    let kernel_thread = kernel_thread::handle().map_err(StartError::Runtime)?;
+    match config.gateway.clone() {
+        Some(config) => {
             if config.node_ports && config.mode == GatewayMode::Shared {
                 metrics.serves_node_ports();
             }
-            // As for the management port below.
-            let kernel_thread = kernel_thread::handle().map_err(StartError::Runtime)?;
             kernel_thread.spawn(GatewayReconciler::new(config, ties).run());
         }
-        None => conditions.met(Part::GATEWAY),
+        None => drop(kernel_thread.spawn(gateway::retire(ties))),
     }
     let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
     // Met although there is no port: a node without one must become ready, too.

@@ -32,6 +32,15 @@ pub(crate) struct Removed {
     pub(crate) lines: Vec<String>,
 }
 
+impl Removed {
+    /// Logs it, for the server.
+    pub(super) fn log(&self) {
+        for line in &self.lines {
+            tracing::info!("an earlier gateway: {line}");
+        }
+    }
+}
+
 /// Removes the gateways of this program: the patch ports, the entries for ovn-controller, the flows and the marks.
 /// The NICs stay in their bridges. Waits for the database.
 pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Removed, RemoveError> {
@@ -41,7 +50,16 @@ pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Remove
     loop {
         while !matches!(updates.next().await, Event::Connected) {}
         let seen = Seen::look(&updates);
-        match remove_from(&client, &seen, &bridge::patch_ports(&updates), run_dir, &mut removed).await {
+        let (marked, patch_ports) = (seen.marked(), bridge::patch_ports(&updates));
+        let mut left = marked.iter();
+        let outcome = loop {
+            let Some(bridge) = left.next() else { break Ok(()) };
+            let ports = (patch_ports.as_slice(), run_dir);
+            if let Err(error) = remove_bridge(&client, &seen, bridge, ports, &mut removed).await {
+                break Err(error);
+            }
+        };
+        match outcome {
             Ok(()) => return Ok(removed),
             // After the next connection the rows show what was committed.
             Err(RemoveError::Database(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_))) => {
@@ -51,37 +69,32 @@ pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Remove
     }
 }
 
-async fn remove_from(
+/// Removes the gateway from one bridge. `ports`: the patch ports, and the directory with the sockets of bridges.
+pub(super) async fn remove_bridge(
     client: &Client,
     seen: &Seen,
-    patch_ports: &[bridge::PatchPort],
-    run_dir: &Path,
+    bridge: &str,
+    (patch_ports, run_dir): (&[bridge::PatchPort], &Path),
     removed: &mut Removed,
 ) -> Result<(), RemoveError> {
-    for bridge in seen.marked() {
-        let own: Vec<_> = patch_ports.iter().filter(|port| port.is_of(&bridge)).collect();
-        if let Some(change) = seen.closing(&bridge, &own) {
-            client.transact(change).await?;
-            removed
-                .lines
-                .push(format!("removed bridge {bridge} from ovn-bridge-mappings, and its patch ports"));
-        }
-        let released = flows::release(run_dir, &bridge).await;
-        released.map_err(|source| RemoveError::Flows { bridge: bridge.clone(), source })?;
-        removed
-            .lines
-            .push(format!("removed the gateway's flows from bridge {bridge}, which is a plain switch again"));
-        remove_host_side(&bridge)
-            .await
-            .map_err(|error| RemoveError::Host { bridge: bridge.clone(), error })?;
-        // Last: a run that ended before this is completed by the next one.
-        if let Some(change) = seen.unmarking(&bridge) {
-            client.transact(change).await?;
-        }
-        removed.lines.push(format!(
-            "left the NIC in bridge {bridge}, with the node's addresses: ovnkube bridges-to-nic {bridge} moves them back"
-        ));
+    let own: Vec<_> = patch_ports.iter().filter(|port| port.is_of(bridge)).collect();
+    if let Some(change) = seen.closing(bridge, &own) {
+        client.transact(change).await?;
+        removed.lines.push(format!("removed bridge {bridge} from ovn-bridge-mappings, and its patch ports"));
     }
+    let released = flows::release(run_dir, bridge).await;
+    released.map_err(|source| RemoveError::Flows { bridge: bridge.to_owned(), source })?;
+    removed
+        .lines
+        .push(format!("removed the gateway's flows from bridge {bridge}, which is a plain switch again"));
+    remove_host_side(bridge).await.map_err(|error| RemoveError::Host { bridge: bridge.to_owned(), error })?;
+    // Last: a run that ended before this is completed by the next one.
+    if let Some(change) = seen.unmarking(bridge) {
+        client.transact(change).await?;
+    }
+    removed.lines.push(format!(
+        "left the NIC in bridge {bridge}, with the node's addresses: ovnkube bridges-to-nic {bridge} moves them back"
+    ));
     Ok(())
 }
 

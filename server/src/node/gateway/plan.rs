@@ -2,14 +2,14 @@
 //! Pure.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use contract::{
     mac::Mac,
     mtu::Mtu,
-    node_annotation::{DEFAULT_NETWORK, Gateway, GatewayEntry, PerNetwork},
+    node_annotation::{DEFAULT_NETWORK, GATEWAY_CONFIG, Gateway, GatewayEntry, PerNetwork},
 };
 use ipnet::IpNet;
 use uplink::flows::{
@@ -83,6 +83,24 @@ pub(crate) fn annotation(before: Option<&str>, entry: &GatewayEntry) -> String {
     entries.to_string()
 }
 
+/// The text of the annotation of a node whose gateway is disabled: the controller removes its rows, which it keeps
+/// while an annotation is merely missing. `None` if there is no entry, or it says so already.
+pub(crate) fn annotation_disabled(annotations: &BTreeMap<String, String>) -> Option<String> {
+    let before = PerNetwork::parse(annotations.get(GATEWAY_CONFIG)?).ok()?;
+    let mut after = before.clone();
+    after.disable_gateway(DEFAULT_NETWORK);
+    (after != before).then(|| after.to_string())
+}
+
+/// The text of the annotation without the entry, an inner `None` if no other network has one. `None` if there is no
+/// entry.
+pub(crate) fn annotation_without(annotations: &BTreeMap<String, String>) -> Option<Option<String>> {
+    let before = PerNetwork::parse(annotations.get(GATEWAY_CONFIG)?).ok()?;
+    let mut after = before.clone();
+    after.remove(DEFAULT_NETWORK);
+    (after != before).then(|| (!after.is_empty()).then(|| after.to_string()))
+}
+
 /// The bridge, for the flows.
 pub(super) fn external_bridge(config: &GatewayConfig, place: &Place, ports: &BridgePorts) -> ExternalBridge {
     let BridgePorts { uplink, patch, others, datapath } = ports;
@@ -127,8 +145,13 @@ pub(super) fn flows_config(
             masquerade: Masquerade { ovn, host: own },
         }
     });
-    // Without node ports the gateway router serves none: the host does, as without a gateway.
-    let is_served = config.node_ports && config.mode == GatewayMode::Shared;
+    // Without node ports the host serves, as without a gateway, but for `externalTrafficPolicy: Local`: the answers to
+    // a client's own address leave through the gateway router, which has to know their connections. The client's
+    // network is checked by the host alone.
+    let is_served = |destination: &&Destination| {
+        let by_router = config.node_ports || destination.local.is_some();
+        config.mode == GatewayMode::Shared && by_router && destination.clients.is_none()
+    };
     Config {
         mode: config.mode.into(),
         bridge: external_bridge(config, place, ports),
@@ -139,7 +162,7 @@ pub(super) fn flows_config(
         mtu,
         geneve_port: GENEVE,
         zone: Zone::try_from(config.conntrack_zone).unwrap_or(Zone::DEFAULT),
-        services: destinations.iter().filter(|_| is_served).filter_map(exposed).collect(),
+        services: destinations.iter().filter(is_served).filter_map(exposed).collect(),
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Watched {
     pub(crate) gateways: BTreeSet<IpAddr>,
     /// Masquerade addresses of OVN: their routes and neighbours, over whatever link.
     pub(crate) masquerade: BTreeSet<IpAddr>,
+    /// The name of the gateway's interface, which may not be there yet.
+    pub(crate) gateway_interface: Option<String>,
     /// Links whose settings matter.
     pub(crate) uplinks: BTreeSet<u32>,
     /// Networks to which any route matters, over whatever link: the ranges of Services' addresses.
@@ -154,6 +156,10 @@ async fn follow(
             }
         };
         for (kind, body) in bodies(&datagram) {
+            let name = link_name(kind, body);
+            if name.is_some() && name == watched.borrow().gateway_interface {
+                bump(&addresses);
+            }
             match about(kind, body) {
                 About::Interface(number) => {
                     index = Some(number);
@@ -211,23 +217,29 @@ fn ip(octets: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
+/// The attribute of this kind, after a header of `header` bytes.
+fn attribute(body: &[u8], header: usize, kind: u16) -> Option<Vec<u8>> {
+    let mut attributes = NlasIterator::new(body.get(header..)?).filter_map(Result::ok);
+    attributes.find(|attribute| attribute.kind() == kind).map(|attribute| attribute.value().to_vec())
+}
+
+/// The name in a message about a link. 16 bytes: `struct ifinfomsg`.
+fn link_name(kind: u16, body: &[u8]) -> Option<String> {
+    let is_link = matches!(kind, libc::RTM_NEWLINK | libc::RTM_DELLINK);
+    let name = attribute(body, 16, libc::IFLA_IFNAME).filter(|_| is_link)?;
+    Some(String::from_utf8_lossy(name.strip_suffix(b"\0")?).into_owned())
+}
+
 /// What a message of rtnetlink(7) is about. Each kind of message has the index of its link at another place.
 fn about(kind: u16, body: &[u8]) -> About {
     let number =
         |at: usize| body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-    let attribute = |header: usize, kind: u16| {
-        let attributes = NlasIterator::new(body.get(header..).unwrap_or_default());
-        attributes
-            .filter_map(Result::ok)
-            .find(|attribute| attribute.kind() == kind)
-            .map(|attribute| attribute.value().to_vec())
-    };
+    let attribute = |header, kind| attribute(body, header, kind);
     let index_in = |header, kind| {
         attribute(header, kind).and_then(|value| value.try_into().ok()).map(u32::from_ne_bytes)
     };
-    // 16 bytes: `struct ifinfomsg`.
-    let named = |index| match attribute(16, libc::IFLA_IFNAME) {
-        Some(name) if name.strip_suffix(b"\0") == Some(INTERFACE.as_bytes()) => About::Interface(index),
+    let named = |index| match link_name(kind, body) {
+        Some(name) if name == INTERFACE => About::Interface(index),
         _ => About::Link(index),
     };
     let found = match kind {

@@ -66,6 +66,11 @@ fn what_the_world_may_ask_for_follows_from_services() {
         destination(None, None),
         destination(Some("203.0.113.5"), Some(vec![own])),
         destination(Some("10.96.0.7"), None),
+        // The gateway router would let everybody in.
+        Destination {
+            clients: Some(vec!["192.0.2.0/24".parse().unwrap()]),
+            ..destination(Some("203.0.113.6"), None)
+        },
     ];
     let ports = BridgePorts {
         uplink: 1,
@@ -73,7 +78,7 @@ fn what_the_world_may_ask_for_follows_from_services() {
         others: BTreeSet::new(),
         datapath: uplink::flows::Datapath::Kernel,
     };
-    let services = |mode| {
+    let services = |mode, node_ports| {
         let surroundings = Surroundings {
             host: BTreeSet::new(),
             cluster: &[],
@@ -81,16 +86,26 @@ fn what_the_world_may_ask_for_follows_from_services() {
             destinations: &all,
             mtu: Mtu::DEFAULT,
         };
-        flows_config(&config(mode), &place(), &ports, surroundings).services
+        flows_config(&GatewayConfig { node_ports, ..config(mode) }, &place(), &ports, surroundings).services
     };
     let front =
         |front, host_endpoint| Exposed { protocol: uplink::flows::Protocol::Tcp, front, host_endpoint };
-    assert_eq!(
-        services(GatewayMode::Shared),
-        BTreeSet::from([
-            front(Front::NodePort { family: Family::V4, port: 30080 }, None),
-            front(Front::Address { address: "203.0.113.5".parse().unwrap(), port: 30080 }, Some(8080)),
-        ])
-    );
-    assert!(services(GatewayMode::Local).is_empty(), "the host serves them");
+    let node_port = front(Front::NodePort { family: Family::V4, port: 30080 }, None);
+    let local = front(Front::Address { address: "203.0.113.5".parse().unwrap(), port: 30080 }, Some(8080));
+    assert_eq!(services(GatewayMode::Shared, true), BTreeSet::from([node_port, local]));
+    assert_eq!(services(GatewayMode::Shared, false), BTreeSet::from([local]), "the client's address is kept");
+    assert!(services(GatewayMode::Local, true).is_empty(), "the host serves them");
+}
+
+#[test]
+fn a_node_without_a_gateway_says_so_and_entries_of_other_networks_stay() {
+    let of = |text: &str| BTreeMap::from([(GATEWAY_CONFIG.to_owned(), text.to_owned())]);
+    let text = annotation_disabled(&of(r#"{"blue":{"mode":"local"},"default":{"mode":"shared"}}"#)).unwrap();
+    assert_eq!(text, r#"{"blue":{"mode":"local"},"default":{"mode":""}}"#);
+    assert_eq!(annotation_disabled(&of(&text)), None);
+    assert_eq!(annotation_disabled(&BTreeMap::new()), None);
+    let rest = r#"{"blue":{"mode":"local"}}"#;
+    assert_eq!(annotation_without(&of(&text)), Some(Some(rest.to_owned())));
+    assert_eq!(annotation_without(&of(rest)), None);
+    assert_eq!(annotation_without(&of(r#"{"default":{"mode":""}}"#)), Some(None));
 }

@@ -96,6 +96,14 @@ fn half_a_message_is_none() {
 }
 
 #[test]
+fn only_messages_about_links_have_a_links_name() {
+    let named = body(16, Some(4), &[attribute(libc::IFLA_IFNAME, b"eth7\0")]);
+    assert_eq!(link_name(libc::RTM_NEWLINK, &named).as_deref(), Some("eth7"));
+    assert_eq!(link_name(libc::RTM_NEWADDR, &named), None);
+    assert_eq!(link_name(libc::RTM_NEWLINK, &[]), None);
+}
+
+#[test]
 fn rules_of_other_tables_are_nobodys_business_here() {
     assert!(is_of_table(&body(4, None, &[attribute(1, b"ovn-kubernetes\0")])));
     assert!(!is_of_table(&body(4, None, &[attribute(1, b"kube-proxy\0")])));

@@ -258,6 +258,79 @@ impl fmt::Display for PolicyKey {
     }
 }
 
+/// A kind of policy of the whole cluster, of the group `policy.networking.k8s.io`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ClusterPolicyKind {
+    /// Of both tiers.
+    ClusterNetworkPolicy,
+    /// The predecessor of those in the tier before NetworkPolicies.
+    AdminNetworkPolicy,
+    /// The predecessor of those in the tier behind NetworkPolicies.
+    BaselineAdminNetworkPolicy,
+}
+
+impl ClusterPolicyKind {
+    pub const ALL: [Self; 3] =
+        [Self::ClusterNetworkPolicy, Self::AdminNetworkPolicy, Self::BaselineAdminNetworkPolicy];
+
+    /// `kind` in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
+            Self::AdminNetworkPolicy => "AdminNetworkPolicy",
+            Self::BaselineAdminNetworkPolicy => "BaselineAdminNetworkPolicy",
+        }
+    }
+
+    /// `apiVersion` of the kind.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::ClusterNetworkPolicy => "policy.networking.k8s.io/v1alpha2",
+            Self::AdminNetworkPolicy | Self::BaselineAdminNetworkPolicy => {
+                "policy.networking.k8s.io/v1alpha1"
+            }
+        }
+    }
+
+    /// The collection in the API.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::ClusterNetworkPolicy => "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
+            Self::AdminNetworkPolicy => "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
+            Self::BaselineAdminNetworkPolicy => {
+                "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies"
+            }
+        }
+    }
+}
+
+/// A policy of the whole cluster: its kind and name. A clone shares the text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClusterPolicyKey {
+    pub kind: ClusterPolicyKind,
+    name: Arc<str>,
+}
+
+impl ClusterPolicyKey {
+    /// # Errors
+    /// Kubernetes would not accept the name; the error says why.
+    pub fn new(kind: ClusterPolicyKind, name: &str) -> Result<Self, BadName> {
+        check_dns_name("policy name", name, 253)?;
+        Ok(Self { kind, name: name.into() })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for ClusterPolicyKey {
+    /// `Kind name`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.name)
+    }
+}
+
 fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::new(what, text, "is empty"));

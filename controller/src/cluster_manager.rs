@@ -166,6 +166,7 @@ impl Role {
             Observation::Namespaces(_)
             | Observation::Pods(_)
             | Observation::Policies(_)
+            | Observation::ClusterPolicies(..)
             | Observation::Services(_)
             | Observation::Slices(_)
             | Observation::Ranges(_) => {}

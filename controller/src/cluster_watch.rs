@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use contract::names::ClusterPolicyKind;
 use kubeapi::{
     Connection,
     election::Leadership,
@@ -28,7 +29,8 @@ use crate::{
     doubt::Doubted,
     observation::{Kind, Observation},
     store::wire::{
-        NamespaceObject, NodeObject, PodObject, PolicyObject, RangeObject, ServiceObject, SliceObject,
+        ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, PodObject,
+        PolicyObject, RangeObject, ServiceObject, SliceObject,
     },
 };
 
@@ -71,6 +73,20 @@ impl ClusterWatch {
                 Kind::Node => shared.watch::<NodeObject>(*kind, Observation::Nodes),
                 Kind::Namespace => shared.watch::<NamespaceObject>(*kind, Observation::Namespaces),
                 Kind::Policy => shared.watch::<PolicyObject>(*kind, Observation::Policies),
+                Kind::ClusterPolicy(of) => match of {
+                    ClusterPolicyKind::ClusterNetworkPolicy => shared
+                        .watch::<ClusterPolicyObject<OfCluster>>(*kind, |seen| {
+                            Observation::ClusterPolicies(ClusterPolicyKind::ClusterNetworkPolicy, seen)
+                        }),
+                    ClusterPolicyKind::AdminNetworkPolicy => shared
+                        .watch::<ClusterPolicyObject<OfAdmin>>(*kind, |seen| {
+                            Observation::ClusterPolicies(ClusterPolicyKind::AdminNetworkPolicy, seen)
+                        }),
+                    ClusterPolicyKind::BaselineAdminNetworkPolicy => shared
+                        .watch::<ClusterPolicyObject<OfBaseline>>(*kind, |seen| {
+                            Observation::ClusterPolicies(ClusterPolicyKind::BaselineAdminNetworkPolicy, seen)
+                        }),
+                },
                 Kind::Pod => shared.watch::<PodObject>(*kind, Observation::Pods),
                 Kind::Service => shared.watch::<ServiceObject>(*kind, Observation::Services),
                 Kind::Slice => shared.watch::<SliceObject>(*kind, Observation::Slices),

@@ -8,6 +8,7 @@
 //! | [`Key::Node`] | switch, router port, management port | [`node`](mod@node) |
 //! | [`Key::Gateway`] | gateway router, external switch, ways to them | [`gateway`](mod@gateway) |
 //! | [`Key::Isolation`], [`Key::Policy`] | port groups with ACLs | [`policy`](mod@policy) |
+//! | [`Key::ClusterPolicy`] | a port group with ACLs | [`cluster_policy`](mod@cluster_policy) |
 //! | [`Key::Set`] | address sets | [`set`](mod@set) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
 //! | [`Key::Service`] | load balancers | [`service`](mod@service) |
@@ -23,11 +24,13 @@ use crate::{
 };
 
 pub mod cluster;
+pub mod cluster_policy;
 pub mod gateway;
 mod matching;
 pub mod node;
 pub mod pod;
 pub mod policy;
+mod ports;
 pub mod service;
 pub mod set;
 pub mod templates;
@@ -41,6 +44,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Isolation(namespace) => policy::isolation(store, namespace),
         Key::Set(id) => set::set(store, id),
         Key::Policy(key) => policy::policy(store, key),
+        Key::ClusterPolicy(key) => cluster_policy::cluster_policy(store, key),
         Key::Pod(pod) => pod::pod(store, pod),
         Key::Service(key) => service::service(store, key),
         Key::Chassis(name) => templates::templates(store, name),
@@ -63,6 +67,7 @@ pub fn desired_part(store: &Store, key: &Key, part: &Part) -> Option<DesiredPart
         | Key::Isolation(_)
         | Key::Set(_)
         | Key::Policy(_)
+        | Key::ClusterPolicy(_)
         | Key::Pod(_)
         | Key::Chassis(_) => None,
         // What has to be compared follows from the Service's ports as a whole, in some microseconds.

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
-use contract::names::{PodKey, PolicyKey, ServiceKey};
+use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey};
 use kubeapi::services::Protocol;
 
 /// Name of a Node object.
@@ -25,6 +25,8 @@ pub enum Key {
     Set(SetId),
     /// What a NetworkPolicy allows its pods.
     Policy(PolicyKey),
+    /// What a policy of the whole cluster does with connections of its pods.
+    ClusterPolicy(ClusterPolicyKey),
     /// A pod's logical switch port.
     Pod(PodKey),
     /// A Service's load balancers.
@@ -43,9 +45,26 @@ impl Key {
             | Self::Isolation(_)
             | Self::Set(_)
             | Self::Policy(_)
+            | Self::ClusterPolicy(_)
             | Self::Pod(_)
             | Self::Service(_)
             | Self::Chassis(_) => None,
+        }
+    }
+}
+
+/// A policy of any kind, as a user of sets.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AnyPolicy {
+    Namespaced(PolicyKey),
+    Cluster(ClusterPolicyKey),
+}
+
+impl From<AnyPolicy> for Key {
+    fn from(policy: AnyPolicy) -> Self {
+        match policy {
+            AnyPolicy::Namespaced(policy) => Self::Policy(policy),
+            AnyPolicy::Cluster(policy) => Self::ClusterPolicy(policy),
         }
     }
 }
@@ -116,6 +135,7 @@ impl fmt::Display for Key {
             Self::Isolation(namespace) => write!(f, "isolation of namespace {namespace}"),
             Self::Set(set) => write!(f, "addresses of {set}"),
             Self::Policy(policy) => write!(f, "network policy {policy}"),
+            Self::ClusterPolicy(policy) => policy.fmt(f),
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
             Self::Chassis(name) => write!(f, "chassis {name}"),

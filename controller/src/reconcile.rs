@@ -5,7 +5,7 @@
 //! when the replica shows its desired rows. So the keys of a transaction are compared once more after it: a
 //! change that came meanwhile is not lost.
 
-use std::{collections::BTreeMap, future::Future, mem::discriminant, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use contract::names::{PodKey, ServiceKey};
 use futures_util::FutureExt;
@@ -254,7 +254,7 @@ impl Reconciler {
         if let Some(early) = &mut self.early {
             // A list replaces all that came before it. The wait for the right cluster may see many.
             if observation.is_list() {
-                early.retain(|seen| discriminant(seen) != discriminant(&observation));
+                early.retain(|seen| !seen.is_like(&observation));
             }
             early.push(observation);
             return;

@@ -8,6 +8,7 @@
 //! | [`wire`] | API objects, reduced while they are parsed |
 //! | `node`, `pod` | the fields that are kept; of Services: [`kubeapi::services`] |
 //! | `nodes`, `pods`, `services`, `namespaces`, `policies` | the objects of one kind with their indexes, and what an event of this kind changes |
+//! | [`cluster_policy`], `cluster_policies` | the same for policies of the whole cluster |
 //! | [`policy`] | a NetworkPolicy, read once from the API's spelling |
 //! | `port_names` | names of ports in policies that no pod has |
 //! | `sets` | the sets of addresses that policies name, and who is in them |
@@ -24,6 +25,8 @@
 
 mod announce;
 mod assign;
+mod cluster_policies;
+pub mod cluster_policy;
 mod doubts;
 mod fanout;
 mod foreign;
@@ -55,6 +58,8 @@ use contract::{
 
 pub use announce::PodAnnotation;
 pub use assign::FoundPort;
+pub use cluster_policies::{ClusterPolicyTrouble, Tiers};
+pub use cluster_policy::ClusterPolicy;
 pub use foreign::ForeignAddress;
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
@@ -82,6 +87,7 @@ pub struct Store {
     namespaces: namespaces::Namespaces,
     pods: pods::Pods,
     policies: policies::Policies,
+    cluster_policies: cluster_policies::ClusterPolicies,
     services: services::Services,
     ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
@@ -147,6 +153,7 @@ impl Store {
             namespaces: namespaces::Namespaces::default(),
             pods: pods::Pods::default(),
             policies: policies::Policies::default(),
+            cluster_policies: cluster_policies::ClusterPolicies::default(),
             services: services::Services::default(),
             gateways: BTreeSet::new(),
             templates: false,
@@ -181,7 +188,8 @@ impl Store {
         let isolated: BTreeSet<&str> = self.policies.iter().map(|(key, _)| key.namespace()).collect();
         let isolated = isolated.into_iter().map(|namespace| Key::Isolation(namespace.into()));
         let policies = self.policies.iter().map(|(key, _)| Key::Policy(key.clone()));
-        let policies = sets.chain(isolated).chain(policies);
+        let of_cluster = self.cluster_policies.keys().map(|key| Key::ClusterPolicy(key.clone()));
+        let policies = sets.chain(isolated).chain(policies).chain(of_cluster);
         let of_nodes = nodes.chain(gateways).chain(chassis);
         std::iter::once(Key::Cluster).chain(of_nodes).chain(policies).chain(pods).chain(services)
     }
@@ -286,7 +294,9 @@ impl Store {
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) => Kept::NOTHING,
+            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) | Key::ClusterPolicy(_) => {
+                Kept::NOTHING
+            }
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
                 Some(node) if !self.is_decided(node) => Kept::ALL,
@@ -362,6 +372,7 @@ impl Store {
             Key::Cluster | Key::Set(_) => None,
             Key::Isolation(namespace) => self.namespaces.uid(namespace).map(Arc::clone),
             Key::Policy(key) => self.policy(key).map(|policy| Arc::clone(&policy.uid)),
+            Key::ClusterPolicy(key) => self.cluster_policy(key).map(|policy| Arc::clone(&policy.uid)),
             Key::Node(name) | Key::Gateway(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
             Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),

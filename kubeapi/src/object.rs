@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use contract::names::{PodKey, PolicyKey, ServiceKey};
+use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey};
 
 /// An object by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,6 +11,7 @@ pub enum Object {
     Pod(PodKey),
     Service(ServiceKey),
     NetworkPolicy(PolicyKey),
+    ClusterPolicy(ClusterPolicyKey),
     Namespace(Arc<str>),
 }
 
@@ -21,13 +22,14 @@ impl Object {
             Self::Pod(pod) => pod.name(),
             Self::Service(service) => service.name(),
             Self::NetworkPolicy(policy) => policy.name(),
+            Self::ClusterPolicy(policy) => policy.name(),
         }
     }
 
     /// `None` for an object of the cluster, such as a node.
     pub fn namespace(&self) -> Option<&str> {
         match self {
-            Self::Node(_) | Self::Namespace(_) => None,
+            Self::Node(_) | Self::Namespace(_) | Self::ClusterPolicy(_) => None,
             Self::Pod(pod) => Some(pod.namespace()),
             Self::Service(service) => Some(service.namespace()),
             Self::NetworkPolicy(policy) => Some(policy.namespace()),
@@ -41,6 +43,7 @@ impl Object {
             Self::Pod(_) => "Pod",
             Self::Service(_) => "Service",
             Self::NetworkPolicy(_) => "NetworkPolicy",
+            Self::ClusterPolicy(policy) => policy.kind.as_str(),
             Self::Namespace(_) => "Namespace",
         }
     }
@@ -50,6 +53,7 @@ impl Object {
         match self {
             Self::Node(_) | Self::Pod(_) | Self::Service(_) | Self::Namespace(_) => "v1",
             Self::NetworkPolicy(_) => "networking.k8s.io/v1",
+            Self::ClusterPolicy(policy) => policy.kind.api_version(),
         }
     }
 }
@@ -61,6 +65,7 @@ impl fmt::Display for Object {
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
             Self::NetworkPolicy(policy) => write!(f, "network policy {policy}"),
+            Self::ClusterPolicy(policy) => policy.fmt(f),
             Self::Namespace(name) => write!(f, "namespace {name}"),
         }
     }

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | here | [`World`], [`NetworkPolicy`] | the fields that decide |
 //! | [`verdict`] | [`World::allows`] | the model |
+//! | [`cluster`] | [`cluster::ClusterPolicy`]: policies of the whole cluster | their part of the model |
 //! | [`manifest`] | the same as API objects | JSON |
 //! | [`random`] | worlds for property tests | strategies that shrink |
 
@@ -12,6 +13,7 @@ use std::net::IpAddr;
 
 use crate::world::{Node, Protocol};
 
+pub mod cluster;
 pub mod manifest;
 pub mod random;
 pub mod verdict;
@@ -22,6 +24,7 @@ pub struct World {
     pub namespaces: Vec<Namespace>,
     pub pods: Vec<Pod>,
     pub policies: Vec<NetworkPolicy>,
+    pub cluster_policies: Vec<cluster::ClusterPolicy>,
 }
 
 pub type Labels = Vec<(&'static str, &'static str)>;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     fnv1a::fnv1a,
-    names::{PolicyKey, ServiceKey},
+    names::{ClusterPolicyKey, PolicyKey, ServiceKey},
 };
 
 /// The key of `external_ids` with the whole id.
@@ -109,6 +109,30 @@ impl ObjectId {
             ("ip-block-index", block.map_or_else(|| "-1".to_owned(), |block| block.to_string())),
         ];
         Self::new(NETWORK_POLICY, keys)
+    }
+
+    /// The port group of the pods that a policy of the whole cluster is about.
+    pub fn cluster_policy(policy: &ClusterPolicyKey) -> Self {
+        Self::new(policy.kind.as_str(), [(NAME, policy.name().to_owned())])
+    }
+
+    /// An ACL of that group: of the rule with this index in the direction, for a protocol (`tcp`, or `None`
+    /// for all). `peers`: `networks` or `pods`.
+    pub fn cluster_policy_rule(
+        policy: &ClusterPolicyKey,
+        direction: &str,
+        rule: usize,
+        protocol: &str,
+        peers: &str,
+    ) -> Self {
+        let keys = [
+            (NAME, policy.name().to_owned()),
+            (DIRECTION, direction.to_owned()),
+            ("gress-index", rule.to_string()),
+            ("port-policy-protocol", protocol.to_owned()),
+            ("peers", peers.to_owned()),
+        ];
+        Self::new(policy.kind.as_str(), keys)
     }
 
     /// The ACL that limits addresses of a Service's load balancer to some clients. `family`: `v4` or `v6`.

@@ -43,6 +43,7 @@ pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &An
             let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
             (path, policy.name())
         }
+        Object::ClusterPolicy(policy) => (policy.kind.path().to_owned(), policy.name()),
         Object::Namespace(name) => ("/api/v1/namespaces".to_owned(), &**name),
     };
     let patch = match only {

@@ -1,6 +1,17 @@
 //! Words of OVN's expression language, ovn-sb(5) "Logical_Flow TABLE".
 
+use std::collections::BTreeSet;
+
+use contract::ovn::ObjectId;
+use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
+
+use super::set::set_name;
+use crate::{
+    key::SetId,
+    rows::acl,
+    store::{Direction, Store},
+};
 
 /// `(a || b)`, or the only one.
 pub(in crate::desired) fn either(matches: Vec<String>) -> String {
@@ -23,4 +34,57 @@ pub(in crate::desired) fn spelled(protocol: Protocol) -> &'static str {
         Protocol::Udp => "udp",
         Protocol::Sctp => "sctp",
     }
+}
+
+/// The matches of the families of pods' addresses.
+pub(in crate::desired) fn any_family(store: &Store, of_family: impl Fn(Family) -> Option<String>) -> String {
+    either(store.config.families().filter_map(of_family).collect())
+}
+
+pub(in crate::desired) fn side(direction: Direction) -> acl::Direction {
+    match direction {
+        Direction::Ingress => acl::Direction::ToPort,
+        Direction::Egress => acl::Direction::FromPort,
+    }
+}
+
+/// Matches packets to or from the ports of the group.
+pub(in crate::desired) fn port_match(direction: Direction, group: &ObjectId) -> String {
+    let port = match direction {
+        Direction::Ingress => "outport",
+        Direction::Egress => "inport",
+    };
+    format!("{port} == @{}", group.hashed())
+}
+
+/// The field with the address of the peer.
+pub(in crate::desired) fn peer_side(direction: Direction, family: Family) -> String {
+    let side = match direction {
+        Direction::Ingress => "src",
+        Direction::Egress => "dst",
+    };
+    format!("{}.{side}", ip(family))
+}
+
+/// Matches peers in any of the sets.
+pub(in crate::desired) fn in_sets(store: &Store, direction: Direction, sets: &BTreeSet<SetId>) -> String {
+    any_family(store, |family| {
+        let mut names: Vec<String> =
+            sets.iter().map(|set| format!("${}", set_name(set, family).name)).collect();
+        names.sort_unstable();
+        Some(format!("{} == {{{}}}", peer_side(direction, family), names.join(", ")))
+    })
+}
+
+/// Matches peers in any of the networks.
+pub(in crate::desired) fn in_nets(direction: Direction, nets: &[IpNet]) -> String {
+    if let [net] = nets {
+        return format!("{} == {net}", peer_side(direction, Family::of(&net.addr())));
+    }
+    let of_family = |family| {
+        let nets = nets.iter().filter(|net| Family::of(&net.addr()) == family);
+        let nets: Vec<String> = nets.map(IpNet::to_string).collect();
+        (!nets.is_empty()).then(|| format!("{} == {{{}}}", peer_side(direction, family), nets.join(", ")))
+    };
+    either([Family::V4, Family::V6].into_iter().filter_map(of_family).collect())
 }

@@ -15,7 +15,7 @@ use crate::{
     config::ClusterConfig,
     rows::{
         Acl, DesiredRow, GatewayChassis, Pairs, RouterPort, RowSet, StaticRoute, SwitchPort, Table, Value,
-        acl::{Action, Direction},
+        acl::{Action, Direction, Tier},
         switch_port::Kind,
     },
     store::{Node, Store},
@@ -123,6 +123,7 @@ fn allow_from_node(node: &Node, management: IpAddr) -> DesiredRow {
         id: ObjectId::allow_from_node(&node.name, management),
         of: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
         direction: Direction::ToPort,
+        tier: Tier::NetworkPolicy,
         priority: ALLOW,
         matching: format!("{family}.src=={management}"),
         action: Action::AllowRelated,

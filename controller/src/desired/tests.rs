@@ -49,6 +49,7 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Namespaces(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Policies(Seen::All(Vec::new())), &mut |_, _| ());
+    Observation::no_cluster_policies().into_iter().for_each(|list| store.observe(list, &mut |_, _| ()));
     store
 }
 

@@ -7,6 +7,7 @@
 //! | switch port `stor-X`, `k8s-X`; router port `rtos-X`; its gateway chassis `rtos-X-…` | node X |
 //! | ACL with the id `default-network-controller:NetpolNode:X:…` | node X |
 //! | port group, and ACLs by their ids, of the kind `NetworkPolicy` | the policy |
+//! | the same of the kinds `ClusterNetworkPolicy`, `AdminNetworkPolicy`, `BaselineAdminNetworkPolicy` | the policy |
 //! | the same of the kind `NetpolNamespace` | isolation of the namespace |
 //! | ACL by its ids, of the kind `ServiceSourceRanges` | the Service |
 //! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort` | the set |
@@ -33,7 +34,7 @@ use std::{
 };
 
 use contract::{
-    names::{PodKey, PolicyKey, ServiceKey},
+    names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey, ServiceKey},
     ovn,
 };
 use ipnet::IpNet;
@@ -239,7 +240,10 @@ fn of_ids(ids: &Pairs) -> Option<Key> {
             ServiceKey::new(namespace, name).ok().map(Key::Service)
         }
         ovn::NETPOL_NAMESPACE => is_plain(name).then(|| Key::Isolation(name.into())),
-        _ => None,
+        _ => {
+            let kind = ClusterPolicyKind::ALL.into_iter().find(|of| of.as_str() == kind)?;
+            ClusterPolicyKey::new(kind, name).ok().map(Key::ClusterPolicy)
+        }
     }
 }
 

@@ -103,6 +103,9 @@ impl Reconciler {
         for trouble in self.store.take_policy_troubles() {
             self.report(Report::PolicyTrouble(trouble));
         }
+        for trouble in self.store.take_cluster_policy_troubles() {
+            self.report(Report::ClusterPolicyTrouble(trouble));
+        }
     }
 
     /// Sends dirty keys as one transaction if none is in flight.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::{
-    names::{PodKey, PolicyKey, ServiceKey},
+    names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey},
     namespace_annotation::BadNamespaceAnnotation,
 };
 
@@ -11,7 +11,7 @@ use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    store::policy::PolicyTrouble,
+    store::{ClusterPolicyTrouble, policy::PolicyTrouble},
     trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
@@ -30,6 +30,8 @@ pub enum Report {
     NamespaceTrouble(Trouble<Arc<str>, BadNamespaceAnnotation>),
     /// Something of a NetworkPolicy cannot be used, or is of no use.
     PolicyTrouble(Trouble<PolicyKey, PolicyTrouble>),
+    /// Something is wrong with a policy of the whole cluster.
+    ClusterPolicyTrouble(Trouble<ClusterPolicyKey, ClusterPolicyTrouble>),
     /// A connection to an idled Service, which has no pods.
     NeedPods(ServiceKey),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

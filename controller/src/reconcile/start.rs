@@ -10,6 +10,7 @@ use crate::{
     commit::work_queue::{Cause, Item},
     config::Templates,
     rows::Table,
+    store::Tiers,
 };
 
 impl Reconciler {
@@ -60,6 +61,8 @@ impl Reconciler {
             return;
         }
         self.decide_on_templates();
+        let has_tiers = self.northbound.has_column(Table::Acl, "tier");
+        self.store.use_tiers(if has_tiers { Tiers::Present } else { Tiers::Absent });
         let now = Instant::now();
         let Self { store, northbound, work_queue, .. } = self;
         // Owners of rows, too: a row whose object is gone has no other key that would remove it.

@@ -15,6 +15,7 @@ pub struct Acl {
     /// The switch or port group.
     pub of: RowName,
     pub direction: Direction,
+    pub tier: Tier,
     /// Within a tier, the matching ACL with the highest priority decides.
     pub priority: i64,
     /// In OVN's expression language, ovn-sb(5) "Logical_Flow TABLE".
@@ -55,17 +56,27 @@ pub enum Action {
     /// The packets pass, and their connections are not tracked.
     AllowStateless,
     Drop,
+    /// The next tier decides. Of OVN 23.09 and later.
+    Pass,
 }
 
-/// The tier of namespaces' network policies. Administrators' policies are in the tiers before, default
-/// policies in the tier behind.
-const TIER: i64 = 2;
+/// A tier of ACLs. The first tier that decides is the last one that is asked. A database without tiers has
+/// one, where the priorities alone decide (`desired/cluster_policy.rs`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Of administrators, before the network policies of namespaces.
+    Admin,
+    NetworkPolicy,
+    /// Behind the network policies.
+    Baseline,
+}
+
 /// Bytes of a name, as the database limits it.
 const LONGEST_NAME: usize = 63;
 
 impl From<Acl> for DesiredRow {
     fn from(acl: Acl) -> Self {
-        let Acl { id, of, direction, priority, matching, action, log, needs } = acl;
+        let Acl { id, of, direction, tier, priority, matching, action, log, needs } = acl;
         let options = match direction {
             Direction::ToPort | Direction::FromPortAsSent => None,
             Direction::FromPort => Some([("apply-after-lb", "true".to_owned())]),
@@ -79,13 +90,19 @@ impl From<Acl> for DesiredRow {
             Action::AllowRelated => "allow-related",
             Action::AllowStateless => "allow-stateless",
             Action::Drop => "drop",
+            Action::Pass => "pass",
+        };
+        let tier: i64 = match tier {
+            Tier::Admin => 1,
+            Tier::NetworkPolicy => 2,
+            Tier::Baseline => 3,
         };
         let mut columns = vec![
             ("direction", Value::Datum(Datum::set([direction]))),
             ("priority", Value::Datum(Datum::set([priority]))),
             ("match", Value::Datum(Datum::set([matching]))),
             ("action", Value::Datum(Datum::set([action]))),
-            ("tier", Value::Datum(Datum::set([TIER]))),
+            ("tier", Value::Datum(Datum::set([tier]))),
             // Limits log lines. Has no effect until the ACL's `log` is set.
             ("meter", Value::Datum(Datum::set([ovn::ACL_METER]))),
             ("external_ids", Value::Pairs(id.external_ids().into())),

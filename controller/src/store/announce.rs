@@ -7,11 +7,11 @@ use std::{
 
 use contract::{
     annotation::{LEGACY, POD_NETWORKS},
-    names::{Network, PodKey, PolicyKey, ServiceKey},
+    names::{ClusterPolicyKey, Network, PodKey, PolicyKey, ServiceKey},
     namespace_annotation::BadNamespaceAnnotation,
 };
 
-use super::{Annotated, Spelled, Store, Texts, pods::Known, policy::PolicyTrouble};
+use super::{Annotated, ClusterPolicyTrouble, Spelled, Store, Texts, pods::Known, policy::PolicyTrouble};
 use crate::{
     allocate::pod_network::Assigned,
     config::ClusterConfig,
@@ -60,6 +60,7 @@ pub(super) struct Outbox {
     of_services: Vec<Trouble<ServiceKey, ServiceTrouble>>,
     of_namespaces: Vec<Trouble<Arc<str>, BadNamespaceAnnotation>>,
     of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
+    of_cluster_policies: Vec<Trouble<ClusterPolicyKey, ClusterPolicyTrouble>>,
 }
 
 /// Whether the API server has a pod's network.
@@ -88,6 +89,10 @@ impl Outbox {
 
     pub(super) fn tell_policy(&mut self, trouble: Trouble<PolicyKey, PolicyTrouble>) {
         self.of_policies.push(trouble);
+    }
+
+    pub(super) fn tell_cluster_policy(&mut self, trouble: Trouble<ClusterPolicyKey, ClusterPolicyTrouble>) {
+        self.of_cluster_policies.push(trouble);
     }
 
     pub(super) fn tell_shared(&mut self, trouble: Trouble<PodKey, SharedAddress>) {
@@ -134,6 +139,11 @@ impl Store {
     /// The same for policies.
     pub fn take_policy_troubles(&mut self) -> Vec<Trouble<PolicyKey, PolicyTrouble>> {
         std::mem::take(&mut self.outbox.of_policies)
+    }
+
+    /// The same for policies of the whole cluster.
+    pub fn take_cluster_policy_troubles(&mut self) -> Vec<Trouble<ClusterPolicyKey, ClusterPolicyTrouble>> {
+        std::mem::take(&mut self.outbox.of_cluster_policies)
     }
 
     /// Address conflicts between a pod and a foreign port that began since the last call.

@@ -19,7 +19,7 @@ use crate::{
         addresses::{Exhausted, Taken},
         pod_network::{Assigned, pod_network},
     },
-    key::{Dirty, Key, NodeName},
+    key::{AnyPolicy, Dirty, Key, NodeName},
     trouble::PodTrouble,
 };
 
@@ -62,7 +62,10 @@ impl Store {
             Key::Set(set) => return self.settled_set(set, dirty),
             Key::Policy(policy) => {
                 self.check_names(policy);
-                return self.settled_policy(policy, dirty);
+                return self.settled_policy(&AnyPolicy::Namespaced(policy.clone()), dirty);
+            }
+            Key::ClusterPolicy(policy) => {
+                return self.settled_policy(&AnyPolicy::Cluster(policy.clone()), dirty);
             }
             Key::Cluster
             | Key::Node(_)

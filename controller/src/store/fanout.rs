@@ -20,6 +20,8 @@
 //! | namespace: labels | policies with such namespaces as peers, the set of it; its pods' addresses in sets by both labels |
 //! | namespace: how its policies are logged | the isolation of the namespace, its policies |
 //! | policy: came, went, or any field | the policy; the sets that it names from now on; the pods that it isolates from now on, or no longer, or in other directions |
+//! | policy of the whole cluster: came, went, or any field | the policy; the sets that it names from now on; the pods that it is about from now on, or no longer; those behind it in the last tier, if it needs more or fewer levels |
+//! | namespace: labels | also: its pods that such policies are about from now on, or no longer |
 //! | policy: the first or last of a namespace | the isolation of the namespace |
 //!
 //! A change of what no row derives from, such as the arrival of a pod's own annotation, concerns no key.
@@ -27,7 +29,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use contract::names::{PodKey, PolicyKey, ServiceKey};
+use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey};
 
 use super::{
     Node, Phase, Pod,
@@ -50,12 +52,15 @@ pub(super) struct PodFacts {
     network: Option<Arc<Assigned>>,
     /// Those that isolate it.
     policies: Vec<PolicyKey>,
+    /// Those of the whole cluster that are about it.
+    cluster_policies: Vec<ClusterPolicyKey>,
 }
 
 impl PodFacts {
     pub(super) fn new<'a>(
         Known { pod, network, announced: _ }: &Known,
         policies: impl IntoIterator<Item = &'a PolicyKey>,
+        cluster_policies: impl IntoIterator<Item = &'a ClusterPolicyKey>,
     ) -> Self {
         let Pod {
             uid,
@@ -78,6 +83,7 @@ impl PodFacts {
             is_static: config_hash.is_some(),
             network: network.clone(),
             policies: policies.into_iter().cloned().collect(),
+            cluster_policies: cluster_policies.into_iter().cloned().collect(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     selectors::{Moved, SelectorId, Selectors},
 };
 use crate::{
-    key::{Dirty, Key, Scope, SetId},
+    key::{AnyPolicy, Dirty, Key, Scope, SetId},
     trouble::Trouble,
 };
 
@@ -132,10 +132,11 @@ impl Store {
             }
             for policy in policies {
                 if *moved == Moved::Out {
-                    self.policies.sets.hold(&policy, own.clone());
+                    self.policies.sets.hold(&AnyPolicy::Namespaced(policy.clone()), own.clone());
                 }
                 dirty(Key::Policy(policy), Scope::Whole);
             }
+            self.follow_subjects(*id, name, dirty);
             for (set, pods) in self.policies.sets.of_namespaces(*id) {
                 let set = SetId::Pods(set);
                 let of_set = self.pods.selectors.labels().namespace(name);

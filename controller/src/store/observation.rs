@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use contract::names::{PodKey, PolicyKey, ServiceKey, SliceKey};
+use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey, ServiceKey, SliceKey};
 use ipnet::IpNet;
 pub use kubeapi::watch::Seen;
 
 use crate::{
     cluster_id::ClusterId,
     key::NodeName,
-    store::{Namespace, Node, Pod, Policy, RangeName, Service, Slice},
+    store::{ClusterPolicy, Namespace, Node, Pod, Policy, RangeName, Service, Slice},
 };
 
 /// A watch event, or the identity of the API server's cluster.
@@ -19,6 +19,7 @@ pub enum Observation {
     Namespaces(Seen<Arc<str>, (Arc<str>, Namespace)>),
     Pods(Seen<PodKey, (PodKey, Pod)>),
     Policies(Seen<PolicyKey, (PolicyKey, Policy)>),
+    ClusterPolicies(ClusterPolicyKind, Seen<ClusterPolicyKey, (ClusterPolicyKey, ClusterPolicy)>),
     Services(Seen<ServiceKey, (ServiceKey, Service)>),
     Slices(Seen<SliceKey, (SliceKey, Slice)>),
     /// ServiceCIDRs.
@@ -36,10 +37,24 @@ impl Observation {
             Self::Namespaces(seen) => matches!(seen, Seen::All(_)),
             Self::Pods(seen) => matches!(seen, Seen::All(_)),
             Self::Policies(seen) => matches!(seen, Seen::All(_)),
+            Self::ClusterPolicies(_, seen) => matches!(seen, Seen::All(_)),
             Self::Services(seen) => matches!(seen, Seen::All(_)),
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
             Self::Ranges(seen) => matches!(seen, Seen::All(_)),
             Self::Cluster(_) => false,
+        }
+    }
+
+    /// The empty lists of all kinds of policies of the whole cluster, as a cluster without them has.
+    pub fn no_cluster_policies() -> [Self; 3] {
+        ClusterPolicyKind::ALL.map(|kind| Self::ClusterPolicies(kind, Seen::All(Vec::new())))
+    }
+
+    /// Whether both are about objects of the same kind.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::ClusterPolicies(own, _), Self::ClusterPolicies(other, _)) => own == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
 }
@@ -52,6 +67,7 @@ pub enum Kind {
     Pod,
     /// NetworkPolicy
     Policy,
+    ClusterPolicy(ClusterPolicyKind),
     Service,
     Slice,
     /// ServiceCIDR
@@ -60,13 +76,29 @@ pub enum Kind {
 
 impl Kind {
     /// In the order in which the watches start.
-    pub const ALL: &[Self] =
-        &[Self::Node, Self::Namespace, Self::Pod, Self::Policy, Self::Service, Self::Slice, Self::Range];
+    pub const ALL: &[Self] = &[
+        Self::Node,
+        Self::Namespace,
+        Self::Pod,
+        Self::Policy,
+        Self::ClusterPolicy(ClusterPolicyKind::ClusterNetworkPolicy),
+        Self::ClusterPolicy(ClusterPolicyKind::AdminNetworkPolicy),
+        Self::ClusterPolicy(ClusterPolicyKind::BaselineAdminNetworkPolicy),
+        Self::Service,
+        Self::Slice,
+        Self::Range,
+    ];
 
     /// Whether rows follow from objects of the kind, so that none is removed before the first list.
     pub(crate) fn justifies_rows(self) -> bool {
         match self {
-            Self::Node | Self::Namespace | Self::Pod | Self::Policy | Self::Service | Self::Slice => true,
+            Self::Node
+            | Self::Namespace
+            | Self::Pod
+            | Self::Policy
+            | Self::ClusterPolicy(_)
+            | Self::Service
+            | Self::Slice => true,
             // The control plane of an upgraded cluster may lack the right to read them.
             Self::Range => false,
         }

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use contract::names::{PodKey, PolicyKey, ServiceKey, SliceKey};
+use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey, ServiceKey, SliceKey};
 use ipnet::IpNet;
 
-use super::{Namespace, Node, Pod, Policy, RangeName, Service, Slice, Store, doubts::Doubts};
+use super::{ClusterPolicy, Namespace, Node, Pod, Policy, RangeName, Service, Slice, Store, doubts::Doubts};
 use crate::{
     key::{Dirty, NodeName},
     observation::{Kind, Observation, Seen},
@@ -40,6 +40,7 @@ impl Store {
             Observation::Namespaces(seen) => self.see(&NAMESPACES, seen, dirty),
             Observation::Pods(seen) => self.see(&PODS, seen, dirty),
             Observation::Policies(seen) => self.see(&POLICIES, seen, dirty),
+            Observation::ClusterPolicies(kind, seen) => self.see_cluster_policies(kind, seen, dirty),
             Observation::Services(seen) => self.see(&SERVICES, seen, dirty),
             Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
             Observation::Ranges(seen) => self.see(&RANGES, seen, dirty),
@@ -49,6 +50,26 @@ impl Store {
         {
             self.listed.all = true;
             self.assign_all(dirty);
+        }
+    }
+
+    /// They are few, and their kinds come and go: no list of them is doubted, unless it is another cluster's.
+    fn see_cluster_policies(
+        &mut self,
+        kind: ClusterPolicyKind,
+        seen: Seen<ClusterPolicyKey, (ClusterPolicyKey, ClusterPolicy)>,
+        dirty: &mut Dirty<'_>,
+    ) {
+        if self.doubts.is_other_cluster() {
+            return;
+        }
+        match seen {
+            Seen::All(list) => {
+                self.listed.kinds.insert(Kind::ClusterPolicy(kind));
+                self.replace_cluster_policies(kind, list, dirty);
+            }
+            Seen::Applied((key, policy)) => self.put_cluster_policy(&key, policy, dirty),
+            Seen::Deleted(key) => self.remove_cluster_policy(&key, dirty),
         }
     }
 

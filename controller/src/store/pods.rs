@@ -157,7 +157,7 @@ impl Store {
         let Some(known) = self.pods.get(key) else { return Before::default() };
         let addresses: Box<[IpAddr]> = self.addresses_of(key).collect();
         Before {
-            port: Some(fanout::PodFacts::new(known, self.policies_of(key))),
+            port: Some(fanout::PodFacts::new(known, self.policies_of(key), self.cluster_policies_of(key))),
             // Without an address it is in none.
             sets: if addresses.is_empty() { BTreeSet::new() } else { self.sets_of_pod(key) },
             addresses,

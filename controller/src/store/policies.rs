@@ -22,7 +22,7 @@ use super::{
     sets::{Sets, drop_from},
 };
 use crate::{
-    key::{Dirty, SetId},
+    key::{AnyPolicy, Dirty, SetId},
     trouble::Trouble,
 };
 
@@ -44,7 +44,7 @@ pub(super) struct Policies {
     /// By the selector of namespaces whose pods are their peers.
     listing: HashMap<SelectorId, BTreeSet<PolicyKey>>,
     /// By the names of ports in their rules.
-    naming: HashMap<(Arc<str>, Protocol), BTreeSet<PolicyKey>>,
+    pub(super) naming: HashMap<(Arc<str>, Protocol), BTreeSet<AnyPolicy>>,
     pub(super) sets: Sets,
     /// Names of ports that no pod has, as events have told.
     pub(super) nameless: BTreeMap<PolicyKey, BTreeSet<PortName>>,
@@ -88,7 +88,7 @@ impl Policies {
     }
 
     /// Policies with a port of this name in their rules.
-    pub(super) fn naming(&self, name: &Arc<str>, protocol: Protocol) -> impl Iterator<Item = &PolicyKey> {
+    pub(super) fn naming(&self, name: &Arc<str>, protocol: Protocol) -> impl Iterator<Item = &AnyPolicy> {
         self.naming.get(&(Arc::clone(name), protocol)).into_iter().flatten()
     }
 
@@ -106,19 +106,21 @@ impl Policies {
             self.listing.entry(*id).or_default().insert(key.clone());
         }
         for (name, protocol) in known.policy.port_names() {
-            self.naming.entry((Arc::clone(name), protocol)).or_default().insert(key.clone());
+            let policies = self.naming.entry((Arc::clone(name), protocol)).or_default();
+            policies.insert(AnyPolicy::Namespaced(key.clone()));
         }
     }
 
     fn unindex(&mut self, key: &PolicyKey, known: &Known) {
         drop_from(&mut self.selecting, &known.pods, key);
         known.namespaces.values().for_each(|id| drop_from(&mut self.listing, id, key));
+        let user = AnyPolicy::Namespaced(key.clone());
         for (name, protocol) in known.policy.port_names() {
-            drop_from(&mut self.naming, &(Arc::clone(name), protocol), key);
+            drop_from(&mut self.naming, &(Arc::clone(name), protocol), &user);
         }
         for peer in known.policy.peers() {
             if let Peer::Pods(peer) = peer {
-                self.sets.leave(&peer.text, key);
+                self.sets.leave(&peer.text, &user);
             }
         }
     }
@@ -223,7 +225,7 @@ impl Store {
         }
         let sets = self.sets_of_policy(key);
         for set in sets_before.difference(&sets) {
-            self.policies.sets.hold(key, set.clone());
+            self.policies.sets.hold(&AnyPolicy::Namespaced(key.clone()), set.clone());
         }
         let came = sets.difference(&sets_before);
         let is_isolation_new = had_policies != self.has_policies(key.namespace());
@@ -255,13 +257,18 @@ impl Store {
 
     /// Adds the policy to the sets of its peers.
     fn join_sets(&mut self, key: &PolicyKey, policy: &Policy) {
-        for peer in policy.peers() {
+        self.join_sets_of(&AnyPolicy::Namespaced(key.clone()), policy.peers());
+    }
+
+    /// Adds a user to the sets of these peers.
+    pub(super) fn join_sets_of<'a>(&mut self, user: &AnyPolicy, peers: impl Iterator<Item = &'a Peer>) {
+        for peer in peers {
             let Peer::Pods(peer) = peer else { continue };
-            if !self.policies.sets.join(&peer.text, key) {
+            if !self.policies.sets.join(&peer.text, user) {
                 let pods = self.pods.selectors.refer_to(&peer.pods);
                 let namespaces =
                     peer.namespaces.as_ref().map(|selector| self.namespaces.selectors.refer_to(selector));
-                self.policies.sets.add(&peer.text, pods, namespaces, key);
+                self.policies.sets.add(&peer.text, pods, namespaces, user);
             }
         }
     }

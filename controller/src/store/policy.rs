@@ -349,7 +349,8 @@ impl Reader<'_> {
 }
 
 impl PodPeer {
-    fn new(
+    /// In `namespace`, unless namespaces are selected.
+    pub(super) fn new(
         namespace: &str,
         namespaces: Option<&LabelSelector>,
         pods: &LabelSelector,
@@ -390,7 +391,7 @@ fn canonical(LabelSelector { match_labels, match_expressions }: &LabelSelector) 
 }
 
 /// A network, without the bits of a host.
-fn net(text: &str) -> Option<IpNet> {
+pub(super) fn net(text: &str) -> Option<IpNet> {
     text.trim().parse().ok().map(|net: IpNet| net.trunc())
 }
 

@@ -11,10 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use contract::{
-    names::{PodKey, PolicyKey},
-    ovn::HOST_NETWORK_NAMESPACE,
-};
+use contract::{names::PodKey, ovn::HOST_NETWORK_NAMESPACE};
 use ipnet::IpNet;
 use kubeapi::services::Protocol;
 
@@ -22,7 +19,7 @@ use super::{
     NamedPort, Store,
     selectors::{Moved, SelectorId},
 };
-use crate::key::{Dirty, Key, Part, Scope, SetId};
+use crate::key::{AnyPolicy, Dirty, Key, Part, Scope, SetId};
 
 /// The sets.
 #[derive(Debug, Default)]
@@ -34,9 +31,9 @@ pub(super) struct Sets {
     /// Pods that need their network, by their ports with names.
     ports: BTreeMap<(Arc<str>, Protocol, u16), BTreeSet<PodKey>>,
     /// Sets that stay until these policies' rows are written.
-    held: HashMap<SetId, BTreeSet<PolicyKey>>,
+    held: HashMap<SetId, BTreeSet<AnyPolicy>>,
     /// The same, by policy.
-    holds: HashMap<PolicyKey, BTreeSet<SetId>>,
+    holds: HashMap<AnyPolicy, BTreeSet<SetId>>,
     /// Namespaces that had a set at the start, whether a policy names it or not.
     found: BTreeSet<Arc<str>>,
     /// Sets that the addresses of a pod have left, and may be in as far as the database shows.
@@ -51,7 +48,7 @@ pub(super) struct PodSet {
     pub(super) pods: SelectorId,
     /// Of these namespaces; none if `pods` is limited to one.
     pub(super) namespaces: Option<SelectorId>,
-    policies: BTreeSet<PolicyKey>,
+    policies: BTreeSet<AnyPolicy>,
 }
 
 impl Sets {
@@ -66,7 +63,7 @@ impl Sets {
     }
 
     /// Adds a policy to a set that exists. Returns whether it does.
-    pub(super) fn join(&mut self, text: &str, policy: &PolicyKey) -> bool {
+    pub(super) fn join(&mut self, text: &str, policy: &AnyPolicy) -> bool {
         let set = self.pods.get_mut(text);
         set.map(|set| set.policies.insert(policy.clone())).is_some()
     }
@@ -76,7 +73,7 @@ impl Sets {
         text: &Arc<str>,
         pods: SelectorId,
         namespaces: Option<SelectorId>,
-        policy: &PolicyKey,
+        policy: &AnyPolicy,
     ) {
         self.by_pods.entry(pods).or_default().insert(Arc::clone(text));
         if let Some(namespaces) = namespaces {
@@ -86,20 +83,20 @@ impl Sets {
         self.pods.insert(Arc::clone(text), set);
     }
 
-    pub(super) fn leave(&mut self, text: &str, policy: &PolicyKey) {
+    pub(super) fn leave(&mut self, text: &str, policy: &AnyPolicy) {
         if let Some(set) = self.pods.get_mut(text) {
             set.policies.remove(policy);
         }
     }
 
     /// The set stays until the policy's rows are written.
-    pub(super) fn hold(&mut self, policy: &PolicyKey, set: SetId) {
+    pub(super) fn hold(&mut self, policy: &AnyPolicy, set: SetId) {
         self.held.entry(set.clone()).or_default().insert(policy.clone());
         self.holds.entry(policy.clone()).or_default().insert(set);
     }
 
     /// The policy's rows are written. Returns the sets that it held.
-    fn release(&mut self, policy: &PolicyKey) -> BTreeSet<SetId> {
+    fn release(&mut self, policy: &AnyPolicy) -> BTreeSet<SetId> {
         let sets = self.holds.remove(policy).unwrap_or_default();
         sets.iter().for_each(|set| drop_from(&mut self.held, set, policy));
         sets
@@ -284,7 +281,7 @@ impl Store {
             return;
         }
         let set = SetId::Port(Arc::clone(name), *protocol, *number);
-        let policies: Vec<PolicyKey> = self.policies.naming(name, *protocol).cloned().collect();
+        let policies: Vec<AnyPolicy> = self.policies.naming(name, *protocol).cloned().collect();
         if !policies.is_empty() {
             dirty(Key::Set(set.clone()), Scope::Whole);
         }
@@ -292,7 +289,7 @@ impl Store {
             if moved == Moved::Out {
                 self.policies.sets.hold(&policy, set.clone());
             }
-            dirty(Key::Policy(policy), Scope::Whole);
+            dirty(policy.into(), Scope::Whole);
         }
     }
 
@@ -349,7 +346,7 @@ impl Store {
     }
 
     /// The database shows the policy's rows: sets that only its former rows named can go.
-    pub(super) fn settled_policy(&mut self, policy: &PolicyKey, dirty: &mut Dirty<'_>) {
+    pub(super) fn settled_policy(&mut self, policy: &AnyPolicy, dirty: &mut Dirty<'_>) {
         for set in self.policies.sets.release(policy) {
             if let SetId::Pods(text) = &set
                 && let Some(unused) = self.policies.sets.remove_unused(text)

@@ -16,6 +16,7 @@ use crate::{
     trouble::{NodeTrouble, PodTrouble, Trouble},
 };
 
+mod cluster_policies;
 mod doubts;
 mod foreign;
 mod history;
@@ -91,6 +92,7 @@ fn without_services(store: &mut Store) {
     observe(store, Observation::Slices(Seen::All(Vec::new())));
     observe(store, Observation::Namespaces(Seen::All(Vec::new())));
     observe(store, Observation::Policies(Seen::All(Vec::new())));
+    Observation::no_cluster_policies().into_iter().for_each(|list| drop(observe(store, list)));
 }
 
 fn apply(store: &mut Store, name: &str, pod: Pod) -> Vec<Key> {

@@ -14,7 +14,7 @@ use std::{
 
 use contract::{
     annotation::{self, PodNetwork},
-    names::{BadName, Network, PodKey, PolicyKey},
+    names::{BadName, ClusterPolicyKey, ClusterPolicyKind, Network, PodKey, PolicyKey},
     namespace_annotation::AclLogging,
     node_annotation::{NodeAnnotationError, NodeAnnotations},
 };
@@ -24,7 +24,9 @@ use kubeapi::services::Protocol;
 pub use kubeapi::services::{RangeObject, ServiceObject, SliceObject};
 use serde::Deserialize;
 
-use super::{Annotated, NamedPort, Namespace, Node, Phase, Pod, Policy, Spelled, Texts, Unreadable};
+use super::{
+    Annotated, ClusterPolicy, NamedPort, Namespace, Node, Phase, Pod, Policy, Spelled, Texts, Unreadable,
+};
 use crate::config::Zone;
 
 /// The label with the zone of the data centre that a node is in.
@@ -55,6 +57,45 @@ pub struct PolicyObject {
     #[serde(deserialize_with = "metadata::of_policy")]
     pub metadata: ObjectMeta,
     pub spec: serde_json::Value,
+}
+
+/// A policy of the whole cluster, of the kind that `K` names. Its specification is read later, as that of a
+/// [`PolicyObject`].
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, bound = "K: Default")]
+pub struct ClusterPolicyObject<K> {
+    #[serde(deserialize_with = "metadata::of_namespace")]
+    pub metadata: ObjectMeta,
+    pub spec: serde_json::Value,
+    #[serde(skip)]
+    kind: std::marker::PhantomData<K>,
+}
+
+/// A [`ClusterPolicyKind`] as a type.
+pub trait OfKind {
+    const KIND: ClusterPolicyKind;
+}
+
+/// [`ClusterPolicyKind::ClusterNetworkPolicy`]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OfCluster;
+/// [`ClusterPolicyKind::AdminNetworkPolicy`]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OfAdmin;
+/// [`ClusterPolicyKind::BaselineAdminNetworkPolicy`]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OfBaseline;
+
+impl OfKind for OfCluster {
+    const KIND: ClusterPolicyKind = ClusterPolicyKind::ClusterNetworkPolicy;
+}
+
+impl OfKind for OfAdmin {
+    const KIND: ClusterPolicyKind = ClusterPolicyKind::AdminNetworkPolicy;
+}
+
+impl OfKind for OfBaseline {
+    const KIND: ClusterPolicyKind = ClusterPolicyKind::BaselineAdminNetworkPolicy;
 }
 
 /// A Pod of the API. Its metadata are name, namespace, UID, resource version, timestamps, labels and the
@@ -223,6 +264,19 @@ impl PolicyObject {
         let policy = Policy::new(&key, &uid.unwrap_or_default(), spec);
         let policy = policy.annotated(&annotations.unwrap_or_default());
         Ok((key, policy))
+    }
+}
+
+impl<K: OfKind> ClusterPolicyObject<K> {
+    /// The policy that the object describes.
+    ///
+    /// # Errors
+    /// The name is one that no API server accepts.
+    pub fn into_policy(self) -> Result<(ClusterPolicyKey, ClusterPolicy), BadName> {
+        let ObjectMeta { name, uid, generation, .. } = self.metadata;
+        let key = ClusterPolicyKey::new(K::KIND, &name.unwrap_or_default())?;
+        let uid = uid.unwrap_or_default();
+        Ok((key, ClusterPolicy::new(K::KIND, &uid, generation.unwrap_or_default(), self.spec)))
     }
 }
 

@@ -225,7 +225,7 @@ impl Fixture {
     }
 
     /// The first observations of a controller.
-    pub(crate) fn observations(&self) -> [Observation; 6] {
+    pub(crate) fn observations(&self) -> Vec<Observation> {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
         let services = self.services.iter().cloned().map(|object| object.value().unwrap()).collect();
         let slices = self.slices.iter().cloned().map(|object| object.value().unwrap()).collect();
@@ -234,14 +234,15 @@ impl Fixture {
             .into_iter()
             .map(|name| (name, Namespace { logging: self.logging, ..Namespace::default() }));
         let policies = self.policies.iter().cloned().map(|object| object.value().unwrap());
-        [
+        let lists = [
             Observation::Nodes(Seen::All(nodes)),
             Observation::Pods(Seen::All(self.all_pods())),
             Observation::Services(Seen::All(services)),
             Observation::Slices(Seen::All(slices)),
             Observation::Namespaces(Seen::All(namespaces.collect())),
             Observation::Policies(Seen::All(policies.collect())),
-        ]
+        ];
+        lists.into_iter().chain(Observation::no_cluster_policies()).collect()
     }
 
     /// The namespaces that upstream has made sets for.

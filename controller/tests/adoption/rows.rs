@@ -76,9 +76,9 @@ fn a_pod_would_have_got_from_us_what_upstream_gave_it() {
             let key = key.clone();
             pod.annotated = Annotated::Nothing;
 
-            let [nodes, _, services, slices, namespaces, policies] = fixture.observations();
             let mut store = Store::new(fixture.config.clone());
-            for observation in [nodes, services, slices, namespaces, policies] {
+            let others = fixture.observations().into_iter();
+            for observation in others.filter(|list| !matches!(list, Observation::Pods(_))) {
                 store.observe(observation, &mut |_, _| ());
             }
             store.observe(Observation::Pods(Seen::All(pods)), &mut |_, _| ());

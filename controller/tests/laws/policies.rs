@@ -6,15 +6,25 @@
 
 pub(crate) mod objects;
 
+use contract::names::ClusterPolicyKind;
 use controller::{
     observation::{Observation, Seen},
-    store::wire::{NamespaceObject, NodeObject, PodObject, PolicyObject},
+    store::wire::{
+        ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, PodObject,
+        PolicyObject,
+    },
 };
 use oracle::{
-    policies::{End, Pod, World, manifest::Manifests, random::world, verdict::Place},
+    policies::{
+        End, Pod, World,
+        manifest::Manifests,
+        random::{Passes, tiered_world, world},
+        verdict::Place,
+    },
     world::{Node, Protocol},
 };
 use ovsdb::Connection;
+use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -111,12 +121,26 @@ fn packet(client: End<'_>, server: &Pod, Place { is_ipv6, protocol, port }: Plac
 }
 
 fn observe(controller: &Running, world: &World) {
-    let Manifests { namespaces, pods, policies } = world.manifests();
+    let Manifests { namespaces, pods, policies, cluster_policies } = world.manifests();
+    let of_kind = |kind: ClusterPolicyKind| -> Vec<Value> {
+        cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).cloned().collect()
+    };
     let nodes = oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
     controller.observe(Observation::Nodes(Seen::All(values::<NodeObject>(&nodes))));
     controller.observe(Observation::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))));
     controller.observe(Observation::Pods(Seen::All(values::<PodObject>(&pods))));
     controller.observe(Observation::Policies(Seen::All(values::<PolicyObject>(&policies))));
+    for kind in ClusterPolicyKind::ALL {
+        let objects = of_kind(kind);
+        let read = match kind {
+            ClusterPolicyKind::ClusterNetworkPolicy => values::<ClusterPolicyObject<OfCluster>>(&objects),
+            ClusterPolicyKind::AdminNetworkPolicy => values::<ClusterPolicyObject<OfAdmin>>(&objects),
+            ClusterPolicyKind::BaselineAdminNetworkPolicy => {
+                values::<ClusterPolicyObject<OfBaseline>>(&objects)
+            }
+        };
+        controller.observe(Observation::ClusterPolicies(kind, Seen::All(read)));
+    }
     controller.observe(Observation::Services(Seen::All(Vec::new())));
     controller.observe(Observation::Slices(Seen::All(Vec::new())));
 }
@@ -125,4 +149,15 @@ fn observe(controller: &Running, world: &World) {
 fn policies_allow_what_kubernetes_reference_says_in_random_worlds() {
     let bench = Bench::new();
     nothing_differs(&world(), |world| bench.differences(world));
+}
+
+/// With an OVN that has tiers of ACLs, rules pass, too.
+#[test]
+fn the_tiers_decide_in_their_order_in_random_worlds() {
+    let bench = Bench::new();
+    let schema = std::fs::read_to_string("/usr/share/ovn/ovn-nb.ovsschema").unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let has_tiers = schema["tables"]["ACL"]["columns"]["tier"].is_object();
+    let passes = if has_tiers { Passes::Yes } else { Passes::No };
+    nothing_differs(&tiered_world(passes), |world| bench.differences(world));
 }

@@ -274,15 +274,16 @@ impl World {
         lists.into_iter().chain(self.lists_of_services()).for_each(|list| self.controller.observe(list));
     }
 
-    fn lists_of_services(&self) -> [Observation; 4] {
+    fn lists_of_services(&self) -> Vec<Observation> {
         let namespaces = (0..3).map(|number| (namespace(number), self.labels[number as usize]));
         let namespaces = namespaces.map(|(name, label)| (name, labelled(label)));
-        [
+        let lists = [
             Observation::Slices(Seen::All(self.slices.values().cloned().collect())),
             Observation::Services(Seen::All(self.services.values().cloned().collect())),
             Observation::Namespaces(Seen::All(namespaces.collect())),
             Observation::Policies(Seen::All(self.policies.values().cloned().collect())),
-        ]
+        ];
+        lists.into_iter().chain(Observation::no_cluster_policies()).collect()
     }
 
     /// Replaces the controller by a new one, which observes nothing yet.

@@ -222,7 +222,9 @@ fn merge(object: &mut Value, patch: &Value) {
 async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
     let path = asked.path.split('?').next().unwrap_or_default().to_owned();
     let collection_of_nodes = collection("Node");
-    let of_kind = ["Node", "Namespace", "Pod", "NetworkPolicy", "Service", "EndpointSlice"].map(collection);
+    let of_kind =
+        ["Node", "Namespace", "Pod", "NetworkPolicy", "ClusterNetworkPolicy", "Service", "EndpointSlice"]
+            .map(collection);
     match of_kind.into_iter().find(|collection| *collection == path) {
         Some(collection) if asked.is_watch() => watch(asked, collection, &state).await,
         Some(collection) => {
@@ -317,6 +319,7 @@ fn collection(kind: &str) -> &'static str {
         "Namespace" => "/api/v1/namespaces",
         "Pod" => "/api/v1/pods",
         "NetworkPolicy" => "/apis/networking.k8s.io/v1/networkpolicies",
+        "ClusterNetworkPolicy" => "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
         "Service" => "/api/v1/services",
         "EndpointSlice" => "/apis/discovery.k8s.io/v1/endpointslices",
         other => panic!("the control plane watches no {other}"),

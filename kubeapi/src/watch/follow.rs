@@ -207,7 +207,18 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 self.streams = false;
             }
             End::Trouble(trouble) => {
-                let is_absent = self.selection.presence == Presence::Optional && trouble.code == Some(404);
+                // Without the right to read them, there are none as far as this program goes: an upgrade that
+                // leaves its ClusterRole behind must not wait for ever. What was read before stays.
+                let is_forbidden = self.read.is_none() && trouble.code == Some(403);
+                let is_absent = self.selection.presence == Presence::Optional
+                    && (trouble.code == Some(404) || is_forbidden);
+                if is_absent && is_forbidden {
+                    tracing::warn!(
+                        kind = K::KIND,
+                        why = trouble.text,
+                        "this program may not read objects of this kind, and goes on as if there were none"
+                    );
+                }
                 if is_absent || matches!(trouble.kind, Kind::Gone | Kind::Malformed) {
                     self.next = Next::Everything(Freshness::Newest);
                 }

@@ -375,11 +375,30 @@ impl Observer<Pod> for Lists {
 
     fn heard(&mut self) {}
 
-    fn lost(&mut self, why: &str) {
-        panic!("called lost: {why}");
+    fn lost(&mut self, _why: &str) {
+        let _ = self.0.send(vec!["lost".to_owned()]);
     }
 
     fn begins_anew(&mut self, _why: &str) {}
+}
+
+/// Without the right to read an optional kind, its reader would wait for ever. What was read before stays, and is
+/// not taken for gone.
+#[tokio::test(start_paused = true)]
+async fn an_optional_kind_that_may_not_be_read_is_an_empty_list_only_at_first() {
+    let (mut api, connection) = scripted::start().await;
+    let (sender, mut lists) = unbounded_channel();
+    let selection = Selection { presence: Presence::Optional, first: First::Pages, ..Selection::default() };
+    let following = follow::<Pod, _>(connection, selection, Prompt::default(), Lists(sender));
+    let task = tokio::spawn(following);
+    api.asked().await.status(403, "forbidden").await;
+    assert_eq!(lists.recv().await.unwrap(), [""; 0]);
+    api.asked().await.list("5", &[pod("a", "3")]).await;
+    assert_eq!(lists.recv().await.unwrap(), ["a"]);
+    // The watch is lost then, and there is no empty list.
+    api.asked().await.status(403, "forbidden").await;
+    assert_eq!(lists.recv().await.unwrap(), ["lost"]);
+    task.abort();
 }
 
 /// Without an empty list, its reader would wait for an older API server for ever.

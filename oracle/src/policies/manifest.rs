@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Cidr, Direction, Expression, Labels, NetworkPolicy, Number, Operator, Peer, Pod, Port, Rule, Selector,
-    World,
+    World, cluster::ClusterPolicy,
 };
 use crate::world::{self, Node};
 
@@ -16,13 +16,15 @@ pub struct Manifests {
     pub namespaces: Vec<Value>,
     pub pods: Vec<Value>,
     pub policies: Vec<Value>,
+    pub cluster_policies: Vec<Value>,
 }
 
 /// One object a line, as JSON.
 impl fmt::Display for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Manifests { namespaces, pods, policies } = self.manifests();
-        namespaces.iter().chain(&pods).chain(&policies).try_for_each(|object| writeln!(f, "{object}"))
+        let Manifests { namespaces, pods, policies, cluster_policies } = self.manifests();
+        let mut all = namespaces.iter().chain(&pods).chain(&policies).chain(&cluster_policies);
+        all.try_for_each(|object| writeln!(f, "{object}"))
     }
 }
 
@@ -37,6 +39,7 @@ impl World {
             namespaces: self.namespaces.iter().map(namespace).collect(),
             pods: self.pods.iter().map(pod).collect(),
             policies: self.policies.iter().map(policy).collect(),
+            cluster_policies: self.cluster_policies.iter().map(ClusterPolicy::manifest).collect(),
         }
     }
 
@@ -129,7 +132,7 @@ fn port(Port { protocol, number }: &Port) -> Value {
     json!({"protocol": protocol.map(|protocol| protocol.name()), "port": port, "endPort": end})
 }
 
-fn selector(Selector { match_labels, match_expressions }: &Selector) -> Value {
+pub(super) fn selector(Selector { match_labels, match_expressions }: &Selector) -> Value {
     let expressions = match_expressions.iter().map(|Expression { key, operator, values }| {
         let operator = match operator {
             Operator::In => "In",

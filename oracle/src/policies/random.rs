@@ -6,6 +6,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use super::{
     Cidr, ContainerPort, Direction, Expression, Labels, Namespace, NetworkPolicy, Number, Operator, Peer,
     Pod, Port, Rule, Selector, World,
+    cluster::{Action, ClusterPeer, ClusterPolicy, ClusterPort, ClusterRule, Kind, Tier},
 };
 use crate::world::{FIRST_POD, Protocol, text_address};
 
@@ -36,6 +37,7 @@ pub fn world() -> impl Strategy<Value = World> {
                 policies: policies
                     .map(|(number, policy)| NetworkPolicy { name: format!("policy{number}"), ..policy })
                     .collect(),
+                cluster_policies: Vec::new(),
             }
         },
     )
@@ -150,4 +152,89 @@ fn port() -> impl Strategy<Value = Port> {
         ],
     );
     (protocol, number).prop_map(|(protocol, number)| Port { protocol, number })
+}
+
+/// Priorities of policies of the cluster. No two policies of a world have the same one: their order would not
+/// be defined.
+const PRIORITIES: [u16; 6] = [500, 0, 1000, 1, 999, 37];
+
+/// A world with up to six policies of the whole cluster besides. `passes`: whether the first tier may leave
+/// connections to the next one.
+pub fn tiered_world(passes: Passes) -> impl Strategy<Value = World> {
+    (world(), vec(cluster_policy(passes), 0..=PRIORITIES.len())).prop_map(|(mut world, policies)| {
+        // Fewer of them, so that pods without any are left for the last tier.
+        world.policies.truncate(4);
+        let mut has_baseline = false;
+        let policies = PRIORITIES.into_iter().zip(policies).map(|(priority, policy)| {
+            let kind = match policy.kind {
+                Kind::ClusterNetworkPolicy(tier, _) => Kind::ClusterNetworkPolicy(tier, priority),
+                Kind::AdminNetworkPolicy(_) => Kind::AdminNetworkPolicy(priority),
+                // There is one in a cluster.
+                Kind::BaselineAdminNetworkPolicy if std::mem::replace(&mut has_baseline, true) => {
+                    Kind::ClusterNetworkPolicy(Tier::Baseline, priority)
+                }
+                Kind::BaselineAdminNetworkPolicy => Kind::BaselineAdminNetworkPolicy,
+            };
+            ClusterPolicy { kind, name: format!("cluster{priority}"), ..policy }
+        });
+        world.cluster_policies = policies.collect();
+        world
+    })
+}
+
+/// Whether rules of the first tier may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passes {
+    Yes,
+    No,
+}
+
+fn cluster_policy(passes: Passes) -> impl Strategy<Value = ClusterPolicy> {
+    let kind = select(vec![
+        Kind::ClusterNetworkPolicy(Tier::Admin, 0),
+        Kind::ClusterNetworkPolicy(Tier::Baseline, 0),
+        Kind::AdminNetworkPolicy(0),
+        Kind::BaselineAdminNetworkPolicy,
+    ]);
+    kind.prop_flat_map(move |kind| {
+        let actions = match (kind, passes) {
+            (Kind::BaselineAdminNetworkPolicy, _) => vec![Action::Accept, Action::Deny],
+            (_, Passes::No) if kind.tier() == Tier::Admin => vec![Action::Accept, Action::Deny],
+            _ => vec![Action::Accept, Action::Deny, Action::Pass],
+        };
+        let rules = |is_egress| vec(cluster_rule(actions.clone(), is_egress), 0..=4);
+        let subject = (selector(), option::of(selector()));
+        (subject, rules(false), rules(true)).prop_map(move |(subject, ingress, egress)| ClusterPolicy {
+            kind,
+            name: String::new(),
+            subject,
+            ingress,
+            egress,
+        })
+    })
+}
+
+fn cluster_rule(actions: Vec<Action>, is_egress: bool) -> impl Strategy<Value = ClusterRule> {
+    let nets = vec!["0.0.0.0/0", "10.244.1.0/24", "10.244.2.3/32", "::/0", "fd00:10:244:1::/64"];
+    let pods = (selector(), selector()).prop_map(|(namespaces, pods)| ClusterPeer::Pods(namespaces, pods));
+    let pods = prop_oneof![selector().prop_map(ClusterPeer::Namespaces), pods].boxed();
+    let peer = match is_egress {
+        false => pods,
+        true => {
+            let nets = vec(select(nets).prop_map(cidr), 1..=3).prop_map(ClusterPeer::Networks);
+            prop_oneof![3 => pods, 1 => nets].boxed()
+        }
+    };
+    let protocol = select(vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp]);
+    let range = select(vec![(80_u16, 80_u16), (8080, 8080), (79, 81), (81, 9000), (1, 65535)]);
+    let port = prop_oneof![
+        2 => (protocol, range).prop_map(|(protocol, (first, last))| ClusterPort::Range(protocol, first, last)),
+        1 => Just(ClusterPort::Named("web")),
+        1 => Just(ClusterPort::Named("nobody")),
+    ];
+    (select(actions), vec(peer, 1..=2), vec(port, 0..=3)).prop_map(|(action, peers, ports)| ClusterRule {
+        action,
+        peers,
+        ports,
+    })
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::{
     Cidr, Direction, End, Expression, Labels, NetworkPolicy, Number, Operator, Peer, Pod, Port, Rule,
     Selector, World,
+    cluster::{Action, Tier},
 };
 use crate::world::Protocol;
 
@@ -30,9 +31,27 @@ impl World {
         leaves && (is_own_node || self.allows_in(Direction::Ingress, server, client, server, place))
     }
 
+    /// The tiers in their order: "v1.NetworkPolicy always makes a final decision for selected pods." "If a given
+    /// connection wasn't allowed or denied by any of the tiers", all pods can communicate.
+    fn allows_in(&self, direction: Direction, pod: &Pod, peer: End<'_>, server: &Pod, place: Place) -> bool {
+        let tier = |tier| self.decision(tier, direction, pod, peer, server, place);
+        let decision = tier(Tier::Admin).map(|action| action == Action::Accept);
+        let decision = decision.or_else(|| self.policies_allow(direction, pod, peer, server, place));
+        decision.unwrap_or_else(|| tier(Tier::Baseline) != Some(Action::Deny))
+    }
+
+    /// None: no NetworkPolicy selects the pod.
+    ///
     /// "Traffic is allowed if there are no NetworkPolicies selecting the pod, or if the traffic matches at
     /// least one rule across all of the NetworkPolicy objects whose podSelector matches the pod."
-    fn allows_in(&self, direction: Direction, pod: &Pod, peer: End<'_>, server: &Pod, place: Place) -> bool {
+    fn policies_allow(
+        &self,
+        direction: Direction,
+        pod: &Pod,
+        peer: End<'_>,
+        server: &Pod,
+        place: Place,
+    ) -> Option<bool> {
         let selecting = || {
             self.policies.iter().filter(|policy| {
                 policy.namespace == pod.namespace
@@ -42,10 +61,10 @@ impl World {
         };
         let rules =
             || selecting().flat_map(|policy| policy.rules(direction).iter().map(move |rule| (policy, rule)));
-        selecting().next().is_none()
-            || rules().any(|(policy, rule)| {
-                self.has_peer(policy, rule, peer, place.is_ipv6) && rule.has_port(server, place)
-            })
+        selecting().next()?;
+        Some(rules().any(|(policy, rule)| {
+            self.has_peer(policy, rule, peer, place.is_ipv6) && rule.has_port(server, place)
+        }))
     }
 
     /// "If this field is empty or missing, this rule matches all."
@@ -137,7 +156,7 @@ impl Selector {
 }
 
 impl Cidr {
-    fn contains(self, address: IpAddr) -> bool {
+    pub(super) fn contains(self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => (u128::from(u32::from(v4)) << 96, 4),
             IpAddr::V6(v6) => (u128::from(v6), 6),

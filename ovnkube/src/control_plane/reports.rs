@@ -81,6 +81,16 @@ fn event(report: Report) -> Option<Event> {
             let object = Object::NetworkPolicy(trouble.subject);
             Some(Event::new(object, &trouble.uid, reason, trouble.why.to_string()))
         }
+        Report::ClusterPolicyTrouble(trouble) => {
+            tracing::warn!(
+                policy = %trouble.subject,
+                problem = %trouble.why,
+                "a part of a policy of the cluster cannot be used"
+            );
+            let reason = EventReason::new(ROWS, trouble.why.reason());
+            let object = Object::ClusterPolicy(trouble.subject);
+            Some(Event::new(object, &trouble.uid, reason, trouble.why.to_string()))
+        }
         // Reason and type are those that unidling controllers wait for.
         Report::NeedPods(service) => {
             let reason = EventReason::new(UNIDLE, "NeedPods");
@@ -125,6 +135,7 @@ fn object(key: Key) -> Option<Object> {
         Key::Cluster | Key::Chassis(_) | Key::Set(_) => None,
         Key::Isolation(namespace) => Some(Object::Namespace(namespace)),
         Key::Policy(policy) => Some(Object::NetworkPolicy(policy)),
+        Key::ClusterPolicy(policy) => Some(Object::ClusterPolicy(policy)),
         Key::Node(name) | Key::Gateway(name) => Some(Object::Node(name)),
         Key::Pod(pod) => Some(Object::Pod(pod)),
         Key::Service(service) => Some(Object::Service(service)),

@@ -17,7 +17,7 @@ use super::super::{
 use crate::{
     rows::{
         Acl,
-        acl::{Action, Direction},
+        acl::{Action, Direction, Tier},
     },
     store::Service,
 };
@@ -45,6 +45,7 @@ pub(super) fn rules(key: &ServiceKey, service: &Service) -> Vec<Acl> {
             // It has a port on each node's switch: a match that names no group counts on all of them.
             of: port_group(ovn::CLUSTER_PORT_GROUP),
             direction: Direction::FromPortAsSent,
+            tier: Tier::NetworkPolicy,
             priority: PRIORITY,
             matching,
             action: Action::Drop,

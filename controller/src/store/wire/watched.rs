@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use contract::names::{PodKey, PolicyKey};
+use contract::names::{ClusterPolicyKey, PodKey, PolicyKey};
 use kube::api::ObjectMeta;
 use kubeapi::watched;
 
-use super::{NamespaceObject, NodeObject, PodObject, PolicyObject};
+use super::{
+    ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, OfKind, PodObject,
+    PolicyObject,
+};
 use crate::{
     key::NodeName,
-    store::{Namespace, Node, Pod, Policy},
+    store::{ClusterPolicy, Namespace, Node, Pod, Policy},
 };
 
 watched! {
@@ -22,6 +25,15 @@ watched! {
     PolicyObject, "networkpolicies" at "/apis/networking.k8s.io/v1/networkpolicies",
         PolicyKey = policy, (PolicyKey, Policy) =
         |object: PolicyObject| object.into_policy().map_err(|error| error.to_string());
+    ClusterPolicyObject<OfCluster>, "clusternetworkpolicies" at
+        "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
+        ClusterPolicyKey = cluster_policy::<OfCluster>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Optional;
+    ClusterPolicyObject<OfAdmin>, "adminnetworkpolicies" at
+        "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
+        ClusterPolicyKey = cluster_policy::<OfAdmin>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Optional;
+    ClusterPolicyObject<OfBaseline>, "baselineadminnetworkpolicies" at
+        "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies",
+        ClusterPolicyKey = cluster_policy::<OfBaseline>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Optional;
 }
 
 /// Of namespaces, too.
@@ -39,4 +51,15 @@ fn policy(metadata: &ObjectMeta) -> Result<PolicyKey, String> {
     let ObjectMeta { namespace, name, .. } = metadata;
     PolicyKey::new(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
         .map_err(|error| error.to_string())
+}
+
+fn cluster_policy<K: OfKind>(metadata: &ObjectMeta) -> Result<ClusterPolicyKey, String> {
+    ClusterPolicyKey::new(K::KIND, metadata.name.as_deref().unwrap_or_default())
+        .map_err(|error| error.to_string())
+}
+
+fn of_cluster<K: OfKind>(
+    object: ClusterPolicyObject<K>,
+) -> Result<(ClusterPolicyKey, ClusterPolicy), String> {
+    object.into_policy().map_err(|error| error.to_string())
 }

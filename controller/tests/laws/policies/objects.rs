@@ -69,6 +69,8 @@ pub(crate) fn policy(number: u32, kind: u32) -> (PolicyKey, Policy) {
 }
 
 /// The API server has no namespaces and no policies.
-pub(crate) fn no_policies() -> [Observation; 2] {
-    [Observation::Namespaces(Seen::All(Vec::new())), Observation::Policies(Seen::All(Vec::new()))]
+pub(crate) fn no_policies() -> Vec<Observation> {
+    let lists =
+        [Observation::Namespaces(Seen::All(Vec::new())), Observation::Policies(Seen::All(Vec::new()))];
+    lists.into_iter().chain(Observation::no_cluster_policies()).collect()
 }

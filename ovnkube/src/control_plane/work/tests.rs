@@ -171,6 +171,9 @@ async fn both_roles_share_one_watch_of_nodes() {
         "/apis/discovery.k8s.io/v1/endpointslices",
         "/apis/networking.k8s.io/v1/networkpolicies",
         "/apis/networking.k8s.io/v1/servicecidrs",
+        "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
+        "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies",
+        "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
     ];
     assert_eq!(watches, expected);
 }

@@ -1,0 +1,122 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn read(kind: ClusterPolicyKind, spec: Value) -> ClusterPolicy {
+    ClusterPolicy::new(kind, "uid", 1, spec)
+}
+
+fn with_rule(rule: Value) -> ClusterPolicy {
+    let spec = json!({"tier": "Admin", "priority": 5, "subject": {"namespaces": {}}, "egress": [rule]});
+    read(ClusterPolicyKind::ClusterNetworkPolicy, spec)
+}
+
+#[test]
+fn the_older_kinds_are_the_same_policy() {
+    let subject = json!({"pods": {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "web"}}}});
+    let peers = json!([{"namespaces": {"matchLabels": {"team": "a"}}}]);
+    let new = read(
+        ClusterPolicyKind::ClusterNetworkPolicy,
+        json!({"tier": "Admin", "priority": 7, "subject": subject, "ingress": [{
+            "action": "Accept", "from": peers,
+            "protocols": [
+                {"tcp": {"destinationPort": {"number": 80}}},
+                {"udp": {"destinationPort": {"range": {"start": 5, "end": 9}}}},
+                {"destinationNamedPort": "dns"},
+            ],
+        }]}),
+    );
+    let old = read(
+        ClusterPolicyKind::AdminNetworkPolicy,
+        json!({"priority": 7, "subject": subject, "ingress": [{
+            "name": "a name", "action": "Allow", "from": peers,
+            "ports": [
+                {"portNumber": {"protocol": "TCP", "port": 80}},
+                {"portRange": {"protocol": "UDP", "start": 5, "end": 9}},
+                {"namedPort": "dns"},
+            ],
+        }]}),
+    );
+    assert_eq!(new.unusable, None);
+    assert_eq!(old, new);
+    let baseline = read(ClusterPolicyKind::BaselineAdminNetworkPolicy, json!({"subject": subject}));
+    let effect = baseline.effect.unwrap();
+    assert_eq!((effect.tier, effect.priority), (PolicyTier::Baseline, BEHIND_ALL));
+}
+
+/// A rule that cannot be read must not open what it would deny, nor allow what it does not name.
+#[test]
+fn a_rule_that_cannot_be_used_is_left_out_if_it_accepts_and_else_denies_all() {
+    let deny_all = [ClusterRule { action: RuleAction::Deny, peers: None, ports: None }];
+    let selector = json!({"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]});
+    let wrong = [
+        (json!({"to": [{"domainNames": ["example.org"]}]}), "UnusablePeer"),
+        (json!({"to": [{"nodes": {}}]}), "UnusablePeer"),
+        (json!({"to": [{}]}), "UnusablePeer"),
+        (json!({"to": [{"namespaces": {}, "networks": ["10.0.0.0/8"]}]}), "UnusablePeer"),
+        (json!({"to": []}), "UnusablePeer"),
+        (json!({}), "UnusablePeer"),
+        (json!({"to": [{"networks": ["10.0.0.0/8", "ten"]}]}), "NoNetwork"),
+        (json!({"to": [{"namespaces": selector}]}), "UnusableSelector"),
+        (
+            json!({"to": [{"namespaces": {}}], "protocols": [{"tcp": {"destinationPort": {"number": 0}}}]}),
+            "NoPort",
+        ),
+        (json!({"to": [{"namespaces": {}}], "protocols": [{"icmp": {}}]}), "NoPort"),
+    ];
+    for (rule, reason) in wrong {
+        let with = |action: &str| {
+            let mut rule = rule.clone();
+            rule["action"] = json!(action);
+            with_rule(rule)
+        };
+        for action in ["Accept", "Deny", "Pass"] {
+            let policy = with(action);
+            assert_eq!(policy.unusable.as_ref().unwrap().reason(), reason, "{rule}");
+            let expected: &[ClusterRule] = if action == "Accept" { &[] } else { &deny_all };
+            assert_eq!(policy.rules(Direction::Egress), expected, "{action} {rule}");
+        }
+    }
+    let unknown = with_rule(json!({"action": "Allow", "to": [{"namespaces": {}}]}));
+    assert_eq!(unknown.unusable.as_ref().unwrap().reason(), "UnknownAction");
+    assert_eq!(unknown.rules(Direction::Egress), deny_all);
+}
+
+#[test]
+fn a_policy_that_does_not_tell_its_pods_or_its_place_has_no_effect() {
+    let subject = json!({"namespaces": {}});
+    let wrong = [
+        (json!("text"), "UnreadableSpec"),
+        (Value::Null, "UnreadableSpec"),
+        (json!({"tier": "Top", "priority": 0, "subject": subject}), "UnknownTier"),
+        (json!({"priority": 0, "subject": subject}), "UnknownTier"),
+        (json!({"tier": "Admin", "priority": 1001, "subject": subject}), "UnusablePriority"),
+        (json!({"tier": "Admin", "priority": -1, "subject": subject}), "UnusablePriority"),
+        (json!({"tier": "Admin", "subject": subject}), "UnusablePriority"),
+        (json!({"tier": "Admin", "priority": 0}), "NoSubject"),
+        (json!({"tier": "Admin", "priority": 0, "subject": {}}), "NoSubject"),
+    ];
+    for (spec, reason) in wrong {
+        let policy = read(ClusterPolicyKind::ClusterNetworkPolicy, spec.clone());
+        assert_eq!(policy.effect, None, "{spec}");
+        assert_eq!(policy.unusable.unwrap().reason(), reason, "{spec}");
+    }
+}
+
+/// Neighbours with one action share a level; each change needs one more, and there are only so many.
+#[test]
+fn levels_follow_the_changes_of_the_action() {
+    let rules = |actions: &[&str]| {
+        let rules: Vec<Value> =
+            actions.iter().map(|action| json!({"action": action, "from": [{"namespaces": {}}]})).collect();
+        let spec = json!({"tier": "Admin", "priority": 0, "subject": {"namespaces": {}}, "ingress": rules});
+        read(ClusterPolicyKind::ClusterNetworkPolicy, spec)
+    };
+    let policy = rules(&["Deny", "Deny", "Accept", "Pass", "Pass", "Deny"]);
+    let effect = policy.effect.unwrap();
+    let levels: Vec<usize> = effect.levels(Direction::Ingress).map(|(level, _)| level).collect();
+    assert_eq!((levels, effect.depth()), (vec![0, 0, 1, 2, 2, 3], 4));
+    let changes = |count: usize| rules(&["Deny", "Accept"].repeat(count)[..count]);
+    assert!(changes(MOST_LEVELS).effect.is_some());
+    assert_eq!(changes(MOST_LEVELS + 1).unusable.unwrap().reason(), "TooManyChanges");
+}

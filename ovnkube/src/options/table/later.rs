@@ -63,8 +63,10 @@ options! { Group::Later;
         .never("is for the Python programs: the network is an overlay");
 
     // Features.
-    ADMIN_NETWORK_POLICY = feature("enable-admin-network-policy", Part::Policies,
-        "Policies of the cluster's administrators");
+    ADMIN_NETWORK_POLICY = Spec::new("enable-admin-network-policy", Kind::Switch)
+        .key(FEATURES, "enable-admin-network-policy").default("false")
+        .help("Policies of the cluster's administrators")
+        .never("says what is always so: they count as soon as the API server has their kinds");
     EGRESS_IP = feature("enable-egress-ip", Part::Egress, "Addresses with which pods leave the cluster");
     EGRESS_IP_TIMEOUT = number("egressip-reachability-total-timeout", FEATURES,
         "egressip-reachability-total-timeout", Part::Egress,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use integration::{Families, Lab, by_hand, eventually, peer::Reply, traffic::End};
 use oracle::policies::{
     ContainerPort, Direction, Labels, Namespace, NetworkPolicy, Number, Peer, Pod, Port, Rule, Selector,
@@ -27,6 +27,19 @@ const SOON: Duration = Duration::from_secs(30);
 const FORBIDDEN: Duration = Duration::from_secs(3);
 /// Pods that start under a policy that isolates them.
 const STARTS: usize = 5;
+
+/// The lab's pods, attached where the world has them.
+fn attached(lab: &Lab, pods: &[Pod]) -> Result<Vec<integration::Pod>> {
+    let attach = |of: &Pod| {
+        let node = &lab.nodes[usize::from(of.node) - 1];
+        let pod = lab.plan_pod(node);
+        node.add_namespaces(std::slice::from_ref(&pod))?;
+        by_hand::attach(node, &pod)?;
+        ensure!(pod.name == of.name, "{} is not {}", pod.name, of.name);
+        Ok(pod)
+    };
+    pods.iter().map(attach).collect()
+}
 
 fn tell(api: &Api, world: &World) {
     let nodes = oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
@@ -85,15 +98,7 @@ fn packets_pass_where_a_policy_lets_them_and_a_policy_that_is_gone_opens() {
             World { namespaces, pods: pods.to_vec(), policies: vec![policy(vec![rule])], ..World::default() };
         tell(&api, &world);
         api.control_plane().spawn()?;
-        let mut attached = Vec::new();
-        for of in &pods {
-            let node = &lab.nodes[usize::from(of.node) - 1];
-            let pod = lab.plan_pod(node);
-            node.add_namespaces(std::slice::from_ref(&pod))?;
-            by_hand::attach(node, &pod)?;
-            ensure!(pod.name == of.name, "{} is not {}", pod.name, of.name);
-            attached.push(pod);
-        }
+        let attached = attached(lab, &pods)?;
         let places = |pod: &Pod| {
             let all = [false, true]
                 .into_iter()
@@ -185,13 +190,7 @@ fn a_policy_stops_connections_from_before_it() {
         let open = World { namespaces, pods, ..World::default() };
         tell(&api, &open);
         api.control_plane().spawn()?;
-        let mut attached = Vec::new();
-        for node in &lab.nodes {
-            let pod = lab.plan_pod(node);
-            node.add_namespaces(std::slice::from_ref(&pod))?;
-            by_hand::attach(node, &pod)?;
-            attached.push(pod);
-        }
+        let attached = attached(lab, &open.pods)?;
         let (client, server) = (End::Pod(&attached[0]), &attached[1]);
         let at = |port| SocketAddr::new(server.address(), port);
         let _answering = lab.answering(server, &[at(8080)])?;
@@ -252,14 +251,7 @@ fn administrators_policies_are_before_those_of_namespaces_and_defaults_behind() 
         world.cluster_policies = vec![deny_other.clone()];
         tell(&api, &world);
         api.control_plane().spawn()?;
-        let mut attached = Vec::new();
-        for of in &pods {
-            let node = &lab.nodes[usize::from(of.node) - 1];
-            let pod = lab.plan_pod(node);
-            node.add_namespaces(std::slice::from_ref(&pod))?;
-            by_hand::attach(node, &pod)?;
-            attached.push(pod);
-        }
+        let attached = attached(lab, &pods)?;
         let asked = [false, true].map(|is_ipv6| SocketAddr::new(pods[2].address(is_ipv6), 8080));
         let _server = lab.answering(&attached[2], &asked)?;
         let expect = |what: &str, open: [bool; 2]| {

@@ -163,11 +163,7 @@ impl ClusterPolicy {
 
     /// The names of ports in all rules.
     pub(super) fn port_names(&self) -> impl Iterator<Item = (&Arc<str>, Protocol)> {
-        let ports = self.all_rules().filter_map(|rule| rule.ports.as_ref()).flatten();
-        ports.filter_map(|port| match &port.number {
-            Number::Named(name) => Some((name, port.protocol)),
-            Number::All | Number::Range(..) => None,
-        })
+        self.all_rules().filter_map(|rule| rule.ports.as_ref()).flatten().filter_map(Port::name)
     }
 
     fn all_rules(&self) -> impl Iterator<Item = &ClusterRule> {

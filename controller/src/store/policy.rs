@@ -198,11 +198,17 @@ impl Policy {
 
     /// The names of ports in all rules.
     pub(super) fn port_names(&self) -> impl Iterator<Item = (&Arc<str>, Protocol)> {
-        let ports = self.all_rules().filter_map(|rule| rule.ports.as_ref()).flatten();
-        ports.filter_map(|port| match &port.number {
-            Number::Named(name) => Some((name, port.protocol)),
+        self.all_rules().filter_map(|rule| rule.ports.as_ref()).flatten().filter_map(Port::name)
+    }
+}
+
+impl Port {
+    /// Its name and protocol, if it has a name.
+    pub(super) fn name(&self) -> Option<(&Arc<str>, Protocol)> {
+        match &self.number {
+            Number::Named(name) => Some((name, self.protocol)),
             Number::All | Number::Range(..) => None,
-        })
+        }
     }
 }
 

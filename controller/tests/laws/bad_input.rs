@@ -41,20 +41,13 @@ impl Scene {
     /// Observes the objects, waits for the rows, and checks those of the other Service. Returns what was
     /// told, by reason and text.
     async fn after(&mut self, objects: impl IntoIterator<Item = Value>) -> Vec<String> {
-        let settled = self.controller.settled();
-        // No await in between: the controller sees all of them before it compares any.
-        objects.into_iter().for_each(|object| self.controller.observe(observation(object)));
-        self.controller.settles_after(settled).await;
-        assert_eq!(self.controller.progress.borrow().failing, 0, "rows are refused");
+        let told = self.controller.told_after(objects.into_iter().map(observation)).await;
         assert_eq!(self.backends("good").await, ["172.16.0.9:80=10.0.1.9:8080"]);
-        let mut told = Vec::new();
-        while let Ok(report) = self.controller.reports.try_recv() {
-            told.push(match report {
-                Report::ServiceTrouble(trouble) => format!("{}: {}", trouble.why.reason(), trouble.why),
-                other => format!("{other:?}"),
-            });
-        }
-        told
+        let text = |report| match report {
+            Report::ServiceTrouble(trouble) => format!("{}: {}", trouble.why.reason(), trouble.why),
+            other => format!("{other:?}"),
+        };
+        told.into_iter().map(text).collect()
     }
 
     /// What the load balancers of the Service map, address by address, without duplicates.

@@ -41,20 +41,12 @@ impl Scene {
 
     /// Observes the objects, and waits for the rows. Returns what was told, by object, reason and text.
     async fn after(&mut self, objects: impl IntoIterator<Item = Observation>) -> Vec<String> {
-        let settled = self.controller.settled();
-        // No await in between: the controller sees all of them before it compares any.
-        objects.into_iter().for_each(|object| self.controller.observe(object));
-        self.controller.settles_after(settled).await;
-        assert_eq!(self.controller.progress.borrow().failing, 0, "rows are refused");
-        let mut told = Vec::new();
-        while let Ok(report) = self.controller.reports.try_recv() {
-            told.push(match report {
-                Report::PolicyTrouble(of) => format!("{} {}: {}", of.subject, of.why.reason(), of.why),
-                Report::NamespaceTrouble(of) => format!("{}: {}", of.subject, of.why),
-                other => format!("{other:?}"),
-            });
-        }
-        told
+        let text = |report| match report {
+            Report::PolicyTrouble(of) => format!("{} {}: {}", of.subject, of.why.reason(), of.why),
+            Report::NamespaceTrouble(of) => format!("{}: {}", of.subject, of.why),
+            other => format!("{other:?}"),
+        };
+        self.controller.told_after(objects).await.into_iter().map(text).collect()
     }
 
     /// Name, action, and severity of each ACL that has a name and does not merely let ARP pass.

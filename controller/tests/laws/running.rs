@@ -169,6 +169,19 @@ impl Running {
         timeout(deadline(), over).await.expect("objects settle").unwrap();
     }
 
+    /// Observes these, and waits for the rows, none of which may be refused. Returns what was told meanwhile.
+    pub(crate) async fn told_after(
+        &mut self,
+        observations: impl IntoIterator<Item = Observation>,
+    ) -> Vec<Report> {
+        let settled = self.settled();
+        // No await in between: the controller sees all of them before it compares any.
+        observations.into_iter().for_each(|observation| self.observe(observation));
+        self.settles_after(settled).await;
+        assert_eq!(self.progress.borrow().failing, 0, "rows are refused");
+        std::iter::from_fn(|| self.reports.try_recv().ok()).collect()
+    }
+
     /// Ends the controller at any point of its work, as a crash would.
     pub(crate) async fn kill(self) {
         self.task.abort();

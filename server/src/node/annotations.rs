@@ -127,22 +127,19 @@ impl Annotator {
         // Published whatever their link: other nodes use the kubelet's addresses and the tunnel address.
         let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
         let published = host_addresses::published(hosts, internal, &known);
-        let mut wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
-        let text = match &*self.gateway.borrow_and_update() {
+        let wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
+        let mut change = differing(&wanted, &seen);
+        let of_gateway = match &*self.gateway.borrow_and_update() {
             Published::Unchanged => None,
             Published::Entry(entry) => {
                 let before = seen.annotations.get(GATEWAY_CONFIG).map(String::as_str);
-                Some(gateway::annotation(before, entry))
+                let text = gateway::annotation(before, entry);
+                (before != Some(&text)).then_some(Some(text))
             }
-            Published::Disabled => gateway::annotation_disabled(&seen.annotations),
-            Published::Gone => None,
+            Published::Disabled => gateway::annotation_disabled(&seen.annotations).map(Some),
+            Published::Gone => gateway::annotation_without(&seen.annotations),
         };
-        wanted.extend(text.map(|text| (GATEWAY_CONFIG, text)));
-        let mut change = differing(&wanted, &seen);
-        if *self.gateway.borrow() == Published::Gone {
-            let rest = gateway::annotation_without(&seen.annotations);
-            change.extend(rest.map(|rest| (GATEWAY_CONFIG, rest)));
-        }
+        change.extend(of_gateway.map(|text| (GATEWAY_CONFIG, text)));
         if change.is_empty() {
             return Ok(Done::Complete);
         }

@@ -429,11 +429,11 @@ impl GatewayReconciler {
     async fn leave_others(&self, seen: &Seen, bridge: &str) -> Result<(), Waiting> {
         let mut removed = Removed::default();
         let patch_ports = bridge::patch_ports(&self.updates);
-        for other in seen.marked().iter().filter(|other| *other != bridge) {
-            let ports = (patch_ports.as_slice(), self.ties.ovs_run_dir.as_path());
-            let left = cleanup::remove_bridge(&self.ties.client, seen, other, ports, &mut removed).await;
-            left.map_err(|error| Waiting::failed(format!("an earlier gateway: {}", chain(&error))))?;
-        }
+        let mut others = seen.marked();
+        others.retain(|other| other != bridge);
+        let ports = (patch_ports.as_slice(), self.ties.ovs_run_dir.as_path());
+        let left = cleanup::remove_from(&others, &self.ties.client, seen, ports, &mut removed).await;
+        left.map_err(|error| Waiting::failed(format!("an earlier gateway: {}", chain(&error))))?;
         removed.log();
         Ok(())
     }

@@ -51,15 +51,7 @@ pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Remove
         while !matches!(updates.next().await, Event::Connected) {}
         let seen = Seen::look(&updates);
         let (marked, patch_ports) = (seen.marked(), bridge::patch_ports(&updates));
-        let mut left = marked.iter();
-        let outcome = loop {
-            let Some(bridge) = left.next() else { break Ok(()) };
-            let ports = (patch_ports.as_slice(), run_dir);
-            if let Err(error) = remove_bridge(&client, &seen, bridge, ports, &mut removed).await {
-                break Err(error);
-            }
-        };
-        match outcome {
+        match remove_from(&marked, &client, &seen, (&patch_ports, run_dir), &mut removed).await {
             Ok(()) => return Ok(removed),
             // After the next connection the rows show what was committed.
             Err(RemoveError::Database(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_))) => {
@@ -69,8 +61,22 @@ pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Remove
     }
 }
 
+/// Removes the gateway from these bridges, as [`remove_bridge`] does.
+pub(super) async fn remove_from(
+    bridges: &[String],
+    client: &Client,
+    seen: &Seen,
+    ports: (&[bridge::PatchPort], &Path),
+    removed: &mut Removed,
+) -> Result<(), RemoveError> {
+    for bridge in bridges {
+        remove_bridge(client, seen, bridge, ports, removed).await?;
+    }
+    Ok(())
+}
+
 /// Removes the gateway from one bridge. `ports`: the patch ports, and the directory with the sockets of bridges.
-pub(super) async fn remove_bridge(
+async fn remove_bridge(
     client: &Client,
     seen: &Seen,
     bridge: &str,

@@ -22,6 +22,8 @@ const SUBNETS: &str = "k8s.ovn.org/node-subnets";
 /// Annotation of a pod: its network.
 const NETWORK: &str = "k8s.ovn.org/pod-networks";
 const ROUTER: &str = "ovn_cluster_router";
+/// The port group of the nodes' management ports.
+const ALL_NODES: &str = "clusterPortGroup";
 
 ovsdb::table! {
     struct LogicalSwitch in "Logical_Switch" {
@@ -46,8 +48,14 @@ ovsdb::table! {
         name: String,
     }
 
+    struct PortGroup in "Port_Group" {
+        acls: Vec<Uuid>,
+        external_ids: BTreeMap<String, String>,
+    }
+
     struct Acl in "ACL" {
         priority: i64,
+        direction: String,
     }
 }
 
@@ -81,6 +89,9 @@ impl Cluster {
             format!("router {ROUTER}"),
             format!("port of join: jtor-{ROUTER}"),
             format!("router port of {ROUTER}: rtoj-{ROUTER}"),
+            // A pod reaches itself through a Service, whatever policies say.
+            format!("ACL of {ALL_NODES}: to-lport, priority 1001"),
+            format!("ACL of {ALL_NODES}: from-lport, priority 1001"),
         ]);
         for node in self.api.read("/api/v1/nodes")?["items"].as_array().context("a list of nodes")? {
             let name = node["metadata"]["name"].as_str().context("a node's name")?;
@@ -88,7 +99,7 @@ impl Cluster {
             subnet(node)?;
             rows.extend([
                 format!("switch {name}"),
-                format!("ACL of {name}: priority 1001"),
+                format!("ACL of {name}: to-lport, priority 1001"),
                 format!("port of {name}: stor-{name}"),
                 format!("port of {name}: k8s-{name}"),
                 format!("router port of {ROUTER}: rtos-{name}"),
@@ -119,11 +130,16 @@ impl Cluster {
             lines.insert(format!("router {}", router.name));
             router_of.extend(router.ports.iter().map(|port| (*port, router.name.clone())));
         }
+        for (_, group) in rows.rows::<PortGroup>() {
+            let name = group.external_ids.get("k8s.ovn.org/name").context("a port group's name")?;
+            acl_of.extend(group.acls.iter().map(|acl| (*acl, name.clone())));
+        }
         let owner = |owners: &BTreeMap<Uuid, String>, uuid: Uuid| {
             owners.get(&uuid).cloned().unwrap_or_else(|| "nothing".to_owned())
         };
         for (uuid, acl) in rows.rows::<Acl>() {
-            lines.insert(format!("ACL of {}: priority {}", owner(&acl_of, uuid), acl.priority));
+            let Acl { priority, direction } = acl;
+            lines.insert(format!("ACL of {}: {direction}, priority {priority}", owner(&acl_of, uuid)));
         }
         for (uuid, port) in rows.rows::<LogicalRouterPort>() {
             lines.insert(format!("router port of {}: {}", owner(&router_of, uuid), port.name));
@@ -162,6 +178,7 @@ async fn read() -> Result<Monitored> {
         .table::<LogicalSwitchPort>(Where::all())
         .table::<LogicalRouter>(Where::all())
         .table::<LogicalRouterPort>(Where::all())
+        .table::<PortGroup>(Where::all())
         .table::<Acl>(Where::all());
     Ok(connection.monitor(monitor).await?)
 }

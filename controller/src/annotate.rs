@@ -1,5 +1,5 @@
-//! The patcher: writes annotations of nodes and pods as fast as the API server accepts them. Does not know
-//! what they mean.
+//! The patcher: writes annotations of nodes and pods, and the status of policies, as fast as the API server
+//! accepts them. Does not know what they mean.
 //!
 //! ```text
 //! channel of wishes ─▶ Queue (newest wish per object, retries) ─▶ patch ─▶ API server
@@ -8,6 +8,7 @@
 //! A wish is the desired annotations of one object. It becomes a patch of the status subresource with the
 //! object's UID, so it cannot reach a later object of the same name. It also names the state that the
 //! decision was based on ([`Only`]), so a late patch of a former leader cannot replace a newer decision.
+//! Fields of a status are applied instead (server-side apply): other zones own other fields of the same one.
 //!
 //! Each object has at most one request in flight. Its newest wish is retried until the API server accepts it
 //! or the object is gone. An object that is refused, by an admission webhook for example, backs off alone.
@@ -16,12 +17,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use k8s_openapi::jiff::Timestamp;
 use kubeapi::{Connection, election::Leadership, events::Recorder, object::Object};
+use serde_json::{Value, json};
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
     node_assignments::NodeAnnotation,
-    store::{PodAnnotation, Texts},
+    store::{PodAnnotation, PolicyCondition, Texts},
 };
 
 mod metrics;
@@ -54,11 +57,37 @@ pub enum Only {
     Over(Texts),
 }
 
-/// Desired annotations of one kind of object, in the form of the module that decides on them. Thousands may
-/// be queued, so a wish is small and is spelled out only when it is sent.
-pub trait DesiredAnnotation: Send + Sync + 'static {
+/// Fields of an object's status, all of those that their manager owns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    pub object: Object,
+    /// UID of the object that is meant.
+    pub uid: Arc<str>,
+    /// The field manager of the server-side apply.
+    pub manager: String,
+    pub fields: Value,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    Annotations(Annotations),
+    Status(Status),
+}
+
+/// What the wishes of a writer are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matter {
+    Annotations,
+    Status,
+}
+
+/// A desired change of one kind of object, in the form of the module that decides on it. Thousands may be
+/// queued, so a wish is small and is spelled out only when it is sent.
+pub trait Wish: Send + Sync + 'static {
     /// The kind of object, for log and metrics.
     const KIND: &'static str;
+    const MATTER: Matter;
 
     /// The object that is meant.
     fn object(&self) -> Object;
@@ -66,8 +95,8 @@ pub trait DesiredAnnotation: Send + Sync + 'static {
     /// UID of the object that is meant.
     fn uid(&self) -> &Arc<str>;
 
-    /// The annotations to write. Called when the request is sent.
-    fn spell(&self) -> Annotations;
+    /// What to write. Called when the request is sent.
+    fn spell(&self) -> Change;
 }
 
 /// The task that writes; it ends when this is dropped.
@@ -79,7 +108,7 @@ pub struct AnnotationWriter {
 impl AnnotationWriter {
     /// Starts the task, which writes while `leadership` lasts. A wish replaces a queued wish of the same
     /// object. Objects that the API server refuses get an event through `recorder`. Needs a tokio runtime.
-    pub fn start<W: DesiredAnnotation>(
+    pub fn start<W: Wish>(
         api: Connection,
         leadership: Leadership,
         recorder: Recorder,
@@ -101,8 +130,9 @@ impl AnnotationWriter {
     }
 }
 
-impl DesiredAnnotation for PodAnnotation {
+impl Wish for PodAnnotation {
     const KIND: &'static str = "pod";
+    const MATTER: Matter = Matter::Annotations;
 
     fn object(&self) -> Object {
         Object::Pod(self.pod.clone())
@@ -112,14 +142,20 @@ impl DesiredAnnotation for PodAnnotation {
         &self.uid
     }
 
-    fn spell(&self) -> Annotations {
+    fn spell(&self) -> Change {
         let only = Only::Over(self.over.clone());
-        Annotations { object: self.object(), uid: Arc::clone(&self.uid), values: self.annotations(), only }
+        Change::Annotations(Annotations {
+            object: self.object(),
+            uid: Arc::clone(&self.uid),
+            values: self.annotations(),
+            only,
+        })
     }
 }
 
-impl DesiredAnnotation for NodeAnnotation {
+impl Wish for NodeAnnotation {
     const KIND: &'static str = "node";
+    const MATTER: Matter = Matter::Annotations;
 
     fn object(&self) -> Object {
         Object::Node(Arc::clone(&self.node))
@@ -129,16 +165,39 @@ impl DesiredAnnotation for NodeAnnotation {
         &self.uid
     }
 
-    fn spell(&self) -> Annotations {
+    fn spell(&self) -> Change {
         // An object without a `resourceVersion` offers no state to name.
         let only =
             if self.version.is_empty() { Only::Always } else { Only::Version(Arc::clone(&self.version)) };
-        Annotations {
+        Change::Annotations(Annotations {
             object: self.object(),
             uid: Arc::clone(&self.uid),
             values: self.annotations.clone(),
             only,
-        }
+        })
+    }
+}
+
+impl Wish for PolicyCondition {
+    const KIND: &'static str = "policy";
+    const MATTER: Matter = Matter::Status;
+
+    fn object(&self) -> Object {
+        Object::ClusterPolicy(self.policy.clone())
+    }
+
+    fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+
+    fn spell(&self) -> Change {
+        Change::Status(Status {
+            object: self.object(),
+            uid: Arc::clone(&self.uid),
+            // As upstream's: what it has applied before becomes this program's.
+            manager: self.zone.0.clone(),
+            fields: json!({"conditions": [self.condition(Timestamp::now())]}),
+        })
     }
 }
 

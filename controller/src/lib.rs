@@ -28,7 +28,7 @@
 //! | [`remove_node`] | removes one node's rows, once | [`northbound`], southbound database | the same |
 //! | [`unidling`] | [`unidling::Unidling`]: connections to idled Services, as reports | southbound database | the same |
 //! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |
-//! | [`annotate`] | [`annotate::AnnotationWriter`]: writes annotations of nodes and pods | desired ones | API server |
+//! | [`annotate`] | [`annotate::AnnotationWriter`]: annotations, status of policies | desired ones | API server |
 //! | [`cluster_manager`] | the role that assigns subnets and ids to nodes | nodes | their annotations |
 //! | [`rows`] | [`rows::DesiredRow`]: a desired row, its columns and the sets it is in | – | – |
 //!

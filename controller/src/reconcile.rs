@@ -47,7 +47,7 @@ use crate::{
     northbound::{Event, Northbound, foreign::Moves},
     observation::{Observation, Seen},
     rows::Table,
-    store::{Node, PodAnnotation, Store},
+    store::{Node, PodAnnotation, PolicyCondition, Store},
 };
 
 /// The inputs and outputs of the reconciler.
@@ -57,6 +57,8 @@ pub struct Controller {
     pub observations: mpsc::UnboundedReceiver<Observation>,
     /// Annotations that the store has decided on, for the patcher of pods.
     pub annotations: mpsc::UnboundedSender<PodAnnotation>,
+    /// Conditions of policies, for the patcher of their status.
+    pub conditions: mpsc::UnboundedSender<PolicyCondition>,
     /// From [`connect`](crate::northbound::connect).
     pub northbound: Updates,
     pub leadership: Leadership,
@@ -81,6 +83,7 @@ impl Controller {
             store,
             observations,
             annotations,
+            conditions,
             northbound,
             leadership,
             reports,
@@ -93,6 +96,7 @@ impl Controller {
         let reconciler = Reconciler {
             store,
             annotations,
+            conditions,
             northbound,
             leadership,
             reports,
@@ -124,6 +128,7 @@ impl Controller {
 struct Reconciler {
     store: Store,
     annotations: mpsc::UnboundedSender<PodAnnotation>,
+    conditions: mpsc::UnboundedSender<PolicyCondition>,
     northbound: Northbound,
     leadership: Leadership,
     reports: mpsc::UnboundedSender<Report>,

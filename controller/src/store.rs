@@ -22,11 +22,13 @@
 //! | `waiting` | pods without addresses, by what they wait for |
 //! | `foreign` | addresses of ports that are not this controller's |
 //! | `announce` | annotations to write, problems to report as events |
+//! | `conditions` | the condition of a policy of the cluster in this zone |
 
 mod announce;
 mod assign;
 mod cluster_policies;
 pub mod cluster_policy;
+mod conditions;
 mod doubts;
 mod fanout;
 mod foreign;
@@ -60,6 +62,7 @@ pub use announce::PodAnnotation;
 pub use assign::FoundPort;
 pub use cluster_policies::{ClusterPolicyTrouble, Tiers};
 pub use cluster_policy::ClusterPolicy;
+pub use conditions::{Condition as ZoneCondition, PolicyCondition, Standing};
 pub use foreign::ForeignAddress;
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};

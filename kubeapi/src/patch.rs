@@ -18,6 +18,7 @@ const SHORT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v
 
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
 /// The API server's message if a JSON patch cannot be applied. If the object is invalid, the message names
 /// the field instead; if a webhook refuses, it names the webhook.
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
@@ -29,6 +30,9 @@ pub enum Patch {
     Merge(Value),
     /// Tests and changes, all or nothing (RFC 6902).
     Json(Vec<Value>),
+    /// All fields that this manager owns, as they should be. Those that another manager has become this one's
+    /// (server-side apply, with force).
+    Apply { manager: String, fields: Value },
 }
 
 /// Patches the status of object `name` in `collection` (`/api/v1/nodes`). `patience`: how long the API server
@@ -44,21 +48,21 @@ pub async fn status(
     name: &str,
     patch: Patch,
 ) -> Result<(), Trouble> {
-    let (kind, patch) = match patch {
-        Patch::Merge(patch) => (MERGE_PATCH, patch),
-        Patch::Json(operations) => (JSON_PATCH, operations.into()),
+    let (kind, parameters, patch) = match patch {
+        Patch::Merge(patch) => (MERGE_PATCH, PatchParams::default(), kube::api::Patch::Merge(patch)),
+        Patch::Json(operations) => {
+            (JSON_PATCH, PatchParams::default(), kube::api::Patch::Merge(operations.into()))
+        }
+        Patch::Apply { manager, fields } => {
+            (APPLY_PATCH, PatchParams::apply(&manager).force(), kube::api::Patch::Apply(fields))
+        }
     };
-    let request = Request::new(collection).patch_subresource(
-        "status",
-        name,
-        &PatchParams::default(),
-        &kube::api::Patch::Merge(patch),
-    );
+    let request = Request::new(collection).patch_subresource("status", name, &parameters, &patch);
     let mut request = request.map_err(|error| {
         let trouble = connection.trouble(&kube::Error::BuildRequest(error));
         Trouble { kind: Kind::Refused, ..trouble }
     })?;
-    // kube needs the crate `json-patch` for JSON patches. The body is JSON in both cases, so only the content
+    // kube needs the crate `json-patch` for JSON patches. The body is JSON in all cases, so only the content
     // type is replaced.
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(SHORT));

@@ -21,21 +21,21 @@ impl AnnotationMetrics {
             patches: IntCounterVec::new(
                 Opts::new(
                     "ovnkube_controller_annotation_patches_total",
-                    "Attempts to write annotations of nodes and pods, by what came of them.",
+                    "Attempts to write annotations of nodes and pods, and the status of policies, by what came of them.",
                 ),
                 &["kind", "result"],
             )?,
             waiting: IntGaugeVec::new(
                 Opts::new(
                     "ovnkube_controller_annotations_waiting",
-                    "Objects whose annotations are not written yet.",
+                    "Objects whose annotations or status are not written yet.",
                 ),
                 &["kind"],
             )?,
             refused: IntGaugeVec::new(
                 Opts::new(
                     "ovnkube_controller_annotations_refused",
-                    "Objects whose annotations the API server refused when they were tried last, by reason.",
+                    "Objects whose annotations or status the API server refused when they were tried last, by reason.",
                 ),
                 &["kind", "reason"],
             )?,

@@ -1,4 +1,4 @@
-//! One request that writes an object's annotations, and the meaning of its answer.
+//! One request that writes an object's annotations or status, and the meaning of its answer.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use kubeapi::{
 };
 use serde_json::{Value, json};
 
-use super::{Annotations, Only};
+use super::{Annotations, Change, Only, Status};
 use crate::store::Texts;
 
 /// The outcome of one patch.
@@ -24,15 +24,25 @@ pub(super) enum Outcome {
     Overloaded(Trouble),
     /// No answer.
     Silent(Trouble),
+    /// This program may not write a status of this kind, or objects of this kind have none. It is not tried
+    /// again.
+    Unwritable(Trouble),
     /// The API server answered that it does not accept this patch, for whatever reason. 5xx is here, too: a
     /// webhook that denies one object, or does not answer for it, shows as 403 or 500.
     Refused(Trouble),
 }
 
 /// Sends one patch. `patience`: the deadline of the request.
-pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &Annotations) -> Outcome {
-    let Annotations { object, uid, values, only } = annotations;
-    let (collection, name) = match object {
+pub(super) async fn patch(api: &Connection, patience: Duration, change: &Change) -> Outcome {
+    match change {
+        Change::Annotations(annotations) => annotate(api, patience, annotations).await,
+        Change::Status(status) => apply(api, patience, status).await,
+    }
+}
+
+/// The collection that the object is in, and its name.
+fn place(object: &Object) -> (String, &str) {
+    match object {
         Object::Node(name) => ("/api/v1/nodes".to_owned(), &**name),
         Object::Pod(pod) => (format!("/api/v1/namespaces/{}/pods", pod.namespace()), pod.name()),
         Object::Service(service) => {
@@ -45,7 +55,38 @@ pub(super) async fn patch(api: &Connection, patience: Duration, annotations: &An
         }
         Object::ClusterPolicy(policy) => (policy.kind.path().to_owned(), policy.name()),
         Object::Namespace(name) => ("/api/v1/namespaces".to_owned(), &**name),
-    };
+    }
+}
+
+async fn apply(api: &Connection, patience: Duration, status: &Status) -> Outcome {
+    let Status { object, uid, manager, fields } = status;
+    let (collection, name) = place(object);
+    let fields = json!({
+        "apiVersion": object.api_version(),
+        "kind": object.kind(),
+        "metadata": {"name": name, "uid": **uid},
+        "status": fields,
+    });
+    let patch = Patch::Apply { manager: manager.clone(), fields };
+    match patch::status(api, patience, &collection, name, patch).await {
+        Ok(()) => Outcome::Written,
+        // A kind without this subresource, or no kind at all, is 404 as well.
+        Err(trouble) if trouble.code == Some(404) && !is_named(&trouble, name) => {
+            Outcome::Unwritable(trouble)
+        }
+        Err(trouble) if trouble.code == Some(403) => Outcome::Unwritable(trouble),
+        Err(trouble) => Outcome::of(trouble, &Only::Always),
+    }
+}
+
+/// Whether the API server says that it has no object of this name.
+fn is_named(trouble: &Trouble, name: &str) -> bool {
+    trouble.text.contains(&format!("\"{name}\" not found"))
+}
+
+async fn annotate(api: &Connection, patience: Duration, annotations: &Annotations) -> Outcome {
+    let Annotations { object, uid, values, only } = annotations;
+    let (collection, name) = place(object);
     let patch = match only {
         Only::Over(Texts::NoneAtAll) => over(uid, values, None),
         Only::Over(Texts::These(texts)) => over(uid, values, Some(texts)),
@@ -115,6 +156,7 @@ impl Outcome {
             Self::Written => "written",
             Self::Gone => "gone",
             Self::Outdated => "outdated",
+            Self::Unwritable(_) => "unwritable",
             Self::Overloaded(_) => "overloaded",
             Self::Silent(_) => "unavailable",
             Self::Refused(_) => "refused",

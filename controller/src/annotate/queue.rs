@@ -15,7 +15,7 @@ use contract::backoff::Backoff;
 use kubeapi::object::Object;
 use tokio::time::Instant;
 
-use super::{DesiredAnnotation, patch::Outcome};
+use super::{Wish, patch::Outcome};
 
 /// Most requests in flight. More do not make an API server faster: with etcd beside it, it takes about 1,400
 /// annotation patches a second. With a tenth, the time that each request is on its way would limit the rate.
@@ -80,7 +80,7 @@ pub(super) enum Standing {
     Away,
 }
 
-impl<W: DesiredAnnotation> Queue<W> {
+impl<W: Wish> Queue<W> {
     pub(super) fn new() -> Self {
         Self {
             objects: HashMap::new(),
@@ -184,7 +184,7 @@ impl<W: DesiredAnnotation> Queue<W> {
         let begun = entry.begun.take();
         let newest = Arc::ptr_eq(&entry.wish, written);
         match outcome {
-            Outcome::Written | Outcome::Gone | Outcome::Outdated => {
+            Outcome::Written | Outcome::Gone | Outcome::Outdated | Outcome::Unwritable(_) => {
                 entry.backoff.reset();
                 if newest {
                     self.objects.remove(object);

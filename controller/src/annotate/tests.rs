@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::names::PodKey;
+use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey};
 use kubeapi::events::{Event, Reporter};
 use prometheus::Registry;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::scripted;
+use crate::{config::Zone, scripted, store::Standing};
 
 struct Played {
     api: ScriptedApi,
@@ -23,8 +23,9 @@ struct Played {
     _writing: AnnotationWriter,
 }
 
-impl DesiredAnnotation for Annotations {
+impl Wish for Annotations {
     const KIND: &'static str = "pod";
+    const MATTER: Matter = Matter::Annotations;
 
     fn object(&self) -> Object {
         self.object.clone()
@@ -34,8 +35,8 @@ impl DesiredAnnotation for Annotations {
         &self.uid
     }
 
-    fn spell(&self) -> Annotations {
-        self.clone()
+    fn spell(&self) -> Change {
+        Change::Annotations(self.clone())
     }
 }
 
@@ -239,5 +240,64 @@ async fn an_annotation_of_a_node_goes_to_the_version_that_was_decided_on_and_to_
     let body: Value = serde_json::from_slice(&asked.body).unwrap();
     assert_eq!(body["metadata"]["resourceVersion"], "8");
     asked.json(&json!({})).await;
+    api.nothing_within(Duration::from_secs(100)).await;
+}
+
+/// A status whose kind is not served, or that this program may not write, would be tried for ever.
+#[tokio::test(start_paused = true)]
+async fn a_status_is_applied_for_its_own_manager_and_not_tried_again_where_it_cannot_be_written() {
+    let (mut api, server) = scripted::start().await;
+    let (wishes, wished) = unbounded_channel();
+    let metrics = AnnotationMetrics::register(&Registry::new()).unwrap();
+    let (recorder, _told) = Recorder::fake(16);
+    let _writing =
+        AnnotationWriter::start::<PolicyCondition>(server, Leadership::always(), recorder, metrics, wished);
+    let wish = || PolicyCondition {
+        policy: ClusterPolicyKey::new(ClusterPolicyKind::AdminNetworkPolicy, "p").unwrap(),
+        uid: "u1".into(),
+        zone: Zone("z1".to_owned()),
+        generation: 3,
+        standing: Standing::Ready,
+        since: Some("2023-01-01T00:00:00Z".into()),
+    };
+    let collection = "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies";
+    let unknown = "the server could not find the requested resource";
+    let conflict = "Precondition failed: UID in precondition: u1, UID in object meta: u2";
+    let named = "adminnetworkpolicies.policy.networking.k8s.io \"p\" not found";
+    for (code, message) in [(403, "may not"), (404, unknown), (404, named), (409, conflict)] {
+        wishes.send(wish()).unwrap();
+        let asked = api.asked().await;
+        assert_eq!(
+            (asked.method.as_str(), asked.header("content-type")),
+            ("PATCH", Some("application/apply-patch+yaml"))
+        );
+        assert_eq!(asked.path.split('?').next().unwrap(), format!("{collection}/p/status"));
+        assert_eq!((asked.parameter("fieldManager"), asked.parameter("force")), (Some("z1"), Some("true")));
+        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+        assert_eq!(
+            body,
+            json!({
+                "apiVersion": "policy.networking.k8s.io/v1alpha1",
+                "kind": "AdminNetworkPolicy",
+                "metadata": {"name": "p", "uid": "u1"},
+                "status": {"conditions": [{
+                    "type": "Ready-In-Zone-z1",
+                    "status": "True",
+                    "reason": "SetupSucceeded",
+                    "message": "its rows are in OVN's northbound database",
+                    "observedGeneration": 3,
+                    "lastTransitionTime": "2023-01-01T00:00:00Z",
+                }]},
+            })
+        );
+        asked.status(code, message).await;
+        api.nothing_within(Duration::from_secs(100)).await;
+    }
+    // What may pass by itself is tried again.
+    wishes.send(wish()).unwrap();
+    for (code, message) in [(500, "etcd"), (429, "too many requests"), (409, "conflict")] {
+        api.asked().await.status(code, message).await;
+    }
+    api.asked().await.json(&json!({})).await;
     api.nothing_within(Duration::from_secs(100)).await;
 }

@@ -7,10 +7,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{AnnotationMetrics, DesiredAnnotation, patch::patch, problems::Problems, queue::Queue};
+use super::{AnnotationMetrics, Wish, patch::patch, problems::Problems, queue::Queue};
 
 /// Writes until the channel of wishes is closed or the leadership is lost.
-pub(super) async fn write<W: DesiredAnnotation>(
+pub(super) async fn write<W: Wish>(
     api: Connection,
     leadership: Leadership,
     recorder: Recorder,
@@ -19,7 +19,7 @@ pub(super) async fn write<W: DesiredAnnotation>(
 ) {
     let mut queue = Queue::<W>::new();
     let mut under_way = FuturesUnordered::new();
-    let mut problems = Problems::new(W::KIND, recorder, metrics.clone());
+    let mut problems = Problems::new(W::KIND, W::MATTER, recorder, metrics.clone());
     // Until this process leads, wishes stay in their channel.
     leadership.won().await;
     let mut lost = std::pin::pin!(leadership.lost());

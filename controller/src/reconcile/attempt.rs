@@ -106,6 +106,9 @@ impl Reconciler {
         for trouble in self.store.take_cluster_policy_troubles() {
             self.report(Report::ClusterPolicyTrouble(trouble));
         }
+        for condition in self.store.take_conditions() {
+            let _ = self.conditions.send(condition);
+        }
     }
 
     /// Sends dirty keys as one transaction if none is in flight.
@@ -251,7 +254,7 @@ impl Reconciler {
         }
     }
 
-    fn contested(&self, key: Key, row: String, pause: Duration) {
+    fn contested(&mut self, key: Key, row: String, pause: Duration) {
         tracing::warn!(
             %key,
             row,
@@ -259,6 +262,7 @@ impl Reconciler {
             "another program changes this row of the northbound database again and again: \
              is a second controller running?"
         );
+        self.store.rows_failed(&key, &format!("another program changes {row} again and again"));
         self.report(Report::Contested { uid: self.store.uid(&key), key, row });
     }
 
@@ -372,6 +376,7 @@ impl Reconciler {
                 ?pause,
                 "the northbound database refuses the rows of this object; they are tried again"
             );
+            self.store.rows_failed(&key, &format!("the northbound database refuses its rows: {error}"));
             self.report(Report::Refused { uid: self.store.uid(&key), key, error });
         }
     }

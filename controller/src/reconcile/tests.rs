@@ -125,6 +125,7 @@ fn controller(endpoint: Endpoint, leadership: Leadership) -> Parts {
         store: Store::new(ClusterConfig::default()),
         observations: observed,
         annotations: annotate,
+        conditions: mpsc::unbounded_channel().0,
         northbound,
         leadership,
         reports: mpsc::unbounded_channel().0,

@@ -1,4 +1,4 @@
-//! The store's outbox: annotations to write, and problems to report as events. Knows nothing of requests.
+//! The store's outbox: annotations and conditions to write, and problems to report as events. Knows nothing of requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,6 +61,7 @@ pub(super) struct Outbox {
     of_namespaces: Vec<Trouble<Arc<str>, BadNamespaceAnnotation>>,
     of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
     of_cluster_policies: Vec<Trouble<ClusterPolicyKey, ClusterPolicyTrouble>>,
+    conditions: BTreeSet<ClusterPolicyKey>,
 }
 
 /// Whether the API server has a pod's network.
@@ -101,6 +102,18 @@ impl Outbox {
 
     pub(super) fn forget(&mut self, key: &PodKey) {
         self.annotations.remove(key);
+    }
+
+    pub(super) fn say_condition(&mut self, key: ClusterPolicyKey) {
+        self.conditions.insert(key);
+    }
+
+    pub(super) fn forget_condition(&mut self, key: &ClusterPolicyKey) {
+        self.conditions.remove(key);
+    }
+
+    pub(super) fn take_conditions(&mut self) -> BTreeSet<ClusterPolicyKey> {
+        std::mem::take(&mut self.conditions)
     }
 }
 

@@ -65,6 +65,7 @@ impl Store {
                 return self.settled_policy(&AnyPolicy::Namespaced(policy.clone()), dirty);
             }
             Key::ClusterPolicy(policy) => {
+                self.rows_written(policy);
                 return self.settled_policy(&AnyPolicy::Cluster(policy.clone()), dirty);
             }
             Key::Cluster

@@ -10,6 +10,7 @@ use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey};
 use super::{
     Store,
     cluster_policy::{ClusterPolicy, Effect, PolicyTier, Unusable},
+    conditions::Said,
     selectors::SelectorId,
     sets::drop_from,
 };
@@ -23,6 +24,7 @@ use crate::{
 struct Known {
     policy: ClusterPolicy,
     subject: Option<[SelectorId; 2]>,
+    said: Said,
 }
 
 /// The known policies.
@@ -77,6 +79,14 @@ impl ClusterPolicies {
     /// In the order of their keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ClusterPolicyKey> {
         self.all.keys()
+    }
+
+    pub(super) fn said(&self, key: &ClusterPolicyKey) -> Option<&Said> {
+        self.all.get(key).map(|known| &known.said)
+    }
+
+    pub(super) fn said_mut(&mut self, key: &ClusterPolicyKey) -> Option<&mut Said> {
+        self.all.get_mut(key).map(|known| &mut known.said)
     }
 
     /// The policies of the tier behind NetworkPolicies that have an effect, in the order of their priorities.
@@ -193,8 +203,13 @@ impl Store {
         policy: ClusterPolicy,
         dirty: &mut Dirty<'_>,
     ) {
-        if self.cluster_policy(key) != Some(&policy) {
-            self.change_cluster_policy(key, Some(policy), dirty);
+        match self.cluster_policies.all.get_mut(key) {
+            // Its status alone concerns no row.
+            Some(known) if known.policy.is_like(&policy) => {
+                known.policy.conditions = policy.conditions;
+                self.say_condition(key);
+            }
+            Some(_) | None => self.change_cluster_policy(key, Some(policy), dirty),
         }
     }
 
@@ -223,7 +238,7 @@ impl Store {
                 [pods, self.namespaces.selectors.refer_to(&namespaces)]
             });
             self.join_sets_of(&user, policy.peers());
-            Box::new(Known { policy, subject })
+            Box::new(Known { policy, subject, said: Said::default() })
         });
         if let Some(before) = self.cluster_policies.all.remove(key) {
             self.forget_cluster_policy(key, &user, &before);

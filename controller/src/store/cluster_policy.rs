@@ -14,6 +14,7 @@ use kubeapi::services::Protocol;
 use serde::Deserialize;
 
 use super::{
+    conditions::Condition,
     policy::{Block, Direction, Number, Peer, PodPeer, Port, net, shown},
     selector::{Selector, SelectorError},
 };
@@ -33,6 +34,8 @@ pub struct ClusterPolicy {
     pub effect: Option<Box<Effect>>,
     /// The first of its values that cannot be used.
     pub unusable: Option<Box<Unusable>>,
+    /// What its status says of zones.
+    pub conditions: Box<[Condition]>,
 }
 
 /// What a policy does.
@@ -149,7 +152,20 @@ impl ClusterPolicy {
             Ok(effect) => (Some(Box::new(effect)), reader.unusable),
             Err(why) => (None, Some(Box::new(why))),
         };
-        Self { uid: uid.into(), generation, effect, unusable }
+        Self { uid: uid.into(), generation, effect, unusable, conditions: [].into() }
+    }
+
+    /// The policy with these conditions in its status.
+    #[must_use]
+    pub fn with_conditions(mut self, conditions: Box<[Condition]>) -> Self {
+        self.conditions = conditions;
+        self
+    }
+
+    /// Whether nothing but the status differs.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let Self { uid, generation, effect, unusable, conditions: _ } = self;
+        (uid, generation, effect, unusable) == (&other.uid, &other.generation, &other.effect, &other.unusable)
     }
 
     pub fn rules(&self, direction: Direction) -> &[ClusterRule] {

@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod cluster_policies;
+mod conditions;
 mod doubts;
 mod foreign;
 mod history;

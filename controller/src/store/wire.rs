@@ -26,6 +26,7 @@ use serde::Deserialize;
 
 use super::{
     Annotated, ClusterPolicy, NamedPort, Namespace, Node, Phase, Pod, Policy, Spelled, Texts, Unreadable,
+    ZoneCondition,
 };
 use crate::config::Zone;
 
@@ -67,6 +68,7 @@ pub struct ClusterPolicyObject<K> {
     #[serde(deserialize_with = "metadata::of_namespace")]
     pub metadata: ObjectMeta,
     pub spec: serde_json::Value,
+    pub status: serde_json::Value,
     #[serde(skip)]
     kind: std::marker::PhantomData<K>,
 }
@@ -276,7 +278,8 @@ impl<K: OfKind> ClusterPolicyObject<K> {
         let ObjectMeta { name, uid, generation, .. } = self.metadata;
         let key = ClusterPolicyKey::new(K::KIND, &name.unwrap_or_default())?;
         let uid = uid.unwrap_or_default();
-        Ok((key, ClusterPolicy::new(K::KIND, &uid, generation.unwrap_or_default(), self.spec)))
+        let policy = ClusterPolicy::new(K::KIND, &uid, generation.unwrap_or_default(), self.spec);
+        Ok((key, policy.with_conditions(ZoneCondition::of_zones(&self.status))))
     }
 }
 

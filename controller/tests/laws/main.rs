@@ -5,6 +5,7 @@
 mod bad_input;
 mod bad_policies;
 mod cluster;
+mod conditions;
 mod cost;
 mod database;
 mod expected;

@@ -13,7 +13,7 @@ use controller::{
     northbound::connect,
     observation::{Observation, Seen},
     reconcile::{Progress, Report, Stopped},
-    store::{PodAnnotation, Store},
+    store::{PodAnnotation, PolicyCondition, Store},
 };
 use kubeapi::election::Leadership;
 use ovsdb::{Endpoint, Options};
@@ -49,6 +49,7 @@ pub(crate) struct Running {
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) annotations: mpsc::UnboundedReceiver<PodAnnotation>,
+    pub(crate) conditions: mpsc::UnboundedReceiver<PolicyCondition>,
     /// The doubts, which are not among `reports`.
     pub(crate) doubts: watch::Receiver<Option<Doubted>>,
     metrics: prometheus::Registry,
@@ -61,6 +62,7 @@ impl Running {
         let (_client, northbound) = connect(endpoint.into(), at_once());
         let (observations, observed) = mpsc::unbounded_channel();
         let (annotate, annotations) = mpsc::unbounded_channel();
+        let (condition, conditions) = mpsc::unbounded_channel();
         let (report, mut all_reports) = mpsc::unbounded_channel();
         let (other_reports, reports) = mpsc::unbounded_channel();
         let (doubt, doubts) = watch::channel(None);
@@ -79,6 +81,7 @@ impl Running {
             store: Store::new(config),
             observations: observed,
             annotations: annotate,
+            conditions: condition,
             northbound,
             leadership: Leadership::always(),
             reports: report,
@@ -91,6 +94,7 @@ impl Running {
             progress,
             reports,
             annotations,
+            conditions,
             doubts,
             metrics,
             collectors,

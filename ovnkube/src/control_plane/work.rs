@@ -4,7 +4,8 @@
 //! API server ─▶ ClusterWatch ─nodes─▶ ClusterManager ─▶ API server: annotations of nodes
 //!                      │                    ▲ the database is this cluster's
 //!                      └─nodes, pods─▶ Controller ─▶ northbound database
-//!  southbound database ─▶ Unidling           └─▶ AnnotationWriter ─▶ API server: annotations of pods
+//!  southbound database ─▶ Unidling           └─▶ AnnotationWriter ─▶ API server: annotations of pods,
+//!                                                                             status of policies
 //! Leases ─▶ LeaderElector ─▶ Leadership: whether this process may write
 //! ```
 //!
@@ -66,7 +67,8 @@ struct RunningTasks {
     cluster_manager: Option<ClusterManager>,
     /// Only kept: the watch ends when this is dropped.
     watch: Option<ClusterWatch>,
-    writing: Option<AnnotationWriter>,
+    /// Of annotations of pods, and of the status of policies.
+    writing: Vec<AnnotationWriter>,
     tasks: JoinSet<Task>,
 }
 
@@ -177,7 +179,8 @@ impl Work {
 impl RunningTasks {
     fn start(shared: &Shared<'_>) -> Self {
         let Shared { config, api, leadership, conditions, metrics, .. } = shared;
-        let mut at_work = Self { cluster_manager: None, watch: None, writing: None, tasks: JoinSet::new() };
+        let mut at_work =
+            Self { cluster_manager: None, watch: None, writing: Vec::new(), tasks: JoinSet::new() };
         let mut parties = Vec::new();
         let (progress, progressed) = watch::channel(Progress::default());
         if let Some(database) = &config.northbound {
@@ -246,17 +249,25 @@ impl RunningTasks {
         let Shared { config, api, leadership, recorder, conditions, metrics } = shared;
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
+        let (of_policies, policies_conditions) = unbounded_channel();
         let (reports, reported) = unbounded_channel();
         let (doubts, doubted) = watch::channel(None);
         let progressed = progress.subscribe();
         // Before this process leads: the copy of a large database should be complete by then.
         let (client, updates) = northbound::connect(database.endpoints.clone(), database.options());
-        self.writing = Some(AnnotationWriter::start(
+        self.writing.push(AnnotationWriter::start(
             api.clone(),
             leadership.clone(),
             recorder.clone(),
             metrics.annotations.clone(),
             wishes,
+        ));
+        self.writing.push(AnnotationWriter::start(
+            api.clone(),
+            leadership.clone(),
+            recorder.clone(),
+            metrics.annotations.clone(),
+            policies_conditions,
         ));
         self.tell(reports::tell(reported, recorder.clone(), doubts));
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
@@ -270,6 +281,7 @@ impl RunningTasks {
             store: Store::new(config.cluster.clone()),
             observations,
             annotations,
+            conditions: of_policies,
             northbound: updates,
             leadership: leadership.clone(),
             reports,
@@ -287,10 +299,12 @@ impl RunningTasks {
         if let Some(manager) = cluster_manager {
             manager.ended().await;
         }
-        if let Some(writing) = writing {
+        if !writing.is_empty() {
             // With a writer there is a controller, which may hand it more requests until it has ended.
             while !matches!(tasks.join_next().await, None | Some(Ok(Task::Controller(_)) | Err(_))) {}
-            writing.ended().await;
+            for writer in writing {
+                writer.ended().await;
+            }
         }
     }
 

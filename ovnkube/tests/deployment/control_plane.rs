@@ -34,7 +34,8 @@ fn may(rules: Option<Vec<PolicyRule>>) -> Vec<String> {
 }
 
 #[test]
-fn its_account_may_annotate_nodes_and_pods_read_services_keep_its_lease_write_events_and_nothing_else() {
+fn its_account_may_annotate_nodes_and_pods_write_the_status_of_policies_read_services_keep_its_lease_write_events_and_nothing_else()
+ {
     let objects = objects();
     let [namespace, account, role, binding, own_role, own_binding, config, deployment] = &objects[..] else {
         panic!("{objects:#?}")
@@ -59,6 +60,9 @@ fn its_account_may_annotate_nodes_and_pods_read_services_keep_its_lease_write_ev
             "clusternetworkpolicies: list,watch",
             "adminnetworkpolicies: list,watch",
             "baselineadminnetworkpolicies: list,watch",
+            "clusternetworkpolicies/status: patch",
+            "adminnetworkpolicies/status: patch",
+            "baselineadminnetworkpolicies/status: patch",
             "nodes/status: patch",
             "pods/status: patch",
             "namespaces kube-system: get",

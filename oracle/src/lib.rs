@@ -2,8 +2,9 @@
 //! product with.
 //!
 //! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside the
-//! reference. Tests take a [`World`], give its [`manifests`](World::manifests) to the product, and compare
-//! what the product does with [`answer()`], for each client and address of [`probes`].
+//! reference. The model of policies is the package `verdict`. Tests take a [`World`], give its
+//! [`manifests`](World::manifests) to the product, and compare what the product does with [`answer()`], for
+//! each client and address of [`probes`].
 //!
 //! | module | noun | what it is |
 //! |---|---|---|

@@ -5,8 +5,8 @@ use std::{fmt, net::IpAddr};
 use serde_json::{Value, json};
 
 use crate::world::{
-    AddressType, Endpoint, EndpointPort, EndpointSlice, Node, Pod, Protocol, Service, ServicePort,
-    ServiceType, TrafficPolicy, World, node_name,
+    AddressType, Endpoint, EndpointPort, EndpointSlice, Node, Pod, Service, ServicePort, ServiceType,
+    TrafficPolicy, World, node_name,
 };
 
 /// One object a line, as JSON.
@@ -39,17 +39,6 @@ impl World {
             pods: self.pods.iter().map(pod).collect(),
             services: self.services.iter().map(service).collect(),
             slices: self.slices.iter().map(slice).collect(),
-        }
-    }
-}
-
-impl Protocol {
-    /// As the API spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Sctp => "SCTP",
         }
     }
 }

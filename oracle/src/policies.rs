@@ -4,14 +4,16 @@
 //! | module | noun | what it is |
 //! |---|---|---|
 //! | here | [`World`], [`NetworkPolicy`] | the fields that decide |
-//! | [`verdict`] | [`World::allows`] | the model |
-//! | [`cluster`] | [`cluster::ClusterPolicy`]: policies of the whole cluster | their part of the model |
+//! | [`verdict`](mod@verdict) | [`World::allows`] | the model, which is the package `verdict` |
+//! | [`cluster`] | [`cluster::ClusterPolicy`]: policies of the whole cluster | the same |
 //! | [`manifest`] | the same as API objects | JSON |
 //! | [`random`] | worlds for property tests | strategies that shrink |
 
 use std::net::IpAddr;
 
-use crate::world::{Node, Protocol};
+pub use ::verdict::{Cidr, Direction, selector::Operator};
+
+use crate::world::Node;
 
 pub mod cluster;
 pub mod manifest;
@@ -27,13 +29,16 @@ pub struct World {
     pub cluster_policies: Vec<cluster::ClusterPolicy>,
 }
 
-pub type Labels = Vec<(&'static str, &'static str)>;
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Namespace {
-    pub name: &'static str,
-    pub labels: Labels,
-}
+pub type Labels = ::verdict::Labels<'static>;
+pub type Namespace = ::verdict::Namespace<'static>;
+pub type ContainerPort = ::verdict::ContainerPort<'static>;
+pub type NetworkPolicy = ::verdict::NetworkPolicy<'static>;
+pub type Selector = ::verdict::Selector<'static>;
+pub type Expression = ::verdict::selector::Expression<'static>;
+pub type Rule = ::verdict::network_policy::Rule<'static>;
+pub type Peer = ::verdict::network_policy::Peer<'static>;
+pub type Port = ::verdict::network_policy::Port<'static>;
+pub type Number = ::verdict::network_policy::Number<'static>;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
@@ -45,90 +50,6 @@ pub struct Pod {
     pub labels: Labels,
     /// `containers[].ports[]` that have names.
     pub ports: Vec<ContainerPort>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct ContainerPort {
-    pub name: &'static str,
-    pub protocol: Protocol,
-    pub number: u16,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct NetworkPolicy {
-    pub namespace: &'static str,
-    pub name: String,
-    pub pod_selector: Selector,
-    /// `policyTypes`; empty if it is not set.
-    pub policy_types: Vec<Direction>,
-    pub ingress: Vec<Rule>,
-    pub egress: Vec<Rule>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    Ingress,
-    Egress,
-}
-
-/// A label selector.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Selector {
-    pub match_labels: Labels,
-    pub match_expressions: Vec<Expression>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Expression {
-    pub key: &'static str,
-    pub operator: Operator,
-    pub values: Vec<&'static str>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rule {
-    /// `from` or `to`.
-    pub peers: Vec<Peer>,
-    pub ports: Vec<Port>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Peer {
-    Selectors {
-        namespaces: Option<Selector>,
-        pods: Option<Selector>,
-    },
-    /// A network and its exceptions, as addresses with a prefix length.
-    Block {
-        cidr: Cidr,
-        except: Vec<Cidr>,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cidr(pub IpAddr, pub u8);
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Port {
-    /// TCP if it is not set.
-    pub protocol: Option<Protocol>,
-    pub number: Option<Number>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Number {
-    Of(u16),
-    /// `port` to `endPort`.
-    Range(u16, u16),
-    Named(&'static str),
 }
 
 /// The other end of a connection.

@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+pub use verdict::Protocol;
+
 /// Everything that decides who answers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct World {
@@ -74,13 +76,6 @@ pub struct ServicePort {
     pub port: u16,
     pub target_port: Option<u16>,
     pub node_port: Option<u16>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
-    Tcp,
-    Udp,
-    Sctp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

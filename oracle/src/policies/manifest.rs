@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{
-    Cidr, Direction, Expression, Labels, NetworkPolicy, Number, Operator, Peer, Pod, Port, Rule, Selector,
-    World, cluster::ClusterPolicy,
+    Cidr, Expression, Labels, NetworkPolicy, Number, Operator, Peer, Pod, Port, Rule, Selector, World,
+    cluster,
 };
 use crate::world::{self, Node};
 
@@ -39,7 +39,7 @@ impl World {
             namespaces: self.namespaces.iter().map(namespace).collect(),
             pods: self.pods.iter().map(pod).collect(),
             policies: self.policies.iter().map(policy).collect(),
-            cluster_policies: self.cluster_policies.iter().map(ClusterPolicy::manifest).collect(),
+            cluster_policies: self.cluster_policies.iter().map(cluster::manifest).collect(),
         }
     }
 
@@ -143,14 +143,4 @@ pub(super) fn selector(Selector { match_labels, match_expressions }: &Selector) 
         json!({"key": key, "operator": operator, "values": values})
     });
     json!({"matchLabels": labels(match_labels), "matchExpressions": expressions.collect::<Vec<_>>()})
-}
-
-impl Direction {
-    /// As the API spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ingress => "Ingress",
-            Self::Egress => "Egress",
-        }
-    }
 }

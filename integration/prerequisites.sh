@@ -66,7 +66,7 @@ packages_for() {
     esac
     case " $* " in *" test "*)
         wanted+=" /lib/systemd/systemd systemd make make conntrack conntrack logrotate logrotate openssl openssl"
-        wanted+=" /usr/lib/cni/portmap containernetworking-plugins iptables iptables" ;; esac
+        wanted+=" /usr/lib/cni/portmap containernetworking-plugins iptables iptables nft nftables" ;; esac
     case " $* " in *" cluster "*)
         wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl"
         # Debian has another package with a program of this name, which needs libraries that images do not

@@ -1,4 +1,5 @@
-//! Node ports while the node's server is gone or new, and that nothing of them stays on a node that is cleaned up.
+//! Node ports while backends, the node's server and its rules come and go, and that nothing of them stays on a
+//! node that is cleaned up.
 
 #[path = "support/api.rs"]
 mod api;
@@ -27,48 +28,90 @@ const OFTEN: Duration = Duration::from_millis(200);
 /// Where the backend of the lasting connection listens, and the node port that leads to it.
 const TARGET: u16 = 9000;
 const NODE_PORT: u16 = 31_900;
+const PORT_NAME: &str = "echo";
+/// What `Lab::flow_to` sends one datagram in.
+const EVERY_DATAGRAM: Duration = Duration::from_millis(5);
 
-/// Tells of a Service with `externalTrafficPolicy: Local` whose only backend is the site's, in IPv4.
-fn serve_lasting_connections(site: &Site<'_>) {
+/// Tells of the Service `lasting` with one port and no endpoints yet.
+fn announce(site: &Site<'_>, protocol: Protocol, external_traffic_policy: TrafficPolicy) {
     let port = ServicePort {
-        name: Some("echo"),
-        protocol: Protocol::Tcp,
+        name: Some(PORT_NAME),
+        protocol,
         port: TARGET,
         target_port: Some(TARGET),
         node_port: Some(NODE_PORT),
     };
-    let backend = model::Pod { node: 2, host: 3 };
-    let world = model::World {
-        nodes: Vec::new(),
-        pods: Vec::new(),
-        services: vec![Service {
-            kind: ServiceType::NodePort,
-            external_traffic_policy: TrafficPolicy::Local,
-            ..Service::named("lasting", &["10.96.0.12"], vec![port])
-        }],
-        slices: vec![EndpointSlice {
-            name: "lasting-v4".to_owned(),
-            address_type: AddressType::Ipv4,
-            ports: vec![EndpointPort {
-                name: Some("echo"),
-                protocol: Some(Protocol::Tcp),
-                port: Some(TARGET),
-            }],
-            endpoints: vec![Endpoint::of(&backend)],
-            ..EndpointSlice::of("lasting", 1, Vec::new())
-        }],
+    let service = Service {
+        kind: ServiceType::NodePort,
+        external_traffic_policy,
+        ..Service::named("lasting", &["10.96.0.12"], vec![port])
     };
-    let objects = world.manifests();
-    [objects.services, objects.slices].concat().into_iter().for_each(|object| site.api.put(object));
+    let world = model::World { services: vec![service], ..model::World::default() };
+    world.manifests().services.into_iter().for_each(|object| site.api.put(object));
+}
+
+/// Tells of the Service's backends, each with a port of its own: so each has a slice. None empties a slice.
+fn serve(site: &Site<'_>, protocol: Protocol, backends: [(model::Pod, Option<u16>); 2]) {
+    let slices = backends.map(|(pod, port)| EndpointSlice {
+        name: format!("lasting-{}", pod.node),
+        address_type: AddressType::Ipv4,
+        ports: vec![EndpointPort {
+            name: Some(PORT_NAME),
+            protocol: Some(protocol),
+            port: port.or(Some(TARGET)),
+        }],
+        endpoints: port.map(|_| Endpoint::of(&pod)).into_iter().collect(),
+        ..EndpointSlice::of("lasting", 1, Vec::new())
+    });
+    let world = model::World { slices: slices.into(), ..model::World::default() };
+    world.manifests().slices.into_iter().for_each(|object| site.api.put(object));
+}
+
+/// A UDP client that never pauses keeps one entry of the node's connection tracking alive for ever.
+#[test]
+fn a_udp_client_of_a_node_port_is_served_by_another_backend_when_its_own_is_gone() {
+    blueprint().test(|lab| {
+        let node = &lab.nodes[1];
+        let site = Site::start(lab, Gateway::None)?;
+        announce(&site, Protocol::Udp, TrafficPolicy::Cluster);
+        let [here, there] =
+            [&site.here, &site.there].map(|pod| lab.echo(&End::Pod(pod), Site::of_pod(pod)[0]));
+        let (here, there) = (here?, there?);
+        let [on_first, on_second] = [1, 2].map(|node| model::Pod { node, host: 3 });
+        let (first, second) = (here.address.port(), there.address.port());
+        serve(&site, Protocol::Udp, [(on_first.clone(), Some(first)), (on_second.clone(), None)]);
+
+        let to = SocketAddr::new(lab.world().of_node(node)[0], NODE_PORT);
+        eventually("the first backend answers", site::SOON, || {
+            let flow = lab.flow_to(&CLIENT, to)?;
+            node.shell("sleep 0.2")?;
+            let echoes = flow.stop()?;
+            ensure!(echoes.received > 0, "{echoes:?}");
+            Ok(())
+        })?;
+        let flow = lab.flow_to(&CLIENT, to)?;
+        node.shell("sleep 1")?;
+        // The pod is gone: nothing refuses what is still sent to it.
+        drop(here);
+        serve(&site, Protocol::Udp, [(on_first, None), (on_second, Some(second))]);
+        node.shell("sleep 4")?;
+        let echoes = flow.stop()?;
+        let silent = EVERY_DATAGRAM * u32::try_from(echoes.sent - echoes.received)?;
+        ensure!(silent < Duration::from_secs(1), "silent for {silent:?}: {echoes:?}");
+        println!("silent for {silent:?}");
+        Ok(())
+    });
 }
 
 #[test]
-fn restarts_end_no_connection_and_keep_clients_addresses_and_a_clean_node_serves_nothing() {
+fn restarts_end_no_connection_removed_rules_come_back_and_a_clean_node_serves_nothing() {
     blueprint().test(|lab| {
         let node = &lab.nodes[1];
         let (world, client) = (lab.world(), lab.world().addresses(Machine::Client));
         let site = Site::start(lab, Gateway::None)?;
-        serve_lasting_connections(&site);
+        announce(&site, Protocol::Tcp, TrafficPolicy::Local);
+        let [first, second] = [1, 2].map(|node| model::Pod { node, host: 3 });
+        serve(&site, Protocol::Tcp, [(first, None), (second, Some(TARGET))]);
         let ports: Vec<(SocketAddr, IpAddr)> = world
             .of_node(node)
             .into_iter()
@@ -93,6 +136,10 @@ fn restarts_end_no_connection_and_keep_clients_addresses_and_a_clean_node_serves
         keeps_clients("node ports answer after the restart")?;
         let kept = connection.stop().context("the connection that lasted")?;
         ensure!(kept.slowest < 10_000, "{kept:?}");
+
+        // What is under way then may end: the kernel translates nothing until the rules are back.
+        node.run(["nft", "flush", "ruleset"])?;
+        keeps_clients("node ports answer after another program removed all rules of the node")?;
 
         node.server.stop()?;
         let ovnkube = executable::under_test(executable::SERVER)?;

@@ -331,6 +331,22 @@ impl fmt::Display for ClusterPolicyKey {
     }
 }
 
+/// The only name that an EgressFirewall can have.
+pub const EGRESS_FIREWALL_NAME: &str = "default";
+
+/// The namespace of an EgressFirewall.
+///
+/// # Errors
+/// Kubernetes would not accept the namespace, or the EgressFirewall has another name than
+/// [`EGRESS_FIREWALL_NAME`].
+pub fn of_egress_firewall(namespace: &str, name: &str) -> Result<Arc<str>, BadName> {
+    check_dns_name("EgressFirewall namespace", namespace, 63)?;
+    if name != EGRESS_FIREWALL_NAME {
+        return Err(BadName::new("EgressFirewall", name, "has no effect: its name has to be default"));
+    }
+    Ok(namespace.into())
+}
+
 fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::new(what, text, "is empty"));

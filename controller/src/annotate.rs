@@ -24,7 +24,7 @@ use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
     node_assignments::NodeAnnotation,
-    store::{PodAnnotation, PolicyCondition, Texts},
+    store::{FirewallStatus, PodAnnotation, PolicyCondition, Texts},
 };
 
 mod metrics;
@@ -197,6 +197,29 @@ impl Wish for PolicyCondition {
             // As upstream's: what it has applied before becomes this program's.
             manager: self.zone.0.clone(),
             fields: json!({"conditions": [self.condition(Timestamp::now())]}),
+        })
+    }
+}
+
+impl Wish for FirewallStatus {
+    const KIND: &'static str = "egressfirewall";
+    const MATTER: Matter = Matter::Status;
+
+    fn object(&self) -> Object {
+        Object::EgressFirewall(Arc::clone(&self.namespace))
+    }
+
+    fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+
+    fn spell(&self) -> Change {
+        Change::Status(Status {
+            object: self.object(),
+            uid: Arc::clone(&self.uid),
+            // As upstream's, too.
+            manager: self.zone.0.clone(),
+            fields: json!({"status": self.status, "messages": [self.message]}),
         })
     }
 }

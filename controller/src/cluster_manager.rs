@@ -167,6 +167,7 @@ impl Role {
             | Observation::Pods(_)
             | Observation::Policies(_)
             | Observation::ClusterPolicies(..)
+            | Observation::EgressFirewalls(_)
             | Observation::Services(_)
             | Observation::Slices(_)
             | Observation::Ranges(_) => {}

@@ -29,8 +29,8 @@ use crate::{
     doubt::Doubted,
     observation::{Kind, Observation},
     store::wire::{
-        ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, PodObject,
-        PolicyObject, RangeObject, ServiceObject, SliceObject,
+        ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline,
+        OfCluster, PodObject, PolicyObject, RangeObject, ServiceObject, SliceObject,
     },
 };
 
@@ -87,6 +87,9 @@ impl ClusterWatch {
                             Observation::ClusterPolicies(ClusterPolicyKind::BaselineAdminNetworkPolicy, seen)
                         }),
                 },
+                Kind::EgressFirewall => {
+                    shared.watch::<EgressFirewallObject>(*kind, Observation::EgressFirewalls)
+                }
                 Kind::Pod => shared.watch::<PodObject>(*kind, Observation::Pods),
                 Kind::Service => shared.watch::<ServiceObject>(*kind, Observation::Services),
                 Kind::Slice => shared.watch::<SliceObject>(*kind, Observation::Slices),

@@ -9,6 +9,7 @@
 //! | [`Key::Gateway`] | gateway router, external switch, ways to them | [`gateway`](mod@gateway) |
 //! | [`Key::Isolation`], [`Key::Policy`] | port groups with ACLs | [`policy`](mod@policy) |
 //! | [`Key::ClusterPolicy`] | a port group with ACLs | [`cluster_policy`](mod@cluster_policy) |
+//! | [`Key::EgressFirewall`] | the port group of a namespace with ACLs | [`egress_firewall`](mod@egress_firewall) |
 //! | [`Key::Set`] | address sets | [`set`](mod@set) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
 //! | [`Key::Service`] | load balancers | [`service`](mod@service) |
@@ -25,6 +26,7 @@ use crate::{
 
 pub mod cluster;
 pub mod cluster_policy;
+pub mod egress_firewall;
 pub mod gateway;
 mod matching;
 pub mod node;
@@ -45,6 +47,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Set(id) => set::set(store, id),
         Key::Policy(key) => policy::policy(store, key),
         Key::ClusterPolicy(key) => cluster_policy::cluster_policy(store, key),
+        Key::EgressFirewall(namespace) => egress_firewall::egress_firewall(store, namespace),
         Key::Pod(pod) => pod::pod(store, pod),
         Key::Service(key) => service::service(store, key),
         Key::Chassis(name) => templates::templates(store, name),
@@ -68,6 +71,7 @@ pub fn desired_part(store: &Store, key: &Key, part: &Part) -> Option<DesiredPart
         | Key::Set(_)
         | Key::Policy(_)
         | Key::ClusterPolicy(_)
+        | Key::EgressFirewall(_)
         | Key::Pod(_)
         | Key::Chassis(_) => None,
         // What has to be compared follows from the Service's ports as a whole, in some microseconds.

@@ -27,6 +27,8 @@ pub enum Key {
     Policy(PolicyKey),
     /// What a policy of the whole cluster does with connections of its pods.
     ClusterPolicy(ClusterPolicyKey),
+    /// What the pods of a namespace may reach outside of the cluster.
+    EgressFirewall(Arc<str>),
     /// A pod's logical switch port.
     Pod(PodKey),
     /// A Service's load balancers.
@@ -46,6 +48,7 @@ impl Key {
             | Self::Set(_)
             | Self::Policy(_)
             | Self::ClusterPolicy(_)
+            | Self::EgressFirewall(_)
             | Self::Pod(_)
             | Self::Service(_)
             | Self::Chassis(_) => None,
@@ -136,6 +139,7 @@ impl fmt::Display for Key {
             Self::Set(set) => write!(f, "addresses of {set}"),
             Self::Policy(policy) => write!(f, "network policy {policy}"),
             Self::ClusterPolicy(policy) => policy.fmt(f),
+            Self::EgressFirewall(namespace) => write!(f, "egress firewall of namespace {namespace}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
             Self::Chassis(name) => write!(f, "chassis {name}"),

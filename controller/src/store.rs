@@ -9,6 +9,7 @@
 //! | `node`, `pod` | the fields that are kept; of Services: [`kubeapi::services`] |
 //! | `nodes`, `pods`, `services`, `namespaces`, `policies` | the objects of one kind with their indexes, and what an event of this kind changes |
 //! | [`cluster_policy`], `cluster_policies` | the same for policies of the whole cluster |
+//! | [`egress_firewall`], `egress_firewalls` | the same for EgressFirewalls, and their status |
 //! | [`policy`] | a NetworkPolicy, read once from the API's spelling |
 //! | `port_names` | names of ports in policies that no pod has |
 //! | `sets` | the sets of addresses that policies name, and who is in them |
@@ -30,6 +31,8 @@ mod cluster_policies;
 pub mod cluster_policy;
 mod conditions;
 mod doubts;
+pub mod egress_firewall;
+mod egress_firewalls;
 mod fanout;
 mod foreign;
 pub mod labels;
@@ -63,6 +66,8 @@ pub use assign::FoundPort;
 pub use cluster_policies::{ClusterPolicyTrouble, Tiers};
 pub use cluster_policy::ClusterPolicy;
 pub use conditions::{Condition as ZoneCondition, PolicyCondition, Standing};
+pub use egress_firewall::EgressFirewall;
+pub use egress_firewalls::{EgressFirewallTrouble, FirewallStatus};
 pub use foreign::ForeignAddress;
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
@@ -91,6 +96,7 @@ pub struct Store {
     pods: pods::Pods,
     policies: policies::Policies,
     cluster_policies: cluster_policies::ClusterPolicies,
+    egress_firewalls: egress_firewalls::EgressFirewalls,
     services: services::Services,
     ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
@@ -157,6 +163,7 @@ impl Store {
             pods: pods::Pods::default(),
             policies: policies::Policies::default(),
             cluster_policies: cluster_policies::ClusterPolicies::default(),
+            egress_firewalls: egress_firewalls::EgressFirewalls::default(),
             services: services::Services::default(),
             gateways: BTreeSet::new(),
             templates: false,
@@ -192,7 +199,8 @@ impl Store {
         let isolated = isolated.into_iter().map(|namespace| Key::Isolation(namespace.into()));
         let policies = self.policies.iter().map(|(key, _)| Key::Policy(key.clone()));
         let of_cluster = self.cluster_policies.keys().map(|key| Key::ClusterPolicy(key.clone()));
-        let policies = sets.chain(isolated).chain(policies).chain(of_cluster);
+        let firewalls = self.egress_firewalls.namespaces().map(|name| Key::EgressFirewall(Arc::clone(name)));
+        let policies = sets.chain(isolated).chain(policies).chain(of_cluster).chain(firewalls);
         let of_nodes = nodes.chain(gateways).chain(chassis);
         std::iter::once(Key::Cluster).chain(of_nodes).chain(policies).chain(pods).chain(services)
     }
@@ -297,9 +305,12 @@ impl Store {
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) | Key::ClusterPolicy(_) => {
-                Kept::NOTHING
-            }
+            Key::Cluster
+            | Key::Isolation(_)
+            | Key::Set(_)
+            | Key::Policy(_)
+            | Key::ClusterPolicy(_)
+            | Key::EgressFirewall(_) => Kept::NOTHING,
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
                 Some(node) if !self.is_decided(node) => Kept::ALL,
@@ -376,6 +387,9 @@ impl Store {
             Key::Isolation(namespace) => self.namespaces.uid(namespace).map(Arc::clone),
             Key::Policy(key) => self.policy(key).map(|policy| Arc::clone(&policy.uid)),
             Key::ClusterPolicy(key) => self.cluster_policy(key).map(|policy| Arc::clone(&policy.uid)),
+            Key::EgressFirewall(namespace) => {
+                self.egress_firewall(namespace).map(|firewall| Arc::clone(&firewall.uid))
+            }
             Key::Node(name) | Key::Gateway(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
             Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),

@@ -125,7 +125,7 @@ fn a_pod_with_its_annotation_is_small_in_the_store() {
     store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Namespaces(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Policies(Seen::All(Vec::new())), &mut |_, _| ());
-    Observation::no_cluster_policies().into_iter().for_each(|list| store.observe(list, &mut |_, _| ()));
+    Observation::no_optional_kinds().into_iter().for_each(|list| store.observe(list, &mut |_, _| ()));
     let before = Since::now();
     for number in 0..PODS {
         store.observe(applied(number, json!({})), &mut |_, _| ());

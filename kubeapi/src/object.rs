@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey};
+use contract::names::{ClusterPolicyKey, EGRESS_FIREWALL_NAME, PodKey, PolicyKey, ServiceKey};
 
 /// An object by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,6 +12,8 @@ pub enum Object {
     Service(ServiceKey),
     NetworkPolicy(PolicyKey),
     ClusterPolicy(ClusterPolicyKey),
+    /// That of a namespace, which has at most one, by the name of the namespace.
+    EgressFirewall(Arc<str>),
     Namespace(Arc<str>),
 }
 
@@ -23,6 +25,7 @@ impl Object {
             Self::Service(service) => service.name(),
             Self::NetworkPolicy(policy) => policy.name(),
             Self::ClusterPolicy(policy) => policy.name(),
+            Self::EgressFirewall(_) => EGRESS_FIREWALL_NAME,
         }
     }
 
@@ -33,6 +36,7 @@ impl Object {
             Self::Pod(pod) => Some(pod.namespace()),
             Self::Service(service) => Some(service.namespace()),
             Self::NetworkPolicy(policy) => Some(policy.namespace()),
+            Self::EgressFirewall(namespace) => Some(namespace),
         }
     }
 
@@ -44,6 +48,7 @@ impl Object {
             Self::Service(_) => "Service",
             Self::NetworkPolicy(_) => "NetworkPolicy",
             Self::ClusterPolicy(policy) => policy.kind.as_str(),
+            Self::EgressFirewall(_) => "EgressFirewall",
             Self::Namespace(_) => "Namespace",
         }
     }
@@ -54,6 +59,7 @@ impl Object {
             Self::Node(_) | Self::Pod(_) | Self::Service(_) | Self::Namespace(_) => "v1",
             Self::NetworkPolicy(_) => "networking.k8s.io/v1",
             Self::ClusterPolicy(policy) => policy.kind.api_version(),
+            Self::EgressFirewall(_) => "k8s.ovn.org/v1",
         }
     }
 }
@@ -66,6 +72,7 @@ impl fmt::Display for Object {
             Self::Service(service) => write!(f, "service {service}"),
             Self::NetworkPolicy(policy) => write!(f, "network policy {policy}"),
             Self::ClusterPolicy(policy) => policy.fmt(f),
+            Self::EgressFirewall(namespace) => write!(f, "egress firewall of namespace {namespace}"),
             Self::Namespace(name) => write!(f, "namespace {name}"),
         }
     }

@@ -34,12 +34,15 @@ const IP_FAMILY: &str = "ip-family";
 pub const NETWORK_POLICY: &str = "NetworkPolicy";
 /// The [`OWNER_TYPE`] of what isolates the selected pods of a namespace.
 pub const NETPOL_NAMESPACE: &str = "NetpolNamespace";
-/// The [`OWNER_TYPE`] of the set of a namespace's addresses.
+/// The [`OWNER_TYPE`] of the set of a namespace's addresses, and of the port group of its pods.
 pub const NAMESPACE_SET: &str = "Namespace";
 /// The [`OWNER_TYPE`] of a set of the addresses of pods that selectors select.
 pub const POD_SELECTOR_SET: &str = "PodSelector";
 /// The [`OWNER_TYPE`] of a set of the addresses of pods that have a port of a name.
 pub const NAMED_PORT_SET: &str = "NetpolNamedPort";
+
+/// The [`OWNER_TYPE`] of the rules of a namespace's EgressFirewall.
+pub const EGRESS_FIREWALL: &str = "EgressFirewall";
 
 /// The [`OWNER_TYPE`] of the rule that limits a Service's load balancer to some clients.
 pub const SOURCE_RANGES: &str = "ServiceSourceRanges";
@@ -133,6 +136,16 @@ impl ObjectId {
             ("peers", peers.to_owned()),
         ];
         Self::new(policy.kind.as_str(), keys)
+    }
+
+    /// The port group of all pods of a namespace.
+    pub fn namespace_group(namespace: &str) -> Self {
+        Self::new(NAMESPACE_SET, [(NAME, namespace.to_owned())])
+    }
+
+    /// An ACL of that group: of the rule with this index in the namespace's EgressFirewall.
+    pub fn egress_firewall_rule(namespace: &str, rule: usize) -> Self {
+        Self::new(EGRESS_FIREWALL, [(NAME, namespace.to_owned()), ("rule-index", rule.to_string())])
     }
 
     /// The ACL that limits addresses of a Service's load balancer to some clients. `family`: `v4` or `v6`.

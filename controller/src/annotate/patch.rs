@@ -54,6 +54,9 @@ fn place(object: &Object) -> (String, &str) {
             (path, policy.name())
         }
         Object::ClusterPolicy(policy) => (policy.kind.path().to_owned(), policy.name()),
+        Object::EgressFirewall(namespace) => {
+            (format!("/apis/k8s.ovn.org/v1/namespaces/{namespace}/egressfirewalls"), object.name())
+        }
         Object::Namespace(name) => ("/api/v1/namespaces".to_owned(), &**name),
     }
 }

@@ -318,7 +318,7 @@ fn rank(key: &Key) -> usize {
         // A rule names sets, and a pod's port is in groups. An address leaves its sets before a rule comes that
         // names them.
         Key::Set(_) | Key::Isolation(_) => 2,
-        Key::Policy(_) | Key::ClusterPolicy(_) => 3,
+        Key::Policy(_) | Key::ClusterPolicy(_) | Key::EgressFirewall(_) => 3,
         Key::Pod(_) | Key::Service(_) => 4,
     }
 }

@@ -9,7 +9,7 @@ use contract::{
     ovn,
 };
 
-use super::{cluster_policy, policy::groups_of_pod, port_addresses};
+use super::{cluster_policy, egress_firewall, policy::groups_of_pod, port_addresses};
 use crate::{
     rows::{Pairs, RowSet, SwitchPort, switch_port::Kind},
     store::Store,
@@ -53,11 +53,12 @@ pub fn pod(store: &Store, key: &PodKey) -> RowSet {
     let policies = store.policies_of(key);
     let groups = groups_of_pod(store, key.namespace(), policies.iter().copied());
     let of_cluster = cluster_policy::groups(store.cluster_policies_of(key));
+    let of_namespace = egress_firewall::group_of(store, key.namespace());
     // Port security drops what the pod sends with other addresses than these.
     let port = SwitchPort {
         port_security: Some(addresses.clone()),
         options,
-        groups: groups.into_iter().chain(of_cluster).collect(),
+        groups: groups.into_iter().chain(of_cluster).chain(of_namespace).collect(),
         external_ids: BTreeMap::from([("namespace", key.namespace().to_owned()), ("pod", "true".to_owned())]),
         ..SwitchPort::new(
             ovn::node_switch(&node.name),

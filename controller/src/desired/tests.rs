@@ -12,6 +12,7 @@ use crate::{
     store::wire::{NodeObject, PodObject},
 };
 
+mod egress_firewall;
 mod page;
 
 fn nets(texts: &[&str]) -> Vec<IpNet> {
@@ -49,7 +50,7 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Namespaces(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Policies(Seen::All(Vec::new())), &mut |_, _| ());
-    Observation::no_cluster_policies().into_iter().for_each(|list| store.observe(list, &mut |_, _| ()));
+    Observation::no_optional_kinds().into_iter().for_each(|list| store.observe(list, &mut |_, _| ()));
     store
 }
 

@@ -7,7 +7,7 @@
 use std::{
     borrow::Borrow,
     cmp::Reverse,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::Hash,
     net::IpAddr,
     sync::Arc,
@@ -75,6 +75,8 @@ struct Pass<'a> {
     doubtful: BTreeMap<Uuid, Table>,
     /// Rows whose identity includes their holder, and whose holder, or its name, may have changed.
     moved: BTreeMap<Uuid, Table>,
+    /// Port groups whose ACLs are others now, on which the owner of some depends.
+    groups: BTreeSet<Uuid>,
     /// Whether an address of a node or of a gateway router came or went, on which the owners of routes and
     /// translations depend.
     moved_node: bool,
@@ -151,6 +153,7 @@ impl Index {
             replica,
             doubtful: BTreeMap::new(),
             moved: BTreeMap::new(),
+            groups: BTreeSet::new(),
             moved_node: false,
             touched: Touched::default(),
         };
@@ -172,9 +175,13 @@ impl Index {
             let claim = owners.claim(replica, pass.index, table, row);
             pass.set_claim(row, claim);
         }
+        let groups = std::mem::take(&mut pass.groups);
+        pass.claim_again(owners, Table::PortGroup, groups);
         if pass.moved_node {
-            pass.claim_again(owners, Table::StaticRoute);
-            pass.claim_again(owners, Table::Nat);
+            for table in [Table::StaticRoute, Table::Nat] {
+                let rows = pass.rows_of(table);
+                pass.claim_again(owners, table, rows);
+            }
         }
         // Last: whether a port is foreign depends on its owner and on that of its switch.
         for port in pass.index.foreign.take_doubtful() {
@@ -231,6 +238,10 @@ impl Pass<'_> {
         if let Some(entry) = self.index.rows.get(&row).filter(|_| table == Table::LogicalRouterPort) {
             self.index.foreign.doubt_leading_to(&entry.name);
             self.follow_join_port(row);
+        }
+        if table == Table::Acl {
+            let groups = self.index.parents(row).iter().filter(|parent| parent.set.of == Table::PortGroup);
+            self.groups.extend(groups.map(|parent| parent.row));
         }
         // The owner of a switch depends on these ports, so it is determined again when one of them changes.
         if self.index.name(row).is_some_and(|name| table == Table::LogicalSwitchPort && is_of_node(name)) {
@@ -390,6 +401,9 @@ impl Pass<'_> {
         if holds.life() == Life::Part {
             self.doubt(element, holds);
         }
+        if of == Table::PortGroup && holds == Table::Acl {
+            self.groups.insert(parent.row);
+        }
         if of == Table::LogicalSwitch && holds == Table::LogicalSwitchPort {
             self.index.foreign.doubt(element);
             // The bridge of a node is known by its switch.
@@ -436,11 +450,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Determines the owners of all rows of the table again. Only those that have changed concern their keys.
-    fn claim_again(&mut self, owners: &Owners, table: Table) {
+    fn rows_of(&self, table: Table) -> Vec<Uuid> {
         let rows = self.index.names.get(&table);
-        let rows: Vec<Uuid> =
-            rows.into_iter().flat_map(HashMap::values).flat_map(|rows| rows.iter()).copied().collect();
+        rows.into_iter().flat_map(HashMap::values).flat_map(|rows| rows.iter()).copied().collect()
+    }
+
+    /// Determines the owners of these rows again. Only those that have changed concern their keys.
+    fn claim_again(&mut self, owners: &Owners, table: Table, rows: impl IntoIterator<Item = Uuid>) {
         for row in rows {
             let claim = owners.claim(self.replica, self.index, table, row);
             if *self.index.claim(row) != claim {

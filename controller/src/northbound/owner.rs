@@ -9,6 +9,7 @@
 //! | port group, and ACLs by their ids, of the kind `NetworkPolicy` | the policy |
 //! | the same of the kinds `ClusterNetworkPolicy`, `AdminNetworkPolicy`, `BaselineAdminNetworkPolicy` | the policy |
 //! | the same of the kind `NetpolNamespace` | isolation of the namespace |
+//! | ACL by its ids, of the kind `EgressFirewall`; port group of the kind `Namespace` that holds such a one | egress firewall of the namespace |
 //! | ACL by its ids, of the kind `ServiceSourceRanges` | the Service |
 //! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort` | the set |
 //! | route of the cluster router by source, from a subnet via its `.2`, where such an ACL of X names `.2` | node X |
@@ -179,7 +180,9 @@ impl Owners {
                 let row: &Acl = replica.row(uuid)?;
                 of_ids(&row.external_ids)
             })),
-            Table::PortGroup => ours(replica.row(uuid).and_then(|row: &PortGroup| of_ids(&row.external_ids))),
+            Table::PortGroup => {
+                replica.row(uuid).map_or(Claim::Foreign, |row: &PortGroup| port_group(row, replica))
+            }
             Table::AddressSet => ours(replica.row(uuid).and_then(address_set)),
             // Its name is `<router port>-<chassis>`, and the router port's name contains the node's.
             Table::GatewayChassis => {
@@ -239,12 +242,29 @@ fn of_ids(ids: &Pairs) -> Option<Key> {
             let (namespace, name) = name.split_once(':')?;
             ServiceKey::new(namespace, name).ok().map(Key::Service)
         }
+        ovn::EGRESS_FIREWALL => is_plain(name).then(|| Key::EgressFirewall(name.into())),
         ovn::NETPOL_NAMESPACE => is_plain(name).then(|| Key::Isolation(name.into())),
         _ => {
             let kind = ClusterPolicyKind::ALL.into_iter().find(|of| of.as_str() == kind)?;
             ClusterPolicyKey::new(kind, name).ok().map(Key::ClusterPolicy)
         }
     }
+}
+
+/// The group of a namespace's pods may be upstream's, for its own purposes. With a rule of an EgressFirewall in
+/// it, it is this rule's.
+fn port_group(row: &PortGroup, replica: &Replica) -> Claim {
+    if let Some(key) = of_ids(&row.external_ids) {
+        return Claim::Ours(key);
+    }
+    let of_namespace = own_ids(&row.external_ids).filter(|(kind, _)| *kind == ovn::NAMESPACE_SET);
+    let Some((_, namespace)) = of_namespace.filter(|(_, name)| is_plain(name)) else { return Claim::Foreign };
+    let key = Key::EgressFirewall(namespace.into());
+    let is_rule = |acl: &Uuid| {
+        let acl: Option<&Acl> = replica.row(*acl);
+        acl.and_then(|acl| of_ids(&acl.external_ids)).is_some_and(|owner| owner == key)
+    };
+    if row.acls.iter().any(is_rule) { Claim::Ours(key) } else { Claim::Named(key) }
 }
 
 fn address_set(row: &AddressSet) -> Option<Key> {

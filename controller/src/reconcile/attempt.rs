@@ -109,6 +109,12 @@ impl Reconciler {
         for condition in self.store.take_conditions() {
             let _ = self.conditions.send(condition);
         }
+        for trouble in self.store.take_egress_firewall_troubles() {
+            self.report(Report::EgressFirewallTrouble(trouble));
+        }
+        for status in self.store.take_statuses() {
+            self.report(Report::FirewallStatus(status));
+        }
     }
 
     /// Sends dirty keys as one transaction if none is in flight.

@@ -11,7 +11,7 @@ use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    store::{ClusterPolicyTrouble, policy::PolicyTrouble},
+    store::{ClusterPolicyTrouble, EgressFirewallTrouble, FirewallStatus, policy::PolicyTrouble},
     trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
@@ -32,6 +32,10 @@ pub enum Report {
     PolicyTrouble(Trouble<PolicyKey, PolicyTrouble>),
     /// Something is wrong with a policy of the whole cluster.
     ClusterPolicyTrouble(Trouble<ClusterPolicyKey, ClusterPolicyTrouble>),
+    /// Something of the EgressFirewall of this namespace cannot be used, or is of no use.
+    EgressFirewallTrouble(Trouble<Arc<str>, EgressFirewallTrouble>),
+    /// The status of an EgressFirewall has to be written.
+    FirewallStatus(FirewallStatus),
     /// A connection to an idled Service, which has no pods.
     NeedPods(ServiceKey),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

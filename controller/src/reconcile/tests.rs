@@ -47,7 +47,7 @@ impl Run {
         run.observe(Observation::Slices(Seen::All(Vec::new())));
         run.observe(Observation::Namespaces(Seen::All(Vec::new())));
         run.observe(Observation::Policies(Seen::All(Vec::new())));
-        Observation::no_cluster_policies().into_iter().for_each(|list| run.observe(list));
+        Observation::no_optional_kinds().into_iter().for_each(|list| run.observe(list));
         run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
         run.observe(Observation::Pods(Seen::All(Vec::<(PodKey, Pod)>::new())));
         run
@@ -426,7 +426,7 @@ async fn rows_of_which_the_api_server_knows_none_stay_until_somebody_says_whose_
         observations.send(Observation::Slices(Seen::All(vec![]))).unwrap();
         observations.send(Observation::Namespaces(Seen::All(Vec::new()))).unwrap();
         observations.send(Observation::Policies(Seen::All(Vec::new()))).unwrap();
-        for list in Observation::no_cluster_policies() {
+        for list in Observation::no_optional_kinds() {
             observations.send(list).unwrap();
         }
         observations.send(Observation::Nodes(Seen::All(vec![node("n1")]))).unwrap();
@@ -468,7 +468,7 @@ async fn a_pod_keeps_the_address_of_its_port_when_the_leader_before_did_not_come
     observations.send(Observation::Slices(Seen::All(Vec::new()))).unwrap();
     observations.send(Observation::Namespaces(Seen::All(Vec::new()))).unwrap();
     observations.send(Observation::Policies(Seen::All(Vec::new()))).unwrap();
-    for list in Observation::no_cluster_policies() {
+    for list in Observation::no_optional_kinds() {
         observations.send(list).unwrap();
     }
     observations.send(Observation::Nodes(Seen::All(vec![node("n1")]))).unwrap();

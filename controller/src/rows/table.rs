@@ -317,7 +317,7 @@ tables! {
         [ports: Weak LogicalSwitchPort, acls: Strong Acl], [] {
         name: Arc<str>,
         ports: Vec<Uuid>,
-        acls: Vec<Uuid>,
+        pub(crate) acls: Vec<Uuid>,
         pub(crate) external_ids: Pairs,
     }
 }

@@ -11,7 +11,10 @@ use contract::{
     namespace_annotation::BadNamespaceAnnotation,
 };
 
-use super::{Annotated, ClusterPolicyTrouble, Spelled, Store, Texts, pods::Known, policy::PolicyTrouble};
+use super::{
+    Annotated, ClusterPolicyTrouble, EgressFirewallTrouble, FirewallStatus, Spelled, Store, Texts,
+    pods::Known, policy::PolicyTrouble,
+};
 use crate::{
     allocate::pod_network::Assigned,
     config::ClusterConfig,
@@ -62,6 +65,8 @@ pub(super) struct Outbox {
     of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
     of_cluster_policies: Vec<Trouble<ClusterPolicyKey, ClusterPolicyTrouble>>,
     conditions: BTreeSet<ClusterPolicyKey>,
+    of_egress_firewalls: Vec<Trouble<Arc<str>, EgressFirewallTrouble>>,
+    statuses: Vec<FirewallStatus>,
 }
 
 /// Whether the API server has a pod's network.
@@ -94,6 +99,14 @@ impl Outbox {
 
     pub(super) fn tell_cluster_policy(&mut self, trouble: Trouble<ClusterPolicyKey, ClusterPolicyTrouble>) {
         self.of_cluster_policies.push(trouble);
+    }
+
+    pub(super) fn tell_egress_firewall(&mut self, trouble: Trouble<Arc<str>, EgressFirewallTrouble>) {
+        self.of_egress_firewalls.push(trouble);
+    }
+
+    pub(super) fn write_status(&mut self, status: FirewallStatus) {
+        self.statuses.push(status);
     }
 
     pub(super) fn tell_shared(&mut self, trouble: Trouble<PodKey, SharedAddress>) {
@@ -157,6 +170,16 @@ impl Store {
     /// The same for policies of the whole cluster.
     pub fn take_cluster_policy_troubles(&mut self) -> Vec<Trouble<ClusterPolicyKey, ClusterPolicyTrouble>> {
         std::mem::take(&mut self.outbox.of_cluster_policies)
+    }
+
+    /// The same for EgressFirewalls, by their namespaces.
+    pub fn take_egress_firewall_troubles(&mut self) -> Vec<Trouble<Arc<str>, EgressFirewallTrouble>> {
+        std::mem::take(&mut self.outbox.of_egress_firewalls)
+    }
+
+    /// Statuses to write, each returned once.
+    pub fn take_statuses(&mut self) -> Vec<FirewallStatus> {
+        std::mem::take(&mut self.outbox.statuses)
     }
 
     /// Address conflicts between a pod and a foreign port that began since the last call.

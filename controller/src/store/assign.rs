@@ -68,6 +68,7 @@ impl Store {
                 self.rows_written(policy);
                 return self.settled_policy(&AnyPolicy::Cluster(policy.clone()), dirty);
             }
+            Key::EgressFirewall(namespace) => return self.settled_egress_firewall(namespace),
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)

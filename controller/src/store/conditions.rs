@@ -138,9 +138,19 @@ impl Store {
 
     /// The database has refused rows of the key, or another program changes them again and again.
     pub fn rows_failed(&mut self, key: &Key, why: &str) {
-        if let Key::ClusterPolicy(policy) = key {
-            let why = why.chars().take(LONGEST_MESSAGE).collect::<String>();
-            self.stands(policy, Standing::Failed(why.into()));
+        let failed = || Standing::Failed(why.chars().take(LONGEST_MESSAGE).collect::<String>().into());
+        match key {
+            Key::ClusterPolicy(policy) => self.stands(policy, failed()),
+            Key::EgressFirewall(namespace) => self.firewall_stands(namespace, failed()),
+            Key::Cluster
+            | Key::Node(_)
+            | Key::Gateway(_)
+            | Key::Isolation(_)
+            | Key::Set(_)
+            | Key::Policy(_)
+            | Key::Pod(_)
+            | Key::Service(_)
+            | Key::Chassis(_) => {}
         }
     }
 

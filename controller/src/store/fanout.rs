@@ -18,10 +18,12 @@
 //! | pod: an address came into a set, or left it | that address of the set |
 //! | pod: the first or last of its namespace with this number for a named port | policies that name the port, the set |
 //! | namespace: labels | policies with such namespaces as peers, the set of it; its pods' addresses in sets by both labels |
-//! | namespace: how its policies are logged | the isolation of the namespace, its policies |
+//! | namespace: how its policies are logged | the isolation of the namespace, its policies, its EgressFirewall |
 //! | policy: came, went, or any field | the policy; the sets that it names from now on; the pods that it isolates from now on, or no longer, or in other directions |
 //! | policy of the whole cluster: came, went, or any field | the policy; the sets that it names from now on; the pods that it is about from now on, or no longer; those behind it in the last tier, if it needs more or fewer levels |
 //! | namespace: labels | also: its pods that such policies are about from now on, or no longer |
+//! | EgressFirewall: came, went, or any field but the status | the EgressFirewall; its namespace's pods, if it has rules from now on, or no longer |
+//! | node: came or went, labels, addresses | the EgressFirewalls with rules about such nodes |
 //! | policy: the first or last of a namespace | the isolation of the namespace |
 //!
 //! A change of what no row derives from, such as the arrival of a pod's own annotation, concerns no key.
@@ -233,8 +235,26 @@ pub(super) fn policy<'a>(
     pods.into_iter().for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
 }
 
-/// Policies of the namespace are logged in another way.
-pub(super) fn logging(namespace: &Arc<str>, policies: &[&PolicyKey], dirty: &mut Dirty<'_>) {
+/// Follows a change of an EgressFirewall. `pods`: those that have rules from now on, or no longer.
+pub(super) fn egress_firewall<'a>(
+    namespace: &Arc<str>,
+    pods: impl Iterator<Item = &'a PodKey>,
+    dirty: &mut Dirty<'_>,
+) {
+    dirty(Key::EgressFirewall(Arc::clone(namespace)), Scope::Whole);
+    pods.for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
+}
+
+/// Policies and rules of the namespace are logged in another way.
+pub(super) fn logging(
+    namespace: &Arc<str>,
+    policies: &[&PolicyKey],
+    has_firewall: bool,
+    dirty: &mut Dirty<'_>,
+) {
+    if has_firewall {
+        dirty(Key::EgressFirewall(Arc::clone(namespace)), Scope::Whole);
+    }
     if !policies.is_empty() {
         dirty(Key::Isolation(Arc::clone(namespace)), Scope::Whole);
     }

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use super::{
     Node, Store,
     fanout::{self, NodePorts},
+    selectors::{SelectorId, Selectors},
 };
 use crate::{
     key::{Dirty, NodeName},
@@ -31,6 +32,7 @@ pub(super) struct Nodes {
     /// Chassis that nodes had, or that have variables in the database. Their variables stay while a node's
     /// chassis is not known: it may be one of them.
     abandoned: BTreeSet<Arc<str>>,
+    pub(super) selectors: Selectors<NodeName>,
 }
 
 impl Nodes {
@@ -143,8 +145,30 @@ impl Store {
     }
 
     pub(super) fn put_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) {
-        // No row depends on labels, and they are the largest part of a node.
-        node.labels = Arc::default();
+        let name = Arc::clone(&node.name);
+        let addresses_before = self.node(&name).map(|node| node.host_addresses.clone());
+        // They are the largest part of a node: only selectors need them.
+        let labels = std::mem::take(&mut node.labels);
+        let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut selectors = BTreeSet::new();
+        self.nodes.selectors.put(&name, None, labels, &mut |id, _| {
+            selectors.insert(id);
+        });
+        self.accept_node(node, dirty);
+        if self.node(&name).map(|node| &node.host_addresses) != addresses_before.as_ref() {
+            selectors.extend(self.nodes.selectors.matched_by(&name));
+        }
+        self.follow_rules_about_nodes(selectors, dirty);
+    }
+
+    /// The nodes with these selectors, or their addresses, are others now.
+    fn follow_rules_about_nodes(&self, selectors: BTreeSet<SelectorId>, dirty: &mut Dirty<'_>) {
+        let firewalls = selectors.into_iter().flat_map(|id| self.egress_firewalls.of_nodes(id));
+        firewalls.for_each(|namespace| fanout::egress_firewall(namespace, std::iter::empty(), dirty));
+    }
+
+    /// Takes a node without its labels.
+    fn accept_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) {
         let name = Arc::clone(&node.name);
         let same = self.nodes.get(&name).filter(|before| before.uid == node.uid);
         let told: Vec<NodeTrouble> = same.into_iter().flat_map(Node::troubles).collect();
@@ -201,6 +225,11 @@ impl Store {
     }
 
     pub(super) fn remove_node(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
+        let mut selectors = BTreeSet::new();
+        self.nodes.selectors.remove(name, &mut |id, _| {
+            selectors.insert(id);
+        });
+        self.follow_rules_about_nodes(selectors, dirty);
         let templates = self.template_addresses();
         let Some(node) = self.nodes.remove(name) else { return };
         let node_ports = self.node_ports(templates);
@@ -263,7 +292,7 @@ impl Store {
     fn give_contested(&mut self, dirty: &mut Dirty<'_>) {
         for node in self.nodes.claimants() {
             if self.nodes.overlap(&node).is_none() {
-                self.put_node(node, dirty);
+                self.accept_node(node, dirty);
             }
         }
     }

@@ -9,7 +9,7 @@ pub use kubeapi::watch::Seen;
 use crate::{
     cluster_id::ClusterId,
     key::NodeName,
-    store::{ClusterPolicy, Namespace, Node, Pod, Policy, RangeName, Service, Slice},
+    store::{ClusterPolicy, EgressFirewall, Namespace, Node, Pod, Policy, RangeName, Service, Slice},
 };
 
 /// A watch event, or the identity of the API server's cluster.
@@ -20,6 +20,8 @@ pub enum Observation {
     Pods(Seen<PodKey, (PodKey, Pod)>),
     Policies(Seen<PolicyKey, (PolicyKey, Policy)>),
     ClusterPolicies(ClusterPolicyKind, Seen<ClusterPolicyKey, (ClusterPolicyKey, ClusterPolicy)>),
+    /// By their namespaces, each of which has at most one.
+    EgressFirewalls(Seen<Arc<str>, (Arc<str>, EgressFirewall)>),
     Services(Seen<ServiceKey, (ServiceKey, Service)>),
     Slices(Seen<SliceKey, (SliceKey, Slice)>),
     /// ServiceCIDRs.
@@ -38,6 +40,7 @@ impl Observation {
             Self::Pods(seen) => matches!(seen, Seen::All(_)),
             Self::Policies(seen) => matches!(seen, Seen::All(_)),
             Self::ClusterPolicies(_, seen) => matches!(seen, Seen::All(_)),
+            Self::EgressFirewalls(seen) => matches!(seen, Seen::All(_)),
             Self::Services(seen) => matches!(seen, Seen::All(_)),
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
             Self::Ranges(seen) => matches!(seen, Seen::All(_)),
@@ -45,9 +48,10 @@ impl Observation {
         }
     }
 
-    /// The empty lists of all kinds of policies of the whole cluster, as a cluster without them has.
-    pub fn no_cluster_policies() -> [Self; 3] {
-        ClusterPolicyKind::ALL.map(|kind| Self::ClusterPolicies(kind, Seen::All(Vec::new())))
+    /// The empty lists of all optional kinds, as a cluster without their definitions has.
+    pub fn no_optional_kinds() -> Vec<Self> {
+        let policies = ClusterPolicyKind::ALL.map(|kind| Self::ClusterPolicies(kind, Seen::All(Vec::new())));
+        policies.into_iter().chain([Self::EgressFirewalls(Seen::All(Vec::new()))]).collect()
     }
 
     /// Whether both are about objects of the same kind.
@@ -68,6 +72,7 @@ pub enum Kind {
     /// NetworkPolicy
     Policy,
     ClusterPolicy(ClusterPolicyKind),
+    EgressFirewall,
     Service,
     Slice,
     /// ServiceCIDR
@@ -84,6 +89,7 @@ impl Kind {
         Self::ClusterPolicy(ClusterPolicyKind::ClusterNetworkPolicy),
         Self::ClusterPolicy(ClusterPolicyKind::AdminNetworkPolicy),
         Self::ClusterPolicy(ClusterPolicyKind::BaselineAdminNetworkPolicy),
+        Self::EgressFirewall,
         Self::Service,
         Self::Slice,
         Self::Range,
@@ -97,6 +103,7 @@ impl Kind {
             | Self::Pod
             | Self::Policy
             | Self::ClusterPolicy(_)
+            | Self::EgressFirewall
             | Self::Service
             | Self::Slice => true,
             // The control plane of an upgraded cluster may lack the right to read them.

@@ -6,7 +6,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey, ServiceKey, SliceKey};
 use ipnet::IpNet;
 
-use super::{ClusterPolicy, Namespace, Node, Pod, Policy, RangeName, Service, Slice, Store, doubts::Doubts};
+use super::{
+    ClusterPolicy, EgressFirewall, Namespace, Node, Pod, Policy, RangeName, Service, Slice, Store,
+    doubts::Doubts,
+};
 use crate::{
     key::{Dirty, NodeName},
     observation::{Kind, Observation, Seen},
@@ -41,6 +44,7 @@ impl Store {
             Observation::Pods(seen) => self.see(&PODS, seen, dirty),
             Observation::Policies(seen) => self.see(&POLICIES, seen, dirty),
             Observation::ClusterPolicies(kind, seen) => self.see_cluster_policies(kind, seen, dirty),
+            Observation::EgressFirewalls(seen) => self.see(&EGRESS_FIREWALLS, seen, dirty),
             Observation::Services(seen) => self.see(&SERVICES, seen, dirty),
             Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
             Observation::Ranges(seen) => self.see(&RANGES, seen, dirty),
@@ -134,6 +138,16 @@ const POLICIES: Handling<PolicyKey, (PolicyKey, Policy)> = Handling {
     replace: Store::replace_policies,
     put: |store, (key, policy), dirty| store.put_policy(key, policy, dirty),
     remove: Store::remove_policy,
+};
+
+/// They are few, and their kind comes and goes: no list of them is doubted, unless it is another cluster's.
+const EGRESS_FIREWALLS: Handling<Arc<str>, (Arc<str>, EgressFirewall)> = Handling {
+    kind: Kind::EgressFirewall,
+    believes: |store, _| !store.doubts.is_other_cluster(),
+    is_held: Doubts::is_other_cluster,
+    replace: Store::replace_egress_firewalls,
+    put: |store, (namespace, firewall), dirty| store.put_egress_firewall(&namespace, firewall, dirty),
+    remove: |store, namespace, dirty| store.remove_egress_firewall(namespace, dirty),
 };
 
 const SERVICES: Handling<ServiceKey, (ServiceKey, Service)> = Handling {

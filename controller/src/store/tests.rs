@@ -19,6 +19,7 @@ use crate::{
 mod cluster_policies;
 mod conditions;
 mod doubts;
+mod egress_firewalls;
 mod foreign;
 mod history;
 mod ranges;
@@ -93,7 +94,7 @@ fn without_services(store: &mut Store) {
     observe(store, Observation::Slices(Seen::All(Vec::new())));
     observe(store, Observation::Namespaces(Seen::All(Vec::new())));
     observe(store, Observation::Policies(Seen::All(Vec::new())));
-    Observation::no_cluster_policies().into_iter().for_each(|list| drop(observe(store, list)));
+    Observation::no_optional_kinds().into_iter().for_each(|list| drop(observe(store, list)));
 }
 
 fn apply(store: &mut Store, name: &str, pod: Pod) -> Vec<Key> {

@@ -14,7 +14,7 @@ use std::{
 
 use contract::{
     annotation::{self, PodNetwork},
-    names::{BadName, ClusterPolicyKey, ClusterPolicyKind, Network, PodKey, PolicyKey},
+    names::{BadName, ClusterPolicyKey, ClusterPolicyKind, Network, PodKey, PolicyKey, of_egress_firewall},
     namespace_annotation::AclLogging,
     node_annotation::{NodeAnnotationError, NodeAnnotations},
 };
@@ -25,8 +25,8 @@ pub use kubeapi::services::{RangeObject, ServiceObject, SliceObject};
 use serde::Deserialize;
 
 use super::{
-    Annotated, ClusterPolicy, NamedPort, Namespace, Node, Phase, Pod, Policy, Spelled, Texts, Unreadable,
-    ZoneCondition,
+    Annotated, ClusterPolicy, EgressFirewall, NamedPort, Namespace, Node, Phase, Pod, Policy, Spelled, Texts,
+    Unreadable, ZoneCondition,
 };
 use crate::config::Zone;
 
@@ -71,6 +71,17 @@ pub struct ClusterPolicyObject<K> {
     pub status: serde_json::Value,
     #[serde(skip)]
     kind: std::marker::PhantomData<K>,
+}
+
+/// An EgressFirewall of the API. What it specifies is read later, so that one that cannot be read is an
+/// EgressFirewall, too: it must not open what it closes.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct EgressFirewallObject {
+    #[serde(deserialize_with = "metadata::of_namespace")]
+    pub metadata: ObjectMeta,
+    pub spec: serde_json::Value,
+    pub status: serde_json::Value,
 }
 
 /// A [`ClusterPolicyKind`] as a type.
@@ -266,6 +277,18 @@ impl PolicyObject {
         let policy = Policy::new(&key, &uid.unwrap_or_default(), spec);
         let policy = policy.annotated(&annotations.unwrap_or_default());
         Ok((key, policy))
+    }
+}
+
+impl EgressFirewallObject {
+    /// The namespace of the EgressFirewall, and what the object describes.
+    ///
+    /// # Errors
+    /// The namespace is one that no API server accepts, or the name is not the one that counts.
+    pub fn into_firewall(self) -> Result<(Arc<str>, EgressFirewall), BadName> {
+        let ObjectMeta { name, namespace, uid, .. } = self.metadata;
+        let namespace = of_egress_firewall(&namespace.unwrap_or_default(), &name.unwrap_or_default())?;
+        Ok((namespace, EgressFirewall::new(&uid.unwrap_or_default(), self.spec, self.status)))
     }
 }
 

@@ -13,19 +13,21 @@ use contract::{
     names::PodKey,
     namespace_annotation::{AclLogging, Severity},
     node_annotation::GATEWAY_CONFIG,
+    ovn::hash,
 };
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Templates, Zone},
     key::{NodeName, SetId},
     observation::{Observation, Seen},
     store::{
-        Annotated, Namespace, Pod, Store,
+        Annotated, EgressFirewall, Namespace, Pod, Store,
         wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
     },
 };
 use kubeapi::watch::Watched;
 use ovsdb::{Atom, Datum};
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
 
 /// Columns of a row that do not hold their default.
 pub(crate) type Columns = BTreeMap<String, Datum>;
@@ -44,6 +46,8 @@ pub(crate) struct Fixture {
     pub(crate) policies: Vec<PolicyObject>,
     /// Of all namespaces.
     pub(crate) logging: AclLogging,
+    /// Of the namespace `shop`.
+    pub(crate) firewall: Option<EgressFirewall>,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +72,7 @@ impl Fixture {
             Self::central_2024(),
             Self::templates_v4(),
             Self::logged_v4(),
+            Self::firewall_v4(),
         ]
     }
 
@@ -131,6 +136,72 @@ impl Fixture {
             row.insert("log".to_owned(), Datum::set([true]));
             row.insert("severity".to_owned(), Datum::set([severity]));
         }
+        fixture
+    }
+
+    /// `shared-v4` as with `--enable-egress-firewall` and an EgressFirewall: upstream has a group of the pods of
+    /// each namespace then, and the rules in that of their own.
+    pub(crate) fn firewall_v4() -> Self {
+        let mut fixture = Self { name: "shared-v4 with an egress firewall", ..Self::shared_v4() };
+        let ids = |kind: &str, name: &str, rule: Option<&str>| {
+            let id = ["default-network-controller", kind, name].into_iter().chain(rule);
+            let id = id.collect::<Vec<_>>().join(":");
+            let pairs = [
+                ("k8s.ovn.org/id", id.as_str()),
+                ("k8s.ovn.org/name", name),
+                ("k8s.ovn.org/owner-controller", "default-network-controller"),
+                ("k8s.ovn.org/owner-type", kind),
+            ];
+            Datum::map(pairs.into_iter().chain(rule.map(|rule| ("rule-index", rule))))
+        };
+        let group_of = |namespace: &str| hash(&format!("default-network-controller:Namespace:{namespace}"));
+        let group = group_of("shop");
+        let rules = [
+            ("allow", "(ip4.dst == 192.0.2.0/24)", " && ((udp && ( udp.dst == 53 )) || (tcp))"),
+            ("allow", "(ip4.dst == 172.30.0.11 || ip4.dst == 172.30.0.12 || ip4.dst == 172.30.0.13)", ""),
+            ("drop", "(ip4.dst == 0.0.0.0/0 && ip4.dst != 10.244.0.0/16)", ""),
+        ];
+        let mut names = Vec::new();
+        for (index, (action, addresses, ports)) in rules.into_iter().enumerate() {
+            let index = index.to_string();
+            let matching = format!("{addresses} && inport == @{group}{ports}");
+            let texts = [("action", action), ("direction", "to-lport"), ("meter", "acl-logging")];
+            let mut row: Columns =
+                texts.into_iter().map(|(column, text)| (column.to_owned(), Datum::set([text]))).collect();
+            row.insert("match".to_owned(), Datum::set([matching]));
+            row.insert("name".to_owned(), Datum::set([format!("EF:shop:{index}")]));
+            row.insert("external_ids".to_owned(), ids("EgressFirewall", "shop", Some(&index)));
+            let priority = 10_000 - index.parse::<i64>().unwrap();
+            row.insert("priority".to_owned(), Datum::set([priority]));
+            row.insert("tier".to_owned(), Datum::set([2]));
+            let name = format!("ACL_default_network_controller_EgressFirewall_shop_{index}");
+            fixture.rows.get_mut("ACL").unwrap().insert(name.clone(), row);
+            names.push(Atom::NamedUuid(name));
+        }
+        let ports = fixture.rows["Logical_Switch_Port"].keys().cloned().collect::<Vec<_>>();
+        for namespace in ["bank", "default", "shop"] {
+            let own =
+                ports.iter().filter(|port| port.starts_with(&format!("Logical_Switch_Port_{namespace}_")));
+            let mut row = Columns::from([
+                ("name".to_owned(), Datum::set([group_of(namespace)])),
+                ("external_ids".to_owned(), ids("Namespace", namespace, None)),
+                ("ports".to_owned(), Datum::Set(own.cloned().map(Atom::NamedUuid).collect())),
+            ]);
+            if namespace == "shop" {
+                row.insert("acls".to_owned(), Datum::Set(names.clone()));
+            }
+            let name = format!("Port_Group_default_network_controller_Namespace_{namespace}");
+            fixture.rows.get_mut("Port_Group").unwrap().insert(name, row);
+        }
+        let to = |kind: &str, to: serde_json::Value| json!({"type": kind, "to": to});
+        let mut some = to("Allow", json!({"cidrSelector": "192.0.2.0/24"}));
+        some["ports"] = json!([{"protocol": "TCP"}, {"protocol": "UDP", "port": 53}]);
+        let applied = "EgressFirewall Rules applied";
+        let status = json!({"status": applied, "messages": [format!("global: {applied}")]});
+        let nodes = to("Allow", json!({"nodeSelector": {}}));
+        let all = to("Deny", json!({"cidrSelector": "0.0.0.0/0"}));
+        let spec = json!({"egress": [some, nodes, all]});
+        fixture.firewall = Some(EgressFirewall::new("uid", spec, status));
         fixture
     }
 
@@ -207,6 +278,7 @@ impl Fixture {
                 _ => Vec::new(),
             },
             logging: AclLogging::default(),
+            firewall: None,
         }
     }
 
@@ -242,7 +314,11 @@ impl Fixture {
             Observation::Namespaces(Seen::All(namespaces.collect())),
             Observation::Policies(Seen::All(policies.collect())),
         ];
-        lists.into_iter().chain(Observation::no_cluster_policies()).collect()
+        let firewall = self.firewall.iter().map(|firewall| ("shop".into(), firewall.clone()));
+        let firewalls = Observation::EgressFirewalls(Seen::All(firewall.collect()));
+        let others = Observation::no_optional_kinds().into_iter();
+        let others = others.filter(|list| !matches!(list, Observation::EgressFirewalls(_)));
+        lists.into_iter().chain(others).chain([firewalls]).collect()
     }
 
     /// The namespaces that upstream has made sets for.

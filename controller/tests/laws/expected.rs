@@ -82,13 +82,24 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
                 && second(column("ip_prefix")).is_some_and(|second| second.to_string() == column("nexthop"))
         }
         "ACL" => {
-            ["NetpolNode:", "NetpolNamespace:", "NetworkPolicy:", "ServiceSourceRanges:"].iter().any(|kind| {
+            let kinds = [
+                "NetpolNode:",
+                "NetpolNamespace:",
+                "NetworkPolicy:",
+                "ServiceSourceRanges:",
+                "EgressFirewall:",
+            ];
+            kinds.iter().any(|kind| {
                 name.strip_prefix("default-network-controller:").is_some_and(|rest| rest.starts_with(kind))
             })
         }
-        "Port_Group" => ["NetpolNamespace", "NetworkPolicy"]
-            .iter()
-            .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}"))),
+        // The group of a namespace may be upstream's, unless it has such a rule.
+        "Port_Group" => {
+            column("acls").contains("default-network-controller:EgressFirewall:")
+                || ["NetpolNamespace", "NetworkPolicy"]
+                    .iter()
+                    .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}")))
+        }
         // A set of a namespace that was found at a start stays as long as the namespace.
         "Address_Set" => ["PodSelector", "NetpolNamedPort"]
             .iter()

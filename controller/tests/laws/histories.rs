@@ -359,6 +359,28 @@ fn law_7_a_selected_pod_is_isolated_at_every_commit() {
     });
 }
 
+/// Law 7 for EgressFirewalls: the same for the rules of a namespace, which change meanwhile.
+#[test]
+fn law_7_a_pod_of_a_namespace_with_an_egress_firewall_has_its_rules_at_every_commit() {
+    on(12, 40, interrupted(), async |history| {
+        let mut world = World::new().await;
+        world.happen(Step::Firewall { namespace: 0, kind: 0 }).await;
+        world.happen(Step::Node(1)).await;
+        world.rest().await;
+        let mut watcher = world.watched_by(vec![Box::new(Closed { groups: of_pods_with_rules })]);
+        world.happen(Step::Pod { pod: 3, node: 1 }).await;
+        let has_rules =
+            |step: &Step| !matches!(step, Step::Firewall { namespace: 0, kind: 3.. } | Step::FirewallGone(0));
+        for step in history.into_iter().filter(has_rules) {
+            world.happen(step).await;
+        }
+        world.rest().await;
+        let commits = kept_to_the_end(&mut world, &mut watcher).await;
+        assert!(commits > 1, "the guards have seen {commits} commits");
+        world.end().await;
+    });
+}
+
 /// A node with four addresses and five pods: whenever one goes, another gets its address, and must not have
 /// it before the first one's port has left.
 #[tokio::test]
@@ -402,6 +424,11 @@ fn load_balancers(contents: &Contents) -> Vec<(String, String)> {
 fn of_isolated_pods(port: &str) -> Vec<String> {
     let groups = ["Ingress", "Egress"].map(|direction| ObjectId::isolated("ns0", direction).hashed());
     if port.starts_with("ns0_") { groups.into() } else { Vec::new() }
+}
+
+/// The group of the first namespace's pods, which has the rules of its EgressFirewall.
+fn of_pods_with_rules(port: &str) -> Vec<String> {
+    port.starts_with("ns0_").then(|| ObjectId::namespace_group("ns0").hashed()).into_iter().collect()
 }
 
 /// The group that lets nodes reach their pods, whatever policies say.

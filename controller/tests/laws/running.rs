@@ -109,7 +109,7 @@ impl Running {
         running.observe(Observation::Slices(Seen::All(Vec::new())));
         running.observe(Observation::Namespaces(Seen::All(Vec::new())));
         running.observe(Observation::Policies(Seen::All(Vec::new())));
-        Observation::no_cluster_policies().into_iter().for_each(|list| running.observe(list));
+        Observation::no_optional_kinds().into_iter().for_each(|list| running.observe(list));
         running
     }
 

@@ -10,7 +10,10 @@ use contract::{
 use controller::{
     observation::{Observation, Seen},
     reconcile::Stopped,
-    store::{Annotated, Node, Phase, Pod, PodAnnotation, Policy, Service, Slice, Spelled, Store, Unreadable},
+    store::{
+        Annotated, EgressFirewall, Node, Phase, Pod, PodAnnotation, Policy, Service, Slice, Spelled, Store,
+        Unreadable,
+    },
 };
 use ovsdb::{Connection, Row, Uuid};
 use tokio::time::Instant;
@@ -21,7 +24,7 @@ use crate::{
     expected::wrong,
     guards::{Guard, Watcher},
     history::{Drift, Foreign, Step},
-    policies::objects::{labelled, namespace, policy, policy_key},
+    policies::objects::{firewall, labelled, namespace, policy, policy_key},
     running::{Running, at_once, deadline},
     second_writer::SecondWriter,
     services::{service, service_key, slice, slice_key},
@@ -39,6 +42,8 @@ pub(crate) struct World {
     services: BTreeMap<u32, (ServiceKey, Service)>,
     slices: BTreeMap<u32, (SliceKey, Slice)>,
     policies: BTreeMap<u32, (PolicyKey, Policy)>,
+    /// By namespace.
+    firewalls: BTreeMap<u32, (Arc<str>, EgressFirewall)>,
     /// The label of each namespace.
     labels: [u32; 3],
     generation: u32,
@@ -60,6 +65,7 @@ impl World {
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
             policies: BTreeMap::new(),
+            firewalls: BTreeMap::new(),
             labels: [0; 3],
             generation: 0,
         };
@@ -173,6 +179,15 @@ impl World {
                 self.policies.remove(&number);
                 self.controller.observe(Observation::Policies(Seen::Deleted(policy_key(number))));
             }
+            Step::Firewall { namespace: number, kind } => {
+                let firewall = firewall(number, kind);
+                self.firewalls.insert(number, firewall.clone());
+                self.controller.observe(Observation::EgressFirewalls(Seen::Applied(firewall)));
+            }
+            Step::FirewallGone(number) => {
+                self.firewalls.remove(&number);
+                self.controller.observe(Observation::EgressFirewalls(Seen::Deleted(namespace(number))));
+            }
             Step::NamespaceLabelled { namespace: number, label } => {
                 self.labels[number as usize] = label;
                 let seen = (namespace(number), labelled(label));
@@ -282,8 +297,11 @@ impl World {
             Observation::Services(Seen::All(self.services.values().cloned().collect())),
             Observation::Namespaces(Seen::All(namespaces.collect())),
             Observation::Policies(Seen::All(self.policies.values().cloned().collect())),
+            Observation::EgressFirewalls(Seen::All(self.firewalls.values().cloned().collect())),
         ];
-        lists.into_iter().chain(Observation::no_cluster_policies()).collect()
+        let others = Observation::no_optional_kinds().into_iter();
+        let others = others.filter(|list| !matches!(list, Observation::EgressFirewalls(_)));
+        lists.into_iter().chain(others).collect()
     }
 
     /// Replaces the controller by a new one, which observes nothing yet.

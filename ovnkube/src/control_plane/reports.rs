@@ -1,11 +1,14 @@
 //! The controller's reports about single objects: log lines, and events on the objects for their owners.
 
-use controller::{doubt::Doubted, key::Key, reconcile::Report};
+use controller::{doubt::Doubted, key::Key, reconcile::Report, store::FirewallStatus};
 use kubeapi::{
     events::{Event, EventReason, Recorder},
     object::Object,
 };
-use tokio::sync::{mpsc::UnboundedReceiver, watch};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender},
+    watch,
+};
 
 /// The actions of events (`action` of `events.k8s.io/v1`).
 const ADDRESSES: &str = "AssignAddresses";
@@ -18,10 +21,15 @@ pub(super) async fn tell(
     mut reports: UnboundedReceiver<Report>,
     recorder: Recorder,
     doubts: watch::Sender<Option<Doubted>>,
+    statuses: UnboundedSender<FirewallStatus>,
 ) {
     while let Some(report) = reports.recv().await {
         if let Report::Doubt(doubted) = &report {
             doubts.send_replace(doubted.clone());
+        }
+        if let Report::FirewallStatus(status) = &report {
+            // Without a receiver, the process is about to end.
+            let _ = statuses.send(status.clone());
         }
         if let Some(event) = event(report) {
             recorder.event(event);
@@ -91,6 +99,16 @@ fn event(report: Report) -> Option<Event> {
             let object = Object::ClusterPolicy(trouble.subject);
             Some(Event::new(object, &trouble.uid, reason, trouble.why.to_string()))
         }
+        Report::EgressFirewallTrouble(trouble) => {
+            tracing::warn!(
+                namespace = %trouble.subject,
+                problem = %trouble.why,
+                "a part of an EgressFirewall cannot be used"
+            );
+            let reason = EventReason::new(ROWS, trouble.why.reason());
+            let object = Object::EgressFirewall(trouble.subject);
+            Some(Event::new(object, &trouble.uid, reason, trouble.why.to_string()))
+        }
         // Reason and type are those that unidling controllers wait for.
         Report::NeedPods(service) => {
             let reason = EventReason::new(UNIDLE, "NeedPods");
@@ -126,7 +144,8 @@ fn event(report: Report) -> Option<Event> {
             let object = Object::Node(doubted.example.clone()?);
             Some(Event::new(object, "", EventReason::new(LISTS, "ListDoubted"), doubted.to_string()))
         }
-        Report::Recovered { .. } => None,
+        // Written, and not an event.
+        Report::FirewallStatus(_) | Report::Recovered { .. } => None,
     }
 }
 
@@ -136,6 +155,7 @@ fn object(key: Key) -> Option<Object> {
         Key::Isolation(namespace) => Some(Object::Namespace(namespace)),
         Key::Policy(policy) => Some(Object::NetworkPolicy(policy)),
         Key::ClusterPolicy(policy) => Some(Object::ClusterPolicy(policy)),
+        Key::EgressFirewall(namespace) => Some(Object::EgressFirewall(namespace)),
         Key::Node(name) | Key::Gateway(name) => Some(Object::Node(name)),
         Key::Pod(pod) => Some(Object::Pod(pod)),
         Key::Service(service) => Some(Object::Service(service)),

@@ -23,7 +23,7 @@ use controller::{
     node_assignments::{NodeAssignments, NodeRules},
     northbound,
     reconcile::{HOLD, Progress, Stopped},
-    store::Store,
+    store::{FirewallStatus, Store},
     unidling::{self, Unidling},
 };
 use kubeapi::{
@@ -67,7 +67,7 @@ struct RunningTasks {
     cluster_manager: Option<ClusterManager>,
     /// Only kept: the watch ends when this is dropped.
     watch: Option<ClusterWatch>,
-    /// Of annotations of pods, and of the status of policies.
+    /// Of annotations of pods, and of the status of policies and EgressFirewalls.
     writing: Vec<AnnotationWriter>,
     tasks: JoinSet<Task>,
 }
@@ -269,7 +269,15 @@ impl RunningTasks {
             metrics.annotations.clone(),
             policies_conditions,
         ));
-        self.tell(reports::tell(reported, recorder.clone(), doubts));
+        let (statuses, of_firewalls) = unbounded_channel::<FirewallStatus>();
+        self.writing.push(AnnotationWriter::start(
+            api.clone(),
+            leadership.clone(),
+            recorder.clone(),
+            metrics.annotations.clone(),
+            of_firewalls,
+        ));
+        self.tell(reports::tell(reported, recorder.clone(), doubts, statuses));
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed, (*conditions).clone()));
         if let Some(southbound) = &config.southbound {

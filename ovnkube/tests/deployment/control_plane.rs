@@ -3,11 +3,18 @@
 
 use std::ffi::OsString;
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace, ServiceAccount},
-    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
+use controller::store::wire::EgressFirewallObject;
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Namespace, ServiceAccount},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+    },
 };
+use kubeapi::watch::Watched;
 use ovnkube::options::{Environment, Options, Program};
 use serde_json::Value;
 
@@ -63,6 +70,8 @@ fn its_account_may_annotate_nodes_and_pods_write_the_status_of_policies_read_ser
             "clusternetworkpolicies/status: patch",
             "adminnetworkpolicies/status: patch",
             "baselineadminnetworkpolicies/status: patch",
+            "egressfirewalls: list,watch",
+            "egressfirewalls/status: patch",
             "nodes/status: patch",
             "pods/status: patch",
             "namespaces kube-system: get",
@@ -88,6 +97,26 @@ fn its_account_may_annotate_nodes_and_pods_write_the_status_of_policies_read_ser
     ];
     assert!(namespaces.iter().all(|metadata| metadata.namespace == namespace.metadata.name));
     assert_eq!(deployment.spec.unwrap().template.spec.unwrap().service_account_name, name);
+}
+
+/// An EgressFirewall of any other form could not be created, or would have no status.
+#[test]
+fn the_definition_of_egress_firewalls_has_what_the_control_plane_reads_and_writes() {
+    let [definition] = &documents(&read(&conf("kubernetes/egressfirewalls.yaml")))[..] else { panic!("one") };
+    // Not `strictly`: limits of numbers are fractions in the type.
+    let definition: CustomResourceDefinition = serde_json::from_value(definition.clone()).unwrap();
+    let [version] = &definition.spec.versions[..] else { panic!("{:#?}", definition.spec.versions) };
+    let path = format!("/apis/{}/{}/{}", definition.spec.group, version.name, definition.spec.names.plural);
+    assert_eq!(path, <EgressFirewallObject as Watched>::PATH);
+    assert!(version.subresources.as_ref().is_some_and(|all| all.status.is_some()));
+    let schema = version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
+    let field = |schema: &JSONSchemaProps, name: &str| schema.properties.as_ref().unwrap()[name].clone();
+    let messages = field(&field(schema, "status"), "messages");
+    assert_eq!(messages.x_kubernetes_list_type.as_deref(), Some("set"), "zones write one beside the other");
+    let rules = field(&field(schema, "spec"), "egress");
+    let Some(JSONSchemaPropsOrArray::Schema(rule)) = rules.items else { panic!("{rules:#?}") };
+    let to: Vec<String> = field(&rule, "to").properties.unwrap().into_keys().collect();
+    assert_eq!(to, ["cidrSelector", "dnsName", "nodeSelector"]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn with_ports(api_server: Option<&str>) -> Store {
     observe(&mut store, Observation::Slices(Seen::All(Vec::new())));
     observe(&mut store, Observation::Namespaces(Seen::All(Vec::new())));
     observe(&mut store, Observation::Policies(Seen::All(Vec::new())));
-    Observation::no_cluster_policies().into_iter().for_each(|list| drop(observe(&mut store, list)));
+    Observation::no_optional_kinds().into_iter().for_each(|list| drop(observe(&mut store, list)));
     observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
     store
 }

@@ -277,7 +277,7 @@ impl World {
         self.observe(store, Observation::Slices(Seen::All(slices.collect())));
         self.observe(store, Observation::Namespaces(Seen::All(Vec::new())));
         self.observe(store, Observation::Policies(Seen::All(Vec::new())));
-        Observation::no_cluster_policies().into_iter().for_each(|list| self.observe(store, list));
+        Observation::no_optional_kinds().into_iter().for_each(|list| self.observe(store, list));
     }
 
     fn put(&mut self, store: &mut Store, key: PodKey, pod: Pod) {

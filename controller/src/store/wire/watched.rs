@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use contract::names::{ClusterPolicyKey, PodKey, PolicyKey};
+use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, of_egress_firewall};
 use kube::api::ObjectMeta;
 use kubeapi::watched;
 
 use super::{
-    ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, OfKind, PodObject,
-    PolicyObject,
+    ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster,
+    OfKind, PodObject, PolicyObject,
 };
 use crate::{
     key::NodeName,
-    store::{ClusterPolicy, Namespace, Node, Pod, Policy},
+    store::{ClusterPolicy, EgressFirewall, Namespace, Node, Pod, Policy},
 };
 
 watched! {
@@ -34,6 +34,9 @@ watched! {
     ClusterPolicyObject<OfBaseline>, "baselineadminnetworkpolicies" at
         "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies",
         ClusterPolicyKey = cluster_policy::<OfBaseline>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Optional;
+    EgressFirewallObject, "egressfirewalls" at "/apis/k8s.ovn.org/v1/egressfirewalls",
+        Arc<str> = egress_firewall, (Arc<str>, EgressFirewall) =
+        |object: EgressFirewallObject| object.into_firewall().map_err(|error| error.to_string()), Optional;
 }
 
 /// Of namespaces, too.
@@ -55,6 +58,12 @@ fn policy(metadata: &ObjectMeta) -> Result<PolicyKey, String> {
 
 fn cluster_policy<K: OfKind>(metadata: &ObjectMeta) -> Result<ClusterPolicyKey, String> {
     ClusterPolicyKey::new(K::KIND, metadata.name.as_deref().unwrap_or_default())
+        .map_err(|error| error.to_string())
+}
+
+fn egress_firewall(metadata: &ObjectMeta) -> Result<Arc<str>, String> {
+    let ObjectMeta { namespace, name, .. } = metadata;
+    of_egress_firewall(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
         .map_err(|error| error.to_string())
 }
 

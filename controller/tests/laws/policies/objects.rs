@@ -8,7 +8,7 @@ use contract::{
 };
 use controller::{
     observation::{Observation, Seen},
-    store::{Namespace, Policy, wire::PolicyObject},
+    store::{EgressFirewall, Namespace, Policy, wire::PolicyObject},
 };
 use serde_json::{Value, json};
 
@@ -68,9 +68,27 @@ pub(crate) fn policy(number: u32, kind: u32) -> (PolicyKey, Policy) {
     serde_json::from_value::<PolicyObject>(object).unwrap().into_policy().unwrap()
 }
 
+/// An EgressFirewall. `kind`: 0 to 4, by its rules.
+pub(crate) fn firewall(number: u32, kind: u32) -> (Arc<str>, EgressFirewall) {
+    let to = |kind: &str, net: &str| json!({"type": kind, "to": {"cidrSelector": net}});
+    let egress = match kind {
+        0 => json!([to("Deny", "0.0.0.0/0")]),
+        1 => json!([to("Allow", "192.0.2.0/24"), to("Deny", "10.0.0.0/7"), to("Deny", "nonsense")]),
+        2 => {
+            json!([{"type": "Allow", "to": {"nodeSelector": {}}, "ports": [{"protocol": "TCP", "port": 80}]},
+                {"type": "Deny", "to": {"nodeSelector": {"matchLabels": {"no": "such"}}}}])
+        }
+        3 => json!([]),
+        // What cannot be used.
+        _ => json!([{"type": "Allow", "to": {"cidrSelector": "nonsense"}}]),
+    };
+    let spec = json!({ "egress": egress });
+    (namespace(number), EgressFirewall::new("uid", spec, Value::Null))
+}
+
 /// The API server has no namespaces and no policies.
 pub(crate) fn no_policies() -> Vec<Observation> {
     let lists =
         [Observation::Namespaces(Seen::All(Vec::new())), Observation::Policies(Seen::All(Vec::new()))];
-    lists.into_iter().chain(Observation::no_cluster_policies()).collect()
+    lists.into_iter().chain(Observation::no_optional_kinds()).collect()
 }

@@ -74,8 +74,10 @@ options! { Group::Later;
     EGRESS_IP_PORT = number("egressip-node-healthcheck-port", FEATURES, "egressip-node-healthcheck-port",
         Part::Egress,
         "Port where such nodes are asked").value("PORT");
-    EGRESS_FIREWALL = feature("enable-egress-firewall", Part::Egress,
-        "What pods may reach outside of the cluster");
+    EGRESS_FIREWALL = Spec::new("enable-egress-firewall", Kind::Switch)
+        .key(FEATURES, "enable-egress-firewall").default("false")
+        .help("What pods may reach outside of the cluster")
+        .never("says what is always so: an EgressFirewall counts as soon as the API server has the kind");
     EGRESS_QOS = feature("enable-egress-qos", Part::Egress, "Marks on packets that leave the cluster");
     EGRESS_SERVICE = feature("enable-egress-service", Part::Egress,
         "Services whose pods leave the cluster with the service's address");

@@ -1,0 +1,133 @@
+//! The rows of the EgressFirewall of a namespace.
+//!
+//! ```text
+//! pod ─▶ group of its namespace: one ACL for each rule, with priorities from 10000 down
+//! ```
+//!
+//! The ACLs are on the way to a port (`to-lport`), as upstream has them, although the group is the one from
+//! which packets come: on that way OVN asks them in addition to what a NetworkPolicy says of the pod's
+//! connections. Beside the policies, a rule that allows would open what these close.
+//! Matches are spelled as upstream spells them, so that a database from there is right as it is.
+//!
+//! The rules are about what is outside of the cluster: a network that has addresses of pods, too, is limited to
+//! the others.
+
+use contract::ovn::ObjectId;
+use ipnet::IpNet;
+use kubeapi::services::{Family, Protocol};
+
+use super::{
+    matching::{ip, spelled},
+    policy::{group, group_name},
+};
+use crate::{
+    rows::{
+        Acl, RowName, RowSet,
+        acl::{Action, Direction, Log, Tier},
+    },
+    store::{
+        Store,
+        egress_firewall::{Destination, FirewallAction, FirewallPort, FirewallRule},
+    },
+};
+
+/// The priority of the first rule; each later one has a lower one. Upstream's.
+const FIRST: usize = 10_000;
+
+/// The rows of the EgressFirewall; none without rules.
+pub fn egress_firewall(store: &Store, namespace: &str) -> RowSet {
+    let Some(firewall) = store.egress_firewall(namespace).filter(|firewall| !firewall.rules.is_empty())
+    else {
+        return Vec::new();
+    };
+    let acls = firewall.rules.iter().filter_map(|rule| acl(store, namespace, rule));
+    std::iter::once(group(&ObjectId::namespace_group(namespace))).chain(acls.map(Into::into)).collect()
+}
+
+/// The group of the namespace's pods, if its EgressFirewall has rules.
+pub(super) fn group_of(store: &Store, namespace: &str) -> Option<RowName> {
+    store.has_firewall_rules(namespace).then(|| group_name(&ObjectId::namespace_group(namespace)))
+}
+
+/// The ACL of the rule; none if it is about no address.
+fn acl(store: &Store, namespace: &str, rule: &FirewallRule) -> Option<Acl> {
+    let FirewallRule { index, action, to, ports } = rule;
+    let group = ObjectId::namespace_group(namespace);
+    let addresses = matches(store, namespace, to);
+    if addresses.is_empty() {
+        return None;
+    }
+    let ports = ports.as_ref().map_or_else(String::new, |ports| format!(" && ({})", of_ports(ports)));
+    let logging = store.logging(namespace);
+    let (action, severity) = match action {
+        FirewallAction::Allow => (Action::Allow, logging.allow),
+        FirewallAction::Deny => (Action::Drop, logging.deny),
+    };
+    Some(Acl {
+        id: ObjectId::egress_firewall_rule(namespace, *index),
+        of: group_name(&group),
+        direction: Direction::ToPort,
+        tier: Tier::NetworkPolicy,
+        priority: i64::try_from(FIRST - index).expect("a priority has five digits"),
+        matching: format!("({}) && inport == @{}{ports}", addresses.join(" || "), group.hashed()),
+        action,
+        log: Some(Log { name: format!("EF:{namespace}:{index}"), severity }),
+        needs: Vec::new(),
+    })
+}
+
+/// The matches of the addresses, any of which fits.
+fn matches(store: &Store, namespace: &str, to: &Destination) -> Vec<String> {
+    match to {
+        // In parentheses: OVN does not read `&&` beside `||`.
+        Destination::Anywhere => {
+            let of_family = |family| format!("({})", outside(store, &everything(family)));
+            store.config.families().map(of_family).collect()
+        }
+        Destination::Net(net) => vec![outside(store, net)],
+        Destination::Nodes(selector) => {
+            let addresses = store.addresses_of_nodes(namespace, selector);
+            let mut texts: Vec<_> =
+                addresses.iter().map(|address| (address.to_string(), Family::of(address))).collect();
+            // Upstream's order.
+            texts.sort();
+            texts.into_iter().map(|(text, family)| format!("{}.dst == {text}", ip(family))).collect()
+        }
+    }
+}
+
+fn everything(family: Family) -> IpNet {
+    match family {
+        Family::V4 => IpNet::from(ipnet::Ipv4Net::default()),
+        Family::V6 => IpNet::from(ipnet::Ipv6Net::default()),
+    }
+}
+
+/// Matches the addresses of the network that pods cannot have.
+fn outside(store: &Store, net: &IpNet) -> String {
+    let dst = format!("{}.dst", ip(Family::of(&net.addr())));
+    let of_pods = store.config.cluster_subnets.iter().map(|subnet| subnet.cidr);
+    let excluded = of_pods.filter(|of| of.contains(net) || net.contains(of));
+    let excluded: Vec<String> = excluded.map(|of| format!("{dst} != {of}")).collect();
+    if excluded.is_empty() {
+        return format!("{dst} == {net}");
+    }
+    format!("{dst} == {net} && {}", excluded.join("&&"))
+}
+
+/// Matches any of the ports.
+fn of_ports(ports: &[FirewallPort]) -> String {
+    let of_protocol = |protocol: Protocol| {
+        let name = spelled(protocol);
+        let mut own = ports.iter().filter(|port| port.protocol == protocol).peekable();
+        own.peek()?;
+        let numbers: Option<Vec<String>> =
+            own.map(|port| Some(format!(" {name}.dst == {} ", port.number?))).collect();
+        Some(match numbers {
+            Some(numbers) => format!("({name} && ({}))", numbers.join("||")),
+            None => format!("({name})"),
+        })
+    };
+    let order = [Protocol::Udp, Protocol::Tcp, Protocol::Sctp];
+    order.into_iter().filter_map(of_protocol).collect::<Vec<_>>().join(" || ")
+}

@@ -1,0 +1,128 @@
+use serde_json::json;
+
+use super::*;
+
+fn read(egress: serde_json::Value) -> EgressFirewall {
+    EgressFirewall::new("uid", json!({ "egress": egress }), json!(null))
+}
+
+/// The only rule, and what could not be used.
+fn rule(spec: serde_json::Value) -> (Option<FirewallRule>, Option<Unusable>) {
+    let read = read(json!([spec]));
+    assert!(read.rules.len() <= 1, "{read:?}");
+    (read.rules.first().cloned(), read.unusable.map(|unusable| *unusable))
+}
+
+fn everything() -> FirewallRule {
+    FirewallRule { index: 0, action: FirewallAction::Deny, to: Destination::Anywhere, ports: None }
+}
+
+#[test]
+fn rules_are_read_in_their_order() {
+    let read = read(json!([
+        {"type": "Allow", "to": {"cidrSelector": "1.2.3.4/24"}, "ports": [{"protocol": "UDP", "port": 55}]},
+        {"type": "Deny", "to": {"cidrSelector": "::/0"}, "ports": []},
+        {"type": "Deny", "to": {"nodeSelector": {"matchLabels": {"role": "edge"}}}},
+    ]));
+    let udp = FirewallPort { protocol: Protocol::Udp, number: Some(55) };
+    let edge = LabelSelector {
+        match_labels: Some([("role".to_owned(), "edge".to_owned())].into()),
+        ..LabelSelector::default()
+    };
+    let rule = |index, action, to, ports| FirewallRule { index, action, to, ports };
+    let expected = [
+        rule(0, FirewallAction::Allow, Destination::Net("1.2.3.0/24".parse().unwrap()), Some([udp].into())),
+        rule(1, FirewallAction::Deny, Destination::Net("::/0".parse().unwrap()), None),
+        rule(2, FirewallAction::Deny, Destination::Nodes(Selector::new(None, &edge).unwrap()), None),
+    ];
+    assert_eq!(*read.rules, expected);
+    assert_eq!(read.unusable, None);
+}
+
+#[test]
+fn a_rule_that_allows_and_cannot_be_used_allows_nothing() {
+    for (spec, reason) in [
+        (json!({"type": "Allow", "to": {"cidrSelector": "nonsense"}}), "NoNetwork"),
+        (json!({"type": "Allow", "to": {"cidrSelector": "1.2.3.4"}}), "NoNetwork"),
+        (json!({"type": "Allow", "to": {}}), "NoDestination"),
+        (json!({"type": "Allow"}), "NoDestination"),
+        (json!({"type": "Allow", "to": {"cidrSelector": "::/0", "dnsName": "a.example"}}), "NoDestination"),
+        (json!({"type": "Allow", "to": {"serviceSelector": {}}}), "NoDestination"),
+        (
+            json!({"type": "Allow", "to": {"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}),
+            "UnusableSelector",
+        ),
+        (
+            json!({"type": "Allow", "to": {"cidrSelector": "::/0"}, "ports": [{"protocol": "ICMP", "port": 1}]}),
+            "NoPort",
+        ),
+        (
+            json!({"type": "Allow", "to": {"cidrSelector": "::/0"}, "ports": [{"protocol": "TCP", "port": 65536}]}),
+            "NoPort",
+        ),
+        (
+            json!({"type": "Allow", "to": {"cidrSelector": "::/0"}, "ports": [{"protocol": "TCP", "port": "web"}]}),
+            "NoPort",
+        ),
+    ] {
+        let (rule, unusable) = rule(spec.clone());
+        assert_eq!(rule, None, "{spec}");
+        assert_eq!(unusable.map(|unusable| unusable.reason()), Some(reason), "{spec}");
+    }
+}
+
+#[test]
+fn a_rule_that_denies_and_cannot_be_used_denies_more_and_not_less() {
+    let port = FirewallPort { protocol: Protocol::Tcp, number: Some(80) };
+    let with_port = FirewallRule { ports: Some([port].into()), ..everything() };
+    let net = FirewallRule { to: Destination::Net("1.2.3.0/24".parse().unwrap()), ..everything() };
+    let ports = json!([{"protocol": "TCP", "port": 80}]);
+    for (spec, expected) in [
+        (json!({"type": "Deny", "to": {"cidrSelector": "nonsense"}, "ports": ports}), with_port.clone()),
+        (json!({"type": "Deny", "to": {"serviceSelector": {}}, "ports": ports}), with_port),
+        (
+            json!({"type": "Deny", "to": {"cidrSelector": "1.2.3.0/24"}, "ports": [{"protocol": "tcp"}]}),
+            net.clone(),
+        ),
+        (json!({"type": "Permit", "to": {"cidrSelector": "1.2.3.0/24"}}), net),
+        (json!("nonsense"), everything()),
+        (json!({"type": "Deny", "ports": {}}), everything()),
+    ] {
+        let (rule, unusable) = rule(spec.clone());
+        assert_eq!(rule, Some(expected), "{spec}");
+        assert!(unusable.is_some(), "{spec}");
+    }
+}
+
+#[test]
+fn a_spec_that_cannot_be_read_denies_everything() {
+    for spec in [json!(null), json!({"egress": {}}), json!([])] {
+        let read = EgressFirewall::new("uid", spec.clone(), json!({}));
+        assert_eq!(*read.rules, [everything()], "{spec}");
+        assert_eq!(read.unusable.map(|unusable| unusable.reason()), Some("UnreadableSpec"), "{spec}");
+    }
+    let empty = EgressFirewall::new("uid", json!({}), json!({}));
+    assert_eq!((empty.rules.len(), empty.unusable), (0, None));
+}
+
+#[test]
+fn rules_without_a_priority_left_deny_everything() {
+    let allow = json!({"type": "Allow", "to": {"cidrSelector": "1.2.3.0/24"}});
+    let all = read(serde_json::Value::Array(vec![allow.clone(); MOST_RULES]));
+    assert_eq!((all.rules.len(), all.unusable), (MOST_RULES, None));
+    let more = read(serde_json::Value::Array(vec![allow; MOST_RULES + 1]));
+    assert_eq!(more.rules.len(), MOST_RULES);
+    assert_eq!(more.rules.last(), Some(&FirewallRule { index: MOST_RULES - 1, ..everything() }));
+    assert_eq!(more.unusable.map(|unusable| unusable.reason()), Some("TooManyRules"));
+}
+
+#[test]
+fn a_status_that_is_none_counts_as_none() {
+    let status = |value| EgressFirewall::new("uid", json!({"egress": []}), value).status;
+    let is = status(json!({"status": "ok", "messages": ["global: ok"], "more": 1}));
+    assert_eq!(is.status.as_deref(), Some("ok"));
+    assert_eq!(is.messages, Some(["global: ok".into()].into()));
+    for value in [json!(null), json!(5), json!({"status": {}}), json!({"messages": "x"})] {
+        assert_eq!(status(value.clone()), ObservedStatus::default(), "{value}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Random changes around EgressFirewalls: whatever changes the rows of a key makes the key dirty. And the status.
+
+use std::collections::BTreeMap;
+
+use contract::namespace_annotation::{AclLogging, Severity};
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{desired::desired, rows::RowSet};
+
+#[derive(Debug, Clone)]
+enum Event {
+    Pod(u8),
+    PodGone(u8),
+    /// The label of a node, and the number of its second address.
+    Node(u8, u8, u8),
+    NodeGone(u8),
+    /// Whether what is denied is logged.
+    Namespace(bool),
+    Firewall(Vec<u8>),
+    FirewallGone,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        2 => (0_u8..3).prop_map(Event::Pod),
+        1 => (0_u8..3).prop_map(Event::PodGone),
+        3 => (1_u8..4, 0_u8..2, 0_u8..2).prop_map(|(node, label, host)| Event::Node(node, label, host)),
+        1 => (2_u8..4).prop_map(Event::NodeGone),
+        1 => any::<bool>().prop_map(Event::Namespace),
+        4 => vec(0_u8..6, 0..4).prop_map(Event::Firewall),
+        1 => Just(Event::FirewallGone),
+    ]
+}
+
+fn firewall(spec: Value, status: Value) -> EgressFirewall {
+    EgressFirewall::new("uid", spec, status)
+}
+
+fn rules(kinds: &[u8]) -> Value {
+    let rule = |kind: &u8| match kind {
+        0 => json!({"type": "Allow", "to": {"cidrSelector": "192.0.2.0/24"}}),
+        1 => json!({"type": "Deny", "to": {"cidrSelector": "0.0.0.0/0"}}),
+        2 => json!({"type": "Allow", "to": {"nodeSelector": {}}}),
+        3 => json!({"type": "Deny", "to": {"nodeSelector": {"matchLabels": {"label": "v0"}}}}),
+        4 => json!({"type": "Allow", "to": {"nodeSelector": {"matchExpressions": [
+            {"key": "label", "operator": "NotIn", "values": ["v0"]}]}}}),
+        _ => json!({"type": "Allow", "to": {"cidrSelector": "nonsense"}}),
+    };
+    json!({"egress": kinds.iter().map(rule).collect::<Vec<_>>()})
+}
+
+fn see(seen: Seen<Arc<str>, (Arc<str>, EgressFirewall)>) -> Observation {
+    Observation::EgressFirewalls(seen)
+}
+
+fn put(spec: Value, status: Value) -> Observation {
+    see(Seen::Applied(("shop".into(), firewall(spec, status))))
+}
+
+fn happen(store: &mut Store, event: Event, dirty: &mut dyn FnMut(Key, Scope)) {
+    let name = |pod| format!("pod{pod}");
+    let observation = match event {
+        Event::Pod(number) => {
+            let pod = claiming(&name(number), &format!("10.244.1.{}/24", number + 3));
+            Observation::Pods(Seen::Applied((key(&name(number)), pod)))
+        }
+        Event::PodGone(number) => Observation::Pods(Seen::Deleted(key(&name(number)))),
+        Event::Node(number, label, host) => Observation::Nodes(Seen::Applied(Node {
+            labels: Arc::new([("label".to_owned(), format!("v{label}"))].into()),
+            host_addresses: vec![net(&format!("172.18.{host}.{number}/32")).addr()],
+            ..node(&format!("n{number}"), &format!("10.244.{number}.0/24"))
+        })),
+        Event::NodeGone(number) => Observation::Nodes(Seen::Deleted(format!("n{number}").into())),
+        Event::Namespace(is_logged) => {
+            let logging = AclLogging { allow: None, deny: is_logged.then_some(Severity::Alert) };
+            let namespace = Namespace { uid: "uid".into(), logging, ..Namespace::default() };
+            Observation::Namespaces(Seen::Applied(("shop".into(), namespace)))
+        }
+        Event::Firewall(kinds) => put(rules(&kinds), json!({})),
+        Event::FirewallGone => see(Seen::Deleted("shop".into())),
+    };
+    store.observe(observation, dirty);
+}
+
+fn rows(store: &Store) -> BTreeMap<Key, RowSet> {
+    store.keys().map(|key| (key.clone(), desired(store, &key))).collect()
+}
+
+proptest! {
+    #[test]
+    fn whatever_changes_the_rows_of_an_egress_firewall_or_its_pods_makes_them_dirty(
+        events in vec(event(), 1..25)
+    ) {
+        let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+        for event in events {
+            let before = rows(&store);
+            let mut dirty = BTreeSet::new();
+            happen(&mut store, event.clone(), &mut |key, _| {
+                dirty.insert(key);
+            });
+            let after = rows(&store);
+            for key in before.keys().chain(after.keys()) {
+                let none = RowSet::new();
+                let [was, is] = [&before, &after].map(|rows| rows.get(key).unwrap_or(&none));
+                prop_assert!(was == is || dirty.contains(key), "{key} after {event:?}: {was:#?} {is:#?}");
+            }
+        }
+    }
+}
+
+const OWN: &str = "shop";
+
+fn settle(store: &mut Store) {
+    store.settled(&Key::EgressFirewall(OWN.into()), &mut |key, _| panic!("{key} is dirty"));
+}
+
+/// The status and the message of each status that is to be written.
+fn statuses(store: &mut Store) -> Vec<(&'static str, String)> {
+    store.take_statuses().into_iter().map(|status| (status.status, status.message)).collect()
+}
+
+const APPLIED: &str = "EgressFirewall Rules applied";
+
+#[test]
+fn a_status_is_written_once_the_rows_are_there_and_not_again() {
+    let mut store = complete(vec![], vec![]);
+    let spec = rules(&[0, 1]);
+    observe(&mut store, put(spec.clone(), json!({})));
+    assert_eq!(statuses(&mut store), [], "before the rows are there");
+    settle(&mut store);
+    let message = format!("global: {APPLIED}");
+    assert_eq!(statuses(&mut store), [(APPLIED, message.clone())]);
+    settle(&mut store);
+    assert_eq!(statuses(&mut store), [], "it is on its way");
+    let status = json!({"status": APPLIED, "messages": [message, "other: x"]});
+    assert_eq!(observe(&mut store, put(spec.clone(), status.clone())), [], "the status has no rows");
+    settle(&mut store);
+    assert_eq!(statuses(&mut store), [], "the object has it");
+    observe(&mut store, put(spec.clone(), json!({"status": APPLIED, "messages": ["other: x"]})));
+    assert_eq!(statuses(&mut store), [(APPLIED, message.clone())], "another writer has removed it");
+    observe(&mut store, put(spec.clone(), json!({})));
+    assert_eq!(statuses(&mut store), [], "two writers do not fight");
+    let list = vec![(OWN.into(), firewall(spec, json!({})))];
+    observe(&mut store, see(Seen::All(list)));
+    assert_eq!(statuses(&mut store), [(APPLIED, message)], "what was sent may be lost with the watch");
+}
+
+#[test]
+fn a_status_names_the_rule_that_cannot_be_used_and_so_does_one_event() {
+    let mut store = complete(vec![], vec![]);
+    observe(
+        &mut store,
+        put(rules(&[0, 5]), json!({"status": APPLIED, "messages": [format!("global: {APPLIED}")]})),
+    );
+    settle(&mut store);
+    let why = "its rule 1 has the cidrSelector \"nonsense\", which is no network; the rule is left out";
+    let not_applied = "EgressFirewall Rules not correctly applied";
+    assert_eq!(statuses(&mut store), [(not_applied, format!("global: {not_applied}: {why}"))]);
+    let reasons = |store: &mut Store| -> Vec<&'static str> {
+        store.take_egress_firewall_troubles().into_iter().map(|trouble| trouble.why.reason()).collect()
+    };
+    assert_eq!(reasons(&mut store), ["NoNetwork"]);
+    observe(&mut store, put(rules(&[1, 5]), json!({})));
+    assert_eq!(reasons(&mut store), [""; 0], "the same as before");
+    observe(
+        &mut store,
+        put(json!({"egress": [{"type": "Deny", "to": {"cidrSelector": "10.244.8.0/24"}}]}), json!({})),
+    );
+    assert_eq!(reasons(&mut store), ["OnlyPods"]);
+}
+
+#[test]
+fn a_status_says_that_the_database_refuses_the_rows_until_it_has_them() {
+    let mut store = complete(vec![], vec![]);
+    observe(&mut store, put(rules(&[0]), json!({})));
+    store.rows_failed(&Key::EgressFirewall(OWN.into()), "syntax error");
+    let not_applied = "EgressFirewall Rules not correctly applied";
+    assert_eq!(statuses(&mut store), [(not_applied, format!("global: {not_applied}: syntax error"))]);
+    settle(&mut store);
+    assert_eq!(statuses(&mut store), [(APPLIED, format!("global: {APPLIED}"))]);
+}

@@ -26,6 +26,7 @@ use tokio::{
 
 use crate::{
     cluster_id,
+    config::ClusterConfig,
     doubt::Doubted,
     observation::{Kind, Observation},
     store::wire::{
@@ -57,6 +58,7 @@ struct Shared<'a> {
     leadership: &'a Leadership,
     metrics: &'a Metrics,
     parties: &'a [Party],
+    cluster: &'a Arc<ClusterConfig>,
     /// URL of the API server whose cluster's identity the parties know.
     identified: Arc<Mutex<Option<String>>>,
 }
@@ -65,8 +67,15 @@ impl ClusterWatch {
     /// Starts the watches that at least one party wants; they begin when this process leads. Each party
     /// receives the identity of the cluster before anything else, and again with each second look. Returns at
     /// once. Needs a tokio runtime.
-    pub fn start(api: &Connection, leadership: &Leadership, metrics: &Metrics, parties: &[Party]) -> Self {
-        let shared = Shared { api, leadership, metrics, parties, identified: Arc::default() };
+    pub fn start(
+        api: &Connection,
+        leadership: &Leadership,
+        metrics: &Metrics,
+        cluster: &ClusterConfig,
+        parties: &[Party],
+    ) -> Self {
+        let cluster = &Arc::new(cluster.clone());
+        let shared = Shared { api, leadership, metrics, parties, cluster, identified: Arc::default() };
         let watches: Vec<_> = Kind::ALL
             .iter()
             .filter_map(|kind| match kind {
@@ -90,7 +99,14 @@ impl ClusterWatch {
                 Kind::EgressFirewall => {
                     shared.watch::<EgressFirewallObject>(*kind, Observation::EgressFirewalls)
                 }
-                Kind::Pod => shared.watch::<PodObject>(*kind, Observation::Pods),
+                Kind::Pod => {
+                    let cluster = Arc::clone(shared.cluster);
+                    shared.watch_short::<PodObject>(
+                        *kind,
+                        move |(_, pod)| pod.shorten(&cluster),
+                        Observation::Pods,
+                    )
+                }
                 Kind::Service => shared.watch::<ServiceObject>(*kind, Observation::Services),
                 Kind::Slice => shared.watch::<SliceObject>(*kind, Observation::Slices),
                 Kind::Range => shared.watch::<RangeObject>(*kind, Observation::Ranges),
@@ -120,6 +136,16 @@ impl Shared<'_> {
         kind: Kind,
         observation: fn(Seen<O::Key, O::Value>) -> Observation,
     ) -> Option<(&'static str, Watch)> {
+        self.watch_short::<O>(kind, |_| (), observation)
+    }
+
+    /// The same for a kind with many objects: each is shortened as soon as it is read.
+    fn watch_short<O: Watched>(
+        &self,
+        kind: Kind,
+        shorten: impl FnMut(&mut O::Value) + Send + 'static,
+        observation: fn(Seen<O::Key, O::Value>) -> Observation,
+    ) -> Option<(&'static str, Watch)> {
         let to = observers(self.parties.iter().filter(|party| party.wants.contains(&kind)));
         if to.is_empty() {
             return None;
@@ -144,6 +170,7 @@ impl Shared<'_> {
             self.leadership.clone(),
             self.metrics.clone(),
             identify,
+            shorten,
             move |seen| tell(&to, observation(seen)),
         );
         Some((O::KIND, watch))

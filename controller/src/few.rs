@@ -1,6 +1,19 @@
-//! A list that mostly has one element, which is stored inline, without an allocation.
+//! A list that mostly has one element, which is stored inline, without an allocation; and maps that mostly have
+//! few entries.
 
-use std::{ops::Deref, slice};
+use std::{collections::HashMap, ops::Deref, slice};
+
+/// Entries for which an empty map or queue keeps its memory. At the start it may have one for each object, some
+/// megabytes in a large cluster; afterwards some dozens. A much smaller value would allocate it again in each
+/// burst.
+pub(crate) const KEPT: usize = 1024;
+
+/// Gives back the memory of a map that has become empty.
+pub(crate) fn give_back<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+    if map.is_empty() && map.capacity() > KEPT {
+        map.shrink_to(KEPT);
+    }
+}
 
 /// A list that reads as a slice. It is sorted if it is filled by [`insert`](Self::insert) alone.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -71,7 +71,7 @@ pub use egress_firewalls::{EgressFirewallTrouble, FirewallStatus};
 pub use foreign::ForeignAddress;
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
-pub use pod::{Annotated, NamedPort, Phase, Pod, Spelled, Texts};
+pub use pod::{Annotated, NamedPort, Phase, Pod, PodLabels, Spelled, Texts};
 pub use policy::{Direction, Peer, Policy};
 pub use ranges::RangeName;
 pub use services::Known;

@@ -165,6 +165,11 @@ pub trait Observer<K: Watched>: Send {
         Ok(())
     }
 
+    /// The value that is kept of an object, before a list is complete; none if the object cannot be used.
+    fn read(&mut self, object: K) -> Option<K::Value> {
+        object.value().inspect_err(|reason| self.left_out(reason)).ok()
+    }
+
     /// An object was skipped because it cannot be used.
     fn left_out(&mut self, reason: &str);
 
@@ -276,21 +281,24 @@ impl Watch {
     ) -> Self {
         let now = std::future::ready(());
         let waits_for = "the API server has not answered yet";
-        Self::begin::<K, _>(connection, metrics, waits_for, now, || std::future::ready(()), tell)
+        Self::begin::<K, _>(connection, metrics, waits_for, now, || std::future::ready(()), |_| (), tell)
     }
 
     /// The same from the moment when this process leads, and after `identify`, which is called again whenever
     /// the connection leads to another API server. The list is no older than that, so it includes the last
     /// writes of the former leader.
+    ///
+    /// `shorten`: called for each value as soon as it is read. All values of a list are in memory at a time.
     pub fn start_leading<K: Watched, I: Future<Output = ()> + Send + 'static>(
         connection: Connection,
         leadership: Leadership,
         metrics: Metrics,
         identify: impl Fn() -> I + Send + 'static,
+        shorten: impl FnMut(&mut K::Value) + Send + 'static,
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
         let won = async move { leadership.won().await };
-        Self::begin::<K, _>(connection, metrics, "this process does not lead", won, identify, tell)
+        Self::begin::<K, _>(connection, metrics, "this process does not lead", won, identify, shorten, tell)
     }
 
     fn begin<K: Watched, I: Future<Output = ()> + Send + 'static>(
@@ -299,6 +307,7 @@ impl Watch {
         waits_for: &str,
         start: impl Future<Output = ()> + Send + 'static,
         identify: impl Fn() -> I + Send + 'static,
+        shorten: impl FnMut(&mut K::Value) + Send + 'static,
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
         let (sender, standing) = watch::channel(SyncStatus::Reading(waits_for.to_owned()));
@@ -307,7 +316,7 @@ impl Watch {
         let task = tokio::spawn(async move {
             start.await;
             identify().await;
-            let report = Report::new(metrics, sender, identify, tell);
+            let report = Report::new(metrics, sender, identify, shorten, tell);
             let selection = Selection { presence: K::PRESENCE, ..Selection::default() };
             follow::<K, _>(connection, selection, prompted, report).await;
         });

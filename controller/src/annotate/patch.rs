@@ -96,8 +96,8 @@ async fn annotate(api: &Connection, patience: Duration, annotations: &Annotation
         Only::Version(version) => Patch::Merge(
             json!({"metadata": {"uid": **uid, "resourceVersion": **version, "annotations": values}}),
         ),
-        // `Right`: the pod's annotations said the same, so there is nothing to protect.
-        Only::Always | Only::Over(Texts::Right) => {
+        // `Right`, and so any `Derived`: the pod's annotations said the same, so there is nothing to protect.
+        Only::Always | Only::Over(Texts::Right | Texts::Derived) => {
             Patch::Merge(json!({"metadata": {"uid": **uid, "annotations": values}}))
         }
     };

@@ -117,7 +117,7 @@ fn start_for(
     let told = Told { api: server.clone(), leadership: leadership.clone(), recorder, observations };
     let role = ClusterManager::start(told, assignments, std::future::ready(own), annotation_metrics, metrics);
     let party = Party { observations: observed, wants: ClusterManager::KINDS, doubted: role.doubted() };
-    let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &[party]);
+    let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &config(), &[party]);
     (registry, role, watch)
 }
 

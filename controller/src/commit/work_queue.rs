@@ -13,6 +13,7 @@ use contract::backoff;
 use tokio::time::Instant;
 
 use crate::{
+    few::{KEPT, give_back},
     key::{Key, Scope},
     rows::RowName,
 };
@@ -139,8 +140,9 @@ impl WorkQueue {
             }
             None => {}
         }
-        if let Some(state) = state {
-            self.states.insert(key.clone(), state);
+        match state {
+            Some(state) => drop(self.states.insert(key.clone(), state)),
+            None => give_back(&mut self.states),
         }
         before
     }
@@ -217,6 +219,9 @@ impl WorkQueue {
             // Skips entries of keys that are no longer dirty.
             next = std::iter::from_fn(|| queue.pop_front())
                 .find(|key| matches!(states.get(key), Some(KeyState::Dirty(..))));
+            if queue.is_empty() {
+                queue.shrink_to(KEPT);
+            }
             if next.is_some() {
                 break;
             }
@@ -279,7 +284,9 @@ impl WorkQueue {
 
     /// The key's rows are right. Returns since when they were not.
     pub(crate) fn settled(&mut self, key: &Key) -> Option<Instant> {
-        self.since.remove(key)
+        let since = self.since.remove(key);
+        give_back(&mut self.since);
+        since
     }
 
     /// Queues the keys whose pause is over.

@@ -229,7 +229,7 @@ impl Store {
         Some(PodAnnotation {
             uid: Arc::clone(&known.pod.uid),
             pod,
-            over: known.pod.texts.clone(),
+            over: known.pod.spelled_texts(&self.config),
             network: Arc::clone(known.network.as_ref()?),
             other_networks: known.pod.other_networks.clone(),
             config: Arc::clone(&self.config),

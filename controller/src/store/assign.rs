@@ -19,6 +19,7 @@ use crate::{
         addresses::{Exhausted, Taken},
         pod_network::{Assigned, pod_network},
     },
+    few::give_back,
     key::{AnyPolicy, Dirty, Key, NodeName},
     trouble::PodTrouble,
 };
@@ -83,6 +84,8 @@ impl Store {
         }
         self.found.remove(pod);
         let left = self.leaving.remove(pod).unwrap_or_default();
+        give_back(&mut self.found);
+        give_back(&mut self.leaving);
         // A pod that was assigned the addresses of its own port at the start still has them.
         let kept = self
             .assigned(pod)

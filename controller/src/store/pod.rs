@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use contract::{annotation::POD_NETWORKS, names::Network};
 use kubeapi::services::Protocol;
 
-use crate::{allocate::pod_network::Assigned, key::NodeName};
+use crate::{allocate::pod_network::Assigned, config::ClusterConfig, key::NodeName};
 
 /// A pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,15 @@ pub struct Pod {
     /// Its containers' ports that have names, sorted.
     pub ports: Box<[NamedPort]>,
     /// Its labels, until the store has taken them: it keeps each label once.
-    pub labels: BTreeMap<String, String>,
+    pub labels: PodLabels,
 }
+
+/// Labels as one text: a list of all pods is in memory for a moment, and a map of texts is ten times as large.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodLabels(Box<str>);
+
+/// Ends each key and each value. The API server accepts it in neither.
+const END: char = '\0';
 
 /// A container's port that has a name. A pod may have several of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +58,9 @@ pub enum Texts {
     NoneAtAll,
     /// The pod has annotations. These are the ones that describe its network; there may be none.
     These(Arc<BTreeMap<&'static str, String>>),
+    /// `k8s.ovn.org/pod-networks` alone, in this program's words for the network in [`Pod::annotated`], from
+    /// which the text can be made again.
+    Derived,
     /// They match the assigned network. No patch follows, so the texts are not kept.
     Right,
 }
@@ -98,8 +109,39 @@ impl Pod {
             texts: Texts::default(),
             config_hash: None,
             ports: [].into(),
-            labels: BTreeMap::new(),
+            labels: PodLabels::default(),
         }
+    }
+
+    /// Drops what follows from its addresses.
+    pub fn shorten(&mut self, config: &ClusterConfig) {
+        if let Annotated::Network { network, .. } = &mut self.annotated {
+            Arc::make_mut(network).shorten(config);
+        }
+        if let Texts::These(texts) = &self.texts
+            && texts.len() == 1
+            && let Some(text) = texts.get(POD_NETWORKS)
+            && self.derived_text(config).as_ref() == Some(text)
+        {
+            self.texts = Texts::Derived;
+        }
+    }
+
+    /// The annotations that describe its network, spelled out.
+    pub(super) fn spelled_texts(&self, config: &ClusterConfig) -> Texts {
+        match &self.texts {
+            Texts::Derived => {
+                let text = self.derived_text(config).map(|text| (POD_NETWORKS, text));
+                Texts::These(Arc::new(text.into_iter().collect()))
+            }
+            texts @ (Texts::NoneAtAll | Texts::These(_) | Texts::Right) => texts.clone(),
+        }
+    }
+
+    /// `k8s.ovn.org/pod-networks` as this program spells the network in its annotations.
+    fn derived_text(&self, config: &ClusterConfig) -> Option<String> {
+        let Annotated::Network { network, .. } = &self.annotated else { return None };
+        network.network(config)?.write(&Network::Default, None).ok()
     }
 
     /// Whether both are the same pod on the same node. The caller has compared the names.
@@ -117,5 +159,22 @@ impl Pod {
     /// Whether the pod gets an address and a port on its node's switch, once it is scheduled.
     pub fn needs_network(&self) -> bool {
         self.phase == Phase::Active && !self.host_network
+    }
+}
+
+impl PodLabels {
+    /// Keys and values, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut texts = self.0.split_terminator(END);
+        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
+    }
+}
+
+impl FromIterator<(String, String)> for PodLabels {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(labels: I) -> Self {
+        let is_valid = |(key, value): &(String, String)| !key.contains(END) && !value.contains(END);
+        let labels = labels.into_iter().filter(is_valid);
+        let text = labels.fold(String::new(), |text, (key, value)| text + &key + "\0" + &value + "\0");
+        Self(text.into())
     }
 }

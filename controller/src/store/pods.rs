@@ -1,7 +1,7 @@
 //! The pods with their networks, by node, and static pods whose mirror is missing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     net::IpAddr,
     sync::Arc,
 };
@@ -9,7 +9,7 @@ use std::{
 use contract::names::PodKey;
 
 use super::{
-    Annotated, NamedPort, Phase, Pod, Store, Texts,
+    Annotated, NamedPort, Phase, Pod, PodLabels, Store, Texts,
     announce::Announced,
     fanout,
     selectors::{Moved, Selectors},
@@ -118,11 +118,9 @@ impl Store {
 
     pub(super) fn put_pod(&mut self, key: PodKey, mut pod: Pod, dirty: &mut Dirty<'_>) {
         // Before the comparisons below: the stored networks are in the compact form, too.
-        if let Annotated::Network { network, .. } = &mut pod.annotated {
-            Arc::make_mut(network).shorten(&self.config);
-        }
+        pod.shorten(&self.config);
         let before = self.before(&key);
-        let has_moved = self.label_pod(&key, std::mem::take(&mut pod.labels));
+        let has_moved = self.label_pod(&key, &std::mem::take(&mut pod.labels));
         match self.pods.get_mut(&key) {
             Some(known) if known.pod.is_same(&pod) => {
                 let same = (&known.pod.annotated, &known.pod.other_networks)
@@ -186,10 +184,9 @@ impl Store {
     }
 
     /// Takes the labels of a pod. Returns whether it has come to match a selector, or matches one no longer.
-    fn label_pod(&mut self, key: &PodKey, labels: BTreeMap<String, String>) -> bool {
-        let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    fn label_pod(&mut self, key: &PodKey, labels: &PodLabels) -> bool {
         let mut has_moved = false;
-        self.pods.selectors.put(key, Some(key.namespace()), labels, &mut |_, _| has_moved = true);
+        self.pods.selectors.put(key, Some(key.namespace()), labels.iter(), &mut |_, _| has_moved = true);
         has_moved
     }
 

@@ -227,7 +227,7 @@ impl PodObject {
             other_networks: other_networks(&annotations),
             config_hash: config_hash(&annotations),
             ports,
-            labels: labels.unwrap_or_default(),
+            labels: labels.unwrap_or_default().into_iter().collect(),
             // A JSON patch cannot add a key to a map that does not exist, so it has to know.
             texts: if has_annotations { texts(annotations) } else { Texts::NoneAtAll },
         };

@@ -67,7 +67,7 @@ pub(crate) fn pod(number: u32, node: u32, generation: u32) -> (PodKey, Pod) {
     let port = |name: &str, number| NamedPort { name: name.into(), protocol: Protocol::Tcp, number };
     let pod = Pod {
         node: Some(node_name(node)),
-        labels: [("app".to_owned(), format!("a{}", number % 2))].into(),
+        labels: [("app".to_owned(), format!("a{}", number % 2))].into_iter().collect(),
         // Of two pods of a namespace, one has another number.
         ports: [port("web", 8080 + u16::from(number > 3))].into(),
         annotated: Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current },

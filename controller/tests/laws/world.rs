@@ -195,7 +195,7 @@ impl World {
             }
             Step::PodLabelled { pod: number, label } => {
                 if let Some((_, pod)) = self.pods.get_mut(&number) {
-                    pod.labels.insert("app".to_owned(), format!("a{label}"));
+                    pod.labels = [("app".to_owned(), format!("a{label}"))].into_iter().collect();
                     self.controller.observe(Observation::Pods(Seen::Applied(self.pods[&number].clone())));
                 }
             }

@@ -286,8 +286,7 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
     async fn list(&mut self, freshness: Freshness) -> Result<(), Trouble> {
         let observer = &mut self.observer;
         let (all, version) =
-            pages::<K>(&self.connection, &self.selection, freshness, |reason| observer.left_out(reason))
-                .await?;
+            pages::<K>(&self.connection, &self.selection, freshness, |object| observer.read(object)).await?;
         // The answers may be of two API servers.
         if !self.has_moved() {
             self.everything(all, version);
@@ -411,7 +410,7 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 if let Some(key) = self.key(&object)
-                    && let Some(value) = self.value(object)
+                    && let Some(value) = self.observer.read(object)
                 {
                     all.insert(key, value);
                 }
@@ -439,7 +438,7 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let version = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let version = object.version().to_owned();
-                if let Some(value) = self.value(object) {
+                if let Some(value) = self.observer.read(object) {
                     self.observer.applied(value, &version)?;
                 }
                 version
@@ -467,10 +466,6 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     fn key(&mut self, object: &K) -> Option<K::Key> {
         object.key().inspect_err(|reason| self.observer.left_out(reason)).ok()
-    }
-
-    fn value(&mut self, object: K) -> Option<K::Value> {
-        object.value().inspect_err(|reason| self.observer.left_out(reason)).ok()
     }
 
     /// Reports the complete list, as of `version`.

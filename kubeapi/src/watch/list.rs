@@ -45,17 +45,18 @@ pub(super) struct ListMetadata {
 pub async fn list<K: Watched>(
     connection: &Connection,
     selection: &Selection,
-    left_out: impl FnMut(&str),
+    mut left_out: impl FnMut(&str),
 ) -> Result<Vec<K::Value>, Trouble> {
-    Ok(pages::<K>(connection, selection, Freshness::Newest, left_out).await?.0)
+    let read = |object: K| object.value().inspect_err(|reason| left_out(reason)).ok();
+    Ok(pages::<K>(connection, selection, Freshness::Newest, read).await?.0)
 }
 
-/// All objects, and the `resourceVersion` of the list.
+/// What `read` makes of all objects, and the `resourceVersion` of the list.
 pub(super) async fn pages<K: Watched>(
     connection: &Connection,
     selection: &Selection,
     freshness: Freshness,
-    mut left_out: impl FnMut(&str),
+    mut read: impl FnMut(K) -> Option<K::Value>,
 ) -> Result<(Vec<K::Value>, String), Trouble> {
     let mut params = ListParams { field_selector: selection.fields.clone(), ..ListParams::default() };
     match freshness {
@@ -67,12 +68,7 @@ pub(super) async fn pages<K: Watched>(
     let mut all = Vec::new();
     loop {
         let Page { metadata, items } = page::<K>(connection, selection, &params).await?;
-        for object in items.into_iter().flatten() {
-            match object.value() {
-                Ok(value) => all.push(value),
-                Err(reason) => left_out(&reason),
-            }
-        }
+        all.extend(items.into_iter().flatten().filter_map(&mut read));
         let ListMetadata { resource_version, continue_token } = metadata;
         if continue_token.is_empty() {
             return Ok((all, resource_version));

@@ -6,10 +6,11 @@ use tokio::sync::watch;
 use super::{Observer, Seen, SyncStatus, Watched, WrongVersion};
 use crate::metrics::Metrics;
 
-pub(super) struct Report<I, T> {
+pub(super) struct Report<I, S, T> {
     metrics: Metrics,
     standing: watch::Sender<SyncStatus>,
     identify: I,
+    shorten: S,
     tell: T,
     /// Whether a complete list has been read.
     read: bool,
@@ -17,17 +18,24 @@ pub(super) struct Report<I, T> {
     complained: Option<String>,
 }
 
-impl<I, T> Report<I, T> {
-    pub(super) fn new(metrics: Metrics, standing: watch::Sender<SyncStatus>, identify: I, tell: T) -> Self {
-        Self { metrics, standing, identify, tell, read: false, complained: None }
+impl<I, S, T> Report<I, S, T> {
+    pub(super) fn new(
+        metrics: Metrics,
+        standing: watch::Sender<SyncStatus>,
+        identify: I,
+        shorten: S,
+        tell: T,
+    ) -> Self {
+        Self { metrics, standing, identify, shorten, tell, read: false, complained: None }
     }
 }
 
-impl<K, I, F, T> Observer<K> for Report<I, T>
+impl<K, I, F, S, T> Observer<K> for Report<I, S, T>
 where
     K: Watched,
     I: Fn() -> F + Send,
     F: Future<Output = ()> + Send,
+    S: FnMut(&mut K::Value) + Send,
     T: FnMut(Seen<K::Key, K::Value>) + Send,
 {
     fn all(&mut self, objects: Vec<K::Value>, _version: String) {
@@ -47,6 +55,19 @@ where
     fn deleted(&mut self, key: K::Key, _version: &str) -> Result<(), WrongVersion> {
         (self.tell)(Seen::Deleted(key));
         Ok(())
+    }
+
+    fn read(&mut self, object: K) -> Option<K::Value> {
+        match object.value() {
+            Ok(mut value) => {
+                (self.shorten)(&mut value);
+                Some(value)
+            }
+            Err(reason) => {
+                Observer::<K>::left_out(self, &reason);
+                None
+            }
+        }
     }
 
     fn left_out(&mut self, reason: &str) {

@@ -321,6 +321,7 @@ async fn an_api_server_at_another_url_is_asked_for_everything() {
             identify.send(url.url()).unwrap();
             std::future::ready(())
         },
+        |_| (),
         move |seen| drop(sender.send(seen)),
     );
     let mut stream = first.asked().await.begin().await;
@@ -417,4 +418,25 @@ async fn a_kind_that_the_api_server_may_not_have_is_an_empty_list_and_is_looked_
     assert_eq!(lists.recv().await.unwrap(), ["a"]);
     assert!(begun.elapsed() >= Duration::from_secs(60), "{:?}", begun.elapsed());
     task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_object_of_a_list_or_a_page_and_every_later_one_is_shortened_before_it_is_told() {
+    let (mut api, connection) = scripted::start().await;
+    let (sender, mut seen) = unbounded_channel();
+    let _watch = Watch::start_leading::<Pod, _>(
+        connection,
+        Leadership::always(),
+        Metrics::register(&Registry::new(), "test").unwrap(),
+        || std::future::ready(()),
+        |name| name.truncate(1),
+        move |seen| drop(sender.send(seen)),
+    );
+    // No streaming lists here: in pages.
+    api.asked().await.status(400, "sendInitialEvents is forbidden").await;
+    api.asked().await.list("5", &[pod("along", "3"), pod("blong", "4")]).await;
+    assert!(matches!(seen.recv().await, Some(Seen::All(all)) if all == ["a", "b"]));
+    let mut stream = api.asked().await.begin().await;
+    stream.send("ADDED", &pod("clong", "6")).await;
+    assert!(matches!(seen.recv().await, Some(Seen::Applied(name)) if name == "c"));
 }

@@ -192,7 +192,7 @@ impl RunningTasks {
         }
         // Last: it sends to the roles that were started above. One watch for both, so nodes are listed and
         // kept once.
-        let watch = ClusterWatch::start(api, leadership, &metrics.api_server, &parties);
+        let watch = ClusterWatch::start(api, leadership, &metrics.api_server, &config.cluster, &parties);
         let doubts = parties.into_iter().map(|party| party.doubted).collect();
         at_work.tell(readiness::cluster(
             watch.sync_statuses(),

@@ -88,7 +88,7 @@ fn happen(store: &mut Store, event: Event, dirty: &mut dyn FnMut(Key, Scope)) {
             let named =
                 NamedPort { name: "web".into(), protocol: kubeapi::services::Protocol::Tcp, number: port };
             let pod = Pod {
-                labels: labels(label),
+                labels: labels(label).into_iter().collect(),
                 ports: [named].into(),
                 ..claiming(&name(number), &format!("10.244.1.{}/24", number + 3))
             };

@@ -11,6 +11,9 @@ use crate::{Datapath, command};
 
 /// The bridge in the lab's root.
 pub(crate) const BRIDGE: &str = "fabric";
+/// The MAC address of the bridge. Unless it is given, the kernel changes it with the ports, and the nodes send to the
+/// one before.
+const MAC: &str = "0a:00:00:00:00:01";
 /// MTU of Ethernet.
 pub const MTU: u32 = 1500;
 
@@ -34,7 +37,7 @@ pub fn address_v6(index: u32) -> String {
 /// process that holds its namespace)`.
 pub fn create(nodes: &[(u32, u32)], mtu: u32) -> Result<()> {
     let mut batch = format!(
-        "link add {BRIDGE} mtu {mtu} type bridge\naddr add {LAB_ADDRESS}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n"
+        "link add {BRIDGE} address {MAC} mtu {mtu} type bridge\naddr add {LAB_ADDRESS}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n"
     );
     for (index, pid) in nodes {
         batch += &format!(

@@ -208,6 +208,12 @@ impl Node {
         Ok(())
     }
 
+    /// Gives `breth0` its addresses and routes again, as the host's network configuration does when a link comes
+    /// back.
+    pub fn restore_uplink(&self) -> Result<()> {
+        self.configure_uplink(&self.uplink().join("\n"))
+    }
+
     fn configure_uplink(&self, batch: &str) -> Result<()> {
         command::output_with_input(self.command("ip").args(["-batch", "-"]), &format!("{batch}\n")).map(drop)
     }

@@ -111,7 +111,7 @@ impl World {
                 "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
                  echo 1 > /proc/sys/net/ipv4/ip_forward
                  echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
-                 ip link add beyond mtu {mtu} type bridge
+                 ip link add beyond address 0a:00:00:00:00:02 mtu {mtu} type bridge
                  ip addr add {ROUTER}/24 dev wire; ip addr add {ROUTER_V6}/64 dev wire
                  ip addr add {BEYOND}{host}/24 dev beyond; ip addr add {BEYOND_V6}{host}/64 dev beyond
                  ip link set lo up; ip link set wire up; ip link set beyond up"

@@ -91,9 +91,13 @@ impl ScriptedApi {
             loop {
                 let (stream, _) = listener.accept().await.expect("it listens");
                 let Some(stream) = greet(stream).await else { continue };
-                if let Some(request) = Asked::read(stream).await {
-                    let _ = sender.send(request);
-                }
+                let sender = sender.clone();
+                // A client may open a connection that it then has no use for: others do not wait for it.
+                tokio::spawn(async move {
+                    if let Some(request) = Asked::read(stream).await {
+                        let _ = sender.send(request);
+                    }
+                });
             }
         });
         Self { url, asked, listening }

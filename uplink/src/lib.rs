@@ -40,10 +40,14 @@ pub use arguments::{Arguments, Command};
 use contract::error::chain;
 pub use ovs::uplink_of;
 use ovsdb::Endpoint;
-use podnet::netns::host_netlink;
+use podnet::{netns::host_netlink, nftables::ingress};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::{nic::Unfit, ovs::Ovs, undo_log::StepError};
+use self::{
+    nic::{Nic, Unfit},
+    ovs::Ovs,
+    undo_log::StepError,
+};
 
 /// Why an interface was not moved. All steps have been undone, unless the error says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +106,48 @@ pub async fn nic_to_bridge(database: &Endpoint, nic: &str) -> Result<Vec<String>
     run_one(&Command::NicsToBridge { database: database.clone(), interfaces: Vec::new() }, nic)
         .await
         .map_err(NotMoved)
+}
+
+/// Puts a bridge's uplink into the bridge once more, with all settings: under another name, or because it is another
+/// device of the same name, which the userspace datapath does not notice. Needs a tokio runtime.
+///
+/// # Errors
+/// Open vSwitch's database cannot be reached or refuses, or has no such port.
+pub async fn replace(database: &Endpoint, bridge: &str, before: &str, now: &str) -> Result<(), NotMoved> {
+    let replaced = async {
+        let ovs = Ovs::connect(database).await?;
+        let refused = |error| BridgeError::Kernel { what: "the ingress of the NIC".to_owned(), error };
+        let row = ovs.bridges().await?.into_iter().find(|row| row.name == bridge);
+        // Before the port: the host would refuse the connections of pods.
+        if row.is_some_and(|row| row.is_userspace())
+            && let Ok(name) = now.parse()
+        {
+            ingress::ignore(&name).await.map_err(refused)?;
+        }
+        ovs.replace_uplink(bridge, before, now).await?;
+        // Under the old name, nothing would find it once the NIC leaves the bridge.
+        if before != now
+            && let Ok(name) = before.parse()
+        {
+            ingress::heed(&name).await.map_err(refused)?;
+        }
+        Ok(())
+    };
+    replaced.await.map_err(NotMoved)
+}
+
+/// Adds the NIC that the bridge names as its uplink, and lacks: [`replace`] was interrupted. Needs a tokio runtime.
+///
+/// # Errors
+/// Open vSwitch's database cannot be reached or refuses, or there is no such NIC.
+pub async fn restore(database: &Endpoint, bridge: &str, nic: &str) -> Result<(), NotMoved> {
+    let restored = async {
+        let netlink = host_netlink()
+            .map_err(|error| BridgeError::Kernel { what: "the kernel's links".to_owned(), error })?;
+        let nic = Nic::existing(&netlink, nic).await?;
+        Ok(Ovs::connect(database).await?.restore_uplink(bridge, &nic).await?)
+    };
+    restored.await.map_err(NotMoved)
 }
 
 /// Runs a command and prints what it did. Returns the exit status: success if all interfaces are as

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use contract::paths::INTEGRATION_BRIDGE;
 use ovsdb::{
     Condition, ConnectError, Connection, Datum, Endpoint, Monitor, MonitorError, Mutation, Mutator, Options,
-    Row, TransactError, Transaction, Uuid, Where,
+    Row, SelectedRow, TransactError, Transaction, Uuid, Where,
 };
 use tokio::time::timeout;
 
@@ -46,6 +46,8 @@ pub(crate) enum OvsError {
     NoRoot,
     #[error("ovs-vswitchd has not acted within {} s; is it running?", PATIENCE.as_secs())]
     Slow,
+    #[error("bridge {bridge:?} of Open vSwitch has no port {name:?}")]
+    NoPort { bridge: String, name: String },
     #[error("ovs-vswitchd cannot use interface {name:?}: {problem}")]
     Interface { name: String, problem: String },
 }
@@ -119,6 +121,9 @@ impl Bridge {
 /// Keys of `external_ids` that name bridge and uplink, as upstream spells them.
 const ID: &str = "bridge-id";
 const UPLINK: &str = "bridge-uplink";
+/// The settings of an uplink's port and interface. All other columns are ovs-vswitchd's.
+const OF_PORT: &[&str] = &["tag", "trunks", "vlan_mode", "other_config", "external_ids"];
+const OF_INTERFACE: &[&str] = &["type", "options", "mtu_request", "other_config", "external_ids"];
 
 impl Ovs {
     pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Self, OvsError> {
@@ -156,7 +161,7 @@ impl Ovs {
                 (row.uuid(), port)
             })
             .collect();
-        let bridge = |row: &ovsdb::SelectedRow| Bridge {
+        let bridge = |row: &SelectedRow| Bridge {
             uuid: row.uuid(),
             name: row.string("name").unwrap_or_default().to_owned(),
             external_ids: row.map("external_ids"),
@@ -215,6 +220,55 @@ impl Ovs {
             self.connection.transact(tx).await?;
         }
         Ok(())
+    }
+
+    /// Puts another port in the place of a bridge's uplink, with the same settings and perhaps the same name. A port
+    /// cannot be renamed (`ovs-vswitchd.conf.db(5)`), and in user space one whose device is another one is dead.
+    pub(crate) async fn replace_uplink(&self, bridge: &str, before: &str, now: &str) -> Result<(), OvsError> {
+        let named = |name: &str| vec![Condition::equal("name", name)];
+        let mut tx = Transaction::new();
+        let bridges = tx.select("Bridge", named(bridge), &["_uuid", "external_ids"]);
+        let ports = tx.select("Port", named(before), OF_PORT);
+        let interfaces = tx.select("Interface", named(before), OF_INTERFACE);
+        let outcome = self.connection.transact(tx).await?;
+        let (Some(row), Some(old), Some(old_interface)) =
+            (outcome.rows(bridges).first(), outcome.rows(ports).first(), outcome.rows(interfaces).first())
+        else {
+            return Err(OvsError::NoPort { bridge: bridge.to_owned(), name: before.to_owned() });
+        };
+        let copy = |from: &SelectedRow, columns: &'static [&'static str]| {
+            let settings = columns.iter().filter_map(|column| Some((*column, from.datum(column)?.clone())));
+            settings.fold(Row::new().with("name", now), |row, (column, value)| row.with(column, value))
+        };
+        let mut tx = Transaction::new();
+        // First: a run that is killed before the end leaves a bridge that names what it lacks.
+        let named = [
+            Mutation::delete_keys("external_ids", [UPLINK]),
+            Mutation::insert("external_ids", Datum::map([(UPLINK, now)])),
+        ];
+        tx.mutate("Bridge", row.uuid(), named.into());
+        tx.mutate("Bridge", row.uuid(), vec![Mutation::delete("ports", old.uuid())]);
+        // ovs-vswitchd has to see a bridge without the port: it keeps the device of one whose row is another one.
+        if before == now {
+            tx.comment(&format!("ovnkube: {now} of {bridge} is another device"));
+            self.connection.transact(tx).await?;
+            self.settle(&[]).await?;
+            tx = Transaction::new();
+        }
+        let interface = tx.insert("Interface", copy(old_interface, OF_INTERFACE));
+        let port = tx.insert("Port", copy(old, OF_PORT).with("interfaces", &interface));
+        tx.mutate("Bridge", row.uuid(), vec![Mutation::insert("ports", &port)]);
+        tx.comment(&format!("ovnkube: {now} is the uplink of {bridge}"));
+        self.connection.transact(tx).await?;
+        Ok(())
+    }
+
+    /// Adds the NIC that the bridge names as its uplink, and lacks.
+    pub(crate) async fn restore_uplink(&self, bridge: &str, nic: &Nic) -> Result<(), OvsError> {
+        match self.bridges().await?.iter().find(|row| row.name == bridge) {
+            Some(row) if !row.has_port(&nic.name) => self.add_uplink(row, nic).await.map(drop),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Removes a row that was added. Does not wait for ovs-vswitchd.

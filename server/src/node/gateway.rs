@@ -11,7 +11,9 @@
 //! |---|---|
 //! | `next_hop` | the interface to the outside, and the routers behind it |
 //! | `host` | links, addresses and default routes of the host |
+//! | `nic` | the NIC behind the bridge, and what the bridge takes over from it |
 //! | `host_side` | the host's way to the gateway router |
+//! | `announce` | that the host tells its neighbours of a new MAC address |
 //! | `bridge` | the bridge in Open vSwitch's database, and the entry for ovn-controller |
 //! | `flow_keeper` | the task that keeps the bridge's flows |
 //! | `cleanup` | takes all of it away again |
@@ -40,11 +42,12 @@ use tokio::{
 use uplink::flows::{self, Datapath};
 
 use self::{
-    bridge::{Seen, SeenBridge},
+    bridge::{Seen, SeenBridge, SeenPort},
     flow_keeper::FlowKeeper,
     host::Host,
     host_side::HostSide,
     next_hop::Undecided,
+    nic::Nic,
     plan::{BridgePorts, Place, Surroundings},
 };
 use super::{
@@ -58,12 +61,14 @@ use crate::{
     services::Facts,
 };
 
+mod announce;
 mod bridge;
 mod cleanup;
 mod flow_keeper;
 mod host;
 mod host_side;
 mod next_hop;
+mod nic;
 mod plan;
 mod retire;
 
@@ -181,6 +186,10 @@ pub(super) struct GatewayReconciler {
     looked: Instant,
     /// The last complete state.
     finished: Option<Place>,
+    /// The NIC as the bridge has it.
+    nic: Option<Nic>,
+    /// What cannot pass over the bridge, as last remarked.
+    remark: Option<String>,
 }
 
 /// Why the gateway is not complete.
@@ -208,15 +217,16 @@ impl GatewayReconciler {
         let updates = ties.client.replicate(bridge::monitor());
         let flows = FlowKeeper::new(&ties.ovs_run_dir);
         let (is_connected, looked) = (false, Instant::now());
-        Self { lost: flows.lost(), flows, config, ties, updates, is_connected, looked, finished: None }
+        let lost = flows.lost();
+        let (finished, nic, remark) = (None, None, None);
+        Self { lost, flows, config, ties, updates, is_connected, looked, finished, nic, remark }
     }
 
     /// Reconciles the gateway for as long as the server lives.
     pub(super) async fn run(mut self) {
         let mut retry = FIRST_RETRY;
         // Before the first look at the host: an interface that comes after that is an event.
-        let interface = self.config.interface.as_ref().map(|name| name.as_str().to_owned());
-        self.ties.watched.send_modify(|watched| watched.gateway_interface = interface);
+        self.watch_nic(None);
         loop {
             self.looked = Instant::now();
             let wait = match self.compare().await {
@@ -297,6 +307,7 @@ impl GatewayReconciler {
             return Err(self.make_bridge(&host, &interface).await);
         };
         let bridge = &seen.bridges[&name];
+        let host = self.follow_nic(host, &seen, &name).await?;
         let place = self.place(&host, &interface, &name)?;
         let mut ports = self.ports(&name, bridge)?;
         if bridge.in_user_space {
@@ -339,7 +350,9 @@ impl GatewayReconciler {
         let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
         self.install(&name, flows).await?;
         self.correct_host_side(&place).await?;
+        announce::on_change(&name);
         self.leave_others(&seen, &name).await?;
+        self.remark_mtu(&host, &place);
         Ok(place)
     }
 
@@ -365,6 +378,124 @@ impl GatewayReconciler {
                 chain(&error)
             )),
         }
+    }
+
+    /// Has the events of the NIC, and of whatever gets its name, wake this task.
+    fn watch_nic(&self, nic: Option<&Nic>) -> bool {
+        let configured = self.config.interface.as_ref().map(|name| name.as_str().to_owned());
+        let names = configured.into_iter().chain(nic.map(|nic| nic.name.clone())).collect();
+        let links = nic.iter().map(|nic| nic.index).collect();
+        self.ties.watched.send_if_modified(|watched| {
+            let names = std::mem::replace(&mut watched.gateway_interfaces, names);
+            let links = std::mem::replace(&mut watched.gateway_links, links);
+            names != watched.gateway_interfaces || links != watched.gateway_links
+        })
+    }
+
+    /// Has the bridge follow its NIC: to another name, another MAC address and another MTU.
+    async fn follow_nic(&mut self, mut host: Host, seen: &Seen, name: &str) -> Result<Host, Waiting> {
+        let bridge = &seen.bridges[name];
+        // What Open vSwitch opens by itself (DPDK) is no link of the kernel.
+        let is_link = |port: &&str| bridge.port(port).is_none_or(SeenPort::is_link);
+        let Some(uplink) = bridge.uplink(name).filter(is_link) else { return Ok(host) };
+        if let Some(nic) = host.nic(uplink)
+            && self.watch_nic(Some(&nic))
+        {
+            // A change before this was no event.
+            host = self.host().await?;
+        }
+        let Some(nic) = host.nic(uplink) else {
+            let before = self.nic.as_ref().filter(|nic| nic.name == uplink);
+            return Err(match before.and_then(|nic| host.name_of(nic.index)) {
+                Some(now) if !seen.has_port(now) => self.replace_nic(name, uplink, now).await,
+                _ => Waiting::event(format!("{uplink}, the NIC of bridge {name}, does not exist")),
+            });
+        };
+        if !seen.has_port(uplink) && bridge.is_marked() {
+            let restored = uplink::restore(&self.ties.endpoint, name, uplink).await;
+            let why = restored.map_or_else(|error| chain(&error), |()| "it has just been added".to_owned());
+            return Err(Waiting::failed(format!(
+                "{uplink}, the NIC of bridge {name}, is none of its ports: {why}"
+            )));
+        }
+        let before = self.nic.as_ref().filter(|before| before.name == uplink);
+        let changes = before.map(|before| nic.changes(before, bridge.told(name))).unwrap_or_default();
+        let is_another = before.is_some_and(|before| before.index != nic.index);
+        self.follow(seen, name, &changes).await?;
+        if is_another && bridge.in_user_space {
+            return Err(self.replace_nic(name, uplink, uplink).await);
+        }
+        self.nic = Some(nic);
+        Ok(host)
+    }
+
+    async fn follow(&self, seen: &Seen, bridge: &str, changes: &[nic::Change]) -> Result<(), Waiting> {
+        let Some(change) = seen.following(bridge, changes).filter(|_| !changes.is_empty()) else {
+            return Ok(());
+        };
+        let done = self.ties.client.transact(change).await;
+        done.map_err(|error| Waiting::failed(format!("Open vSwitch's database: {}", chain(&error))))?;
+        for change in changes {
+            tracing::info!(bridge, now = %change, "the gateway's bridge follows its NIC");
+        }
+        Ok(())
+    }
+
+    /// Puts the NIC into the bridge again, perhaps under a new name. The event of that starts the next comparison.
+    async fn replace_nic(&mut self, bridge: &str, before: &str, now: &str) -> Waiting {
+        match uplink::replace(&self.ties.endpoint, bridge, before, now).await {
+            Ok(()) => {
+                tracing::info!(bridge, before, now, "the NIC of the gateway's bridge is another one");
+                self.nic = None;
+                // Until the rows are here, the bridge seems to lack the port.
+                let limit = Instant::now() + ECHO;
+                while !Seen::look(&self.updates).has_port(now) {
+                    let left = limit.saturating_duration_since(Instant::now());
+                    match timeout(left, self.updates.next()).await {
+                        Ok(Event::Connected) => self.is_connected = true,
+                        Ok(Event::Disconnected(_)) => self.is_connected = false,
+                        Ok(Event::Changed(_)) => {}
+                        Err(_) => break,
+                    }
+                }
+                Waiting::failed(format!(
+                    "{before}, the NIC of bridge {bridge}, has just been replaced by {now}"
+                ))
+            }
+            Err(error) => Waiting::failed(format!(
+                "{before}, the NIC of bridge {bridge}, is {now} now, and cannot be made its uplink again: {}",
+                chain(&error)
+            )),
+        }
+    }
+
+    /// Remarks it if pods' largest packets do not pass between nodes.
+    fn remark_mtu(&mut self, host: &Host, place: &Place) {
+        let tunnel = self.ties.identity.borrow().encap_ip;
+        let of_tunnel = place.addresses.iter().map(IpNet::addr).find(|address| Some(*address) == tunnel);
+        let needed = of_tunnel.map(|address| self.ties.mtu.bytes() + plan::tunnel_bytes(address));
+        let remark = host.mtu(&place.bridge).zip(needed).filter(|(mtu, needed)| mtu < needed).map(|(mtu, needed)| {
+            format!(
+                "MTU {mtu} of {} is too small for pods' packets of {} bytes (--mtu) in tunnels, which need {needed}: \
+                 those are lost between nodes",
+                place.bridge,
+                self.ties.mtu.bytes()
+            )
+        });
+        if remark == self.remark {
+            return;
+        }
+        match &remark {
+            Some(why) => {
+                tracing::warn!(why, "the node's link is too small");
+                self.ties.conditions.remark(Part::GATEWAY, why.clone());
+            }
+            None => {
+                tracing::info!(bridge = place.bridge, "the node's link is large enough");
+                self.ties.conditions.unremark(Part::GATEWAY);
+            }
+        }
+        self.remark = remark;
     }
 
     /// The node's place in the physical network.

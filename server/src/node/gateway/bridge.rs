@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ovsdb::{Datum, Monitor, Mutation, Transaction, Updates, Uuid, Where};
+use ovsdb::{Datum, Monitor, Mutation, Row, Transaction, Updates, Uuid, Where};
+
+use super::nic::{Change, Told};
 
 /// The integration bridge.
 const INTEGRATION: &str = "br-int";
@@ -14,6 +16,8 @@ pub(super) const NETWORK: &str = contract::ovn::PHYSICAL_NETWORK;
 /// The key in a bridge's `external_ids` that marks a gateway's bridge, for `--cleanup-node`.
 const MARK: &str = "ovnkube-gateway";
 const MARKED: &str = "true";
+/// The key in a bridge's `other_config` with its MAC address.
+const HWADDR: &str = "hwaddr";
 
 ovsdb::table! {
     struct Root in "Open_vSwitch" {
@@ -25,6 +29,7 @@ ovsdb::table! {
         ports: Vec<Uuid>,
         datapath_type: String,
         external_ids: BTreeMap<String, String>,
+        other_config: BTreeMap<String, String>,
     }
 
     struct Port in "Port" {
@@ -36,6 +41,7 @@ ovsdb::table! {
         kind: String = "type",
         ofport: Option<i64>,
         error: Option<String>,
+        mtu_request: Option<i64>,
     }
 }
 
@@ -54,6 +60,8 @@ pub(super) struct SeenBridge {
     uuid: Uuid,
     pub(super) in_user_space: bool,
     external_ids: BTreeMap<String, String>,
+    /// The MAC address that the bridge is told to have.
+    hwaddr: Option<String>,
     ports: BTreeMap<String, SeenPort>,
 }
 
@@ -64,6 +72,10 @@ pub(super) struct SeenPort {
     /// Its number, once ovs-vswitchd has it.
     pub(super) number: Option<u32>,
     pub(super) error: Option<String>,
+    /// Its first interface.
+    interface: Uuid,
+    /// The MTU that it is told to have.
+    mtu_request: Option<i64>,
 }
 
 /// The monitor request for [`Seen`].
@@ -92,27 +104,59 @@ impl Seen {
             }
             let port = |uuid: &Uuid| {
                 let port = updates.row::<Port>(*uuid)?;
-                let interface = updates.row::<Interface>(*port.interfaces.first()?)?;
+                let uuid = *port.interfaces.first()?;
+                let interface = updates.row::<Interface>(uuid)?;
                 // -1: ovs-vswitchd could not open the device (ovs-vswitchd.conf.db(5)).
                 let number =
                     interface.ofport.and_then(|number| u32::try_from(number).ok()).filter(|it| *it > 0);
-                let Interface { kind, error, .. } = interface.clone();
-                Some((port.name.clone(), SeenPort { kind, number, error }))
+                let Interface { kind, error, mtu_request, .. } = interface.clone();
+                Some((port.name.clone(), SeenPort { kind, number, error, interface: uuid, mtu_request }))
             };
             let ports = bridge.ports.iter().filter_map(port).collect();
-            let Bridge { name, datapath_type, external_ids, .. } = bridge.clone();
+            let Bridge { name, datapath_type, external_ids, other_config, .. } = bridge.clone();
             let in_user_space = datapath_type == "netdev";
-            seen.bridges.insert(name, SeenBridge { uuid, in_user_space, external_ids, ports });
+            let hwaddr = other_config.get(HWADDR).cloned();
+            seen.bridges.insert(name, SeenBridge { uuid, in_user_space, external_ids, hwaddr, ports });
         }
         seen
     }
 
-    /// The bridge to which `interface` belongs: itself, or the one that has it as a port.
+    /// The bridge to which `interface` belongs: itself, or the one that has it as a port, or the gateway's that was
+    /// made for it before it got another name.
     pub(super) fn bridge_of(&self, interface: &str) -> Option<&str> {
         let own = self.bridges.get_key_value(interface);
         let found =
             own.or_else(|| self.bridges.iter().find(|(_, bridge)| bridge.ports.contains_key(interface)));
-        found.map(|(name, _)| name.as_str())
+        let made =
+            || self.bridges.get_key_value(&format!("br{interface}")).filter(|(_, bridge)| bridge.is_marked());
+        found.or_else(made).map(|(name, _)| name.as_str())
+    }
+
+    /// Whether a bridge has a port of this name.
+    pub(super) fn has_port(&self, name: &str) -> bool {
+        self.bridges.values().any(|bridge| bridge.ports.contains_key(name))
+    }
+
+    /// The transaction with which the bridge takes over what of its NIC has changed.
+    pub(super) fn following(&self, bridge: &str, changes: &[Change]) -> Option<Transaction> {
+        let seen = self.bridges.get(bridge)?;
+        let mut tx = Transaction::new();
+        for change in changes {
+            match change {
+                Change::Mac(mac) => {
+                    let old = Mutation::delete_keys("other_config", [HWADDR]);
+                    let new =
+                        Mutation::insert("other_config", Datum::map([(HWADDR, mac.to_string().as_str())]));
+                    tx.mutate("Bridge", seen.uuid, vec![old, new]);
+                }
+                Change::Mtu(mtu) => {
+                    let own = seen.ports.get(bridge)?.interface;
+                    tx.update("Interface", own, Row::new().with("mtu_request", i64::from(*mtu)));
+                }
+            }
+        }
+        tx.comment("ovnkube: the NIC of the node's gateway has changed");
+        Some(tx)
     }
 
     /// The transaction that tells ovn-controller of the bridge, and what it does, for the log. `None` if
@@ -197,11 +241,33 @@ pub(super) fn patch_ports(updates: &Updates) -> Vec<PatchPort> {
     ports.map(|(uuid, port)| PatchPort { uuid, name: port.name.clone() }).collect()
 }
 
+impl SeenPort {
+    /// Whether it stands for a link that the kernel has without Open vSwitch.
+    pub(super) fn is_link(&self) -> bool {
+        matches!(&*self.kind, "" | "system")
+    }
+}
+
 impl SeenBridge {
     /// The name of the port with the NIC.
     pub(super) fn uplink(&self, name: &str) -> Option<&str> {
         let ports = self.ports.iter().map(|(port, seen)| (port.as_str(), seen.kind.as_str()));
         uplink::uplink_of(name, &self.external_ids, ports)
+    }
+
+    /// Whether it is that of a gateway of this program.
+    pub(super) fn is_marked(&self) -> bool {
+        self.external_ids.contains_key(MARK)
+    }
+
+    /// What the bridge is told to have, and may be told otherwise.
+    pub(super) fn told(&self, name: &str) -> Told {
+        Told {
+            // In user space the bridge's link is a tap, which Open vSwitch takes down for a new MAC address: the
+            // node's routes would be gone. There the NIC is promiscuous, and the old address serves.
+            mac: self.hwaddr.as_ref().filter(|_| !self.in_user_space).and_then(|mac| mac.parse().ok()),
+            mtu: self.ports.get(name).and_then(|own| own.mtu_request),
+        }
     }
 
     pub(super) fn port(&self, name: &str) -> Option<&SeenPort> {

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use podnet::link;
 
-use super::next_hop::DefaultRoute;
+use super::{next_hop::DefaultRoute, nic::Nic};
 use crate::node::{
     host_addresses::{self, HostAddress},
     open_vswitch::default_route,
@@ -29,6 +29,7 @@ pub(super) struct Host {
 struct SeenLink {
     index: u32,
     mac: Option<Mac>,
+    mtu: u32,
 }
 
 impl Host {
@@ -38,7 +39,7 @@ impl Host {
         let links: BTreeMap<String, SeenLink> = links
             .into_iter()
             .filter(|link| !link.is_veth || link.alias.is_empty())
-            .map(|link| (link.name, SeenLink { index: link.index, mac: link.mac }))
+            .map(|link| (link.name, SeenLink { index: link.index, mac: link.mac, mtu: link.mtu }))
             .collect();
         let name_of =
             |index: u32| links.iter().find(|(_, link)| link.index == index).map(|(name, _)| name.clone());
@@ -54,6 +55,22 @@ impl Host {
     /// Whether there is such a link.
     pub(super) fn has(&self, name: &str) -> bool {
         self.links.contains_key(name)
+    }
+
+    /// The link as a NIC.
+    pub(super) fn nic(&self, name: &str) -> Option<Nic> {
+        let SeenLink { index, mac, mtu } = self.links.get(name)?;
+        Some(Nic { name: name.to_owned(), index: *index, mac: (*mac)?, mtu: *mtu })
+    }
+
+    /// The name of the link with this index.
+    pub(super) fn name_of(&self, index: u32) -> Option<&str> {
+        self.links.iter().find(|(_, link)| link.index == index).map(|(name, _)| name.as_str())
+    }
+
+    /// The link's MTU, in bytes.
+    pub(super) fn mtu(&self, name: &str) -> Option<u32> {
+        Some(self.links.get(name)?.mtu)
     }
 
     /// The link's MAC address.

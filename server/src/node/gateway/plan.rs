@@ -184,6 +184,13 @@ fn exposed(destination: &Destination) -> Option<Exposed> {
     Some(Exposed { protocol, front, host_endpoint })
 }
 
+/// What a tunnel adds to a pod's packet: the headers of Ethernet inside (14), of IP, of UDP (8), and of Geneve with
+/// OVN's option (16).
+pub(super) fn tunnel_bytes(address: IpAddr) -> u32 {
+    let of_ip = if address.is_ipv4() { 20 } else { 40 };
+    14 + of_ip + 8 + 16
+}
+
 /// The masquerade address of this number, of the family of `like`.
 pub(super) fn masquerade(config: &GatewayConfig, like: IpAddr, number: u8) -> IpAddr {
     let [v4, v6] = config.masquerade;

@@ -33,8 +33,10 @@ pub(crate) struct Watched {
     pub(crate) gateways: BTreeSet<IpAddr>,
     /// Masquerade addresses of OVN: their routes and neighbours, over whatever link.
     pub(crate) masquerade: BTreeSet<IpAddr>,
-    /// The name of the gateway's interface, which may not be there yet.
-    pub(crate) gateway_interface: Option<String>,
+    /// The names of the gateway's interface and of its NIC, which may not be there yet.
+    pub(crate) gateway_interfaces: BTreeSet<String>,
+    /// Links of the gateway, by index: one that is renamed has an event under a new name.
+    pub(crate) gateway_links: BTreeSet<u32>,
     /// Links whose settings matter.
     pub(crate) uplinks: BTreeSet<u32>,
     /// Networks to which any route matters, over whatever link: the ranges of Services' addresses.
@@ -156,8 +158,7 @@ async fn follow(
             }
         };
         for (kind, body) in bodies(&datagram) {
-            let name = link_name(kind, body);
-            if name.is_some() && name == watched.borrow().gateway_interface {
+            if link_name(kind, body).is_some_and(|name| watched.borrow().gateway_interfaces.contains(&name)) {
                 bump(&addresses);
             }
             match about(kind, body) {
@@ -191,7 +192,9 @@ async fn follow(
                 About::Link(number) => {
                     let (is_uplink, is_detour) = {
                         let watched = watched.borrow();
-                        (watched.uplinks.contains(&number), watched.detours.contains(&number))
+                        let is_uplink =
+                            watched.uplinks.contains(&number) || watched.gateway_links.contains(&number);
+                        (is_uplink, watched.detours.contains(&number))
                     };
                     // Its MAC address, or its name.
                     if is_uplink {

@@ -1,0 +1,345 @@
+//! The surroundings of a node change while its gateway works: next hop, MAC address, MTU, and the NIC itself. The
+//! gateway follows, and connections of pods go on.
+
+#[path = "support/api.rs"]
+mod api;
+#[path = "support/managed.rs"]
+mod managed;
+#[path = "support/site.rs"]
+mod site;
+
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use contract::node_annotation::GATEWAY_CONFIG;
+use integration::{
+    Datapath, Lab, Node, command, eventually,
+    traffic::{Drip, Echo, End},
+    world::{Machine, ROUTER, ROUTER_V6},
+};
+
+use site::{ANYWHERE, Gateway, Says, Site, blueprint};
+
+/// Without an event the server looks at its gateway after five minutes.
+const SOON: Duration = Duration::from_secs(10);
+/// Often enough that every gap of the path is noticed.
+const OFTEN: Duration = Duration::from_millis(100);
+const CLIENT: End<'_> = End::World(Machine::Client);
+/// The first node's second router.
+const OTHER: [&str; 2] = ["172.30.0.253", "fd00:172:30::fd"];
+
+/// Commands in the lab's own namespaces.
+fn shell(script: &str) -> Result<String> {
+    command::output(Command::new("sh").args(["-euc", script]))
+}
+
+/// Connections of the first node's pod to the world, and of the world to that node, in each family.
+struct Lasting {
+    servers: Vec<Echo>,
+    connections: Vec<Drip>,
+}
+
+impl Lasting {
+    fn begin(site: &Site<'_>) -> Result<Self> {
+        let (lab, world) = (site.lab, site.lab.world());
+        let mut lasting = Self { servers: Vec::new(), connections: Vec::new() };
+        let at = |ip: IpAddr, port| SocketAddr::new(ip, port);
+        for address in world.addresses(Machine::Web) {
+            lasting.servers.push(lab.tcp_echo(&End::World(Machine::Web), at(address, 7))?);
+            let begin = || lab.drip(&End::Pod(&site.here), at(address, 7), OFTEN);
+            lasting.connections.push(eventually("a pod's connection to the world", site::SOON, begin)?);
+        }
+        for address in world.of_node(&lab.nodes[0]) {
+            lasting.servers.push(lab.tcp_echo(&End::Node(&lab.nodes[0]), at(address, 22))?);
+            let begin = || lab.drip(&CLIENT, at(address, 22), OFTEN);
+            lasting.connections.push(eventually("a client's connection to the node", site::SOON, begin)?);
+        }
+        Ok(lasting)
+    }
+
+    /// They have lived through everything.
+    fn end(self) -> Result<()> {
+        for connection in self.connections {
+            let kept = connection.stop()?;
+            ensure!(kept.slowest < 10_000, "{kept:?}");
+        }
+        drop(self.servers);
+        Ok(())
+    }
+}
+
+/// The node's annotation, the router's rows and the bridge's flows have all of these texts.
+fn follows(site: &Site<'_>, texts: &[&str]) -> Result<()> {
+    let node = &site.lab.nodes[0];
+    eventually(&format!("the gateway has {texts:?}"), SOON, || {
+        let annotation = site.api.annotation(&node.name, GATEWAY_CONFIG).unwrap_or_default();
+        let router = format!("GR_{}", node.name);
+        let rows = site.lab.central.nbctl(["lr-route-list", &router, "--", "show", &router])?;
+        for text in texts {
+            ensure!(annotation.contains(text), "no {text} in {annotation}\n{}", managed::log(node));
+            ensure!(rows.contains(text), "no {text} in {rows}");
+        }
+        Ok(())
+    })
+}
+
+/// New connections work, in each direction and family.
+fn works(site: &Site<'_>) -> Result<()> {
+    let (world, node) = (site.lab.world(), &site.lab.nodes[0]);
+    for address in world.addresses(Machine::Web) {
+        site.lab.ping(&site.here, address)?;
+        site.lab.tcp_between(&End::Pod(&site.here), &End::World(Machine::Web), address, 1 << 20)?;
+    }
+    let to = world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, ANYWHERE.node_port(Says::Backend)));
+    let expected: Vec<_> = to.zip(Site::of_pod(&site.there)).collect();
+    site.answers("a node port answers the world", &CLIENT, &expected)?;
+    for address in world.of_node(node) {
+        let words = ["-n", "-c", "3", "-i", "0.2", "-W", "1", &address.to_string()];
+        let said = command::output(world.command(Machine::Client, "ping").args(words))?;
+        ensure!(!said.contains("DUP!") && said.contains("3 received"), "{said}");
+    }
+    Ok(())
+}
+
+/// A second link between the router and the wire, with addresses of its own.
+fn second_router(lab: &Lab) -> Result<()> {
+    let [v4, v6] = OTHER;
+    shell(
+        "ip link add router2 type veth peer name wire2 netns router
+         ip link set router2 master fabric up
+         ethtool -K router2 tx off",
+    )?;
+    // Each link answers for its own address alone.
+    let script = format!(
+        "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore
+         ip addr add {v4}/24 dev wire2
+         ip addr add {v6}/64 dev wire2 nodad
+         ip link set wire2 up"
+    );
+    lab.world().shell(Machine::Router, &script).map(drop)
+}
+
+#[test]
+fn pods_connections_go_on_over_a_new_next_hop_of_each_family() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::Shared)?;
+        second_router(lab)?;
+        let lasting = Lasting::begin(&site)?;
+        let [v4, v6] = OTHER;
+        lab.nodes[0].shell(&format!(
+            "ip route replace default via {v4} dev breth0; ip -6 route replace default via {v6} dev breth0"
+        ))?;
+        follows(&site, &OTHER)?;
+        // The way before is no way any more.
+        lab.world().shell(Machine::Router, "ip link set wire down")?;
+        works(&site)?;
+        lasting.end()
+    });
+}
+
+#[test]
+fn connections_go_on_when_the_bridge_has_another_mac_address() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::Shared)?;
+        let lasting = Lasting::begin(&site)?;
+        let mac = "0a:00:00:01:00:77";
+        lab.nodes[0].vsctl(["set", "Bridge", "breth0", &format!("other_config:hwaddr={mac}")])?;
+        // In user space Open vSwitch takes the bridge's link down for that.
+        eventually("the link has it", SOON, || {
+            let link = lab.nodes[0].run(["ip", "link", "show", "breth0"])?;
+            ensure!(link.contains(mac), "{link}");
+            Ok(())
+        })?;
+        if Datapath::of_lab() == Datapath::Netdev {
+            lab.nodes[0].restore_uplink()?;
+            // A host asks for its routers now and then, and tells its own address with it.
+            for router in [ROUTER, ROUTER_V6] {
+                lab.ping_from_node(&lab.nodes[0], router.parse()?)?;
+            }
+        }
+        follows(&site, &[mac])?;
+        works(&site)?;
+        lasting.end()
+    });
+}
+
+#[test]
+fn connections_go_on_when_the_nic_of_the_bridge_has_another_name() {
+    blueprint().test(|lab| {
+        let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
+        let lasting = Lasting::begin(&site)?;
+        node.shell("ip link set eth0 down; ip link set eth0 name ens3")?;
+        eventually("the bridge has the NIC under its new name", SOON, || {
+            let ports = node.vsctl(["list-ports", "breth0"])?;
+            let has = |name: &str| ports.lines().any(|port| port == name);
+            ensure!(has("ens3") && !has("eth0"), "{ports}\n{}", managed::log(node));
+            Ok(())
+        })?;
+        // Not before: in user space the host itself would answer what it receives under a name that is new.
+        node.shell("ip link set ens3 up")?;
+        works(&site)?;
+        lasting.end()
+    });
+}
+
+/// Unplugs the node's NIC, and plugs in another one of the same name.
+fn replace_nic(node: &Node) -> Result<()> {
+    let (index, pid) = (node.index, node.pid());
+    shell(&format!("ip link del fabric{index}"))?;
+    eventually("the server says what is missing", SOON, || {
+        let log = managed::log(node);
+        ensure!(log.contains("eth0, the NIC of bridge breth0, does not exist"), "{log}");
+        Ok(())
+    })?;
+    shell(&format!(
+        "ip link add fabric{index} type veth peer name eth0 netns {pid}
+         ip link set fabric{index} master fabric up"
+    ))?;
+    if !Datapath::of_lab().leaves_checksums() {
+        shell(&format!("ethtool -K fabric{index} tx off"))?;
+        node.shell("ethtool -K eth0 tx off")?;
+    }
+    // In user space Open vSwitch would go on with the device that is gone. And before the server has seen the new one,
+    // the host itself would answer what it receives.
+    if Datapath::of_lab() == Datapath::Netdev {
+        eventually("the bridge has the new device", SOON, || {
+            let log = managed::log(node);
+            ensure!(log.contains("the NIC of the gateway's bridge is another one"), "{log}");
+            Ok(())
+        })?;
+    }
+    node.shell("ip link set eth0 up").map(drop)
+}
+
+#[test]
+fn connections_go_on_when_the_nic_of_the_bridge_is_another_one_of_its_name() {
+    blueprint().test(|lab| {
+        let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
+        let lasting = Lasting::begin(&site)?;
+        replace_nic(node)?;
+        works(&site)?;
+        lasting.end()
+    });
+}
+
+/// A second NIC of the node, wired to a machine of its own.
+const LATE: &str = "
+    ip netns add beyond
+    ip link add late0 type veth peer name far address 0a:00:00:01:00:66 netns beyond
+    ip -n beyond addr add 172.31.0.1/24 dev far
+    ip -n beyond addr add fd00:172:31::1/64 dev far nodad
+    ip -n beyond link set lo up
+    ip -n beyond link set far up
+    ethtool -K late0 tx off
+    ip netns exec beyond ethtool -K far tx off
+    ip link set late0 up
+    ip addr add 172.31.0.2/24 dev late0
+    ip addr add fd00:172:31::2/64 dev late0 nodad
+";
+
+/// Starts the server with that NIC for its gateway, and waits until the NIC is the uplink of its bridge.
+fn start_with_nic(node: &Node) -> Result<()> {
+    node.shell(LATE)?;
+    managed::configure(node, &node.subnets)?;
+    let file = node.path("/etc/openvswitch/ovn_k8s.conf");
+    let gateway = "[gateway]\nmode=shared\ninterface=late0\n";
+    fs::write(&file, fs::read_to_string(&file)? + gateway)?;
+    node.start_server()?;
+    has_bridge(node)
+}
+
+/// The bridge has its mark, and the node reaches what is behind it.
+fn has_bridge(node: &Node) -> Result<()> {
+    eventually("the bridge is the gateway's", SOON, || {
+        let bridges = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"])?;
+        ensure!(bridges.contains("physnet:brlate0"), "{bridges}\n{}", managed::log(node));
+        for address in ["172.31.0.1", "fd00:172:31::1"] {
+            let said = node.run(["ping", "-n", "-c", "2", "-i", "0.2", "-W", "0.3", address])?;
+            ensure!(!said.contains("DUP!"), "{said}");
+        }
+        Ok(())
+    })
+}
+
+/// A property of the bridge's own link.
+fn is_on_bridge(node: &Node, what: &str) -> Result<()> {
+    eventually(&format!("the bridge has {what}"), SOON, || {
+        let link = node.run(["ip", "link", "show", "brlate0"])?;
+        ensure!(link.contains(what), "{link}\n{}", managed::log(node));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_bridge_made_for_a_nic_has_its_mtu_and_its_mac_address_whatever_they_become() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        start_with_nic(node)?;
+        for mtu in [1400, 9000] {
+            node.shell(&format!("ip -n beyond link set far mtu {mtu}; ip link set late0 mtu {mtu}"))?;
+            is_on_bridge(node, &format!("mtu {mtu}"))?;
+            // The largest packet passes.
+            let size = (mtu - 28).to_string();
+            node.run(["ping", "-n", "-M", "do", "-c", "1", "-W", "1", "-s", &size, "172.31.0.1"])
+                .with_context(|| format!("{mtu} bytes"))?;
+        }
+        // In user space the bridge keeps its address, with which the NIC goes on.
+        let mac = "0a:00:00:01:00:88";
+        let before = node.shell("cat /sys/class/net/brlate0/address")?;
+        node.shell(&format!("ip link set late0 address {mac}; ip link set late0 mtu 1450"))?;
+        is_on_bridge(node, "mtu 1450")?;
+        is_on_bridge(node, if Datapath::of_lab() == Datapath::System { mac } else { before.trim() })?;
+        has_bridge(node)
+    });
+}
+
+#[test]
+fn a_nic_with_a_bridge_of_its_own_may_get_another_name_and_be_plugged_in_anew() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        start_with_nic(node)?;
+        let has_port = |name: &str| {
+            eventually(&format!("{name} is the bridge's port"), SOON, || {
+                let ports = node.vsctl(["list-ports", "brlate0"])?;
+                ensure!(ports.lines().any(|port| port == name), "{ports}\n{}", managed::log(node));
+                Ok(())
+            })
+        };
+        for (before, now) in [("late0", "ens9"), ("ens9", "late0")] {
+            node.shell(&format!(
+                "ip link set {before} down; ip link set {before} name {now}; ip link set {now} up"
+            ))?;
+            has_port(now)?;
+            has_bridge(node)?;
+            // Under another name than the configured one, too.
+            node.server.stop()?;
+            node.start_server()?;
+            has_bridge(node)?;
+        }
+        node.shell("ip link del late0")?;
+        eventually("the server says what is missing", SOON, || {
+            let log = managed::log(node);
+            ensure!(log.contains("late0, the NIC of bridge brlate0, does not exist"), "{log}");
+            Ok(())
+        })?;
+        // It comes under another name first, as with udev.
+        node.shell(
+            "ip link add new0 type veth peer name far address 0a:00:00:01:00:66 netns beyond
+             ip -n beyond addr add 172.31.0.1/24 dev far
+             ip -n beyond addr add fd00:172:31::1/64 dev far nodad
+             ip -n beyond link set far up
+             ip netns exec beyond ethtool -K far tx off
+             ethtool -K new0 tx off
+             ip link set new0 name late0
+             ip link set late0 up",
+        )?;
+        has_bridge(node)?;
+        let nic = node.shell("cat /sys/class/net/late0/address")?;
+        if Datapath::of_lab() == Datapath::System { is_on_bridge(node, nic.trim()) } else { Ok(()) }
+    });
+}

@@ -13,9 +13,11 @@
 //! | [`answer`](mod@answer) | [`Answer`]: who may answer a client at an address | the model |
 //! | [`probe`] | [`Probe`]: a client, a protocol, an address and a port | every question worth asking |
 //! | [`random`] | worlds for property tests | strategies that shrink |
+//! | [`egress_firewall`] | [`egress_firewall::World`]: these and EgressFirewalls | what leaves the cluster |
 //! | [`policies`] | [`policies::World`]: namespaces, pods, policies | the same for NetworkPolicies |
 
 pub mod answer;
+pub mod egress_firewall;
 pub mod manifest;
 pub mod policies;
 pub mod probe;

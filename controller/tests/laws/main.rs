@@ -8,6 +8,7 @@ mod cluster;
 mod conditions;
 mod cost;
 mod database;
+mod egress_firewalls;
 mod expected;
 mod first;
 mod foreign_addresses;

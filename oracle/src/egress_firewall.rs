@@ -1,0 +1,189 @@
+//! What the definition of EgressFirewall (`k8s.ovn.org/v1`) says: which connections of a pod leave the cluster.
+//!
+//! Beside the definition's sentences, it has what the control plane promises of rules that cannot be used
+//! (docs/troubleshooting.md).
+
+use std::net::IpAddr;
+
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use serde_json::{Value, json};
+use verdict::{Cidr, Direction, End, Place, Policies, Protocol, side::Connection};
+
+use crate::{
+    policies::{self, Pod},
+    world::{Node, text_address},
+};
+
+/// Namespaces, pods and policies, and at most one EgressFirewall of each namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct World {
+    pub policies: policies::World,
+    pub firewalls: Vec<EgressFirewall>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct EgressFirewall {
+    pub namespace: &'static str,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    pub action: Action,
+    pub to: To,
+    pub ports: Vec<(Protocol, u16)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Allow,
+    Deny,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum To {
+    Cidr(Cidr),
+    /// Nodes with this value of the label `role`; all nodes without a value.
+    Nodes(Option<&'static str>),
+    /// A text that is no network.
+    Nonsense,
+}
+
+/// The value of a node's label `role`.
+fn role(node: &Node) -> &'static str {
+    if node.number.is_multiple_of(2) { "inner" } else { "edge" }
+}
+
+impl World {
+    /// Whether the pod's connection may leave the cluster for the address. Both have to allow it, the policies
+    /// and the EgressFirewall.
+    pub fn may_leave(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
+        let policies::World { namespaces, policies, cluster_policies, .. } = &self.policies;
+        let policies = Policies { namespaces, policies, cluster_policies };
+        let labels = &pod.labels;
+        let client = End {
+            pod: Some(verdict::Pod { namespace: pod.namespace, labels, ports: &pod.ports }),
+            address: pod.address(place.is_ipv6),
+        };
+        let connection = Connection { client, server: End { pod: None, address }, place };
+        policies.side(Direction::Egress, connection).allows && self.firewall_allows(pod, address, place)
+    }
+
+    /// "Traffic from a pod to an IP address outside the cluster will be checked against each EgressFirewallRule
+    /// in the pod's namespace's EgressFirewall, in order. If no rule matches (or no EgressFirewall is present)
+    /// then the traffic will be allowed by default."
+    fn firewall_allows(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
+        let firewall = self.firewalls.iter().find(|firewall| firewall.namespace == pod.namespace);
+        let mut rules = firewall.into_iter().flat_map(|firewall| &firewall.rules);
+        let nodes = self.policies.nodes();
+        let decides = rules.find(|rule| rule.is_about(&nodes, address, place));
+        decides.is_none_or(|rule| rule.action == Action::Allow)
+    }
+
+    /// The EgressFirewalls, as the API server would deliver them.
+    pub fn manifests(&self) -> Vec<Value> {
+        self.firewalls.iter().map(EgressFirewall::manifest).collect()
+    }
+
+    /// Adds the label `role` to the objects of the nodes.
+    pub fn label(&self, manifests: &mut [Value]) {
+        for (node, manifest) in self.policies.nodes().iter().zip(manifests) {
+            manifest["metadata"]["labels"]["role"] = json!(role(node));
+        }
+    }
+}
+
+impl Rule {
+    fn is_about(&self, nodes: &[Node], address: IpAddr, place: Place) -> bool {
+        let is_port = self.ports.is_empty() || self.ports.contains(&(place.protocol, place.port));
+        let is_address = match self.to {
+            To::Cidr(cidr) => cidr.contains(address),
+            To::Nodes(wanted) => {
+                let mut nodes = nodes.iter().filter(|node| wanted.is_none_or(|value| role(node) == value));
+                nodes.any(|node| node.addresses().contains(&address))
+            }
+            // What cannot be used fails closed.
+            To::Nonsense => self.action == Action::Deny,
+        };
+        is_port && is_address
+    }
+}
+
+impl EgressFirewall {
+    pub fn manifest(&self) -> Value {
+        let rule = |Rule { action, to, ports }: &Rule| {
+            let to = match to {
+                To::Cidr(Cidr(address, length)) => json!({"cidrSelector": format!("{address}/{length}")}),
+                To::Nodes(None) => json!({"nodeSelector": {}}),
+                To::Nodes(Some(role)) => json!({"nodeSelector": {"matchLabels": {"role": role}}}),
+                To::Nonsense => json!({"cidrSelector": "nonsense"}),
+            };
+            let port =
+                |(protocol, port): &(Protocol, u16)| json!({"protocol": protocol.name(), "port": port});
+            json!({
+                "type": match action { Action::Allow => "Allow", Action::Deny => "Deny" },
+                "to": to,
+                "ports": ports.iter().map(port).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "apiVersion": "k8s.ovn.org/v1",
+            "kind": "EgressFirewall",
+            "metadata": {"namespace": self.namespace, "name": "default", "uid": self.namespace},
+            "spec": {"egress": self.rules.iter().map(rule).collect::<Vec<_>>()},
+        })
+    }
+}
+
+/// One object a line, as JSON.
+impl std::fmt::Display for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.policies.fmt(f)?;
+        self.manifests().iter().try_for_each(|object| writeln!(f, "{object}"))
+    }
+}
+
+/// Addresses outside of the cluster, at the edges of the networks in the rules.
+pub fn outside(world: &World) -> Vec<IpAddr> {
+    let others = ["192.0.2.7", "192.0.2.130", "198.51.100.1", "2001:db8::7", "2001:db8:1::7", "10.245.0.1"];
+    let nodes = world.policies.nodes().into_iter().flat_map(|node| node.addresses());
+    others.map(text_address).into_iter().chain(nodes).collect()
+}
+
+/// Few policies, and EgressFirewalls of some namespaces.
+pub fn world() -> impl Strategy<Value = World> {
+    let firewalls = vec(option::weighted(0.8, vec(rule(), 0..=5)), 3);
+    (policies::random::world(), firewalls).prop_map(|(mut policies, firewalls)| {
+        policies.policies.truncate(3);
+        let names: Vec<&'static str> = policies.namespaces.iter().map(|namespace| namespace.name).collect();
+        let firewalls = names.into_iter().zip(firewalls);
+        let firewalls =
+            firewalls.filter_map(|(namespace, rules)| Some(EgressFirewall { namespace, rules: rules? }));
+        World { firewalls: firewalls.collect(), policies }
+    })
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let nets = vec![
+        ("0.0.0.0", 0),
+        ("::", 0),
+        ("192.0.2.0", 24),
+        ("192.0.2.128", 25),
+        ("10.0.0.0", 8),
+        ("172.30.0.0", 24),
+        ("2001:db8::", 48),
+        ("10.244.1.0", 24),
+        ("fd00::", 8),
+    ];
+    let to = prop_oneof![
+        6 => select(nets).prop_map(|(net, length)| To::Cidr(Cidr(text_address(net), length))),
+        2 => select(vec![None, Some("edge"), Some("inner"), Some("none")]).prop_map(To::Nodes),
+        1 => Just(To::Nonsense),
+    ];
+    let port = (select(&Protocol::ALL[..]), select(vec![80_u16, 8080]));
+    (select(vec![Action::Allow, Action::Deny]), to, vec(port, 0..=2)).prop_map(|(action, to, ports)| Rule {
+        action,
+        to,
+        ports,
+    })
+}

@@ -4,7 +4,7 @@
 //! ```text
 //! arguments, file, environment ─▶ options ─▶ configurations ─▶ node: server, with control_plane: controller
 //!                                                          ├─▶ control_plane: controller
-//!                                                          └─▶ one task: node::cleanup,
+//!                                                          └─▶ one task: node::cleanup, explain,
 //!                                                              control_plane::remove_node
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! | module | noun | reads | writes |
 //! |---|---|---|---|
 //! | [`node`] | the process of a node's server; `--cleanup-node` | [`options`], signals | as `server` |
+//! | [`explain`] | `policy explain`: which policies let a pod connect to another | API server, OVN | – |
 //! | [`options`] | [`options::Options`]: what the command line asks for | all sources of options | – |
 //! | [`control_plane`] | the control plane's roles: their lifecycle | API server, OVN | OVN, annotations |
 //! | [`endpoints`] | `/metrics`, `/healthz`, `/readyz` over TCP | [`metrics`], [`server::conditions`] | TCP |
@@ -23,6 +24,7 @@
 
 pub mod control_plane;
 pub mod endpoints;
+pub mod explain;
 pub mod metrics;
 pub mod node;
 pub mod options;

@@ -10,6 +10,7 @@ use std::{
 
 use ovnkube::{
     control_plane::{self, ControlPlaneConfig},
+    explain::{self, Command},
     node::{self, StartError},
     options::{Collected, Early, NodeOptions, Options, Problems, Program, documents},
 };
@@ -18,10 +19,13 @@ use ovnkube::{
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // The commands for bridges come first: they have a command line of their own, which the options do not
-    // know.
+    // The commands for bridges and policies come first: they have a command line of their own, which the
+    // options do not know.
     if let Some(arguments) = uplink::Arguments::read(std::env::args_os()) {
         return run_uplink(&arguments);
+    }
+    if let Some(command) = Command::read(std::env::args_os()) {
+        return run_explain(command);
     }
     let outcome = match Options::read(std::env::args_os()).with_external_ids().program() {
         Ok(Program::Node(options)) => return serve_node(&options, None),
@@ -44,6 +48,21 @@ fn run_uplink(arguments: &uplink::Arguments) -> ExitCode {
         uplink::Arguments::Run(command) => uplink::run(command),
         uplink::Arguments::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
         uplink::Arguments::Wrong(text) => {
+            eprintln!("ovnkube: {text}");
+            USAGE.into()
+        }
+    }
+}
+
+fn run_explain(command: Command) -> ExitCode {
+    match command {
+        Command::Explain { question, options } => match Options::read(options).explanation() {
+            Ok(config) if explain::explain(&config, &question) => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(problems) => refuse(&problems),
+        },
+        Command::Help(text) => u8::from(write!(stdout(), "{text}").is_err()).into(),
+        Command::Wrong(text) => {
             eprintln!("ovnkube: {text}");
             USAGE.into()
         }

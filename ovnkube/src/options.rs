@@ -32,7 +32,10 @@
 
 use std::{convert::Infallible, ffi::OsString, path::PathBuf, str::FromStr};
 
-use crate::control_plane::{ControlPlaneConfig, RemoveNodeConfig};
+use crate::{
+    control_plane::{ControlPlaneConfig, RemoveNodeConfig},
+    explain::ExplainConfig,
+};
 
 mod chassis;
 mod cluster;
@@ -172,6 +175,23 @@ impl Options {
         self
     }
 
+    /// The configuration of `policy explain`, which has these options. External ids are read as for other roles.
+    ///
+    /// # Errors
+    ///
+    /// All problems together.
+    pub fn explanation(self) -> Result<ExplainConfig, Problems> {
+        let Given::Options { collected, understood, .. } = self.0 else { return Err(Problems::incomplete()) };
+        if !understood {
+            collected.problems.clone().none_or()?;
+        }
+        let external_ids = match collected.ovsdb() {
+            Some(endpoint) => external_ids::read_now(&endpoint),
+            None => ExternalIds::Ignored,
+        };
+        collected.explanation(&external_ids)
+    }
+
     /// What the options ask for.
     ///
     /// # Errors
@@ -205,7 +225,7 @@ impl Options {
                 Ok(Program::RemoveNode(Box::new(collected.remove_node(&external_ids)?)))
             }
             // Without a role there is a problem already; this adds the others.
-            Some(Role::Node) | None => NodeOptions::of(collected).map(Program::Node),
+            Some(Role::Node | Role::Explain) | None => NodeOptions::of(collected).map(Program::Node),
         }
     }
 }

@@ -20,7 +20,7 @@ pub struct Selector {
 
 /// What a label has to be like.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Requirement {
+pub enum Requirement {
     /// The object has the key with one of these values.
     In(Box<str>, BTreeSet<Box<str>>),
     /// The object does not have the key with one of these values. It may lack the key.
@@ -64,7 +64,7 @@ impl Selector {
         self.namespace.as_deref()
     }
 
-    pub(super) fn requirements(&self) -> impl Iterator<Item = &Requirement> {
+    pub fn requirements(&self) -> impl Iterator<Item = &Requirement> {
         self.requirements.iter()
     }
 

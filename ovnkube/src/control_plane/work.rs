@@ -400,7 +400,7 @@ impl Election {
 impl Database {
     /// The options of a connection that writes. In a cluster it is to the leader: followers forward
     /// transactions and may lag behind (ovsdb(7)).
-    pub(super) fn options(&self) -> ovsdb::Options {
+    pub(crate) fn options(&self) -> ovsdb::Options {
         let large = ovsdb::Options::large();
         let probe_interval = match self.probe {
             None => large.probe_interval,

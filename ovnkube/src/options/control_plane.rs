@@ -1,4 +1,4 @@
-//! The configuration of the control plane and of `--remove-node`.
+//! The configuration of the control plane, of `--remove-node` and of `policy explain`.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     control_plane::{ControlPlaneConfig, Election, RemoveNodeConfig},
+    explain::ExplainConfig,
     roles::Roles,
 };
 
@@ -50,9 +51,24 @@ impl Collected {
         reading.problems.none_or()?;
         config.ok_or_else(Problems::incomplete)
     }
+
+    pub(super) fn explanation(&self, external_ids: &ExternalIds) -> Result<ExplainConfig, Problems> {
+        // It ends, so credentials have to be there now.
+        let mut reading = Reading { waits: false, ..self.reading(Role::Explain, external_ids) };
+        let config = reading.explanation();
+        reading.problems.none_or()?;
+        config.ok_or_else(Problems::incomplete)
+    }
 }
 
 impl Reading {
+    fn explanation(&mut self) -> Option<ExplainConfig> {
+        let northbound = NORTHBOUND.database(self);
+        let patience = self.read(&databases::DB_TXN_TIMEOUT, positive_span);
+        let api_server = kubernetes::api_server(self);
+        Some(ExplainConfig { api_server: api_server?, northbound: northbound?, patience: patience? })
+    }
+
     fn control_plane(&mut self, role: Role, of: Roles) -> Option<ControlPlaneConfig> {
         let given = [&roles::INIT_MASTER, &roles::INIT_OVNKUBE_CONTROLLER, &roles::INIT_CLUSTER_MANAGER];
         let names: Vec<Option<String>> =

@@ -137,7 +137,7 @@ impl ProcessRoles {
             Role::Node => (true, None),
             Role::ControlPlane(roles) => (false, Some(roles)),
             Role::Beside(roles) => (true, Some(roles)),
-            Role::CleanupNode | Role::RemoveNode => return None,
+            Role::CleanupNode | Role::RemoveNode | Role::Explain => return None,
         };
         Some(Self { named: roles::named(settings), is_node, control_plane })
     }

@@ -41,7 +41,7 @@ impl Collected {
         let once = read.clone().map_or_else(ExternalIds::Unreadable, ExternalIds::Read);
         let role = self.role();
         let mut text = match role {
-            Some(role @ (Role::ControlPlane(_) | Role::RemoveNode)) if read.is_ok() => {
+            Some(role @ (Role::ControlPlane(_) | Role::RemoveNode | Role::Explain)) if read.is_ok() => {
                 table_of(&self.reading(role, &once).settings)
             }
             // In one process with a node's server the table shows all keys that the node uses.
@@ -61,6 +61,7 @@ impl Collected {
                 problems::both(self.control_plane(role, roles, &once), self.check_node(&of_node)).map(drop)
             }
             Some(Role::RemoveNode) => self.remove_node(&once).map(drop),
+            Some(Role::Explain) => self.explanation(&once).map(drop),
             Some(Role::CleanupNode) | None => self.reading(Role::Node, &of_node).problems.none_or(),
         };
         for problem in outcome.as_ref().err().into_iter().flat_map(super::Problems::iter) {

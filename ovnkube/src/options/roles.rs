@@ -17,6 +17,8 @@ pub(super) enum Role {
     Beside(Roles),
     CleanupNode,
     RemoveNode,
+    /// `policy explain`, which the options do not name.
+    Explain,
 }
 
 /// The options that the control plane takes from `external_ids`.
@@ -36,7 +38,7 @@ impl Role {
     /// Whether `external_ids` are read once, before the role starts.
     pub(super) fn reads_once(self) -> bool {
         match self {
-            Self::ControlPlane(_) | Self::Beside(_) | Self::RemoveNode => true,
+            Self::ControlPlane(_) | Self::Beside(_) | Self::RemoveNode | Self::Explain => true,
             Self::Node | Self::CleanupNode => false,
         }
     }
@@ -46,7 +48,7 @@ impl Role {
     pub(super) fn external_ids(self) -> Vec<&'static Spec> {
         match self {
             Self::Node | Self::CleanupNode => all().collect(),
-            Self::ControlPlane(_) | Self::Beside(_) => OF_CONTROL_PLANE.to_vec(),
+            Self::ControlPlane(_) | Self::Beside(_) | Self::Explain => OF_CONTROL_PLANE.to_vec(),
             Self::RemoveNode => OF_CONTROL_PLANE.into_iter().chain([&databases::SB_ADDRESS]).collect(),
         }
     }

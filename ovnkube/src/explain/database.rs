@@ -1,0 +1,192 @@
+//! What the northbound database does with a connection: the ACLs of both ends, and the one that decides in each
+//! stage. Reads only; knows nothing of policies.
+//!
+//! OVN asks the ACLs of a switch in stages: those of packets from a port as they were sent, those of packets
+//! from a port behind load balancers (`apply-after-lb`), and those of packets to a port. In each stage the tiers
+//! are asked in turn, and in a tier the ACL with the highest priority that matches (ovn-nb(5), "ACL TABLE").
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::ovn::CLUSTER_PORT_GROUP;
+use ovsdb::{Condition, Connection, SelectedRow, Selection, TransactError, Transaction, Uuid};
+use verdict::Direction;
+
+use super::expression::{Expression, Packet, Port, Sets};
+
+/// The two ports in the database.
+#[derive(Debug)]
+pub(super) struct Database {
+    /// None: the database has no port of this name.
+    pub(super) ports: BTreeMap<String, PortRows>,
+    sets: Sets,
+}
+
+/// A port, and the ACLs that are asked about its packets.
+#[derive(Debug)]
+pub(super) struct PortRows {
+    port: Port,
+    acls: Vec<Acl>,
+}
+
+/// A row of the table `ACL`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Acl {
+    pub(super) uuid: Uuid,
+    /// `external_ids:k8s.ovn.org/id`
+    pub(super) id: Option<String>,
+    pub(super) direction: String,
+    after_load_balancers: bool,
+    /// 0 in a database without tiers.
+    pub(super) tier: i64,
+    pub(super) priority: i64,
+    pub(super) action: String,
+    pub(super) matching: String,
+}
+
+/// What the ACLs of one end do with the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// None: an ACL that could decide cannot be evaluated.
+    pub(super) allows: Option<bool>,
+    /// The ACL that decides in each stage, if one does.
+    pub(super) by: Vec<Acl>,
+    /// Those that cannot be evaluated.
+    pub(super) unknown: Vec<Acl>,
+}
+
+impl Database {
+    /// Reads what concerns the logical ports of these names.
+    ///
+    /// # Errors
+    ///
+    /// The connection is lost, or the database refuses to be read.
+    pub(super) async fn read(connection: &Connection, names: [&str; 2]) -> Result<Self, TransactError> {
+        let mut query = Transaction::new();
+        let ports =
+            names.map(|name| query.select("Logical_Switch_Port", Condition::equal("name", name), &["name"]));
+        // Its ACLs name no group: they count on every switch.
+        let everywhere = query.select("Port_Group", Condition::equal("name", CLUSTER_PORT_GROUP), &["acls"]);
+        let outcome = connection.transact(query).await?;
+        let everywhere: Vec<Uuid> = acls(outcome.rows(everywhere));
+        let mut found = BTreeMap::new();
+        for row in ports.iter().flat_map(|port| outcome.rows(*port)) {
+            let Some(name) = row.string("name") else { continue };
+            let (port, mut wanted) = places(connection, name, row.uuid()).await?;
+            wanted.extend(&everywhere);
+            found.insert(name.to_owned(), PortRows { port, acls: read_acls(connection, &wanted).await? });
+        }
+        let all = found.values().flat_map(|rows| &rows.acls);
+        let expressions: Vec<Expression> = all.filter_map(|acl| Expression::parse(&acl.matching)).collect();
+        let names: BTreeSet<&str> = expressions.iter().flat_map(Expression::sets).collect();
+        Ok(Self { ports: found, sets: read_sets(connection, &names).await? })
+    }
+
+    /// What the ACLs of this end's port do with the packet. None: there is no such port.
+    pub(super) fn carries(&self, name: &str, direction: Direction, packet: Packet<'_>) -> Option<Carried> {
+        let PortRows { port, acls } = self.ports.get(name)?;
+        let (packet, stages): (_, &[_]) = match direction {
+            Direction::Egress => {
+                (Packet { inport: Some(port), ..packet }, &[("from-lport", false), ("from-lport", true)])
+            }
+            Direction::Ingress => (Packet { outport: Some(port), ..packet }, &[("to-lport", false)]),
+        };
+        let mut carried = Carried { allows: Some(true), by: Vec::new(), unknown: Vec::new() };
+        for (direction, after) in stages {
+            let of_stage = |acl: &&Acl| acl.direction == *direction && acl.after_load_balancers == *after;
+            self.stage(acls.iter().filter(of_stage).collect(), &packet, &mut carried);
+            if carried.allows != Some(true) {
+                break;
+            }
+        }
+        Some(carried)
+    }
+
+    fn stage(&self, mut acls: Vec<&Acl>, packet: &Packet<'_>, carried: &mut Carried) {
+        acls.sort_by_key(|acl| (acl.tier, std::cmp::Reverse(acl.priority)));
+        let mut passed = None;
+        for acl in acls {
+            // The rest of a tier that a rule has passed over.
+            if passed == Some(acl.tier) {
+                continue;
+            }
+            let matches = Expression::parse(&acl.matching)
+                .and_then(|expression| expression.matches(packet, &self.sets));
+            match (matches, acl.action.as_str()) {
+                (Some(false), _) => {}
+                (None, _) => {
+                    carried.allows = None;
+                    carried.unknown.push(acl.clone());
+                    return;
+                }
+                (Some(true), action) => {
+                    carried.by.push(acl.clone());
+                    match action {
+                        "pass" => passed = Some(acl.tier),
+                        "allow" | "allow-related" | "allow-stateless" => return,
+                        _ => {
+                            carried.allows = Some(false);
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn acls(rows: &[SelectedRow]) -> Vec<Uuid> {
+    rows.iter().flat_map(|row| row.uuids("acls")).collect()
+}
+
+/// The port with its groups, and the ACLs of these groups and of its switch.
+async fn places(
+    connection: &Connection,
+    name: &str,
+    port: Uuid,
+) -> Result<(Port, BTreeSet<Uuid>), TransactError> {
+    let mut query = Transaction::new();
+    let groups = query.select("Port_Group", Condition::includes("ports", port), &["name", "acls"]);
+    let switches = query.select("Logical_Switch", Condition::includes("ports", port), &["acls"]);
+    let outcome = connection.transact(query).await?;
+    let names = outcome.rows(groups).iter().filter_map(|row| row.string("name"));
+    let port = Port { name: name.to_owned(), groups: names.map(str::to_owned).collect() };
+    let wanted = acls(outcome.rows(groups)).into_iter().chain(acls(outcome.rows(switches)));
+    Ok((port, wanted.collect()))
+}
+
+async fn read_acls(connection: &Connection, wanted: &BTreeSet<Uuid>) -> Result<Vec<Acl>, TransactError> {
+    let has_tiers = connection.schema().table("ACL").is_some_and(|table| table.columns.contains_key("tier"));
+    let mut columns = vec!["external_ids", "direction", "options", "priority", "action", "match"];
+    columns.extend(has_tiers.then_some("tier"));
+    let mut query = Transaction::new();
+    let selections: Vec<Selection> =
+        wanted.iter().map(|uuid| query.select("ACL", Condition::uuid(*uuid), &columns)).collect();
+    let outcome = connection.transact(query).await?;
+    let read = |row: &SelectedRow| Acl {
+        uuid: row.uuid(),
+        id: row.map("external_ids").remove(contract::ovn::ID),
+        direction: row.string("direction").unwrap_or_default().to_owned(),
+        after_load_balancers: row.map("options").get("apply-after-lb").is_some_and(|text| text == "true"),
+        tier: row.integer("tier").unwrap_or_default(),
+        priority: row.integer("priority").unwrap_or_default(),
+        action: row.string("action").unwrap_or_default().to_owned(),
+        matching: row.string("match").unwrap_or_default().to_owned(),
+    };
+    Ok(selections.into_iter().flat_map(|selection| outcome.rows(selection)).map(read).collect())
+}
+
+async fn read_sets(connection: &Connection, names: &BTreeSet<&str>) -> Result<Sets, TransactError> {
+    let mut query = Transaction::new();
+    let columns = ["name", "addresses"];
+    let selections: Vec<Selection> = names
+        .iter()
+        .map(|name| query.select("Address_Set", Condition::equal("name", *name), &columns))
+        .collect();
+    let outcome = connection.transact(query).await?;
+    let rows = selections.into_iter().flat_map(|selection| outcome.rows(selection));
+    let read = |row: &SelectedRow| {
+        let addresses = row.strings("addresses").into_iter().map(str::to_owned).collect();
+        Some((row.string("name")?.to_owned(), addresses))
+    };
+    Ok(rows.filter_map(read).collect())
+}

@@ -1,0 +1,436 @@
+//! The match of an ACL, asked about one packet. Knows the part of OVN's expression language (ovn-sb(5),
+//! `Logical_Flow`, `match`) that matches of policies are written in; what else a match has is "not known".
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use ipnet::IpNet;
+
+/// A parsed match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Expression {
+    Any(Vec<Expression>),
+    All(Vec<Expression>),
+    Not(Box<Expression>),
+    /// A predicate, such as `ip4`.
+    Is(String),
+    Compare {
+        field: String,
+        relation: Relation,
+        constants: Vec<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// The first packet of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packet<'a> {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// `tcp`, `udp` or `sctp`.
+    pub(super) protocol: &'a str,
+    pub(super) port: u16,
+    /// None: not known in this stage.
+    pub(super) inport: Option<&'a Port>,
+    pub(super) outport: Option<&'a Port>,
+}
+
+/// A logical port, and the port groups that it is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Port {
+    pub(super) name: String,
+    pub(super) groups: BTreeSet<String>,
+}
+
+/// Elements of address sets, by the sets' names.
+pub(super) type Sets = BTreeMap<String, Vec<String>>;
+
+/// Predicates of which none is true of the first packet of a connection between pods.
+const OTHER_PACKETS: [&str; 14] = [
+    "arp",
+    "nd",
+    "nd_ns",
+    "nd_na",
+    "nd_rs",
+    "nd_ra",
+    "rarp",
+    "icmp",
+    "icmp4",
+    "icmp6",
+    "igmp",
+    "mldv1",
+    "mldv2",
+    "eth.mcast",
+];
+
+/// Nested parentheses of a match. Matches of policies have two; a limit keeps foreign ones from using up the stack.
+const DEEPEST: usize = 64;
+
+impl Expression {
+    /// None if it cannot be read.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parser = Parser { tokens: tokens(text)?, place: 0, depth: 0 };
+        let expression = parser.any()?;
+        (parser.place == parser.tokens.len()).then_some(expression)
+    }
+
+    /// The names of the address sets in it.
+    pub(super) fn sets(&self) -> BTreeSet<&str> {
+        match self {
+            Self::Any(all) | Self::All(all) => all.iter().flat_map(Self::sets).collect(),
+            Self::Not(inner) => inner.sets(),
+            Self::Is(_) => BTreeSet::new(),
+            Self::Compare { constants, .. } => {
+                constants.iter().filter_map(|constant| constant.strip_prefix('$')).collect()
+            }
+        }
+    }
+
+    /// Whether the packet matches; none if that is not known.
+    pub(super) fn matches(&self, packet: &Packet<'_>, sets: &Sets) -> Option<bool> {
+        match self {
+            Self::Any(all) => one_is(true, all, packet, sets),
+            Self::All(all) => one_is(false, all, packet, sets).map(|one_is_false| !one_is_false),
+            Self::Not(inner) => inner.matches(packet, sets).map(|matches| !matches),
+            Self::Is(predicate) => is(predicate, packet),
+            Self::Compare { field, relation, constants } => {
+                compare(field, *relation, constants, packet, sets)
+            }
+        }
+    }
+}
+
+/// Whether one of the expressions has this answer. One that is not known matters only if no other has it.
+fn one_is(answer: bool, all: &[Expression], packet: &Packet<'_>, sets: &Sets) -> Option<bool> {
+    let answers: Vec<_> = all.iter().map(|expression| expression.matches(packet, sets)).collect();
+    match (answers.contains(&Some(answer)), answers.contains(&None)) {
+        (true, _) => Some(true),
+        (false, true) => None,
+        (false, false) => Some(false),
+    }
+}
+
+fn is(predicate: &str, packet: &Packet<'_>) -> Option<bool> {
+    match predicate {
+        "ip" | "1" => Some(true),
+        "0" => Some(false),
+        "ip4" => Some(packet.source.is_ipv4()),
+        "ip6" => Some(packet.source.is_ipv6()),
+        "tcp" | "udp" | "sctp" => Some(predicate == packet.protocol),
+        other => OTHER_PACKETS.contains(&other).then_some(false),
+    }
+}
+
+fn compare(
+    field: &str,
+    relation: Relation,
+    constants: &[String],
+    packet: &Packet<'_>,
+    sets: &Sets,
+) -> Option<bool> {
+    let address = |address: IpAddr, is_ipv4: bool| {
+        // A comparison of a field that the packet does not have is false, whatever its relation.
+        if address.is_ipv4() != is_ipv4 {
+            Some(false)
+        } else {
+            of_address(address, relation, constants, sets)
+        }
+    };
+    match field {
+        "ip4.src" => address(packet.source, true),
+        "ip4.dst" => address(packet.destination, true),
+        "ip6.src" => address(packet.source, false),
+        "ip6.dst" => address(packet.destination, false),
+        "inport" => of_port(packet.inport?, relation, constants),
+        "outport" => of_port(packet.outport?, relation, constants),
+        _ => match field.split_once('.') {
+            Some((protocol @ ("tcp" | "udp" | "sctp"), _)) if protocol != packet.protocol => Some(false),
+            Some(("tcp" | "udp" | "sctp", "dst")) => of_number(packet.port, relation, constants),
+            // A source port, a state of connection tracking, a register.
+            Some(_) | None => None,
+        },
+    }
+}
+
+/// Of several constants one has to be equal, or none of them.
+fn one_of(is_one: Option<bool>, relation: Relation) -> Option<bool> {
+    match relation {
+        Relation::Equal => is_one,
+        Relation::NotEqual => is_one.map(|is_one| !is_one),
+        Relation::Less | Relation::LessOrEqual | Relation::Greater | Relation::GreaterOrEqual => None,
+    }
+}
+
+fn of_address(address: IpAddr, relation: Relation, constants: &[String], sets: &Sets) -> Option<bool> {
+    let mut is_one = false;
+    for constant in constants {
+        let texts = match constant.strip_prefix('$') {
+            Some(set) => sets.get(set)?.as_slice(),
+            None => std::slice::from_ref(constant),
+        };
+        for text in texts {
+            let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
+            is_one |= net.contains(&address);
+        }
+    }
+    one_of(Some(is_one), relation)
+}
+
+fn of_port(port: &Port, relation: Relation, constants: &[String]) -> Option<bool> {
+    let is_one = constants.iter().any(|constant| match constant.strip_prefix('@') {
+        Some(group) => port.groups.contains(group),
+        None => *constant == port.name,
+    });
+    one_of(Some(is_one), relation)
+}
+
+fn of_number(number: u16, relation: Relation, constants: &[String]) -> Option<bool> {
+    let numbers: Vec<u16> = constants.iter().map(|constant| constant.parse().ok()).collect::<Option<_>>()?;
+    match (relation, &numbers[..]) {
+        (Relation::Less, [than]) => Some(number < *than),
+        (Relation::LessOrEqual, [than]) => Some(number <= *than),
+        (Relation::Greater, [than]) => Some(number > *than),
+        (Relation::GreaterOrEqual, [than]) => Some(number >= *than),
+        _ => one_of(Some(numbers.contains(&number)), relation),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    /// A field, a predicate or a constant.
+    Word(String),
+    /// A constant in quotes.
+    Text(String),
+    Relation(Relation),
+    Symbol(&'static str),
+}
+
+fn tokens(text: &str) -> Option<Vec<Token>> {
+    const SYMBOLS: [&str; 8] = ["&&", "||", "(", ")", "{", "}", ",", "!"];
+    const RELATIONS: [(&str, Relation); 6] = [
+        ("==", Relation::Equal),
+        ("!=", Relation::NotEqual),
+        ("<=", Relation::LessOrEqual),
+        (">=", Relation::GreaterOrEqual),
+        ("<", Relation::Less),
+        (">", Relation::Greater),
+    ];
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_.:$@/-".contains(c);
+    let (mut found, mut rest) = (Vec::new(), text.trim_start());
+    while !rest.is_empty() {
+        let after;
+        if let Some((sign, relation)) = RELATIONS.iter().find(|(sign, _)| rest.starts_with(sign)) {
+            found.push(Token::Relation(*relation));
+            after = &rest[sign.len()..];
+        } else if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
+            found.push(Token::Symbol(symbol));
+            after = &rest[symbol.len()..];
+        } else if let Some(quoted) = rest.strip_prefix('"') {
+            let (inner, behind) = quoted.split_once('"')?;
+            found.push(Token::Text(inner.to_owned()));
+            after = behind;
+        } else {
+            let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            if end == 0 {
+                return None;
+            }
+            found.push(Token::Word(rest[..end].to_owned()));
+            after = &rest[end..];
+        }
+        rest = after.trim_start();
+    }
+    Some(found)
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    place: usize,
+    depth: usize,
+}
+
+impl Parser {
+    fn next(&mut self) -> Option<Token> {
+        let token = self.tokens.get(self.place).cloned();
+        self.place += 1;
+        token
+    }
+
+    /// Goes on if the next token is this symbol.
+    fn takes(&mut self, symbol: &str) -> bool {
+        let is_it = matches!(self.tokens.get(self.place), Some(Token::Symbol(next)) if *next == symbol);
+        self.place += usize::from(is_it);
+        is_it
+    }
+
+    fn relation(&mut self) -> Option<Relation> {
+        let Some(Token::Relation(relation)) = self.tokens.get(self.place) else { return None };
+        self.place += 1;
+        Some(*relation)
+    }
+
+    fn any(&mut self) -> Option<Expression> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return None;
+        }
+        let mut terms = vec![self.all()?];
+        while self.takes("||") {
+            terms.push(self.all()?);
+        }
+        self.depth -= 1;
+        Some(if terms.len() == 1 { terms.pop()? } else { Expression::Any(terms) })
+    }
+
+    fn all(&mut self) -> Option<Expression> {
+        let mut terms = vec![self.one()?];
+        while self.takes("&&") {
+            terms.push(self.one()?);
+        }
+        Some(if terms.len() == 1 { terms.pop()? } else { Expression::All(terms) })
+    }
+
+    fn one(&mut self) -> Option<Expression> {
+        if self.takes("!") {
+            self.depth += 1;
+            if self.depth > DEEPEST {
+                return None;
+            }
+            let inner = self.one()?;
+            self.depth -= 1;
+            return Some(Expression::Not(Box::new(inner)));
+        }
+        if self.takes("(") {
+            let inner = self.any()?;
+            return self.takes(")").then_some(inner);
+        }
+        let Token::Word(first) = self.next()? else { return None };
+        let Some(relation) = self.relation() else { return Some(Expression::Is(first)) };
+        if first.starts_with(|c: char| c.is_ascii_digit()) {
+            // `80 <= tcp.dst <= 90`
+            let Token::Word(field) = self.next()? else { return None };
+            let lower = Expression::Compare {
+                field: field.clone(),
+                relation: relation.turned(),
+                constants: vec![first],
+            };
+            let Some(relation) = self.relation() else { return Some(lower) };
+            let upper = Expression::Compare { field, relation, constants: self.constants()? };
+            return Some(Expression::All(vec![lower, upper]));
+        }
+        Some(Expression::Compare { field: first, relation, constants: self.constants()? })
+    }
+
+    fn constants(&mut self) -> Option<Vec<String>> {
+        let constant = |token| match token {
+            Token::Word(text) | Token::Text(text) => Some(text),
+            Token::Relation(_) | Token::Symbol(_) => None,
+        };
+        if !self.takes("{") {
+            return Some(vec![constant(self.next()?)?]);
+        }
+        let mut all = Vec::new();
+        while !self.takes("}") {
+            all.push(constant(self.next()?)?);
+            self.takes(",");
+        }
+        Some(all)
+    }
+}
+
+impl Relation {
+    /// The same with its sides exchanged.
+    fn turned(self) -> Self {
+        match self {
+            Self::Equal => Self::Equal,
+            Self::NotEqual => Self::NotEqual,
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Option<bool> {
+        let port =
+            |name: &str, group: &str| Port { name: name.to_owned(), groups: [group.to_owned()].into() };
+        let outport = port("shop_db", "a77");
+        let packet = Packet {
+            source: "10.0.0.1".parse().unwrap(),
+            destination: "10.0.0.2".parse().unwrap(),
+            protocol: "tcp",
+            port: 80,
+            inport: None,
+            outport: Some(&outport),
+        };
+        let sets = Sets::from([
+            ("a1".to_owned(), vec!["10.0.0.1".to_owned(), "10.9.0.0/16".to_owned()]),
+            ("a2".to_owned(), Vec::new()),
+        ]);
+        Expression::parse(text).expect(text).matches(&packet, &sets)
+    }
+
+    #[test]
+    fn matches_of_policies_are_true_of_what_they_are_about() {
+        for text in [
+            "outport == @a77",
+            "outport == \"shop_db\"",
+            "ip4.src == {$a1, $a2} && tcp && tcp.dst=={80,8080} && outport == @a77",
+            "(ip4.src == 10.0.0.0/8 && ip4.src != {10.0.0.2/32, 10.1.0.0/16}) && outport == @a77",
+            "tcp && 79<=tcp.dst<=81 && outport == @a77",
+            "tcp && (tcp.dst==443 || (tcp.dst==80 && (ip4.dst == 10.0.0.2 || ip6.dst == fd00::2)))",
+            "(ip4 || ip6) && outport == @a77",
+            "!arp && ip && 1",
+        ] {
+            assert_eq!(asked(text), Some(true), "{text}");
+        }
+    }
+
+    #[test]
+    fn matches_of_policies_are_false_of_what_they_are_not_about() {
+        for text in [
+            "outport == @a78",
+            "ip4.src == $a2",
+            "ip4.src == $a1 && udp && udp.dst == 80",
+            "ip4.src == 10.0.0.0/8 && ip4.src != {10.0.0.0/24}",
+            // A packet of IPv4 has no address of IPv6, be it equal or not.
+            "ip6.src != fd00::1",
+            "tcp.dst > 80 || tcp.dst < 80",
+            "81<=tcp.dst<=90",
+            "outport == @a77 && (arp || nd)",
+        ] {
+            assert_eq!(asked(text), Some(false), "{text}");
+        }
+    }
+
+    /// A match of an administrator's own ACL must not be taken for one that does not match.
+    #[test]
+    fn what_is_not_known_of_the_packet_is_not_known_of_the_match() {
+        for text in ["ct.est", "tcp.src == 5", "inport == @a77", "ip4.src == $a3", "reg0[7] == 1 && ip"] {
+            let read = Expression::parse(text);
+            assert!(read.is_none_or(|_| asked(text).is_none()), "{text}");
+        }
+        assert_eq!(asked("ct.est && udp"), Some(false));
+        assert_eq!(asked("ct.est || tcp"), Some(true));
+        for text in ["", "ip4 &&", "(ip4", "ip4.src == ", "\"open", "ip4 ip6", "ip4.src == {a", "= 5"] {
+            assert_eq!(Expression::parse(text), None, "{text}");
+        }
+        assert_eq!(Expression::parse(&"(".repeat(100_000)), None);
+        assert_eq!(Expression::parse(&"!".repeat(100_000)), None);
+    }
+}

@@ -1,0 +1,350 @@
+//! `ovnkube policy explain` with a real northbound database that the control plane has written, and an API server
+//! that the test plays. What it says is compared with the model in random worlds, and what the database does
+//! with both.
+
+#![expect(clippy::unwrap_used, reason = "the shared parts of tests fail by panicking")]
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Output},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use contract::names::ClusterPolicyKind;
+use controller::{
+    Controller,
+    config::{ClusterConfig, ClusterSubnet},
+    metrics::Metrics,
+    northbound,
+    observation::{Observation, Seen},
+    reconcile::Progress,
+    store::{
+        Store,
+        wire::{
+            ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, PodObject,
+            PolicyObject,
+        },
+    },
+};
+use kubeapi::{election::Leadership, watch::Watched};
+use oracle::{
+    policies::{
+        ContainerPort, Direction, End, Namespace, NetworkPolicy, Number, Peer, Pod, Port, Rule, Selector,
+        World,
+        cluster::{Action, ClusterPeer, ClusterPolicy, ClusterRule, Kind, Tier},
+        manifest::Manifests,
+        random::{Passes, tiered_world},
+        verdict::Place,
+    },
+    world::Protocol,
+};
+use ovsdb::{Condition, Connection, Endpoint, Row, Transaction, Where};
+use proptest::{
+    strategy::{Strategy, ValueTree},
+    test_runner::TestRunner,
+};
+use serde_json::{Value, json};
+use testkit::{Database, Scratch, ScriptedApi};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+
+/// Longer than anything takes on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+/// Random worlds, and questions to each of them.
+const WORLDS: usize = 4;
+const QUESTIONS: usize = 24;
+
+/// A cluster: its objects, and the database that the control plane has written of them.
+struct Cluster {
+    url: String,
+    scratch: Scratch,
+    _database: Database,
+    _objects: Arc<Mutex<BTreeMap<String, Value>>>,
+}
+
+impl Cluster {
+    /// The database has the rows of `written`, and the API server has the objects of `world`.
+    async fn start(world: &World, written: &World) -> Self {
+        let scratch = Scratch::new();
+        let database = Database::of_schema(scratch.path(), "nb", SCHEMA);
+        write(Endpoint::Unix(scratch.join("nb.sock")), written).await;
+        let objects = Arc::new(Mutex::new(objects(world)));
+        let mut api = ScriptedApi::start().await;
+        let (url, served) = (api.url.clone(), Arc::clone(&objects));
+        tokio::spawn(async move {
+            loop {
+                let asked = api.asked().await;
+                assert_eq!(asked.method, "GET", "it writes nothing");
+                let path = asked.path.split('?').next().unwrap().to_owned();
+                let found = served.lock().unwrap().get(&path).cloned();
+                match found {
+                    Some(object) => asked.json(&object).await,
+                    None => asked.status(404, "not found").await,
+                }
+            }
+        });
+        Self { url, scratch, _database: database, _objects: objects }
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::Unix(self.scratch.join("nb.sock"))
+    }
+
+    async fn explain(&self, question: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ovnkube"));
+        command
+            .env_clear()
+            .args(["policy", "explain"])
+            .args(question)
+            .arg(format!("--k8s-apiserver={}", self.url))
+            .arg(format!("--nb-address={}", self.endpoint()))
+            .arg("--ovsdb-endpoint=unix:/nowhere");
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+        timeout(SOON, output).await.expect("the command ends").unwrap()
+    }
+}
+
+/// The API server's answers, by path.
+fn objects(world: &World) -> BTreeMap<String, Value> {
+    let Manifests { namespaces, pods, policies, cluster_policies } = world.manifests();
+    let text = |object: &Value, field: &str| object["metadata"][field].as_str().unwrap().to_owned();
+    let mut found = BTreeMap::new();
+    for pod in pods {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", text(&pod, "namespace"), text(&pod, "name"));
+        found.insert(path, pod);
+    }
+    for namespace in namespaces {
+        let name = text(&namespace, "name");
+        let own = policies.iter().filter(|policy| text(policy, "namespace") == name);
+        let path = format!("/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies");
+        found.insert(path, json!({"items": own.collect::<Vec<_>>()}));
+        found.insert(format!("/api/v1/namespaces/{name}"), namespace);
+    }
+    for kind in ClusterPolicyKind::ALL {
+        let own: Vec<&Value> =
+            cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).collect();
+        // A kind without objects is not defined in this cluster.
+        if !own.is_empty() {
+            found.insert(kind.path().to_owned(), json!({"items": own}));
+        }
+    }
+    found
+}
+
+fn values<O: Watched>(objects: &[Value]) -> Vec<O::Value> {
+    let read = |object: &Value| serde_json::from_value::<O>(object.clone()).unwrap();
+    objects.iter().map(|object| read(object).value().unwrap()).collect()
+}
+
+/// Lets the control plane write the database, and ends it.
+async fn write(endpoint: Endpoint, world: &World) {
+    let subnet = |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
+    let config = ClusterConfig {
+        cluster_subnets: vec![subnet("10.244.0.0/16", 24), subnet("fd00:10:244::/48", 64)],
+        ..ClusterConfig::default()
+    };
+    let (_client, rows) = northbound::connect(endpoint.into(), ovsdb::Options::default());
+    let (observe, observations) = mpsc::unbounded_channel();
+    let (progress, mut progressed) = watch::channel(Progress::default());
+    let controller = Controller {
+        store: Store::new(config),
+        observations,
+        annotations: mpsc::unbounded_channel().0,
+        conditions: mpsc::unbounded_channel().0,
+        northbound: rows,
+        leadership: Leadership::always(),
+        reports: mpsc::unbounded_channel().0,
+        progress,
+        metrics: Metrics::register(&prometheus::Registry::new()).unwrap(),
+        hold: Duration::ZERO,
+    };
+    let running = tokio::spawn(controller.run());
+    let Manifests { namespaces, pods, policies, cluster_policies } = world.manifests();
+    let nodes = oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
+    let mut seen = vec![
+        Observation::Nodes(Seen::All(values::<NodeObject>(&nodes))),
+        Observation::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))),
+        Observation::Pods(Seen::All(values::<PodObject>(&pods))),
+        Observation::Policies(Seen::All(values::<PolicyObject>(&policies))),
+        Observation::Services(Seen::All(Vec::new())),
+        Observation::Slices(Seen::All(Vec::new())),
+        Observation::EgressFirewalls(Seen::All(Vec::new())),
+    ];
+    for kind in ClusterPolicyKind::ALL {
+        let own: Vec<Value> =
+            cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).cloned().collect();
+        let read = match kind {
+            ClusterPolicyKind::ClusterNetworkPolicy => values::<ClusterPolicyObject<OfCluster>>(&own),
+            ClusterPolicyKind::AdminNetworkPolicy => values::<ClusterPolicyObject<OfAdmin>>(&own),
+            ClusterPolicyKind::BaselineAdminNetworkPolicy => values::<ClusterPolicyObject<OfBaseline>>(&own),
+        };
+        seen.push(Observation::ClusterPolicies(kind, Seen::All(read)));
+    }
+    seen.into_iter().for_each(|observation| observe.send(observation).unwrap());
+    timeout(SOON, progressed.wait_for(|progress| progress.converged)).await.expect("it converges").unwrap();
+    drop(observe);
+    timeout(SOON, running).await.unwrap().unwrap();
+}
+
+fn selector(labels: &[(&'static str, &'static str)]) -> Selector {
+    Selector { match_labels: labels.to_vec(), match_expressions: Vec::new() }
+}
+
+fn pod(name: &str, host: u8, app: &'static str) -> Pod {
+    let ports = vec![ContainerPort { name: "db", protocol: Protocol::Tcp, number: 5432 }];
+    Pod { namespace: "shop", name: name.to_owned(), node: 1, host, labels: vec![("app", app)], ports }
+}
+
+/// Of the pods of the shop, only the web servers may connect to the database, and one web server may not.
+fn shop() -> World {
+    let from_web = Rule {
+        peers: vec![Peer::Selectors { namespaces: None, pods: Some(selector(&[("app", "web")])) }],
+        ports: vec![Port { protocol: None, number: Some(Number::Named("db")) }],
+    };
+    let deny = ClusterRule {
+        action: Action::Deny,
+        peers: vec![ClusterPeer::Pods(selector(&[]), selector(&[("app", "old")]))],
+        ports: Vec::new(),
+    };
+    World {
+        namespaces: vec![Namespace { name: "shop", labels: Vec::new() }],
+        pods: vec![pod("web", 3, "web"), pod("old", 4, "old"), pod("db", 5, "db")],
+        policies: vec![NetworkPolicy {
+            namespace: "shop",
+            name: "db".to_owned(),
+            pod_selector: selector(&[("app", "db")]),
+            policy_types: vec![Direction::Ingress],
+            ingress: vec![from_web],
+            egress: Vec::new(),
+        }],
+        cluster_policies: vec![ClusterPolicy {
+            kind: Kind::ClusterNetworkPolicy(Tier::Admin, 5),
+            name: "old".to_owned(),
+            subject: (selector(&[]), None),
+            ingress: vec![deny],
+            egress: Vec::new(),
+        }],
+    }
+}
+
+/// The first page, of IPv4, without UUIDs. Tiers are those of a database that has none.
+fn first_page(output: &Output) -> String {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let page: Vec<&str> = text.split("\nshop/").next().unwrap().lines().collect();
+    let without_uuid = page.into_iter().map(|line| match line.trim_start().strip_prefix("ACL ") {
+        Some(rest) => format!("    ACL UUID{}", &rest[36..]),
+        None => line.to_owned(),
+    });
+    let page = without_uuid.collect::<Vec<_>>().join("\n");
+    page.replace("tier 1", "tier 0").replace("tier 2", "tier 0").trim_end().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_explanation_names_policies_rules_and_acls() {
+    let cluster = Cluster::start(&shop(), &shop()).await;
+    let output = cluster.explain(&["shop/web", "shop/db", "5432"]).await;
+    assert!(output.status.success(), "{output:?}");
+    let page = first_page(&output);
+    let expected = include_str!("explain/allowed.txt").trim_end();
+    assert_eq!(page, expected, "\n{page}");
+    let output = cluster.explain(&["shop/old", "shop/db", "5432/tcp"]).await;
+    assert!(output.status.success(), "{output:?}");
+    let page = first_page(&output);
+    let expected = include_str!("explain/denied.txt").trim_end();
+    assert_eq!(page, expected, "\n{page}");
+}
+
+/// Rows that were lost, and policies that the control plane has not read, are what the command is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_does_not_do_what_policies_say_is_told() {
+    let cluster = Cluster::start(&shop(), &shop()).await;
+    let connection =
+        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+    let mut drift = Transaction::new();
+    drift.update("ACL", Condition::equal("action", "drop"), Row::new().with("action", "allow"));
+    connection.transact(drift).await.unwrap();
+    let output = cluster.explain(&["shop/old", "shop/db", "5432"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("database: DIFFERENT, it is allowed there"), "{text}");
+
+    // An ACL of somebody else, about something that is not known of the connection.
+    let mut foreign = Transaction::new();
+    foreign.update("ACL", Where::all(), Row::new().with("match", "ct.est && ip4"));
+    connection.transact(foreign).await.unwrap();
+    let output = cluster.explain(&["shop/old", "shop/db", "5432"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("database: not known, for an ACL cannot be evaluated"), "{text}");
+
+    let empty = Cluster::start(&shop(), &World::default()).await;
+    let output = empty.explain(&["shop/web", "shop/db", "5432"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("database: it has no port of this pod"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_answered_is_said_and_is_no_verdict() {
+    let cluster = Cluster::start(&shop(), &shop()).await;
+    for (question, code, why) in [
+        (vec!["shop/web", "shop/nobody", "80"], 1, "read /api/v1/namespaces/shop/pods/nobody"),
+        (vec!["shop/web", "elsewhere/db", "80"], 1, "read /api/v1/namespaces/elsewhere"),
+        (vec!["shop/web", "shop/db"], 2, "two pods and a port"),
+        (vec!["shop/web", "shop/db", "80", "--nonsense"], 2, "'--nonsense'"),
+        (vec!["shop/web", "shop/db", "80", "--db-txn-timeout=nonsense"], 2, "--db-txn-timeout"),
+    ] {
+        let output = cluster.explain(&question).await;
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{question:?}: {output:?}");
+        assert!(text.contains(why) && output.stdout.is_empty(), "{question:?}: {text}");
+    }
+}
+
+/// The command's reading of objects, the model and the rows agree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_is_what_the_model_says_and_the_database_does_in_random_worlds() {
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(SCHEMA).unwrap()).unwrap();
+    let has_tiers = schema["tables"]["ACL"]["columns"]["tier"].is_object();
+    let worlds = tiered_world(if has_tiers { Passes::Yes } else { Passes::No });
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..WORLDS {
+        let world = worlds.new_tree(&mut runner).unwrap().current();
+        let cluster = Cluster::start(&world, &world).await;
+        let (mut asked, mut allowed) = (0, 0);
+        let places =
+            [("80/tcp", Protocol::Tcp, 80), ("8080/udp", Protocol::Udp, 8080), ("81/TCP", Protocol::Tcp, 81)];
+        let pairs =
+            world.pods.iter().flat_map(|client| world.pods.iter().map(move |server| (client, server)));
+        let pairs = pairs.filter(|(client, server)| client.name != server.name);
+        let questions = pairs.enumerate().step_by(72 / QUESTIONS);
+        for (number, (client, server)) in questions {
+            let (text, protocol, port) = places[number / 3 % places.len()];
+            let names = [client, server].map(|pod| format!("{}/{}", pod.namespace, pod.name));
+            let output = cluster.explain(&[&names[0], &names[1], text]).await;
+            let page = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{world}\n{page}\n{output:?}");
+            for is_ipv6 in [false, true] {
+                let allows = world.allows(End::Pod(client), server, Place { is_ipv6, protocol, port });
+                let verdict = if allows { "allowed" } else { "denied" };
+                let addresses = [client, server].map(|pod| pod.address(is_ipv6));
+                let title = format!(
+                    "{} ({}) to {} ({}), {} port {port}: {verdict}",
+                    names[0],
+                    addresses[0],
+                    names[1],
+                    addresses[1],
+                    protocol.name()
+                );
+                assert!(page.contains(&title), "{title}\n{page}\n{world}");
+                asked += 1;
+                allowed += usize::from(allows);
+            }
+        }
+        assert!(asked == 2 * QUESTIONS && allowed > 0, "{allowed} of {asked}");
+    }
+}

@@ -161,9 +161,16 @@ pub struct Echoes {
     pub sent: u64,
     /// Answers that came, with the right content.
     pub received: u64,
+    /// Milliseconds: the longest time without an answer, from the first datagram to the end.
+    pub longest_silence: u64,
 }
 
 impl Echoes {
+    /// The longest time without an answer.
+    pub fn silence(&self) -> Duration {
+        Duration::from_millis(self.longest_silence)
+    }
+
     /// Checks that every datagram was answered, and that more than `least` were sent.
     ///
     /// # Errors
@@ -277,7 +284,8 @@ fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(to)?;
     let until = end_of_input();
-    let mut echoes = Echoes { sent: 0, received: 0 };
+    let mut echoes = Echoes { sent: 0, received: 0, longest_silence: 0 };
+    let mut answered = Instant::now();
     let (mut datagram, mut answer) = (vec![0; size.max(8)], vec![0; 1 << 16]);
     Rng::with_seed(1).fill(&mut datagram);
     while echoes.sent < count && !until.is_finished() {
@@ -288,7 +296,14 @@ fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<
         // lost.
         let _ = socket.send(&datagram);
         echoes.sent += 1;
+        let before = echoes.received;
         receive_until(&socket, slot_ends, &mut answer, &datagram, &mut echoes)?;
+        // As exact as the time between two datagrams, which is longer than asked for on a busy machine.
+        let silent = answered.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
+        echoes.longest_silence = echoes.longest_silence.max(silent);
+        if echoes.received > before {
+            answered = Instant::now();
+        }
     }
     // The last answers may still be on their way: half a second is far more than a round trip in the lab.
     let end = Instant::now() + Duration::from_millis(500);

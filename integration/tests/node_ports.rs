@@ -10,11 +10,15 @@ mod site;
 
 use std::{
     net::{IpAddr, SocketAddr},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
-use integration::{eventually, executable, traffic::End, world::Machine};
+use anyhow::{Context as _, Result, ensure};
+use integration::{
+    Lab, eventually, executable,
+    traffic::{Echo, End, Flow},
+    world::Machine,
+};
 use oracle::world::{
     self as model, AddressType, Endpoint, EndpointPort, EndpointSlice, Protocol, Service, ServicePort,
     ServiceType, TrafficPolicy,
@@ -28,9 +32,8 @@ const OFTEN: Duration = Duration::from_millis(200);
 /// Where the backend of the lasting connection listens, and the node port that leads to it.
 const TARGET: u16 = 9000;
 const NODE_PORT: u16 = 31_900;
+const CLUSTER_IP: &str = "10.96.0.12";
 const PORT_NAME: &str = "echo";
-/// What `Lab::flow_to` sends one datagram in.
-const EVERY_DATAGRAM: Duration = Duration::from_millis(5);
 
 /// Tells of the Service `lasting` with one port and no endpoints yet.
 fn announce(site: &Site<'_>, protocol: Protocol, external_traffic_policy: TrafficPolicy) {
@@ -44,7 +47,7 @@ fn announce(site: &Site<'_>, protocol: Protocol, external_traffic_policy: Traffi
     let service = Service {
         kind: ServiceType::NodePort,
         external_traffic_policy,
-        ..Service::named("lasting", &["10.96.0.12"], vec![port])
+        ..Service::named("lasting", &[CLUSTER_IP], vec![port])
     };
     let world = model::World { services: vec![service], ..model::World::default() };
     world.manifests().services.into_iter().for_each(|object| site.api.put(object));
@@ -67,38 +70,102 @@ fn serve(site: &Site<'_>, protocol: Protocol, backends: [(model::Pod, Option<u16
     world.manifests().slices.into_iter().for_each(|object| site.api.put(object));
 }
 
-/// A UDP client that never pauses keeps one entry of the node's connection tracking alive for ever.
-#[test]
-fn a_udp_client_of_a_node_port_is_served_by_another_backend_when_its_own_is_gone() {
-    blueprint().test(|lab| {
-        let node = &lab.nodes[1];
+/// A UDP Service whose backend is on the first node, and then another one on the second.
+struct Moving<'l> {
+    site: Site<'l>,
+    /// Where the backends listen.
+    ports: [u16; 2],
+    /// The backends.
+    first: Option<Echo>,
+    _second: Echo,
+}
+
+impl<'l> Moving<'l> {
+    /// The first backend answers the clients: one outside at a node port of the second node, and that node itself.
+    fn start(lab: &'l Lab) -> Result<Self> {
         let site = Site::start(lab, Gateway::None)?;
         announce(&site, Protocol::Udp, TrafficPolicy::Cluster);
         let [here, there] =
             [&site.here, &site.there].map(|pod| lab.echo(&End::Pod(pod), Site::of_pod(pod)[0]));
-        let (here, there) = (here?, there?);
-        let [on_first, on_second] = [1, 2].map(|node| model::Pod { node, host: 3 });
-        let (first, second) = (here.address.port(), there.address.port());
-        serve(&site, Protocol::Udp, [(on_first.clone(), Some(first)), (on_second.clone(), None)]);
-
-        let to = SocketAddr::new(lab.world().of_node(node)[0], NODE_PORT);
+        let (first, second) = (here?, there?);
+        let ports = [&first, &second].map(|echo| echo.address.port());
+        let moving = Self { site, ports, first: Some(first), _second: second };
+        moving.serve(0);
         eventually("the first backend answers", site::SOON, || {
-            let flow = lab.flow_to(&CLIENT, to)?;
-            node.shell("sleep 0.2")?;
-            let echoes = flow.stop()?;
-            ensure!(echoes.received > 0, "{echoes:?}");
+            let flows = moving.flows()?;
+            lab.nodes[1].shell("sleep 0.2")?;
+            for flow in flows {
+                let echoes = flow.stop()?;
+                ensure!(echoes.received > 0, "{echoes:?}");
+            }
             Ok(())
         })?;
-        let flow = lab.flow_to(&CLIENT, to)?;
+        Ok(moving)
+    }
+
+    /// Tells of that one of the backends, and of no other.
+    fn serve(&self, which: usize) {
+        let backends = [0, 1].map(|number: usize| {
+            let port = (number == which).then(|| self.ports[number]);
+            (model::Pod { node: u8::try_from(number + 1).expect("1 or 2"), host: 3 }, port)
+        });
+        serve(&self.site, Protocol::Udp, backends);
+    }
+
+    /// A client that never pauses, which keeps an entry of connection tracking alive for ever, of each kind.
+    fn flows(&self) -> Result<[Flow; 2]> {
+        let lab = self.site.lab;
+        let node = &lab.nodes[1];
+        let outside = lab.flow_to(&CLIENT, SocketAddr::new(lab.world().of_node(node)[0], NODE_PORT))?;
+        Ok([outside, lab.flow_to(&End::Node(node), SocketAddr::new(CLUSTER_IP.parse()?, TARGET))?])
+    }
+}
+
+#[test]
+fn udp_clients_are_served_by_another_backend_when_their_own_is_gone() {
+    blueprint().test(|lab| {
+        let mut moving = Moving::start(lab)?;
+        let flows = moving.flows()?;
+        lab.nodes[1].shell("sleep 1")?;
+        moving.first = None;
+        moving.serve(1);
+        lab.nodes[1].shell("sleep 4")?;
+        for flow in flows {
+            let echoes = flow.stop()?;
+            let silent = echoes.silence();
+            ensure!(silent < Duration::from_secs(1), "silent for {silent:?}: {echoes:?}");
+            println!("silent for {silent:?}");
+        }
+        Ok(())
+    });
+}
+
+/// A server sees changes, and it was not there for this one.
+#[test]
+fn udp_clients_find_the_backend_that_replaced_theirs_while_the_node_had_no_server() {
+    blueprint().test(|lab| {
+        let node = &lab.nodes[1];
+        let mut moving = Moving::start(lab)?;
+        let flows = moving.flows()?;
         node.shell("sleep 1")?;
-        // The pod is gone: nothing refuses what is still sent to it.
-        drop(here);
-        serve(&site, Protocol::Udp, [(on_first, None), (on_second, Some(second))]);
+        node.server.kill()?;
+        moving.first = None;
+        let without = Instant::now();
+        moving.serve(1);
+        node.shell("sleep 1")?;
+        node.start_server()?;
+        managed::ready(node)?;
+        let without = without.elapsed();
         node.shell("sleep 4")?;
-        let echoes = flow.stop()?;
-        let silent = EVERY_DATAGRAM * u32::try_from(echoes.sent - echoes.received)?;
-        ensure!(silent < Duration::from_secs(1), "silent for {silent:?}: {echoes:?}");
-        println!("silent for {silent:?}");
+        for flow in flows {
+            let echoes = flow.stop()?;
+            let silent = echoes.silence();
+            ensure!(
+                silent < without + Duration::from_secs(1),
+                "silent for {silent:?}, without a server for {without:?}: {echoes:?}"
+            );
+            println!("silent for {silent:?}, without a server for {without:?}");
+        }
         Ok(())
     });
 }

@@ -5,6 +5,7 @@
 //! sends.
 
 use std::{
+    collections::BTreeSet,
     io,
     net::{IpAddr, SocketAddr},
 };
@@ -93,6 +94,39 @@ pub struct Stale {
     pub endpoint: Option<SocketAddr>,
 }
 
+/// A UDP connection whose first packet went to `to`, and was translated to `by`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Translated {
+    pub to: SocketAddr,
+    /// Where the replies come from.
+    pub by: SocketAddr,
+}
+
+impl Translated {
+    fn of(attributes: &[ConntrackAttribute]) -> Option<Self> {
+        let [original, reply] = ends(attributes);
+        let to = SocketAddr::new(original.to?, original.port_to?);
+        let by = SocketAddr::new(reply.from?, reply.port_from?);
+        (original.is_udp && to != by).then_some(Self { to, by })
+    }
+}
+
+/// The UDP connections with a translated destination, each pair once. Needs a tokio runtime.
+///
+/// # Errors
+/// The kernel does not track connections, or refuses to list them.
+pub async fn translated() -> io::Result<BTreeSet<Translated>> {
+    let mut found = BTreeSet::new();
+    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
+        let collect = |attributes: &[ConntrackAttribute]| {
+            found.extend(Translated::of(attributes));
+            false
+        };
+        list(family, None, collect).await?;
+    }
+    Ok(found)
+}
+
 impl Stale {
     /// Whether it means connections of this family.
     fn is_of(&self, is_v4: bool) -> bool {
@@ -102,14 +136,7 @@ impl Stale {
 
     /// Whether it means the connection with these tuples.
     fn means(&self, attributes: &[ConntrackAttribute]) -> bool {
-        let (mut original, mut reply) = (End::default(), End::default());
-        for attribute in attributes {
-            match attribute {
-                ConntrackAttribute::CtaTupleOrig(tuple) => original = End::of(tuple),
-                ConntrackAttribute::CtaTupleReply(tuple) => reply = End::of(tuple),
-                _ => {}
-            }
-        }
+        let [original, reply] = ends(attributes);
         original.is_udp
             && original.port_to == Some(self.port)
             && (self.address.is_none() || original.to == self.address)
@@ -123,6 +150,19 @@ impl Stale {
                 None => true,
             }
     }
+}
+
+/// A connection in the direction of its first packet, and in that of the reply.
+fn ends(attributes: &[ConntrackAttribute]) -> [End; 2] {
+    let (mut original, mut reply) = (End::default(), End::default());
+    for attribute in attributes {
+        match attribute {
+            ConntrackAttribute::CtaTupleOrig(tuple) => original = End::of(tuple),
+            ConntrackAttribute::CtaTupleReply(tuple) => reply = End::of(tuple),
+            _ => {}
+        }
+    }
+    [original, reply]
 }
 
 /// What identifies a connection in one direction.
@@ -267,7 +307,7 @@ struct List {
 async fn list(
     family: NetfilterProtoFamily,
     question: Option<(Sender, IpAddr)>,
-    matches: impl Fn(&[ConntrackAttribute]) -> bool,
+    mut matches: impl FnMut(&[ConntrackAttribute]) -> bool,
 ) -> io::Result<List> {
     let attributes = question.map(|(sender, address)| sender.filter(address)).unwrap_or_default();
     let asked = ConntrackMessage::Other { message_type: IPCTNL_MSG_CT_GET, attributes };

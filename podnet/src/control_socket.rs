@@ -19,7 +19,8 @@ use tokio::{
 /// The daemon of the switch.
 pub const VSWITCHD: &str = "ovs-vswitchd";
 
-/// Bytes of the longest answer. Far above any real one: a daemon that goes mad must not fill the memory.
+/// Bytes of the longest answer, if the caller says nothing else. Far above any real one: a daemon that goes mad
+/// must not fill the memory.
 const LONGEST: usize = 1 << 18;
 
 /// A daemon, found by its pid file.
@@ -45,20 +46,34 @@ impl ControlSocket {
     /// # Errors
     /// The daemon refuses the command, does not run, or does not answer within `patience`.
     pub async fn ask(&self, command: &str, arguments: &[&str], patience: Duration) -> io::Result<String> {
+        self.ask_at_length(command, arguments, patience, LONGEST).await
+    }
+
+    /// The same where an answer may have `longest` bytes.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask), or the answer is longer.
+    pub async fn ask_at_length(
+        &self,
+        command: &str,
+        arguments: &[&str],
+        patience: Duration,
+        longest: usize,
+    ) -> io::Result<String> {
         let Self { run_dir, daemon } = self;
         let pid_file = pid_file(run_dir, daemon);
         let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", pid_file.display()));
         let pid = std::fs::read_to_string(&pid_file).map_err(at)?;
         // The name contains the process id (ovs-appctl(8)).
         let socket = run_dir.join(format!("{daemon}.{}.ctl", pid.trim()));
-        let answered = timeout(patience, talk(&socket, command, arguments)).await;
+        let answered = timeout(patience, talk(&socket, command, arguments, longest)).await;
         answered
             .unwrap_or(Err(io::ErrorKind::TimedOut.into()))
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
     }
 }
 
-async fn talk(socket: &Path, command: &str, arguments: &[&str]) -> io::Result<String> {
+async fn talk(socket: &Path, command: &str, arguments: &[&str], longest: usize) -> io::Result<String> {
     #[derive(Deserialize)]
     struct Answer {
         result: Option<String>,
@@ -71,7 +86,7 @@ async fn talk(socket: &Path, command: &str, arguments: &[&str]) -> io::Result<St
     let mut text = Vec::new();
     loop {
         // Nothing marks the end of an answer but its JSON.
-        if stream.read_buf(&mut text).await? == 0 || text.len() > LONGEST {
+        if stream.read_buf(&mut text).await? == 0 || text.len() > longest {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
         // Cheap for a part of a long answer, which does not end like a whole one.

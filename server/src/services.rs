@@ -106,6 +106,7 @@ async fn run(
     mut connections: Connections,
 ) {
     let (mut pending, mut health_checks) = (Pending::default(), HealthChecks::default());
+    let mut has_looked = false;
     loop {
         let next = pending.next();
         let event = tokio::select! {
@@ -118,6 +119,10 @@ async fn run(
         let Some(event) = event else { return };
         let Moves { stale, valid } = take(&mut known, event);
         pending.take(stale, valid, Instant::now());
+        // Watches tell of changes, and before the first lists nobody looked.
+        if known.is_complete() && !std::mem::replace(&mut has_looked, true) {
+            pending.take(known.stale_among(&connections.translated().await), [], Instant::now());
+        }
         // A list comes as one event, but a burst of changes as many: one look at the whole suffices.
         if events.is_empty() {
             let now = known.facts();

@@ -127,8 +127,7 @@ fn a_udp_client_that_never_pauses_finds_the_endpoint_that_replaces_the_last_one(
         let without = without.elapsed();
         node.shell("sleep 5")?;
         let echoes = flow.stop()?;
-        // A datagram every 5 ms.
-        let silent = Duration::from_millis(5 * (echoes.sent - echoes.received));
+        let silent = echoes.silence();
         ensure!(
             silent < without + Duration::from_secs(1),
             "{echoes:?}: silent for {silent:?}, without an endpoint for {without:?}\n{}",
@@ -162,7 +161,7 @@ fn a_udp_client_of_an_endpoint_that_goes_is_served_by_another_one() {
         })?;
         node.shell("sleep 2")?;
         let echoes = flow.stop()?;
-        let silent = Duration::from_millis(5 * (echoes.sent - echoes.received));
+        let silent = echoes.silence();
         ensure!(silent < Duration::from_secs(1), "{echoes:?}");
         println!("silent for {silent:?}");
         // A Service that is deleted leaves nothing.

@@ -15,7 +15,7 @@ use std::{
 
 use ipnet::IpNet;
 use kubeapi::services::{Condition, Protocol, Traffic};
-use podnet::conntrack::Stale;
+use podnet::conntrack::{Stale, Translated};
 
 use super::{
     destination::{self, Candidate, Destination},
@@ -229,11 +229,12 @@ impl Known {
 
     /// What the management port has to know now.
     pub(crate) fn facts(&mut self) -> Facts {
+        let is_complete = self.is_complete();
         let all = self
             .all_destinations
             .get_or_insert_with(|| self.destinations.values().flatten().cloned().collect());
         // Before both are known, a Service may seem to have no endpoint.
-        let destinations = (self.are_all_services && self.are_all_slices).then(|| Arc::clone(all));
+        let destinations = is_complete.then(|| Arc::clone(all));
         let ranges = self.configured.iter().chain(self.ranges.values().flatten());
         let some = |range: &IpNet| {
             let all = self.addresses.range(range.network()..=range.broadcast());
@@ -256,6 +257,39 @@ impl Known {
             (*port, HealthCheck { service: Arc::clone(key), local_endpoints: addresses.len() })
         };
         self.health_checks.iter().map(check).collect()
+    }
+
+    /// Whether all Services and their endpoints are known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.are_all_services && self.are_all_slices
+    }
+
+    /// What is stale among the connections that there are: what changed while nobody looked. Only for
+    /// [complete](Self::is_complete) knowledge.
+    pub(crate) fn stale_among(&self, connections: &BTreeSet<Translated>) -> BTreeSet<Stale> {
+        let mut endpoints = UdpEndpoints::new();
+        for (at, of_service) in self.udp.values().flatten() {
+            endpoints.entry(*at).or_default().extend(of_service);
+        }
+        let stale = |Translated { to, by }: &Translated| {
+            let (address, port) = (to.ip(), to.port());
+            if let Some(known) = endpoints.get(&(Some(address), port)) {
+                let stale = Stale { address: Some(address), port, endpoint: Some(*by) };
+                return (!known.contains(by)).then_some(stale);
+            }
+            if self.is_of_range(address) {
+                return Some(Stale { address: Some(address), port, endpoint: None });
+            }
+            // Another program of the host may translate the same port; its clients are translated anew.
+            let known = endpoints.get(&(None, port))?;
+            (!known.contains(by)).then_some(Stale { address: None, port, endpoint: Some(*by) })
+        };
+        connections.iter().filter_map(stale).collect()
+    }
+
+    /// Whether the address belongs to a range of Services' addresses.
+    fn is_of_range(&self, address: IpAddr) -> bool {
+        self.configured.iter().chain(self.ranges.values().flatten()).any(|range| range.contains(&address))
     }
 
     fn slices_of<'a>(&'a self, service: &ServiceKey) -> impl Iterator<Item = &'a Slice> + use<'a> {

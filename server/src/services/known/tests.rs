@@ -68,6 +68,42 @@ fn put_slice(known: &mut Known, (key, slice): (ServiceKey, Slice)) -> Moves {
     known.slice(&key, Some(slice))
 }
 
+/// A server that was away has seen no change: what there is tells.
+#[test]
+fn connections_are_stale_that_nothing_known_explains() {
+    let mut known = known();
+    assert!(!known.is_complete());
+    known.all_slices(vec![slice("dns-a", "dns", dns_ports(), &[("10.244.1.5", "n1", ready())])]);
+    assert!(!known.is_complete(), "a Service may seem to have no endpoint");
+    known.all_services(vec![dns()]);
+    assert!(known.is_complete());
+
+    let pair = |to: &str, by: &str| Translated { to: to.parse().unwrap(), by: by.parse().unwrap() };
+    let right = [
+        pair("10.96.0.10:53", "10.244.1.5:5353"),
+        pair("192.0.2.7:30053", "10.244.1.5:5353"),
+        pair("192.0.2.7:30053", "10.96.0.10:53"),
+        // Of other programs.
+        pair("192.0.2.7:8053", "172.17.0.2:53"),
+        pair("198.51.100.1:53", "172.17.0.2:53"),
+    ];
+    assert_eq!(known.stale_among(&right.into()), [].into());
+    let wrong = [
+        pair("10.96.0.10:53", "10.244.2.5:5353"),
+        pair("192.0.2.7:30053", "10.244.2.5:5353"),
+        // A port, and a Service, that are gone.
+        pair("10.96.0.10:54", "10.244.1.5:5353"),
+        pair("10.96.0.77:53", "10.244.1.5:5353"),
+    ];
+    let expected = [
+        stale("10.96.0.10", 53, "10.244.2.5:5353"),
+        stale("", 30053, "10.244.2.5:5353"),
+        stale("10.96.0.10", 54, ""),
+        stale("10.96.0.77", 53, ""),
+    ];
+    assert_eq!(known.stale_among(&wrong.into()), expected.into());
+}
+
 #[test]
 fn connections_to_an_endpoint_that_went_or_serves_no_more_are_stale() {
     let mut known = known();

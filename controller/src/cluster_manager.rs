@@ -168,6 +168,7 @@ impl Role {
             | Observation::Policies(_)
             | Observation::ClusterPolicies(..)
             | Observation::EgressFirewalls(_)
+            | Observation::Name(..)
             | Observation::Services(_)
             | Observation::Slices(_)
             | Observation::Ranges(_) => {}

@@ -61,6 +61,8 @@ impl Key {
 pub enum AnyPolicy {
     Namespaced(PolicyKey),
     Cluster(ClusterPolicyKey),
+    /// The EgressFirewall of a namespace.
+    EgressFirewall(Arc<str>),
 }
 
 impl From<AnyPolicy> for Key {
@@ -68,11 +70,12 @@ impl From<AnyPolicy> for Key {
         match policy {
             AnyPolicy::Namespaced(policy) => Self::Policy(policy),
             AnyPolicy::Cluster(policy) => Self::ClusterPolicy(policy),
+            AnyPolicy::EgressFirewall(namespace) => Self::EgressFirewall(namespace),
         }
     }
 }
 
-/// A set of pods' addresses.
+/// A set of addresses: of pods, or of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SetId {
     /// Of the pods of a namespace.
@@ -81,6 +84,8 @@ pub enum SetId {
     Pods(Arc<str>),
     /// Of the pods that have a port of this name and protocol with this number.
     Port(Arc<str>, Protocol, u16),
+    /// Of a name of the DNS.
+    Name(Arc<str>),
 }
 
 /// How much of a key's rows a change concerns.
@@ -153,6 +158,7 @@ impl fmt::Display for SetId {
             Self::Namespace(namespace) => write!(f, "namespace {namespace}"),
             Self::Pods(text) => write!(f, "pods {text}"),
             Self::Port(name, protocol, number) => write!(f, "port {name} {protocol} {number}"),
+            Self::Name(name) => write!(f, "name {name}"),
         }
     }
 }

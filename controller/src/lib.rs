@@ -27,6 +27,7 @@
 //! | [`reconcile`] | [`Controller`]: the loop | all of the above | database |
 //! | [`remove_node`] | removes one node's rows, once | [`northbound`], southbound database | the same |
 //! | [`unidling`] | [`unidling::Unidling`]: connections to idled Services, as reports | southbound database | the same |
+//! | [`resolver`] | [`resolver::Resolver`]: the addresses of names | DNS | observations |
 //! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |
 //! | [`annotate`] | [`annotate::AnnotationWriter`]: annotations, status of policies | desired ones | API server |
 //! | [`cluster_manager`] | the role that assigns subnets and ids to nodes | nodes | their annotations |
@@ -52,6 +53,7 @@ pub mod node_assignments;
 pub mod northbound;
 pub mod reconcile;
 pub mod remove_node;
+pub mod resolver;
 pub mod rows;
 #[cfg(test)]
 mod scripted;

@@ -10,6 +10,7 @@
 //! | `nodes`, `pods`, `services`, `namespaces`, `policies` | the objects of one kind with their indexes, and what an event of this kind changes |
 //! | [`cluster_policy`], `cluster_policies` | the same for policies of the whole cluster |
 //! | [`egress_firewall`], `egress_firewalls` | the same for EgressFirewalls, and their status |
+//! | `names` | the names of the DNS that EgressFirewalls have, and their addresses |
 //! | [`policy`] | a NetworkPolicy, read once from the API's spelling |
 //! | `port_names` | names of ports in policies that no pod has |
 //! | `sets` | the sets of addresses that policies name, and who is in them |
@@ -36,6 +37,7 @@ mod egress_firewalls;
 mod fanout;
 mod foreign;
 pub mod labels;
+mod names;
 mod namespaces;
 mod node;
 mod nodes;
@@ -69,6 +71,7 @@ pub use conditions::{Condition as ZoneCondition, PolicyCondition, Standing};
 pub use egress_firewall::EgressFirewall;
 pub use egress_firewalls::{EgressFirewallTrouble, FirewallStatus};
 pub use foreign::ForeignAddress;
+pub use names::{Answer, DnsName};
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
 pub use pod::{Annotated, NamedPort, Phase, Pod, PodLabels, Spelled, Texts};
@@ -97,6 +100,7 @@ pub struct Store {
     policies: policies::Policies,
     cluster_policies: cluster_policies::ClusterPolicies,
     egress_firewalls: egress_firewalls::EgressFirewalls,
+    names: names::Names,
     services: services::Services,
     ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
@@ -164,6 +168,7 @@ impl Store {
             policies: policies::Policies::default(),
             cluster_policies: cluster_policies::ClusterPolicies::default(),
             egress_firewalls: egress_firewalls::EgressFirewalls::default(),
+            names: names::Names::default(),
             services: services::Services::default(),
             gateways: BTreeSet::new(),
             templates: false,

@@ -44,6 +44,9 @@ pub const NAMED_PORT_SET: &str = "NetpolNamedPort";
 /// The [`OWNER_TYPE`] of the rules of a namespace's EgressFirewall.
 pub const EGRESS_FIREWALL: &str = "EgressFirewall";
 
+/// The [`OWNER_TYPE`] of a set of the addresses of a name of the DNS.
+pub const NAME_SET: &str = "EgressFirewallDNS";
+
 /// The [`OWNER_TYPE`] of the rule that limits a Service's load balancer to some clients.
 pub const SOURCE_RANGES: &str = "ServiceSourceRanges";
 

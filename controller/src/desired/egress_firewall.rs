@@ -12,6 +12,8 @@
 //! The rules are about what is outside of the cluster: a network that has addresses of pods, too, is limited to
 //! the others.
 
+use std::sync::Arc;
+
 use contract::ovn::ObjectId;
 use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
@@ -19,8 +21,10 @@ use kubeapi::services::{Family, Protocol};
 use super::{
     matching::{ip, spelled},
     policy::{group, group_name},
+    set::set_name,
 };
 use crate::{
+    key::SetId,
     rows::{
         Acl, RowName, RowSet,
         acl::{Action, Direction, Log, Tier},
@@ -72,8 +76,19 @@ fn acl(store: &Store, namespace: &str, rule: &FirewallRule) -> Option<Acl> {
         matching: format!("({}) && inport == @{}{ports}", addresses.join(" || "), group.hashed()),
         action,
         log: Some(Log { name: format!("EF:{namespace}:{index}"), severity }),
-        needs: Vec::new(),
+        needs: sets(store, to),
     })
+}
+
+/// The sets that the match names.
+fn sets(store: &Store, to: &Destination) -> Vec<RowName> {
+    match to {
+        Destination::Name(name) => {
+            let set = SetId::Name(Arc::clone(name));
+            store.config.families().map(|family| set_name(&set, family)).collect()
+        }
+        Destination::Anywhere | Destination::Net(_) | Destination::Nodes(_) => Vec::new(),
+    }
 }
 
 /// The matches of the addresses, any of which fits.
@@ -85,6 +100,11 @@ fn matches(store: &Store, namespace: &str, to: &Destination) -> Vec<String> {
             store.config.families().map(of_family).collect()
         }
         Destination::Net(net) => vec![outside(store, net)],
+        Destination::Name(name) => {
+            let set = SetId::Name(Arc::clone(name));
+            let of_family = |family| format!("{}.dst == ${}", ip(family), set_name(&set, family).name);
+            store.config.families().map(of_family).collect()
+        }
         Destination::Nodes(selector) => {
             let addresses = store.addresses_of_nodes(namespace, selector);
             let mut texts: Vec<_> =

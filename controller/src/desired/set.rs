@@ -19,15 +19,14 @@ pub fn set(store: &Store, set: &SetId) -> RowSet {
         return Vec::new();
     }
     let row = |family| {
-        let addresses = store.set_addresses(set).filter(|address| Family::of(address) == family);
-        let addresses = addresses.map(|address| address.to_string().into()).collect();
-        DesiredRow {
-            columns: vec![
-                ("external_ids", Value::Pairs(id(set, family).external_ids().into())),
-                ("addresses", Value::Elements(addresses)),
-            ],
-            ..bare(set_name(set, family))
-        }
+        let ids = ("external_ids", Value::Pairs(id(set, family).external_ids().into()));
+        let addresses = || {
+            let addresses = store.set_addresses(set).filter(|address| Family::of(address) == family);
+            addresses.map(|address| address.to_string().into()).collect()
+        };
+        // Until a name has an answer, the addresses stay that the set has from before.
+        let addresses = store.knows_addresses(set).then(|| ("addresses", Value::Elements(addresses())));
+        DesiredRow { columns: [ids].into_iter().chain(addresses).collect(), ..bare(set_name(set, family)) }
     };
     store.config.families().map(row).collect()
 }
@@ -35,7 +34,8 @@ pub fn set(store: &Store, set: &SetId) -> RowSet {
 /// Whether the set has the address. None if there is no such set.
 pub fn address(store: &Store, set: &SetId, address: IpAddr) -> Option<DesiredPart> {
     let family = Family::of(&address);
-    let is_there = store.is_set(set) && store.config.families().any(|own| own == family);
+    let is_there =
+        store.is_set(set) && store.knows_addresses(set) && store.config.families().any(|own| own == family);
     let text = address.to_string().into();
     let piece = if store.set_has(set, address) { Piece::Element(text) } else { Piece::NoElement(text) };
     is_there.then(|| DesiredPart { row: set_name(set, family), column: "addresses", piece })
@@ -57,6 +57,7 @@ fn id(set: &SetId, family: Family) -> ObjectId {
         SetId::Port(name, protocol, number) => {
             ObjectId::address_set(ovn::NAMED_PORT_SET, &format!("{name}:{protocol}:{number}"), family)
         }
+        SetId::Name(name) => ObjectId::address_set(ovn::NAME_SET, name, family),
     }
 }
 
@@ -65,6 +66,7 @@ pub(crate) fn of_ids(owner_type: &str, name: &str) -> Option<SetId> {
     match owner_type {
         ovn::NAMESPACE_SET => (name != ovn::HOST_NETWORK_NAMESPACE).then(|| SetId::Namespace(name.into())),
         ovn::POD_SELECTOR_SET => Some(SetId::Pods(name.into())),
+        ovn::NAME_SET => Some(SetId::Name(name.into())),
         ovn::NAMED_PORT_SET => {
             let mut parts = name.splitn(3, ':');
             let (port, protocol, number) = (parts.next()?, parts.next()?, parts.next()?);

@@ -112,6 +112,9 @@ impl Reconciler {
         for trouble in self.store.take_egress_firewall_troubles() {
             self.report(Report::EgressFirewallTrouble(trouble));
         }
+        if let Some(names) = self.store.take_names() {
+            self.report(Report::Names(names));
+        }
         for status in self.store.take_statuses() {
             self.report(Report::FirewallStatus(status));
         }

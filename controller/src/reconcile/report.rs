@@ -1,6 +1,6 @@
 //! The outputs of the reconciler: reports, progress, and why it ended.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use contract::{
     names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey},
@@ -11,7 +11,7 @@ use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    store::{ClusterPolicyTrouble, EgressFirewallTrouble, FirewallStatus, policy::PolicyTrouble},
+    store::{ClusterPolicyTrouble, DnsName, EgressFirewallTrouble, FirewallStatus, policy::PolicyTrouble},
     trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
@@ -36,6 +36,8 @@ pub enum Report {
     EgressFirewallTrouble(Trouble<Arc<str>, EgressFirewallTrouble>),
     /// The status of an EgressFirewall has to be written.
     FirewallStatus(FirewallStatus),
+    /// All names of the DNS to ask for, which are others than before.
+    Names(BTreeSet<DnsName>),
     /// A connection to an idled Service, which has no pods.
     NeedPods(ServiceKey),
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

@@ -69,7 +69,10 @@ impl Store {
                 self.rows_written(policy);
                 return self.settled_policy(&AnyPolicy::Cluster(policy.clone()), dirty);
             }
-            Key::EgressFirewall(namespace) => return self.settled_egress_firewall(namespace),
+            Key::EgressFirewall(namespace) => {
+                self.settled_egress_firewall(namespace);
+                return self.settled_policy(&AnyPolicy::EgressFirewall(Arc::clone(namespace)), dirty);
+            }
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)

@@ -12,6 +12,7 @@ use kubeapi::services::Protocol;
 use serde::Deserialize;
 
 use super::{
+    DnsName,
     policy::{net, shown},
     selector::{Selector, SelectorError},
 };
@@ -55,6 +56,8 @@ pub enum Destination {
     Net(IpNet),
     /// Those of the nodes with these labels.
     Nodes(Selector),
+    /// Those that the DNS has for the name, as the object spells it.
+    Name(DnsName),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +97,10 @@ pub enum What {
     Destination(Box<str>),
     #[error("has the cidrSelector {0:?}, which is no network")]
     Network(Box<str>),
+    #[error("has the dnsName {0:?}, and a wildcard is not supported")]
+    Wildcard(Box<str>),
+    #[error("has the dnsName {0:?}, which is none")]
+    Name(Box<str>),
     #[error("has a nodeSelector that cannot be used ({0})")]
     Selector(SelectorError),
     #[error("has a port that cannot be used: {0}")]
@@ -104,9 +111,10 @@ pub enum What {
 fn closed(action: FirewallAction, what: &What) -> &'static str {
     match (action, what) {
         (FirewallAction::Allow, _) => "the rule is left out",
-        (FirewallAction::Deny, What::Destination(_) | What::Network(_) | What::Selector(_)) => {
-            "it denies every destination"
-        }
+        (
+            FirewallAction::Deny,
+            What::Destination(_) | What::Network(_) | What::Selector(_) | What::Wildcard(_) | What::Name(_),
+        ) => "it denies every destination",
         (FirewallAction::Deny, What::Port(_)) => "it denies all ports",
     }
 }
@@ -121,6 +129,8 @@ impl Unusable {
             Self::Rule { what: What::Destination(_), .. } => "NoDestination",
             Self::Rule { what: What::Network(_), .. } => "NoNetwork",
             Self::Rule { what: What::Selector(_), .. } => "UnusableSelector",
+            Self::Rule { what: What::Wildcard(_), .. } => "Wildcard",
+            Self::Rule { what: What::Name(_), .. } => "NoName",
             Self::Rule { what: What::Port(_), .. } => "NoPort",
             Self::TooManyRules(_) => "TooManyRules",
         }
@@ -157,7 +167,15 @@ impl EgressFirewall {
     pub(super) fn node_selectors(&self) -> impl Iterator<Item = &Selector> {
         self.rules.iter().filter_map(|rule| match &rule.to {
             Destination::Nodes(selector) => Some(selector),
-            Destination::Anywhere | Destination::Net(_) => None,
+            Destination::Anywhere | Destination::Net(_) | Destination::Name(_) => None,
+        })
+    }
+
+    /// The names in its rules.
+    pub(super) fn names(&self) -> impl Iterator<Item = &DnsName> {
+        self.rules.iter().filter_map(|rule| match &rule.to {
+            Destination::Name(name) => Some(name),
+            Destination::Anywhere | Destination::Net(_) | Destination::Nodes(_) => None,
         })
     }
 }
@@ -258,12 +276,27 @@ fn read_destination(to: &serde_json::Map<String, serde_json::Value>) -> Result<D
             let text = value.as_str().ok_or_else(named)?;
             net(text).map(Destination::Net).ok_or_else(|| What::Network(shown(text)))
         }
+        "dnsName" => read_name(value.as_str().ok_or_else(named)?).map(Destination::Name),
         "nodeSelector" => {
             let selector: LabelSelector = serde_json::from_value(value.clone()).map_err(|_| named())?;
             Selector::new(None, &selector).map(Destination::Nodes).map_err(What::Selector)
         }
         _ => Err(named()),
     }
+}
+
+/// A name as the DNS has it (RFC 1035 §2.3), with or without the final dot.
+fn read_name(text: &str) -> Result<DnsName, What> {
+    if text.contains('*') {
+        return Err(What::Wildcard(shown(text)));
+    }
+    let labels = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        let is_plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        is_plain && (1..=63).contains(&label.len())
+    };
+    let is_name = labels.len() <= 253 && labels.split('.').all(is_label);
+    if is_name { Ok(text.into()) } else { Err(What::Name(shown(text))) }
 }
 
 /// The ports; none of an empty list, which is as none.

@@ -9,7 +9,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    EgressFirewall, Store,
+    DnsName, EgressFirewall, Store,
     conditions::Standing,
     egress_firewall::{Destination, ObservedStatus, Unusable},
     fanout,
@@ -17,7 +17,11 @@ use super::{
     selectors::SelectorId,
     sets::drop_from,
 };
-use crate::{config::Zone, key::Dirty, trouble::Trouble};
+use crate::{
+    config::Zone,
+    key::{AnyPolicy, Dirty, Key, Scope, SetId},
+    trouble::Trouble,
+};
 
 /// The status of an EgressFirewall whose rows are in the database: upstream's words, for which scripts look.
 const APPLIED: &str = "EgressFirewall Rules applied";
@@ -49,6 +53,10 @@ pub enum EgressFirewallTrouble {
     #[error(transparent)]
     Unusable(Box<Unusable>),
     #[error(
+        "the name {name:?} of its rule {rule} has no addresses yet: {why}; until then no connection fits the rule"
+    )]
+    NoAddresses { rule: usize, name: DnsName, why: Box<str> },
+    #[error(
         "its rule {rule} is about {net}, which has only addresses of pods; what these may reach, NetworkPolicies \
          say"
     )]
@@ -60,6 +68,7 @@ impl EgressFirewallTrouble {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unusable(unusable) => unusable.reason(),
+            Self::NoAddresses { .. } => "NoAddresses",
             Self::OnlyPods { .. } => "OnlyPods",
         }
     }
@@ -131,10 +140,23 @@ impl Store {
                 {
                     Some(EgressFirewallTrouble::OnlyPods { rule: rule.index, net })
                 }
+                Destination::Net(_)
+                | Destination::Anywhere
+                | Destination::Nodes(_)
+                | Destination::Name(_) => None,
+            })
+        };
+        let no_addresses = || {
+            firewall.rules.iter().find_map(|rule| match &rule.to {
+                Destination::Name(name) => {
+                    let (rule, name, why) = (rule.index, Arc::clone(name), self.names.unanswered(name)?);
+                    Some(EgressFirewallTrouble::NoAddresses { rule, name, why: why.into() })
+                }
                 Destination::Net(_) | Destination::Anywhere | Destination::Nodes(_) => None,
             })
         };
-        firewall.unusable.clone().map(EgressFirewallTrouble::Unusable).or_else(only_pods)
+        let unusable = firewall.unusable.clone().map(EgressFirewallTrouble::Unusable);
+        unusable.or_else(no_addresses).or_else(only_pods)
     }
 
     pub(super) fn replace_egress_firewalls(
@@ -183,6 +205,10 @@ impl Store {
     ) {
         let had_rules = self.has_firewall_rules(namespace);
         let trouble_before = self.egress_firewall_trouble(namespace);
+        let names_of =
+            |firewall: &EgressFirewall| -> BTreeSet<DnsName> { firewall.names().cloned().collect() };
+        let names_before = self.egress_firewall(namespace).map(names_of).unwrap_or_default();
+        let names = firewall.as_ref().map(names_of).unwrap_or_default();
         // The new selectors before the old ones go: most are the same, and are searched for once.
         let now = firewall.map(|firewall| {
             let mut nodes = BTreeMap::new();
@@ -205,6 +231,15 @@ impl Store {
             }
             self.egress_firewalls.all.insert(Arc::clone(namespace), known);
         }
+        for name in names.difference(&names_before) {
+            self.names.join(name, namespace);
+            dirty(Key::Set(SetId::Name(Arc::clone(name))), Scope::Whole);
+        }
+        for name in names_before.difference(&names) {
+            self.names.leave(name, namespace);
+            let user = AnyPolicy::EgressFirewall(Arc::clone(namespace));
+            self.policies.sets.hold(&user, SetId::Name(Arc::clone(name)));
+        }
         let concerns_pods = had_rules != self.has_firewall_rules(namespace);
         let pods = self.pods.selectors.labels().namespace(namespace).filter(|_| concerns_pods);
         fanout::egress_firewall(namespace, pods, dirty);
@@ -212,7 +247,11 @@ impl Store {
     }
 
     /// Queues an event if something has begun to be wrong with the EgressFirewall.
-    fn tell_egress_firewall(&mut self, namespace: &Arc<str>, before: Option<&EgressFirewallTrouble>) {
+    pub(super) fn tell_egress_firewall(
+        &mut self,
+        namespace: &Arc<str>,
+        before: Option<&EgressFirewallTrouble>,
+    ) {
         let now = self.egress_firewall_trouble(namespace).filter(|now| before != Some(now));
         let uid = self.egress_firewall(namespace).map(|firewall| Arc::clone(&firewall.uid));
         if let Some((why, uid)) = now.zip(uid) {
@@ -234,7 +273,7 @@ impl Store {
 
     /// Hands out the status that the object should have, unless it has it or will have it. Before the first
     /// rows are in the database, the status of before stays.
-    fn write_status(&mut self, namespace: &Arc<str>) {
+    pub(super) fn write_status(&mut self, namespace: &Arc<str>) {
         let Some(known) = self.egress_firewalls.known(namespace) else { return };
         let trouble = || self.egress_firewall_trouble(namespace).map(|trouble| trouble.to_string());
         let why = match &known.standing {

@@ -23,6 +23,8 @@
 //! | policy of the whole cluster: came, went, or any field | the policy; the sets that it names from now on; the pods that it is about from now on, or no longer; those behind it in the last tier, if it needs more or fewer levels |
 //! | namespace: labels | also: its pods that such policies are about from now on, or no longer |
 //! | EgressFirewall: came, went, or any field but the status | the EgressFirewall; its namespace's pods, if it has rules from now on, or no longer |
+//! | EgressFirewall: has a name from now on, or no longer | the addresses of the name |
+//! | answer of the DNS: others than the last one | the addresses of the name |
 //! | node: came or went, labels, addresses | the EgressFirewalls with rules about such nodes |
 //! | policy: the first or last of a namespace | the isolation of the namespace |
 //!

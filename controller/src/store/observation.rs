@@ -9,7 +9,10 @@ pub use kubeapi::watch::Seen;
 use crate::{
     cluster_id::ClusterId,
     key::NodeName,
-    store::{ClusterPolicy, EgressFirewall, Namespace, Node, Pod, Policy, RangeName, Service, Slice},
+    store::{
+        Answer, ClusterPolicy, DnsName, EgressFirewall, Namespace, Node, Pod, Policy, RangeName, Service,
+        Slice,
+    },
 };
 
 /// A watch event, or the identity of the API server's cluster.
@@ -22,6 +25,8 @@ pub enum Observation {
     ClusterPolicies(ClusterPolicyKind, Seen<ClusterPolicyKey, (ClusterPolicyKey, ClusterPolicy)>),
     /// By their namespaces, each of which has at most one.
     EgressFirewalls(Seen<Arc<str>, (Arc<str>, EgressFirewall)>),
+    /// What the DNS says of a name.
+    Name(DnsName, Answer),
     Services(Seen<ServiceKey, (ServiceKey, Service)>),
     Slices(Seen<SliceKey, (SliceKey, Slice)>),
     /// ServiceCIDRs.
@@ -44,7 +49,7 @@ impl Observation {
             Self::Services(seen) => matches!(seen, Seen::All(_)),
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
             Self::Ranges(seen) => matches!(seen, Seen::All(_)),
-            Self::Cluster(_) => false,
+            Self::Cluster(_) | Self::Name(..) => false,
         }
     }
 

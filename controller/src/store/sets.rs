@@ -158,6 +158,7 @@ impl Store {
                 is_found || ids.iter().any(|id| policies.listing(*id).next().is_some())
             }
             SetId::Pods(text) => sets.pods.contains_key(text),
+            SetId::Name(name) => self.names.contains(name),
             SetId::Port(name, protocol, number) => {
                 policies.naming(name, *protocol).next().is_some()
                     && sets.ports.contains_key(&(Arc::clone(name), *protocol, *number))
@@ -177,13 +178,19 @@ impl Store {
         let ports =
             ports.filter(|(name, protocol, _)| self.policies.naming(name, *protocol).next().is_some());
         let ports = ports.map(|(name, protocol, number)| SetId::Port(Arc::clone(name), *protocol, *number));
-        namespaces.chain(pods).chain(ports).chain(sets.held.keys().cloned()).collect()
+        let names = self.names.iter().map(|name| SetId::Name(Arc::clone(name)));
+        namespaces.chain(pods).chain(ports).chain(names).chain(sets.held.keys().cloned()).collect()
     }
 
     /// The addresses of a set.
     pub fn set_addresses(&self, set: &SetId) -> impl Iterator<Item = IpAddr> {
         let labels = &self.pods.selectors;
+        let mut of_name = None;
         let pods: Vec<&PodKey> = match set {
+            SetId::Name(name) => {
+                of_name = Some(self.addresses_of_name(name));
+                Vec::new()
+            }
             SetId::Namespace(name) => labels.labels().namespace(name).collect(),
             SetId::Pods(text) => match self.policies.sets.pod_set(text) {
                 Some(of) => labels.matching(of.pods).iter().filter(|pod| self.is_in(set, pod)).collect(),
@@ -194,11 +201,14 @@ impl Store {
                 pods.into_iter().flatten().collect()
             }
         };
-        pods.into_iter().flat_map(|pod| self.addresses_of(pod))
+        pods.into_iter().flat_map(|pod| self.addresses_of(pod)).chain(of_name.into_iter().flatten())
     }
 
     /// Whether a set has the address.
     pub fn set_has(&self, set: &SetId, address: IpAddr) -> bool {
+        if let SetId::Name(name) = set {
+            return self.addresses_of_name(name).any(|own| own == address);
+        }
         let owner = self.addresses.owner(address);
         owner.is_some_and(|pod| self.is_in(set, pod) && self.addresses_of(pod).any(|own| own == address))
     }
@@ -215,6 +225,7 @@ impl Store {
     fn is_in(&self, set: &SetId, pod: &PodKey) -> bool {
         match set {
             SetId::Namespace(name) => pod.namespace() == &**name,
+            SetId::Name(_) => false,
             SetId::Pods(text) => self.policies.sets.pod_set(text).is_some_and(|set| {
                 let namespaces = &self.namespaces.selectors;
                 let in_namespaces = |id| namespaces.matching(id).contains(pod.namespace());
@@ -355,6 +366,9 @@ impl Store {
                 unused.namespaces.into_iter().for_each(|id| self.namespaces.selectors.release(id));
             }
             if !self.is_set(&set) {
+                if let SetId::Name(name) = &set {
+                    self.names.forget(name);
+                }
                 dirty(Key::Set(set), Scope::Whole);
             }
         }

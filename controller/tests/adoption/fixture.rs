@@ -156,7 +156,28 @@ impl Fixture {
         };
         let group_of = |namespace: &str| hash(&format!("default-network-controller:Namespace:{namespace}"));
         let group = group_of("shop");
+        let name = "www.example.org";
+        let id = format!("default-network-controller:EgressFirewallDNS:{name}:v4");
+        let set = hash(&id);
+        let mut of_set = ids("EgressFirewallDNS", name, None).pairs().to_vec();
+        of_set.retain(|(key, _)| key.as_str() != Some("k8s.ovn.org/id"));
+        of_set.extend(
+            [("k8s.ovn.org/id", id.as_str()), ("ip-family", "v4")]
+                .map(|(key, value)| (Atom::String(key.to_owned()), Atom::String(value.to_owned()))),
+        );
+        let row = Columns::from([
+            ("name".to_owned(), Datum::set([set.clone()])),
+            ("external_ids".to_owned(), Datum::Map(of_set)),
+            ("addresses".to_owned(), Datum::set(["203.0.113.5"])),
+        ]);
+        fixture
+            .rows
+            .entry("Address_Set".to_owned())
+            .or_default()
+            .insert("Address_Set_of_name".to_owned(), row);
+        let of_name = format!("(ip4.dst == ${set})");
         let rules = [
+            ("allow", of_name.as_str(), ""),
             ("allow", "(ip4.dst == 192.0.2.0/24)", " && ((udp && ( udp.dst == 53 )) || (tcp))"),
             ("allow", "(ip4.dst == 172.30.0.11 || ip4.dst == 172.30.0.12 || ip4.dst == 172.30.0.13)", ""),
             ("drop", "(ip4.dst == 0.0.0.0/0 && ip4.dst != 10.244.0.0/16)", ""),
@@ -200,7 +221,8 @@ impl Fixture {
         let status = json!({"status": applied, "messages": [format!("global: {applied}")]});
         let nodes = to("Allow", json!({"nodeSelector": {}}));
         let all = to("Deny", json!({"cidrSelector": "0.0.0.0/0"}));
-        let spec = json!({"egress": [some, nodes, all]});
+        let of_name = to("Allow", json!({"dnsName": name}));
+        let spec = json!({"egress": [of_name, some, nodes, all]});
         fixture.firewall = Some(EgressFirewall::new("uid", spec, status));
         fixture
     }

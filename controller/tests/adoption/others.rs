@@ -3,10 +3,11 @@
 
 /// The beginning of a line of [`Comparison::others`](crate::compare::Comparison::others), and what the line
 /// is about.
-pub(crate) const KNOWN: [(&str, &str); 9] = [
+pub(crate) const KNOWN: [(&str, &str); 10] = [
     ("NB_Global ", "the database itself"),
     ("Address_Set default_network_controller_Namespace_ovn_host_network", "the addresses of hosts"),
     ("Port_Group default_network_controller_Namespace_", "pods of namespaces without an EgressFirewall"),
+    ("Address_Set.addresses", "a name, until the DNS has answered"),
     ("Logical_Router_Static_Route ip_prefix_10_244_", "zones: ways to nodes' subnets"),
     ("Logical_Router_Static_Route ip_prefix_100_64_", "zones: ways to gateway routers"),
     ("Logical_Router_Port.options:gateway_mtu", "gateways: what is too large is answered; since 2026"),

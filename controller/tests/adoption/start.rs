@@ -9,6 +9,7 @@ use contract::{
 };
 use controller::{
     observation::{Observation, Seen},
+    reconcile::Report,
     store::{Phase, Pod, wire::NodeObject},
 };
 use testkit::eventually;
@@ -104,7 +105,10 @@ async fn nothing_is_written_for_what_is_the_same() {
         assert_eq!(adopted.changes(), Changes::default(), "{}", fixture.name);
         assert_eq!(adopted.database.written(), adopted.written, "{}: written, and taken back", fixture.name);
         assert_eq!(adopted.controller.annotations.try_recv().ok(), None, "{}", fixture.name);
-        assert_eq!(adopted.controller.reports.try_recv().ok(), None, "{}", fixture.name);
+        let told = std::iter::from_fn(|| adopted.controller.reports.try_recv().ok());
+        // Names are asked for in any case.
+        let told: Vec<Report> = told.filter(|report| !matches!(report, Report::Names(_))).collect();
+        assert_eq!(told, [], "{}", fixture.name);
     }
 }
 

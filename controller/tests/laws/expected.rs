@@ -101,7 +101,7 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
                     .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}")))
         }
         // A set of a namespace that was found at a start stays as long as the namespace.
-        "Address_Set" => ["PodSelector", "NetpolNamedPort"]
+        "Address_Set" => ["PodSelector", "NetpolNamedPort", "EgressFirewallDNS"]
             .iter()
             .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}"))),
         _ => false,

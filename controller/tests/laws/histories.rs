@@ -369,8 +369,9 @@ fn law_7_a_pod_of_a_namespace_with_an_egress_firewall_has_its_rules_at_every_com
         world.rest().await;
         let mut watcher = world.watched_by(vec![Box::new(Closed { groups: of_pods_with_rules })]);
         world.happen(Step::Pod { pod: 3, node: 1 }).await;
-        let has_rules =
-            |step: &Step| !matches!(step, Step::Firewall { namespace: 0, kind: 3.. } | Step::FirewallGone(0));
+        let has_rules = |step: &Step| {
+            !matches!(step, Step::Firewall { namespace: 0, kind: 3 | 5.. } | Step::FirewallGone(0))
+        };
         for step in history.into_iter().filter(has_rules) {
             world.happen(step).await;
         }

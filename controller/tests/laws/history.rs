@@ -48,6 +48,8 @@ pub(crate) enum Step {
         kind: u32,
     },
     FirewallGone(u32),
+    /// The name in rules has another address.
+    Resolved(u8),
     NamespaceLabelled {
         namespace: u32,
         label: u32,
@@ -161,8 +163,9 @@ pub(crate) fn observed() -> impl Strategy<Value = Step> {
         1 => (1_u32..6).prop_map(Step::SliceGone),
         4 => (POLICIES, 0_u32..8).prop_map(|(policy, kind)| Step::Policy { policy, kind }),
         2 => POLICIES.prop_map(Step::PolicyGone),
-        3 => (0_u32..3, 0_u32..5).prop_map(|(namespace, kind)| Step::Firewall { namespace, kind }),
+        3 => (0_u32..3, 0_u32..6).prop_map(|(namespace, kind)| Step::Firewall { namespace, kind }),
         1 => (0_u32..3).prop_map(Step::FirewallGone),
+        1 => (0_u8..3).prop_map(Step::Resolved),
         1 => (0_u32..3, 0_u32..2).prop_map(|(namespace, label)| Step::NamespaceLabelled { namespace, label }),
         2 => (PODS, 0_u32..2).prop_map(|(pod, label)| Step::PodLabelled { pod, label }),
         1 => Just(Step::Relist),

@@ -511,8 +511,15 @@ fn is_default(value: &str) -> bool {
 
 /// The rows of the table that the controller has made for policies.
 fn of_policies(now: &Contents, table: &str) -> Vec<Uuid> {
-    let kinds =
-        ["NetworkPolicy", "NetpolNamespace", "PodSelector", "NetpolNamedPort", "Namespace", "EgressFirewall"];
+    let kinds = [
+        "NetworkPolicy",
+        "NetpolNamespace",
+        "PodSelector",
+        "NetpolNamedPort",
+        "Namespace",
+        "EgressFirewall",
+        "EgressFirewallDNS",
+    ];
     let is_own = |row: &BTreeMap<String, String>| {
         let ids = row.get("external_ids").map_or("", String::as_str);
         ids.split(", ").any(|id| kinds.iter().any(|kind| id == format!("k8s.ovn.org/owner-type={kind}")))

@@ -24,7 +24,7 @@ use crate::{
     expected::wrong,
     guards::{Guard, Watcher},
     history::{Drift, Foreign, Step},
-    policies::objects::{firewall, labelled, namespace, policy, policy_key},
+    policies::objects::{NAME, firewall, labelled, namespace, policy, policy_key},
     running::{Running, at_once, deadline},
     second_writer::SecondWriter,
     services::{service, service_key, slice, slice_key},
@@ -44,6 +44,8 @@ pub(crate) struct World {
     policies: BTreeMap<u32, (PolicyKey, Policy)>,
     /// By namespace.
     firewalls: BTreeMap<u32, (Arc<str>, EgressFirewall)>,
+    /// The last number of the address that the name in rules has.
+    host: u8,
     /// The label of each namespace.
     labels: [u32; 3],
     generation: u32,
@@ -66,6 +68,7 @@ impl World {
             slices: BTreeMap::new(),
             policies: BTreeMap::new(),
             firewalls: BTreeMap::new(),
+            host: 0,
             labels: [0; 3],
             generation: 0,
         };
@@ -183,6 +186,11 @@ impl World {
                 let firewall = firewall(number, kind);
                 self.firewalls.insert(number, firewall.clone());
                 self.controller.observe(Observation::EgressFirewalls(Seen::Applied(firewall)));
+                self.controller.observe(self.answer());
+            }
+            Step::Resolved(host) => {
+                self.host = host;
+                self.controller.observe(self.answer());
             }
             Step::FirewallGone(number) => {
                 self.firewalls.remove(&number);
@@ -301,7 +309,12 @@ impl World {
         ];
         let others = Observation::no_optional_kinds().into_iter();
         let others = others.filter(|list| !matches!(list, Observation::EgressFirewalls(_)));
-        lists.into_iter().chain(others).collect()
+        lists.into_iter().chain(others).chain([self.answer()]).collect()
+    }
+
+    /// What the DNS says.
+    fn answer(&self) -> Observation {
+        Observation::Name(NAME.into(), Ok([[192, 0, 2, self.host].into()].into()))
     }
 
     /// Replaces the controller by a new one, which observes nothing yet.

@@ -1,6 +1,13 @@
 //! The controller's reports about single objects: log lines, and events on the objects for their owners.
 
-use controller::{doubt::Doubted, key::Key, reconcile::Report, store::FirewallStatus};
+use std::collections::BTreeSet;
+
+use controller::{
+    doubt::Doubted,
+    key::Key,
+    reconcile::Report,
+    store::{DnsName, FirewallStatus},
+};
 use kubeapi::{
     events::{Event, EventReason, Recorder},
     object::Object,
@@ -16,16 +23,23 @@ const ROWS: &str = "WriteRows";
 const LISTS: &str = "ListObjects";
 const UNIDLE: &str = "Unidle";
 
+/// The parts that do something with a report.
+pub(super) struct Outlets {
+    pub(super) doubts: watch::Sender<Option<Doubted>>,
+    pub(super) statuses: UnboundedSender<FirewallStatus>,
+    /// The names of the DNS to ask for.
+    pub(super) names: watch::Sender<BTreeSet<DnsName>>,
+}
+
 /// Reports until the controller has ended.
-pub(super) async fn tell(
-    mut reports: UnboundedReceiver<Report>,
-    recorder: Recorder,
-    doubts: watch::Sender<Option<Doubted>>,
-    statuses: UnboundedSender<FirewallStatus>,
-) {
+pub(super) async fn tell(mut reports: UnboundedReceiver<Report>, recorder: Recorder, outlets: Outlets) {
+    let Outlets { doubts, statuses, names } = outlets;
     while let Some(report) = reports.recv().await {
         if let Report::Doubt(doubted) = &report {
             doubts.send_replace(doubted.clone());
+        }
+        if let Report::Names(wanted) = &report {
+            names.send_replace(wanted.clone());
         }
         if let Report::FirewallStatus(status) = &report {
             // Without a receiver, the process is about to end.
@@ -144,8 +158,8 @@ fn event(report: Report) -> Option<Event> {
             let object = Object::Node(doubted.example.clone()?);
             Some(Event::new(object, "", EventReason::new(LISTS, "ListDoubted"), doubted.to_string()))
         }
-        // Written, and not an event.
-        Report::FirewallStatus(_) | Report::Recovered { .. } => None,
+        // Other parts do something with them.
+        Report::FirewallStatus(_) | Report::Names(_) | Report::Recovered { .. } => None,
     }
 }
 

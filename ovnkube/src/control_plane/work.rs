@@ -12,7 +12,7 @@
 //! The database is copied before this process leads. Nodes and pods are listed only when it does: the lists
 //! have to contain the last writes of the former leader, or an address could be assigned twice.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use controller::{
     Controller,
@@ -23,6 +23,7 @@ use controller::{
     node_assignments::{NodeAssignments, NodeRules},
     northbound,
     reconcile::{HOLD, Progress, Stopped},
+    resolver::{self, Resolver},
     store::{FirewallStatus, Store},
     unidling::{self, Unidling},
 };
@@ -38,7 +39,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{ControlPlaneConfig, Database, Election, readiness, reports};
+use super::{
+    ControlPlaneConfig, Database, Election, readiness,
+    reports::{self, Outlets},
+};
 use crate::{metrics::ControlPlaneMetrics, process::host_lock};
 
 /// The `reportingController` of events.
@@ -277,7 +281,11 @@ impl RunningTasks {
             metrics.annotations.clone(),
             of_firewalls,
         ));
-        self.tell(reports::tell(reported, recorder.clone(), doubts, statuses));
+        let (names, wanted) = watch::channel(BTreeSet::new());
+        let outlets = Outlets { doubts, statuses, names };
+        self.tell(reports::tell(reported, recorder.clone(), outlets));
+        let answers = observed.downgrade();
+        self.tell(Resolver { names: wanted, observations: answers, lookup: resolver::lookup }.run());
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed, (*conditions).clone()));
         if let Some(southbound) = &config.southbound {

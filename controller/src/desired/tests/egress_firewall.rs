@@ -80,3 +80,14 @@ fn a_rule_that_cannot_be_used_is_left_out_or_denies_everything_in_its_place() {
         ]
     );
 }
+
+#[test]
+fn a_rule_about_a_name_has_the_sets_of_both_families() {
+    let rules = json!([{"type": "Allow", "to": {"dnsName": "www.example.org"}}]);
+    let set = |family| {
+        contract::ovn::hash(&format!("default-network-controller:EgressFirewallDNS:www.example.org:{family}"))
+    };
+    let (v4, v6) = (set("v4"), set("v6"));
+    assert_eq!(acls(true, rules.clone()), [format!("10000 allow (ip4.dst == ${v4} || ip6.dst == ${v6}) @")]);
+    assert_eq!(acls(false, rules), [format!("10000 allow (ip4.dst == ${v4}) @")]);
+}

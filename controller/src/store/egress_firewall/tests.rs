@@ -40,6 +40,28 @@ fn rules_are_read_in_their_order() {
 }
 
 #[test]
+fn a_name_is_one_of_the_dns_and_has_no_wildcard() {
+    for (name, reason) in [
+        ("www.example.org", None),
+        ("Example.ORG.", None),
+        ("xn--bcher-kva.example", None),
+        ("*.example.org", Some("Wildcard")),
+        ("", Some("NoName")),
+        (".", Some("NoName")),
+        ("a..b", Some("NoName")),
+        ("a_b.example", Some("NoName")),
+        ("b\u{fc}cher.example", Some("NoName")),
+        (&"a".repeat(64), Some("NoName")),
+        (&"a.".repeat(128), Some("NoName")),
+    ] {
+        let (rule, unusable) = rule(json!({"type": "Allow", "to": {"dnsName": name}}));
+        assert_eq!(unusable.map(|unusable| unusable.reason()), reason, "{name:?}");
+        let to = rule.map(|rule| rule.to);
+        assert_eq!(to, reason.is_none().then(|| Destination::Name(name.into())), "{name:?}");
+    }
+}
+
+#[test]
 fn a_rule_that_allows_and_cannot_be_used_allows_nothing() {
     for (spec, reason) in [
         (json!({"type": "Allow", "to": {"cidrSelector": "nonsense"}}), "NoNetwork"),
@@ -79,6 +101,7 @@ fn a_rule_that_denies_and_cannot_be_used_denies_more_and_not_less() {
     let ports = json!([{"protocol": "TCP", "port": 80}]);
     for (spec, expected) in [
         (json!({"type": "Deny", "to": {"cidrSelector": "nonsense"}, "ports": ports}), with_port.clone()),
+        (json!({"type": "Deny", "to": {"dnsName": "*.example.org"}, "ports": ports}), with_port.clone()),
         (json!({"type": "Deny", "to": {"serviceSelector": {}}, "ports": ports}), with_port),
         (
             json!({"type": "Deny", "to": {"cidrSelector": "1.2.3.0/24"}, "ports": [{"protocol": "tcp"}]}),

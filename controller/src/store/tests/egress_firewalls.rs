@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{desired::desired, rows::RowSet};
+use crate::{desired::desired, key::SetId, rows::RowSet, store::DnsName};
 
 #[derive(Debug, Clone)]
 enum Event {
@@ -20,6 +20,10 @@ enum Event {
     Namespace(bool),
     Firewall(Vec<u8>),
     FirewallGone,
+    /// What the DNS says of a name.
+    Name(u8, Option<u8>),
+    /// The database shows the rows.
+    Settle,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -29,7 +33,9 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (1_u8..4, 0_u8..2, 0_u8..2).prop_map(|(node, label, host)| Event::Node(node, label, host)),
         1 => (2_u8..4).prop_map(Event::NodeGone),
         1 => any::<bool>().prop_map(Event::Namespace),
-        4 => vec(0_u8..6, 0..4).prop_map(Event::Firewall),
+        2 => (0_u8..2, proptest::option::of(0_u8..3)).prop_map(|(name, answer)| Event::Name(name, answer)),
+        1 => Just(Event::Settle),
+        4 => vec(0_u8..8, 0..4).prop_map(Event::Firewall),
         1 => Just(Event::FirewallGone),
     ]
 }
@@ -46,7 +52,8 @@ fn rules(kinds: &[u8]) -> Value {
         3 => json!({"type": "Deny", "to": {"nodeSelector": {"matchLabels": {"label": "v0"}}}}),
         4 => json!({"type": "Allow", "to": {"nodeSelector": {"matchExpressions": [
             {"key": "label", "operator": "NotIn", "values": ["v0"]}]}}}),
-        _ => json!({"type": "Allow", "to": {"cidrSelector": "nonsense"}}),
+        5 => json!({"type": "Allow", "to": {"cidrSelector": "nonsense"}}),
+        _ => json!({"type": "Allow", "to": {"dnsName": format!("name{}.example", kind - 6)}}),
     };
     json!({"egress": kinds.iter().map(rule).collect::<Vec<_>>()})
 }
@@ -80,6 +87,15 @@ fn happen(store: &mut Store, event: Event, dirty: &mut dyn FnMut(Key, Scope)) {
         }
         Event::Firewall(kinds) => put(rules(&kinds), json!({})),
         Event::FirewallGone => see(Seen::Deleted("shop".into())),
+        Event::Name(name, answer) => {
+            let address = |host| [net(&format!("192.0.2.{host}/32")).addr()].into();
+            let answer = answer.map(address).ok_or_else(|| "no answer".into());
+            Observation::Name(format!("name{name}.example").into(), answer)
+        }
+        Event::Settle => {
+            store.settled(&Key::EgressFirewall("shop".into()), dirty);
+            return;
+        }
     };
     store.observe(observation, dirty);
 }
@@ -180,4 +196,46 @@ fn a_status_says_that_the_database_refuses_the_rows_until_it_has_them() {
     assert_eq!(statuses(&mut store), [(not_applied, format!("global: {not_applied}: syntax error"))]);
     settle(&mut store);
     assert_eq!(statuses(&mut store), [(APPLIED, format!("global: {APPLIED}"))]);
+}
+
+#[test]
+fn a_name_keeps_its_last_addresses_and_its_set_until_no_rule_names_it() {
+    let mut store = complete(vec![], vec![]);
+    let name = || DnsName::from("name0.example");
+    let set = || SetId::Name(name());
+    let says = |answer: Result<&str, &str>| {
+        let answer = answer.map(|address| [net(address).addr(), net("10.244.1.3/24").addr()].into());
+        Observation::Name(name(), answer.map_err(Into::into))
+    };
+    let addresses = |store: &Store| -> Vec<String> {
+        store.set_addresses(&set()).map(|address| address.to_string()).collect()
+    };
+    let firewall = || Key::EgressFirewall(OWN.into());
+    assert_eq!(observe(&mut store, put(rules(&[6, 1]), json!({}))), [Key::Set(set()), firewall()]);
+    assert_eq!(store.take_names(), Some([name()].into()));
+    assert_eq!(store.take_names(), None, "the same as before");
+    assert!(!store.knows_addresses(&set()), "those that the set has from before stay");
+    settle(&mut store);
+    store.take_statuses();
+
+    assert_eq!(observe(&mut store, says(Err("servfail"))), []);
+    let not_applied = "EgressFirewall Rules not correctly applied";
+    let why = "the name \"name0.example\" of its rule 0 has no addresses yet: servfail; until then no connection \
+               fits the rule";
+    assert_eq!(statuses(&mut store), [(not_applied, format!("global: {not_applied}: {why}"))]);
+    let reasons: Vec<&str> =
+        store.take_egress_firewall_troubles().iter().map(|trouble| trouble.why.reason()).collect();
+    assert_eq!(reasons, ["NoAddresses"]);
+
+    assert_eq!(observe(&mut store, says(Ok("192.0.2.1/32"))), [Key::Set(set())]);
+    assert_eq!(statuses(&mut store), [(APPLIED, format!("global: {APPLIED}"))]);
+    assert_eq!(addresses(&store), ["192.0.2.1"], "without those of pods");
+    assert_eq!(observe(&mut store, says(Err("servfail"))), []);
+    assert_eq!((addresses(&store), statuses(&mut store)), (vec!["192.0.2.1".to_owned()], vec![]));
+
+    assert_eq!(observe(&mut store, put(rules(&[1]), json!({}))), [firewall()]);
+    assert_eq!(store.take_names(), Some([].into()));
+    assert!(store.is_set(&set()), "the rule that names it may still be there");
+    let dirty = dirtied(|dirty| store.settled(&firewall(), dirty));
+    assert_eq!((dirty, store.is_set(&set())), (vec![Key::Set(set())], false));
 }

@@ -68,7 +68,10 @@ pub(crate) fn policy(number: u32, kind: u32) -> (PolicyKey, Policy) {
     serde_json::from_value::<PolicyObject>(object).unwrap().into_policy().unwrap()
 }
 
-/// An EgressFirewall. `kind`: 0 to 4, by its rules.
+/// The name in the rules of EgressFirewalls.
+pub(crate) const NAME: &str = "www.example.org";
+
+/// An EgressFirewall. `kind`: 0 to 5, by its rules.
 pub(crate) fn firewall(number: u32, kind: u32) -> (Arc<str>, EgressFirewall) {
     let to = |kind: &str, net: &str| json!({"type": kind, "to": {"cidrSelector": net}});
     let egress = match kind {
@@ -79,6 +82,7 @@ pub(crate) fn firewall(number: u32, kind: u32) -> (Arc<str>, EgressFirewall) {
                 {"type": "Deny", "to": {"nodeSelector": {"matchLabels": {"no": "such"}}}}])
         }
         3 => json!([]),
+        4 => json!([{"type": "Allow", "to": {"dnsName": NAME}}, to("Deny", "0.0.0.0/0")]),
         // What cannot be used.
         _ => json!([{"type": "Allow", "to": {"cidrSelector": "nonsense"}}]),
     };

@@ -27,6 +27,9 @@ pub struct ClusterConfig {
     pub masquerade: [IpNet; 2],
     /// The MTU of pods: the largest packet that the overlay carries.
     pub mtu: Mtu,
+    /// Whether each pod has a translation of its own behind its node's gateway router, instead of one for all
+    /// (`--disable-snat-multiple-gws`).
+    pub snat_per_pod: bool,
     /// Whether a connection to an idled Service becomes an event (`--ovn-empty-lb-events`).
     pub empty_lb_events: bool,
     /// Whether a NodePort is one load balancer with variables (`--enable-svc-template-support`).
@@ -59,6 +62,7 @@ impl Default for ClusterConfig {
                 Ipv6Net::new_assert(Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0), 125).into(),
             ],
             mtu: Mtu::DEFAULT,
+            snat_per_pod: false,
             empty_lb_events: false,
             templates: Templates::Never,
             requested_chassis: true,

@@ -7,6 +7,7 @@
 //! | [`Key::Cluster`] | router, join switch, groups, meters | [`cluster`](mod@cluster) |
 //! | [`Key::Node`] | switch, router port, management port | [`node`](mod@node) |
 //! | [`Key::Gateway`] | gateway router, external switch, ways to them | [`gateway`](mod@gateway) |
+//! | [`Key::SourceNat`] | the translation of a pod's address | [`gateway`](mod@gateway) |
 //! | [`Key::Isolation`], [`Key::Policy`] | port groups with ACLs | [`policy`](mod@policy) |
 //! | [`Key::ClusterPolicy`] | a port group with ACLs | [`cluster_policy`](mod@cluster_policy) |
 //! | [`Key::EgressFirewall`] | the port group of a namespace with ACLs | [`egress_firewall`](mod@egress_firewall) |
@@ -43,6 +44,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Cluster => cluster::cluster(store),
         Key::Node(name) => node::node(store, name),
         Key::Gateway(name) => gateway::gateway(store, name),
+        Key::SourceNat(node, address) => gateway::of_pod(store, node, *address),
         Key::Isolation(namespace) => policy::isolation(store, namespace),
         Key::Set(id) => set::set(store, id),
         Key::Policy(key) => policy::policy(store, key),
@@ -67,6 +69,7 @@ pub fn desired_part(store: &Store, key: &Key, part: &Part) -> Option<DesiredPart
         Key::Cluster
         | Key::Node(_)
         | Key::Gateway(_)
+        | Key::SourceNat(..)
         | Key::Isolation(_)
         | Key::Set(_)
         | Key::Policy(_)

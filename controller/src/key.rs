@@ -19,6 +19,8 @@ pub enum Key {
     Node(NodeName),
     /// A node's gateway router, the switch between it and the node's bridge, and what leads to it.
     Gateway(NodeName),
+    /// The translation of a pod's address by its node's gateway router, where each pod has its own.
+    SourceNat(NodeName, IpAddr),
     /// What isolates the selected pods of a namespace: a port group for each direction.
     Isolation(Arc<str>),
     /// A set of addresses that policies name.
@@ -44,6 +46,7 @@ impl Key {
             Self::Node(name) => Some(name),
             Self::Cluster
             | Self::Gateway(_)
+            | Self::SourceNat(..)
             | Self::Isolation(_)
             | Self::Set(_)
             | Self::Policy(_)
@@ -140,6 +143,7 @@ impl fmt::Display for Key {
             Self::Cluster => f.write_str("cluster"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway of node {name}"),
+            Self::SourceNat(node, address) => write!(f, "source NAT of {address} on node {node}"),
             Self::Isolation(namespace) => write!(f, "isolation of namespace {namespace}"),
             Self::Set(set) => write!(f, "addresses of {set}"),
             Self::Policy(policy) => write!(f, "network policy {policy}"),

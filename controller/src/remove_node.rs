@@ -100,7 +100,7 @@ pub async fn from_northbound(
     }
 }
 
-/// The keys whose rows are removed: the node's, its gateway's, and those of the pods with ports on its
+/// The keys whose rows are removed: the node's, its gateway's with the translations of pods, and those of the pods with ports on its
 /// switch.
 fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let index = &northbound.index;
@@ -118,6 +118,8 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let chassis = index.owned(&key).filter(|row| index.table(*row) == Some(Table::GatewayChassis));
     let chassis = chassis.filter_map(|row| index.name(row)?.strip_prefix(&*prefix));
     let mut keys: BTreeSet<Key> = pods.chain(chassis.map(|name| Key::Chassis(name.into()))).collect();
+    let of_node = |owner: &&Key| matches!(owner, Key::SourceNat(of, _) if **of == *node);
+    keys.extend(index.owners().filter(of_node).cloned());
     keys.extend([key, Key::Gateway(node.into())]);
     keys
 }

@@ -56,7 +56,7 @@ mod sets;
 mod waiting;
 pub mod wire;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contract::{
     names::PodKey,
@@ -199,6 +199,13 @@ impl Store {
         let chassis =
             self.local_nodes().filter(|_| self.templates).filter_map(|node| node.chassis.as_deref());
         let chassis = chassis.map(|name| Key::Chassis(name.into()));
+        let translations = self.pods.iter().filter(|_| self.config.snat_per_pod).flat_map(|(key, known)| {
+            let addresses = self.addresses_of(key);
+            let node = known.pod.node.iter();
+            addresses.flat_map(move |address| {
+                node.clone().map(move |node| Key::SourceNat(Arc::clone(node), address))
+            })
+        });
         let sets = self.sets().into_iter().map(Key::Set);
         let isolated: BTreeSet<&str> = self.policies.iter().map(|(key, _)| key.namespace()).collect();
         let isolated = isolated.into_iter().map(|namespace| Key::Isolation(namespace.into()));
@@ -207,6 +214,7 @@ impl Store {
         let firewalls = self.egress_firewalls.namespaces().map(|name| Key::EgressFirewall(Arc::clone(name)));
         let policies = sets.chain(isolated).chain(policies).chain(of_cluster).chain(firewalls);
         let of_nodes = nodes.chain(gateways).chain(chassis);
+        let pods = pods.chain(translations);
         std::iter::once(Key::Cluster).chain(of_nodes).chain(policies).chain(pods).chain(services)
     }
 
@@ -227,6 +235,15 @@ impl Store {
     pub fn gateway(&self, name: &str) -> Option<Gateway<'_>> {
         let node = self.node(name).filter(|node| self.is_decided(node))?;
         Gateway::of(node, &self.config.join_subnets)
+    }
+
+    /// Whether the address is that of a pod on the node, and is translated for itself.
+    pub(crate) fn is_translated(&self, node: &str, address: IpAddr) -> bool {
+        let of_pod = |key: &PodKey| {
+            let on_node = self.pod(key).is_some_and(|pod| pod.node.as_deref() == Some(node));
+            on_node && self.addresses_of(key).any(|own| own == address)
+        };
+        self.config.snat_per_pod && self.addresses.owner(address).is_some_and(of_pod)
     }
 
     /// Whether the node has a gateway router in this zone's database.
@@ -330,7 +347,7 @@ impl Store {
                 },
                 None => Kept::NOTHING,
             },
-            Key::Gateway(name) => match self.node(name) {
+            Key::Gateway(name) | Key::SourceNat(name, _) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
                 Some(node) if self.is_decided(node) && node.gateway == Some(GatewayMode::Disabled) => {
                     Kept::NOTHING
@@ -395,7 +412,9 @@ impl Store {
             Key::EgressFirewall(namespace) => {
                 self.egress_firewall(namespace).map(|firewall| Arc::clone(&firewall.uid))
             }
-            Key::Node(name) | Key::Gateway(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
+            Key::Node(name) | Key::Gateway(name) | Key::SourceNat(name, _) => {
+                self.node(name).map(|node| Arc::clone(&node.uid))
+            }
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
             Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),
             Key::Chassis(_) => None,

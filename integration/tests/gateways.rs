@@ -8,6 +8,7 @@ mod managed;
 mod site;
 
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
@@ -262,7 +263,7 @@ fn a_connection_lives_through_changes_of_mode(lab: &Lab, modes: [Gateway; 4]) ->
         eventually(&format!("the mode is {gateway:?}"), site::SOON, || {
             let seen = left_of_gateways(&site, node)?;
             match gateway {
-                Gateway::Shared | Gateway::SharedNodePorts => ensure!(
+                Gateway::Shared | Gateway::SharedNodePorts | Gateway::SharedEachPod => ensure!(
                     seen.contains("\"mode\":\"shared\"") && seen.contains("route 169.254.169.1 "),
                     "{seen}"
                 ),
@@ -343,6 +344,26 @@ fn a_shared_gateway_leads_pods_to_the_world_and_the_world_to_services() {
         hosts_reach_services(&site).context("hosts to Services")?;
         pods_reach_nodes(&site).context("pods to nodes")?;
         pods_learn_of_narrow_paths(&site).context("narrow paths")
+    });
+}
+
+/// `--disable-snat-multiple-gws`.
+#[test]
+fn with_a_translation_for_each_pod_the_world_sees_their_nodes_and_no_row_is_for_all() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::SharedEachPod)?;
+        both_ways(&site)?;
+        hosts_reach_services(&site).context("hosts to Services")?;
+        pods_reach_nodes(&site).context("pods to nodes")?;
+        for (node, pod) in lab.nodes.iter().zip([&site.here, &site.there]) {
+            let rows = lab.central.nbctl(["lr-nat-list", &format!("GR_{}", node.name)])?;
+            let words: BTreeSet<&str> = rows.split_whitespace().collect();
+            for address in Site::of_pod(pod) {
+                ensure!(words.contains(&*address.to_string()), "no translation of {address}: {rows}");
+            }
+            ensure!(!words.contains("10.244.0.0/16"), "{rows}");
+        }
+        Ok(())
     });
 }
 

@@ -174,13 +174,24 @@ fn masquerade_neighbours(gateway: &Gateway<'_>, config: &ClusterConfig) -> Vec<D
     neighbours.map(|neighbour| binding(neighbour).into()).collect()
 }
 
+/// The translation of one pod's address, where each pod has its own (`--disable-snat-multiple-gws`): a pod that
+/// leaves by another gateway than its node's can do without.
+pub fn of_pod(store: &Store, node: &str, inside: IpAddr) -> RowSet {
+    let Some(gateway) = store.gateway(node).filter(|_| store.is_translated(node, inside)) else {
+        return Vec::new();
+    };
+    let outside = gateway.external.addresses.iter().map(IpNet::addr).find(|outside| alike(*outside, inside));
+    let nat = |outside| SourceNat { router: gateway.router.clone(), inside: inside.into(), outside };
+    outside.map(|outside| nat(outside).into()).into_iter().collect()
+}
+
 /// Pods, and the gateway router itself, leave with the node's address. The router's own address matters for
 /// its ICMP answers to what a pod has sent.
 fn translations(gateway: &Gateway<'_>, config: &ClusterConfig) -> Vec<DesiredRow> {
     let mut rows = Vec::new();
     for outside in gateway.external.addresses.iter().map(IpNet::addr) {
         let own = gateway.join.iter().map(|join| IpNet::from(join.addr()));
-        let pods = config.cluster_subnets.iter().map(|subnet| subnet.cidr);
+        let pods = config.cluster_subnets.iter().filter(|_| !config.snat_per_pod).map(|subnet| subnet.cidr);
         rows.extend(
             own.chain(pods).filter(|inside| alike(inside.addr(), outside)).map(|inside| {
                 DesiredRow::from(SourceNat { router: gateway.router.clone(), inside, outside })

@@ -16,7 +16,8 @@
 //! | router `GR_X`; its ports `rtoj-GR_X` and `rtoe-GR_X`; switch `ext_X`; switch ports `jtor-GR_X` and `etor-GR_X` | gateway of X |
 //! | localnet port in the switch `ext_X` | gateway of X |
 //! | route in `GR_X`: of everything or with the mark of masquerade addresses, behind `rtoe-GR_X`; into `rtoj-GR_X`'s network | gateway of X |
-//! | translation of sources in `GR_X`, without ids: of cluster subnets, and of the address of `rtoj-GR_X` | gateway of X |
+//! | translation of sources in `GR_X`, without ids and match: of cluster subnets, and of the address of `rtoj-GR_X` | gateway of X |
+//! | the same of a single other address in the cluster subnets, with the range of ports | source NAT of that address on X |
 //! | neighbour of `rtoe-GR_X` at a masquerade address | gateway of X |
 //! | route of the cluster router by source, or to a single address, via the address of `rtoj-GR_X` | gateway of X |
 //! | policy of the cluster router, of the form that this controller gives to its own for X | gateway of X |
@@ -52,7 +53,7 @@ use crate::{
     key::Key,
     rows::{
         RowName, Table,
-        nat::SOURCE,
+        nat::{PORTS, SOURCE},
         router_policy::REROUTE,
         static_route::BY_SOURCE,
         table::{
@@ -193,7 +194,10 @@ impl Owners {
             }
             Table::StaticRoute => ours(route(replica, index, uuid)),
             Table::RouterPolicy => ours(replica.row(uuid).and_then(|row| policy(row, index, uuid))),
-            Table::Nat => ours(replica.row(uuid).and_then(|row| self.translation(row, replica, index, uuid))),
+            Table::Nat => {
+                let claim = replica.row(uuid).and_then(|row| self.translation(row, replica, index, uuid));
+                claim.unwrap_or(Claim::Foreign)
+            }
             Table::StaticMacBinding => ours(replica.row(uuid).and_then(|row| self.neighbour(row))),
             // A band has no identity of its own. The key of its meter has to compare it when it changes.
             Table::MeterBand => {
@@ -209,16 +213,25 @@ impl Owners {
 
 impl Owners {
     /// A translation of a gateway router's own address, or of pods.
-    fn translation(&self, row: &Nat, replica: &Replica, index: &Index, uuid: Uuid) -> Option<Key> {
+    fn translation(&self, row: &Nat, replica: &Replica, index: &Index, uuid: Uuid) -> Option<Claim> {
         let router = holder(index, uuid)?;
-        let key = router.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX).and_then(gateway)?;
+        let of = router.strip_prefix(ovn::GATEWAY_ROUTER_PREFIX).filter(|of| is_plain(of))?;
         let is_plain = *row.kind == *SOURCE
             && row.logical_port.is_none()
+            && row.matching.is_empty()
             && row.external_mac.is_none()
             && row.external_ids.is_empty();
-        let inside: IpNet = parse(&row.logical_ip)?;
+        let inside: IpNet = parse(&row.logical_ip).filter(|_| is_plain)?;
         let is_own = || join_networks(replica, index, router).any(|join| IpNet::from(join.addr()) == inside);
-        (is_plain && (self.cluster_subnets.contains(&inside) || is_own())).then_some(key)
+        if self.cluster_subnets.contains(&inside) || is_own() {
+            return gateway(of).map(Claim::Ours);
+        }
+        let is_of_pod = inside == IpNet::from(inside.addr())
+            && self.cluster_subnets.iter().any(|subnet| subnet.contains(&inside));
+        let key = Key::SourceNat(of.into(), inside.addr());
+        // An administrator's own for one pod has no range of ports.
+        let has_form = *row.external_port_range == *PORTS;
+        is_of_pod.then_some(if has_form { Claim::Ours(key) } else { Claim::Named(key) })
     }
 
     /// A neighbour that stands for the node behind a gateway router.

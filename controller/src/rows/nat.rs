@@ -21,7 +21,7 @@ pub(crate) const SOURCE: &str = "snat";
 /// Source ports of connections from the cluster: those that Linux gives to a host's own connections, as
 /// upstream's. NodePorts (30000 to 32767) are not among them, so no connection from a pod takes the number of
 /// one.
-const PORTS: &str = "32768-60999";
+pub(crate) const PORTS: &str = "32768-60999";
 
 impl From<SourceNat> for DesiredRow {
     fn from(SourceNat { router, inside, outside }: SourceNat) -> Self {

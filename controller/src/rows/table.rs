@@ -269,7 +269,9 @@ tables! {
         pub(crate) logical_ip: Box<str>,
         pub(crate) logical_port: Option<Box<str>>,
         pub(crate) external_mac: Option<Box<str>>,
-        external_port_range: Box<str>,
+        pub(crate) external_port_range: Box<str>,
+        /// Of OVN 24.03 and later.
+        pub(crate) matching: Box<str> = "match",
         options: Pairs,
         pub(crate) external_ids: Pairs,
     }

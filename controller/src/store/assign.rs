@@ -76,6 +76,7 @@ impl Store {
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)
+            | Key::SourceNat(..)
             | Key::Isolation(_)
             | Key::Service(_)
             | Key::Chassis(_) => return,

@@ -145,6 +145,7 @@ impl Store {
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)
+            | Key::SourceNat(..)
             | Key::Isolation(_)
             | Key::Set(_)
             | Key::Policy(_)

@@ -14,6 +14,8 @@
 //! | the last node whose chassis was not known: known, or gone | the variables of each chassis that no node has any longer |
 //! | gateway router of a node: came or went | the node, and the Services whose load balancers depend on the nodes |
 //! | Service, slice: came, went, or any field that is kept | the Service |
+//! | node: what the rows of its gateway derive from, where each pod is translated | the translation of each of its pods' addresses |
+//! | pod: has an address on a node, or has it no longer, where each pod is translated | the translation of that address |
 //! | pod: came, went, or what its row derives from, its network and its policies included | the pod |
 //! | pod: an address came into a set, or left it | that address of the set |
 //! | pod: the first or last of its namespace with this number for a named port | policies that name the port, the set |
@@ -31,7 +33,7 @@
 //! A change of what no row derives from, such as the arrival of a pod's own annotation, concerns no key.
 //! Knows objects before and after a change; neither rows nor the database.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey};
 
@@ -110,6 +112,8 @@ pub(super) struct Change<'a> {
     /// Whether its switch was in this zone's database before, and is now.
     pub(super) is_local: [bool; 2],
     pub(super) has_gateway_router: bool,
+    /// Whether each pod's address is translated for itself.
+    pub(super) snat_per_pod: bool,
 }
 
 impl<'a> Change<'a> {
@@ -136,6 +140,11 @@ pub(super) fn node(
     let both = change.before.zip(change.after);
     if gateway_differs(change.before, change.after) {
         dirty(Key::Gateway(Arc::clone(name)), Scope::Whole);
+        let known = pods.of_node(name).filter(|_| change.snat_per_pod).filter_map(|pod| pods.get(pod));
+        for address in known.filter_map(|known| known.network.as_ref()).flat_map(|network| &network.addresses)
+        {
+            dirty(Key::SourceNat(Arc::clone(name), address.addr()), Scope::Whole);
+        }
     }
     if both.is_some_and(|(before, after)| before.same_rows(after)) {
         return;
@@ -217,6 +226,17 @@ pub(super) fn chassis(chassis: BTreeSet<Arc<str>>, dirty: &mut Dirty<'_>) {
 pub(super) fn pod(key: &PodKey, before: Option<&PodFacts>, after: Option<&PodFacts>, dirty: &mut Dirty<'_>) {
     if before != after {
         dirty(Key::Pod(key.clone()), Scope::Whole);
+    }
+}
+
+/// Follows a change of a pod's addresses on its node.
+pub(super) fn translations(
+    before: &BTreeSet<(NodeName, IpAddr)>,
+    after: &BTreeSet<(NodeName, IpAddr)>,
+    dirty: &mut Dirty<'_>,
+) {
+    for (node, address) in before.symmetric_difference(after) {
+        dirty(Key::SourceNat(Arc::clone(node), *address), Scope::Whole);
     }
 }
 

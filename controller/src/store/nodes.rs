@@ -208,6 +208,7 @@ impl Store {
             after: Some(now),
             is_local: [was_local, self.is_decided(now)],
             has_gateway_router: self.has_gateway_router(&name),
+            snat_per_pod: self.config.snat_per_pod,
         };
         fanout::node(&name, change, &self.pods, &self.services, node_ports, dirty);
         self.abandon(before.as_ref(), dirty);
@@ -239,6 +240,7 @@ impl Store {
             after: None,
             is_local: [self.is_decided(&node), false],
             has_gateway_router: self.has_gateway_router(name),
+            snat_per_pod: self.config.snat_per_pod,
         };
         fanout::node(name, change, &self.pods, &self.services, node_ports, dirty);
         self.abandon(Some(&node), dirty);

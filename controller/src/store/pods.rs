@@ -44,6 +44,8 @@ pub(super) struct Before {
     port: Option<fanout::PodFacts>,
     sets: BTreeSet<SetId>,
     addresses: Box<[IpAddr]>,
+    /// Those that are translated for themselves, with the node.
+    translated: BTreeSet<(NodeName, IpAddr)>,
     named_ports: Box<[NamedPort]>,
 }
 
@@ -157,6 +159,12 @@ impl Store {
         Before {
             port: Some(fanout::PodFacts::new(known, self.policies_of(key), self.cluster_policies_of(key))),
             // Without an address it is in none.
+            translated: match &known.pod.node {
+                Some(node) if self.config.snat_per_pod => {
+                    addresses.iter().map(|address| (Arc::clone(node), *address)).collect()
+                }
+                Some(_) | None => BTreeSet::new(),
+            },
             sets: if addresses.is_empty() { BTreeSet::new() } else { self.sets_of_pod(key) },
             addresses,
             named_ports: self.named_ports(key).into(),
@@ -168,6 +176,7 @@ impl Store {
         self.follow_ports(key, &before.named_ports, dirty);
         let now = self.before(key);
         fanout::pod(key, before.port.as_ref(), now.port.as_ref(), dirty);
+        fanout::translations(&before.translated, &now.translated, dirty);
         let had = |set, address| before.sets.contains(set) && before.addresses.contains(address);
         let has = |set, address| now.sets.contains(set) && now.addresses.contains(address);
         let addresses: BTreeSet<&IpAddr> = before.addresses.iter().chain(&now.addresses).collect();

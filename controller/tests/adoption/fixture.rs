@@ -72,6 +72,7 @@ impl Fixture {
             Self::central_2024(),
             Self::templates_v4(),
             Self::logged_v4(),
+            Self::each_pod_v4(),
             Self::firewall_v4(),
         ]
     }
@@ -111,6 +112,55 @@ impl Fixture {
             let gateway = node.metadata.annotations.as_mut().unwrap().get_mut(GATEWAY_CONFIG).unwrap();
             *gateway = gateway.replace("shared", "local");
         }
+        fixture
+    }
+
+    /// `shared-v4` as with `--disable-snat-multiple-gws`: upstream translates the address of each pod that has a port,
+    /// at its own node, instead of those of all pods at each node.
+    pub(crate) fn each_pod_v4() -> Self {
+        let mut fixture = Self { name: "shared-v4 with a translation for each pod", ..Self::shared_v4() };
+        fixture.config.snat_per_pod = true;
+        let text = |row: &Columns, column: &str| row[column].scalar().unwrap().as_str().unwrap().to_owned();
+        let nats = fixture.rows.get_mut("NAT").unwrap();
+        let of_all: Vec<(String, Columns)> = nats
+            .iter()
+            .filter(|(_, row)| text(row, "logical_ip") == "10.244.0.0/16")
+            .map(|(name, row)| (name.clone(), row.clone()))
+            .collect();
+        nats.retain(|name, _| of_all.iter().all(|(of_all, _)| of_all != name));
+        let mut of_each = Vec::new();
+        let switches = fixture.rows["Logical_Switch"].clone();
+        let ports = &fixture.rows["Logical_Switch_Port"].clone();
+        for router in fixture.rows.get_mut("Logical_Router").unwrap().values_mut() {
+            let Some(Datum::Set(translations)) = router.get("nat").cloned() else { continue };
+            let name = text(router, "name");
+            let node = name.strip_prefix("GR_").unwrap();
+            let is_of_all =
+                |atom: &Atom| of_all.iter().find(|(name, _)| *atom == Atom::NamedUuid(name.clone()));
+            let (_, row) = translations.iter().find_map(is_of_all).unwrap();
+            let mut now: Vec<Atom> =
+                translations.iter().filter(|atom| is_of_all(atom).is_none()).cloned().collect();
+            let switch = switches.values().find(|switch| text(switch, "name") == node).unwrap();
+            let Datum::Set(of_switch) = &switch["ports"] else { panic!("a set of ports") };
+            let is_of_switch = |port: &&String| of_switch.contains(&Atom::NamedUuid((*port).clone()));
+            for port in ports.keys().filter(is_of_switch) {
+                let row_of_port = &ports[port];
+                let of_pod = row_of_port
+                    .get("external_ids")
+                    .is_some_and(|ids| ids.pairs().iter().any(|(key, _)| key.as_str() == Some("pod")));
+                if !of_pod {
+                    continue;
+                }
+                let addresses = text(row_of_port, "addresses");
+                let mut row = row.clone();
+                row.insert("logical_ip".to_owned(), Datum::set([addresses.split(' ').nth(1).unwrap()]));
+                let name = format!("NAT_of_{port}");
+                now.push(Atom::NamedUuid(name.clone()));
+                of_each.push((name, row));
+            }
+            router.insert("nat".to_owned(), Datum::Set(now));
+        }
+        fixture.rows.get_mut("NAT").unwrap().extend(of_each);
         fixture
     }
 

@@ -1,7 +1,11 @@
 //! Gateways: whatever a node's gateway was before, the database shows what it is now; and rows of other
 //! programs beside them stay.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use contract::{
     annotation::{PodNetwork, Role},
@@ -114,11 +118,19 @@ struct Site {
 
 impl Site {
     async fn of(nodes: impl IntoIterator<Item = Node>) -> Self {
+        Self::with(dual(), nodes, []).await
+    }
+
+    async fn with(
+        config: ClusterConfig,
+        nodes: impl IntoIterator<Item = Node>,
+        pods: impl IntoIterator<Item = (PodKey, Pod)>,
+    ) -> Self {
         let northbound = Northbound::start();
         let connection = northbound.open().await;
-        let mut controller = Running::without_services(northbound.endpoint(), dual());
+        let mut controller = Running::without_services(northbound.endpoint(), config);
         controller.observe(all_nodes(nodes));
-        controller.observe(all_pods([]));
+        controller.observe(all_pods(pods));
         controller.converged().await;
         Self { northbound, connection, controller }
     }
@@ -253,10 +265,12 @@ const WAYS: [Way; 8] = [
 #[test]
 fn packets_take_the_way_of_the_mode() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for mode in [GatewayMode::Shared, GatewayMode::Local] {
+    let modes = [(GatewayMode::Shared, false), (GatewayMode::Shared, true), (GatewayMode::Local, false)];
+    for (mode, snat_per_pod) in modes {
         let logical = Logical::start();
         runtime.block_on(async {
-            let mut controller = Running::start(logical.northbound.endpoint(), dual());
+            let config = ClusterConfig { snat_per_pod, ..dual() };
+            let mut controller = Running::start(logical.northbound.endpoint(), config);
             let nodes = (1..=2).map(|number| {
                 let Node { external, .. } = shared(number);
                 let mut node = plain(number);
@@ -358,6 +372,86 @@ fn both_families(number: u32) -> (PodKey, Pod) {
     let (key, pod) = pod(number, number, 0);
     let annotated = Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current };
     (key, Pod { annotated, ..pod })
+}
+
+/// A pod of both families with another number, on this node.
+fn another(number: u32, node: u32) -> (PodKey, Pod) {
+    let (_, mut pod) = both_families(node);
+    let Annotated::Network { network, .. } = &mut pod.annotated else { unreachable!("it has one") };
+    let host = 100 + number;
+    let of_pod = PodNetwork {
+        mac: format!("0a:58:0a:00:{node:02x}:{host:02x}").parse().unwrap(),
+        addresses: vec![
+            format!("10.0.{node}.{host}/24").parse().unwrap(),
+            format!("fd00:10:0:{node}::{host}/64").parse().unwrap(),
+        ],
+        gateways: vec![
+            format!("10.0.{node}.1").parse().unwrap(),
+            format!("fd00:10:0:{node}::1").parse().unwrap(),
+        ],
+        routes: Vec::new(),
+        role: Role::Primary,
+        tunnel_id: 0,
+        ipv6_link_local_gateway: None,
+    };
+    *network = Arc::new(of_pod.into());
+    let key = PodKey::new("ns0", &format!("another-{number}")).unwrap();
+    (key, Pod { uid: format!("uid-{number}-{node}").into(), ..pod })
+}
+
+#[tokio::test]
+async fn each_pod_has_its_translation_whatever_becomes_of_pods_and_gateways() {
+    let config = || ClusterConfig { snat_per_pod: true, ..dual() };
+    let mut runner = TestRunner::default();
+    let mut nodes: Vec<Node> = (1..=NODES).map(shared).collect();
+    let mut pods: BTreeMap<PodKey, Pod> = (1..=4).map(|number| another(number, 1 + number % NODES)).collect();
+    let site = Site::with(config(), nodes.clone(), pods.clone()).await;
+    let translations = |rows: &BTreeSet<(String, String, Row)>| {
+        let of_pod =
+            |row: &&(String, String, Row)| row.0 == "NAT" && row.2["logical_ip"].starts_with("10.0.");
+        rows.iter().filter(of_pod).count()
+    };
+    assert_eq!(translations(&site.rows().await), 4);
+    let change = (any_node(), 1..=6_u32, 1..=NODES, select(vec![0, 1, 2, 2, 2]));
+    for _ in 0..STEPS {
+        let (node, number, of, kind) = change.new_tree(&mut runner).unwrap().current();
+        let (key, pod) = another(number, of);
+        match kind {
+            0 => {
+                eprintln!("{} gets {:?} {:?}", node.name, node.gateway, node.external);
+                let place = nodes.iter().position(|before| before.name == node.name).unwrap();
+                nodes[place] = node.clone();
+                site.observe(Seen::Applied(node));
+            }
+            1 => {
+                eprintln!("{key} ends");
+                pods.remove(&key);
+                site.controller.observe(Observation::Pods(Seen::Deleted(key)));
+            }
+            _ => {
+                eprintln!("{key} on n{of}");
+                pods.insert(key.clone(), pod.clone());
+                site.controller.observe(Observation::Pods(Seen::Applied((key, pod))));
+            }
+        }
+        site.has(&Site::with(config(), nodes.clone(), pods.clone()).await.rows().await).await;
+    }
+}
+
+#[tokio::test]
+async fn a_start_with_another_kind_of_translation_has_none_of_the_kind_before() {
+    let nodes = || (1..=NODES).map(shared);
+    let pods = || (1..=4).map(|number| another(number, 1 + number % NODES));
+    let of = |snat_per_pod| ClusterConfig { snat_per_pod, ..dual() };
+    let mut site = Site::with(of(false), nodes(), pods()).await;
+    for snat_per_pod in [true, false] {
+        let next = Running::without_services(site.northbound.endpoint(), of(snat_per_pod));
+        std::mem::replace(&mut site.controller, next).kill().await;
+        site.controller.observe(all_nodes(nodes()));
+        site.controller.observe(all_pods(pods()));
+        site.controller.converged().await;
+        site.has(&Site::with(of(snat_per_pod), nodes(), pods()).await.rows().await).await;
+    }
 }
 
 /// The rows of these nodes in a database that had no others before.

@@ -88,12 +88,12 @@ impl Api {
         self.in_role("--init-master=lab", [])
     }
 
-    /// The same, where pods have another MTU.
-    pub(crate) fn master_with_mtu(&self, mtu: u32) -> Daemon {
-        self.in_role("--init-master=lab", [format!("--mtu={mtu}")])
+    /// The same with these options besides.
+    pub(crate) fn master_with(&self, options: impl IntoIterator<Item = String>) -> Daemon {
+        self.in_role("--init-master=lab", options)
     }
 
-    fn in_role<const N: usize>(&self, role: &str, options: [String; N]) -> Daemon {
+    fn in_role(&self, role: &str, options: impl IntoIterator<Item = String>) -> Daemon {
         let arguments = [
             role.to_owned(),
             format!("--k8s-apiserver={}", self.url),

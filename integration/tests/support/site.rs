@@ -33,7 +33,11 @@ pub(crate) enum Gateway {
     Shared,
     /// The same, and node ports are served by OVN, too.
     SharedNodePorts,
+    /// Through OVN and the bridge, with a translation for each pod.
+    SharedEachPod,
 }
+
+const EACH_POD: &str = "--disable-snat-multiple-gws";
 
 impl Gateway {
     fn options(self) -> &'static [&'static str] {
@@ -42,6 +46,7 @@ impl Gateway {
             Self::Local => &["--gateway-mode=local"],
             Self::Shared => &["--gateway-mode=shared"],
             Self::SharedNodePorts => &["--gateway-mode=shared", "--nodeport"],
+            Self::SharedEachPod => &["--gateway-mode=shared", EACH_POD],
         }
     }
 }
@@ -181,7 +186,9 @@ impl<'l> Site<'l> {
         for object in [objects.nodes, objects.pods, objects.services, objects.slices].concat() {
             api.put(object);
         }
-        let control_plane = api.master_with_mtu(lab.nodes[0].mtu);
+        let each_pod = (gateway == Gateway::SharedEachPod).then(|| EACH_POD.to_owned());
+        let control_plane =
+            api.master_with(each_pod.into_iter().chain([format!("--mtu={}", lab.nodes[0].mtu)]));
         control_plane.spawn()?;
         for node in &lab.nodes {
             start_server(node, &api, gateway)?;

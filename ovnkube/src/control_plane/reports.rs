@@ -170,7 +170,7 @@ fn object(key: Key) -> Option<Object> {
         Key::Policy(policy) => Some(Object::NetworkPolicy(policy)),
         Key::ClusterPolicy(policy) => Some(Object::ClusterPolicy(policy)),
         Key::EgressFirewall(namespace) => Some(Object::EgressFirewall(namespace)),
-        Key::Node(name) | Key::Gateway(name) => Some(Object::Node(name)),
+        Key::Node(name) | Key::Gateway(name) | Key::SourceNat(name, _) => Some(Object::Node(name)),
         Key::Pod(pod) => Some(Object::Pod(pod)),
         Key::Service(service) => Some(Object::Service(service)),
     }

@@ -10,7 +10,7 @@ use super::{
     reading::Reading,
     settings::Origin,
     spec::Spec,
-    table::{cluster as table, kubernetes, node},
+    table::{cluster as table, gateway, kubernetes, node},
     values,
 };
 
@@ -66,6 +66,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         None => Templates::AsFound,
     };
     let mtu = reading.read(&node::MTU, values::mtu);
+    let snat_per_pod = reading.switch(&gateway::SNAT_MULTIPLE_GWS);
     let empty_lb_events = reading.switch(&kubernetes::OVN_EMPTY_LB_EVENTS);
 
     if let (Some(of_pods), Some(services)) = (of_pods, &service_cidrs) {
@@ -99,6 +100,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         hairpin_addresses,
         masquerade,
         mtu: mtu?,
+        snat_per_pod: snat_per_pod?,
         empty_lb_events: empty_lb_events?,
         templates,
         requested_chassis: !not_requested?,

@@ -15,6 +15,7 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
     let next_hops = reading.read_given(&gateway::NEXTHOP, next_hops).unwrap_or_default();
     let vlan = reading.read(&gateway::VLANID, vlan)?;
     let node_ports = reading.switch(&gateway::NODEPORT)?;
+    let snat_per_pod = reading.switch(&gateway::SNAT_MULTIPLE_GWS)?;
     let conntrack_zone = reading.read(&gateway::CONNTRACK_ZONE, |text| kind::number(text, 1, 65531))?;
     let masquerade = management_port::masquerade(reading);
     let Some(mode) = mode? else { return Some(None) };
@@ -30,6 +31,7 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
         next_hops,
         vlan,
         node_ports,
+        snat_per_pod,
         masquerade: masquerade?,
         conntrack_zone: u16::try_from(conntrack_zone).unwrap_or(u16::MAX),
     }))

@@ -52,7 +52,7 @@ use self::{
 };
 use super::{
     at, changed,
-    management_port::{Watched, kernel::Kernel},
+    management_port::{AssignedSubnetsOf, Watched, kernel::Kernel},
     object::NodeView,
     open_vswitch::Identity,
 };
@@ -127,6 +127,8 @@ pub struct GatewayConfig {
     pub next_hops: Vec<IpAddr>,
     /// The VLAN of pods' packets outside.
     pub vlan: Option<u16>,
+    /// Whether the gateway router translates the source of each pod for itself, and some may have no translation.
+    pub snat_per_pod: bool,
     /// Whether the gateway router serves node ports.
     pub node_ports: bool,
     /// The first of the flows' conntrack zones.
@@ -162,6 +164,8 @@ pub(super) struct Ties {
     pub(super) client: Client,
     /// The node's object. `None` if pods come from manifests.
     pub(super) view: Option<watch::Receiver<NodeView>>,
+    /// The node's subnets.
+    pub(super) assigned: watch::Receiver<AssignedSubnetsOf>,
     pub(super) identity: watch::Receiver<Identity>,
     pub(super) services: watch::Receiver<Facts>,
     /// Changes with each event of the host's addresses, default routes and links with them.
@@ -273,6 +277,7 @@ impl GatewayReconciler {
                 // The first event starts the clock; those that follow until then are covered by one comparison.
                 () = changed(&mut self.ties.happened), if settled.is_none() => settled = Some(self.looked + SETTLE),
                 () = changed(&mut self.ties.services), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                () = changed(&mut self.ties.assigned), if settled.is_none() => settled = Some(self.looked + SETTLE),
                 () = changed(&mut self.ties.identity), if settled.is_none() => settled = Some(self.looked + SETTLE),
                 () = changed(&mut self.lost) => return,
                 () = at(settled) => return,
@@ -340,7 +345,12 @@ impl GatewayReconciler {
             )));
         }
         let facts = self.ties.services.borrow_and_update().clone();
+        let management = match &*self.ties.assigned.borrow_and_update() {
+            Ok(assigned) => contract::ovn::managements(&assigned.subnets).iter().map(IpNet::addr).collect(),
+            Err(_) => BTreeSet::new(),
+        };
         let surroundings = Surroundings {
+            management,
             host: host.all_addresses(),
             cluster: &self.ties.cluster,
             service_ranges: facts.ranges.keys().copied().collect(),

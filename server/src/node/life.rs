@@ -252,6 +252,16 @@ fn keep_network(
     let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
     let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
+    let assigned = match &object {
+        None => {
+            watch::channel::<AssignedSubnetsOf>(Ok(AssignedSubnets {
+                subnets: management_port.subnets.clone(),
+                mac: None,
+            }))
+            .1
+        }
+        Some((_, view)) => object::assigned(name, view.clone()),
+    };
     let (published, gateway) = watch::channel(gateway::Published::default());
     let ties = gateway::Ties {
         node: name.clone(),
@@ -261,6 +271,7 @@ fn keep_network(
         ovs_run_dir: ovs_run_dir(config),
         client: client.clone(),
         view: object.as_ref().map(|(_, view)| view.clone()),
+        assigned: assigned.clone(),
         identity: identity.clone(),
         services: services.facts.clone(),
         happened: happened.to_addresses.clone(),
@@ -285,32 +296,16 @@ fn keep_network(
         conditions.met(Part::MANAGEMENT_PORT);
         return Ok(own_node);
     }
-    let assigned = match object {
-        None => {
-            watch::channel::<AssignedSubnetsOf>(Ok(AssignedSubnets {
-                subnets: management_port.subnets.clone(),
-                mac: None,
-            }))
-            .1
-        }
-        Some((connection, view)) => {
-            own_node = own_node::follow(name, view.clone(), happened.to_addresses.clone());
-            let assigned = object::assigned(name, view.clone());
-            tokio::spawn(object::tell_of_leaving(view.clone(), conditions.clone()));
-            tokio::spawn(object::tell_of_waiting(
-                name.clone(),
-                view.clone(),
-                assigned.clone(),
-                events.clone(),
-            ));
-            let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses.clone());
-            tokio::spawn(
-                Annotator { connection, node, zone, view, identity, addresses_changed, gateway, host: None }
-                    .run(),
-            );
-            assigned
-        }
-    };
+    if let Some((connection, view)) = object {
+        own_node = own_node::follow(name, view.clone(), happened.to_addresses.clone());
+        tokio::spawn(object::tell_of_leaving(view.clone(), conditions.clone()));
+        tokio::spawn(object::tell_of_waiting(name.clone(), view.clone(), assigned.clone(), events.clone()));
+        let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses.clone());
+        tokio::spawn(
+            Annotator { connection, node, zone, view, identity, addresses_changed, gateway, host: None }
+                .run(),
+        );
+    }
     // On the kernel thread: each request to rtnetlink blocks while another process holds the lock for links
     // (RTNL). Entered before the reconciler is made, because its sockets belong to the runtime that they are
     // opened in.

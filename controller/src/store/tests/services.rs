@@ -18,7 +18,7 @@ fn service(last: u8, internal: Traffic) -> Service {
     let port = ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port: None };
     Service {
         uid: format!("u{last}").into(),
-        cluster_ips: [std::net::IpAddr::from([10, 96, 0, last])].into(),
+        cluster_ips: [IpAddr::from([10, 96, 0, last])].into(),
         ports: [port].into(),
         internal,
         ..Service::default()

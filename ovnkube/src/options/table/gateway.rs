@@ -32,6 +32,10 @@ options! { Group::Gateway;
                given, the host does");
     CONNTRACK_ZONE = Spec::new("conntrack-zone", ZONE).key("default", "conntrack-zone").default("64000")
         .help("First of the five conntrack zones of the bridge's flows");
+    SNAT_MULTIPLE_GWS = Spec::new("disable-snat-multiple-gws", Kind::Switch)
+        .key(SECTION, "disable-snat-multiple-gws").default("false")
+        .help("Translate the source of each pod for itself at its node's gateway router, instead of that of all pods \
+               there; for the control plane and the nodes");
     INIT_GATEWAYS = Spec::new("init-gateways", Kind::Switch).help("Deprecated: --gateway-mode shared");
     GATEWAY_LOCAL = Spec::new("gateway-local", Kind::Switch).aliases(&["gateway-localnet"])
         .help("Deprecated: --gateway-mode local");

@@ -126,9 +126,6 @@ options! { Group::Later;
         "The host's interface, seen from its DPU").value("NAME");
     EXGW_INTERFACE = text("exgw-interface", GATEWAY, "egw-interface", Part::Gateway,
         "Interface to further gateways").value("NAME");
-    SNAT_MULTIPLE_GWS = switch("disable-snat-multiple-gws", GATEWAY, "disable-snat-multiple-gws",
-        Part::Gateway,
-        "Keep pods' addresses outside where there are several gateways");
     FORWARDING = switch("disable-forwarding", GATEWAY, "disable-forwarding", Part::Gateway,
         "Let the host forward packets of OVN only");
     PKT_MTU_CHECK = switch("disable-pkt-mtu-check", GATEWAY, "disable-pkt-mtu-check", Part::Gateway,

@@ -123,6 +123,8 @@ pub(super) struct Surroundings<'a> {
     /// All addresses of the host for other machines.
     pub(super) host: BTreeSet<IpAddr>,
     pub(super) cluster: &'a [IpNet],
+    /// The addresses of the node's management port.
+    pub(super) management: BTreeSet<IpAddr>,
     pub(super) service_ranges: Vec<IpNet>,
     pub(super) destinations: &'a [Destination],
     pub(super) mtu: Mtu,
@@ -135,7 +137,7 @@ pub(super) fn flows_config(
     ports: &BridgePorts,
     surroundings: Surroundings<'_>,
 ) -> Config {
-    let Surroundings { host, cluster, service_ranges, destinations, mtu } = surroundings;
+    let Surroundings { host, cluster, service_ranges, destinations, mtu, management } = surroundings;
     let hosts = place.addresses.iter().map(|net| {
         let node = net.addr();
         let [ovn, own] = [OVN, HOST].map(|number| masquerade(config, node, number));
@@ -158,7 +160,10 @@ pub(super) fn flows_config(
         hosts: hosts.collect(),
         cluster_subnets: cluster.to_vec(),
         service_ranges,
-        pod_source: PodSource::Node,
+        pod_source: match config.snat_per_pod {
+            false => PodSource::Node,
+            true => PodSource::Own { management },
+        },
         mtu,
         geneve_port: GENEVE,
         zone: Zone::try_from(config.conntrack_zone).unwrap_or(Zone::DEFAULT),

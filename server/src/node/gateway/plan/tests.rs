@@ -11,6 +11,7 @@ pub(crate) fn config(mode: GatewayMode) -> GatewayConfig {
         next_hops: Vec::new(),
         vlan: None,
         node_ports: true,
+        snat_per_pod: false,
         conntrack_zone: 64000,
         masquerade: ["169.254.169.0/29", "fd69::/125"].map(|net| net.parse().unwrap()),
     }
@@ -82,6 +83,7 @@ fn what_the_world_may_ask_for_follows_from_services() {
         let surroundings = Surroundings {
             host: BTreeSet::new(),
             cluster: &[],
+            management: BTreeSet::new(),
             service_ranges: Vec::new(),
             destinations: &all,
             mtu: Mtu::DEFAULT,

@@ -1,7 +1,13 @@
 //! A list of all objects, in pages, as the API server spells them.
 
+use std::fmt;
+
 use kube::{api::ListParams, core::request::Request};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, MapAccess, Visitor},
+};
+use tokio::task::{JoinSet, yield_now};
 
 use super::{Extent, Selection, Watched};
 use crate::{connection::Connection, trouble::Trouble};
@@ -52,6 +58,9 @@ pub async fn list<K: Watched>(
 }
 
 /// What `read` makes of all objects, and the `resourceVersion` of the list.
+///
+/// Each page is requested before the one before it is parsed: the API server writes the token of the next page
+/// in front of the objects, and takes as long to prepare a page as this program to parse it.
 pub(super) async fn pages<K: Watched>(
     connection: &Connection,
     selection: &Selection,
@@ -65,35 +74,94 @@ pub(super) async fn pages<K: Watched>(
         Freshness::Any => params.resource_version = Some("0".to_owned()),
         Freshness::Newest => params.limit = Some(PAGE),
     }
+    // Ends the request with this list.
+    let mut ahead = JoinSet::new();
+    let request = |params: &ListParams, ahead: &mut JoinSet<_>| {
+        ahead.spawn(page::<K>(connection.clone(), selection.clone(), params.clone()));
+    };
+    // The token holds the version of the first page; the API server refuses a request with both.
+    let next = |token: String, params: ListParams| ListParams {
+        resource_version: None,
+        continue_token: Some(token),
+        ..params
+    };
+    request(&params, &mut ahead);
     let mut all = Vec::new();
-    loop {
-        let Page { metadata, items } = page::<K>(connection, selection, &params).await?;
+    while let Some(answer) = ahead.join_next().await {
+        let text = match answer {
+            Ok(answer) => answer?,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => unreachable!("nothing aborts the task"),
+            },
+        };
+        let token = metadata(&text).map(|metadata| metadata.continue_token);
+        if let Some(token) = token.clone().filter(|token| !token.is_empty()) {
+            params = next(token, params);
+            request(&params, &mut ahead);
+        }
+        // A task that was just spawned waits for this one, which computes for some milliseconds.
+        yield_now().await;
+        let Page::<K> { metadata, items } = serde_json::from_str(&text)
+            .map_err(|error| connection.trouble(&kube::Error::SerdeError(error)))?;
         all.extend(items.into_iter().flatten().filter_map(&mut read));
         let ListMetadata { resource_version, continue_token } = metadata;
         if continue_token.is_empty() {
             return Ok((all, resource_version));
         }
-        // The token holds the version of the first page; the API server refuses a request with both.
-        params.resource_version = None;
-        params.continue_token = Some(continue_token);
+        // Of an API server that writes it behind the objects.
+        if token.is_none() {
+            params = next(continue_token, params);
+            request(&params, &mut ahead);
+        }
     }
+    unreachable!("the last page returns")
 }
 
+/// The text of one page.
 async fn page<K: Watched>(
-    connection: &Connection,
-    selection: &Selection,
-    params: &ListParams,
-) -> Result<Page<K>, Trouble> {
+    connection: Connection,
+    selection: Selection,
+    params: ListParams,
+) -> Result<String, Trouble> {
     let answer = async {
         let request = Request::new(K::PATH);
         let request = match selection.extent {
-            Extent::Whole => request.list(params),
-            Extent::Metadata => request.list_metadata(params),
+            Extent::Whole => request.list(&params),
+            Extent::Metadata => request.list_metadata(&params),
         };
-        let text = connection.client().request_text(request.map_err(kube::Error::BuildRequest)?).await?;
-        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+        connection.client().request_text(request.map_err(kube::Error::BuildRequest)?).await
     };
     connection.ask(selection.patience, answer).await
+}
+
+/// The metadata of a page, if they come before its objects.
+fn metadata(text: &str) -> Option<ListMetadata> {
+    struct Head(Option<ListMetadata>);
+
+    impl<'de> Visitor<'de> for &mut Head {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            loop {
+                match map.next_key::<String>()?.as_deref() {
+                    Some("metadata") => self.0 = Some(map.next_value()?),
+                    Some("kind" | "apiVersion") => drop(map.next_value::<IgnoredAny>()?),
+                    // An error ends the parser here. Its text is not used.
+                    Some(_) | None => return Err(A::Error::custom("the objects begin")),
+                }
+            }
+        }
+    }
+
+    let mut head = Head(None);
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let _ = parser.deserialize_map(&mut head);
+    head.0
 }
 
 fn none<K>() -> Option<Vec<K>> {

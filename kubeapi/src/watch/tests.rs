@@ -440,3 +440,58 @@ async fn every_object_of_a_list_or_a_page_and_every_later_one_is_shortened_befor
     stream.send("ADDED", &pod("clong", "6")).await;
     assert!(matches!(seen.recv().await, Some(Seen::Applied(name)) if name == "c"));
 }
+
+/// Reads no object before it is told to.
+struct Waits {
+    lists: tokio::sync::mpsc::UnboundedSender<Vec<String>>,
+    go: std::sync::mpsc::Receiver<()>,
+}
+
+impl Observer<Pod> for Waits {
+    fn all(&mut self, objects: Vec<String>, _version: String) {
+        self.lists.send(objects).unwrap();
+    }
+
+    fn applied(&mut self, _object: String, _version: &str) -> Result<(), WrongVersion> {
+        Ok(())
+    }
+
+    fn deleted(&mut self, _key: String, _version: &str) -> Result<(), WrongVersion> {
+        Ok(())
+    }
+
+    fn read(&mut self, object: Pod) -> Option<String> {
+        self.go.recv_timeout(Duration::from_secs(60)).unwrap();
+        object.value().ok()
+    }
+
+    fn left_out(&mut self, _reason: &str) {}
+
+    fn heard(&mut self) {}
+
+    fn lost(&mut self, _why: &str) {}
+
+    fn begins_anew(&mut self, _why: &str) {}
+}
+
+/// The API server prepares a page while this program reads the one before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_page_is_requested_before_the_objects_of_this_one_are_read() {
+    let (mut api, connection) = scripted::start().await;
+    let (sender, mut lists) = unbounded_channel();
+    let (go, waiting) = std::sync::mpsc::channel();
+    let selection = Selection { first: First::Pages, ..Selection::default() };
+    let observer = Waits { lists: sender, go: waiting };
+    let task = tokio::spawn(follow::<Pod, _>(connection, selection, Prompt::default(), observer));
+    // As an API server spells it, which `serde_json::Map` with its sorted keys does not.
+    let head = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"next"}"#;
+    let page = format!("{head},\"items\":[{}]}}", pod("a", "3"));
+    api.asked().await.answer("200 OK", "Content-Type: application/json\r\n", &page).await;
+    let second = api.asked().await;
+    assert_eq!((second.parameter("continue"), second.parameter("resourceVersion")), (Some("next"), None));
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    second.list("5", &[pod("b", "4")]).await;
+    assert_eq!(lists.recv().await.unwrap(), ["a", "b"]);
+    task.abort();
+}

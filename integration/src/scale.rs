@@ -11,6 +11,7 @@
 //! | [`run`] | the phases of one size, in order |
 //! | [`latency`] | the phase in which pods come at a rate |
 //! | [`services`] | the phase with Services, after all others |
+//! | [`policies`] | the policies, and the phase in which labels and policies change |
 //! | [`objects`], [`calls`] | nodes and pods; many calls to the API server at once |
 //! | [`pods`], [`northbound`], [`seen`] | the two observers, and waiting for what they observe |
 //! | [`process`] | memory and processor time |
@@ -40,6 +41,7 @@ mod latency;
 mod northbound;
 mod objects;
 mod pods;
+mod policies;
 mod process;
 mod report;
 mod run;
@@ -71,6 +73,9 @@ pub(crate) struct Scale {
     /// Endpoints of each Service.
     #[arg(long, value_name = "N", default_value_t = 5)]
     backends: usize,
+    /// Number of NetworkPolicies, twenty in each namespace, which exist from the start.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    policies: usize,
     /// Run a southbound database and ovn-northd, too, which use the same processors.
     #[arg(long)]
     northd: bool,
@@ -123,14 +128,14 @@ impl Scale {
     }
 
     fn measure(&self) -> Result<Figures> {
-        let &Self { nodes, pods, ref rates, services, backends, northd, .. } = self;
+        let &Self { nodes, pods, ref rates, services, backends, policies, northd, .. } = self;
         let began = Instant::now();
         let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
         say("starting etcd, the API server and the northbound database");
         // The pods of the latency phase come on top of all others, so the nodes' subnets need room for both.
         let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
         let site = Site::start((pods + most).div_ceil(nodes), if northd { Northd::On } else { Northd::Off })?;
-        let plan = Plan { nodes, pods, rates: rates.clone(), services, backends };
+        let plan = Plan { nodes, pods, rates: rates.clone(), services, backends, policies };
         let runtime = std::sync::Arc::clone(&site.api.runtime);
         runtime.block_on(run::run(&site, &plan, &say))
     }

@@ -49,6 +49,11 @@ pub(crate) async fn delete(client: &Client, pod: &Name) -> Result<()> {
     .await
 }
 
+/// Deletes any other object.
+pub(crate) async fn remove(client: &Client, path: &str) -> Result<()> {
+    call(client, Method::DELETE, path, "application/json", b"{}".to_vec()).await
+}
+
 /// Writes an annotation of the usual length to a pod, by the usual kind of patch: the floor of any annotating
 /// client.
 pub(crate) async fn annotate(client: &Client, pod: &Name) -> Result<()> {

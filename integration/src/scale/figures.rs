@@ -22,6 +22,38 @@ pub(crate) struct Figures {
     pub(crate) rows: Rows,
     /// With Services beside all that; none if there were none.
     pub(crate) services: Option<Services>,
+    /// With policies from the start; none if there were none.
+    pub(crate) policies: Option<Policies>,
+}
+
+/// The phase with policies. Times are in milliseconds, from the API server's answer to the last row.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Policies {
+    pub(crate) policies: usize,
+    /// Addresses that left sets when a namespace lost a label, and came back with it.
+    pub(crate) addresses_moved: usize,
+    pub(crate) left: f64,
+    pub(crate) came: f64,
+    /// Processor time of both, in seconds.
+    pub(crate) relabel_cpu: f64,
+    pub(crate) relabel_transactions: u64,
+    /// Pods that one policy isolates; until all were isolated, and until none was any more.
+    pub(crate) crowd: usize,
+    pub(crate) isolated: f64,
+    pub(crate) opened: f64,
+    /// Processor time of both, in seconds.
+    pub(crate) crowd_cpu: f64,
+    pub(crate) rows: PolicyRows,
+}
+
+/// Rows for policies.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct PolicyRows {
+    pub(crate) acls: usize,
+    pub(crate) groups: usize,
+    pub(crate) sets: usize,
+    /// Addresses in all sets together.
+    pub(crate) addresses: usize,
 }
 
 /// The phase with Services.
@@ -75,7 +107,8 @@ impl Floor {
 pub(crate) struct Converged {
     /// Until the last pod's annotation was visible.
     pub(crate) annotated: f64,
-    /// Until the last pod's port was committed to the northbound database.
+    /// Until the last row for a pod was committed to the northbound database: its port and, with policies, its
+    /// isolation and its place in sets.
     pub(crate) ports: f64,
     /// Transactions in the northbound database.
     pub(crate) transactions: u64,
@@ -124,8 +157,10 @@ pub(crate) struct Latency {
     pub(crate) rate: usize,
     pub(crate) pods: usize,
     pub(crate) port: Percentiles,
+    /// The port, and its isolation if there are policies.
+    pub(crate) isolated: Percentiles,
     pub(crate) annotation: Percentiles,
-    /// Until both are there.
+    /// Until all are there.
     pub(crate) served: Percentiles,
     /// Processor time of the control plane per pod.
     pub(crate) cpu: f64,

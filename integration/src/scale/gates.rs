@@ -19,6 +19,12 @@ const RATE: usize = 50;
 const WAIT: f64 = 20.0;
 /// Limit for the peak of resident memory, in MB.
 const MEMORY: f64 = 60.0;
+/// With 4,800 policies: limits for a restart in seconds, for the peak of memory in MB, for the wait for a port and
+/// its isolation in milliseconds, and for the processor time of a pod's two events in milliseconds.
+const POLICIES_SECONDS: f64 = 5.0;
+const POLICIES_MEMORY: f64 = 150.0;
+const POLICIES_WAIT: f64 = 30.0;
+const POLICIES_CPU: f64 = 2.0 * 0.5;
 /// Limit for the memory that 10,000 Services add, in MB.
 const SERVICES_MEMORY: f64 = 30.0;
 /// Number of pods that the limits above are for.
@@ -41,6 +47,10 @@ impl Gate {
         let Figures { nodes, pods, floor, converged, restart, replaced, latencies, steady, rows, .. } =
             figures;
         let larger = (*pods as f64 / USUAL_PODS as f64).max(1.0);
+        let (seconds, memory) = match figures.policies {
+            None => (SECONDS, MEMORY),
+            Some(_) => (POLICIES_SECONDS, POLICIES_MEMORY),
+        };
         let mut gates = vec![
             Self::at_most(
                 "from an empty database to converged",
@@ -48,16 +58,16 @@ impl Gate {
                 converged.seconds(),
                 FROM_NOTHING * floor.seconds_of(*pods),
             ),
-            Self::at_most("restart until ready", "s", restart.ready, SECONDS * larger),
+            Self::at_most("restart until ready", "s", restart.ready, seconds * larger),
             Self::exactly("transactions of a restart", restart.transactions, 0),
             Self::exactly("pods written by a restart", restart.pod_events, 0),
-            Self::at_most("empty northbound database filled again", "s", replaced.seconds, SECONDS * larger),
+            Self::at_most("empty northbound database filled again", "s", replaced.seconds, seconds * larger),
             Self::exactly("pods written meanwhile", replaced.pod_events, 0),
             Self::at_most(
                 "memory, peak",
                 "MB",
                 converged.controller.peak_rss.max(steady.peak_rss),
-                MEMORY * larger,
+                memory * larger,
             ),
             Self::exactly("ports of pods in the end", rows.pod_ports as u64, *pods as u64),
             Self::exactly("nodes with subnets", rows.nodes_with_subnets as u64, *nodes as u64),
@@ -72,9 +82,21 @@ impl Gate {
             ]);
         }
         let wait = latencies.iter().find(|latency| latency.rate == RATE);
-        gates.extend(wait.map(|Latency { served, .. }| {
-            Self::at_most("pod created to served, p99 at 50 pods/s", "ms", served.p99, WAIT)
-        }));
+        match (wait, &figures.policies) {
+            (Some(Latency { served, .. }), None) => {
+                gates.push(Self::at_most("pod created to served, p99 at 50 pods/s", "ms", served.p99, WAIT));
+            }
+            (Some(Latency { isolated, cpu, .. }), Some(_)) => gates.extend([
+                Self::at_most(
+                    "pod created to port and isolation, p99 at 50 pods/s",
+                    "ms",
+                    isolated.p99,
+                    POLICIES_WAIT,
+                ),
+                Self::at_most("CPU of a pod's two events at 50 pods/s", "ms", *cpu, POLICIES_CPU),
+            ]),
+            (None, _) => {}
+        }
         gates
     }
 
@@ -128,7 +150,7 @@ impl fmt::Display for Gate {
 mod tests {
     use super::*;
     use crate::scale::{
-        figures::{Converged, Floor, Replaced, Restart, Rows},
+        figures::{Converged, Floor, Policies, Replaced, Restart, Rows},
         process::Usage,
     };
 
@@ -176,6 +198,36 @@ mod tests {
         ];
         for (spoil, demand) in beyond {
             let mut figures = at_the_limits();
+            spoil(&mut figures);
+            assert_eq!(missed(&Gate::of(&figures)), [demand]);
+        }
+    }
+
+    /// The limits of a run with policies are others, and none of those above.
+    #[test]
+    fn a_run_with_policies_has_its_own_limits() {
+        let wait = crate::report::percentiles::Percentiles { p50: 5.0, p90: 9.0, p99: 30.0, max: 90.0 };
+        let usage = Usage { peak_rss: 150.0, ..at_the_limits().steady };
+        let limits = Figures {
+            policies: Some(Policies::default()),
+            restart: Restart { ready: 5.0, ..Restart::default() },
+            replaced: Replaced { seconds: 5.0, ..Replaced::default() },
+            latencies: vec![Latency { rate: 50, isolated: wait, cpu: 1.0, ..Latency::default() }],
+            converged: Converged { controller: usage, ..at_the_limits().converged },
+            steady: usage,
+            ..at_the_limits()
+        };
+        assert_eq!(missed(&Gate::of(&limits)), [""; 0]);
+        let beyond: [(Spoil, &str); 3] = [
+            (|figures| figures.restart.ready = 5.1, "restart until ready"),
+            (
+                |figures| figures.latencies[0].isolated.p99 = 30.1,
+                "pod created to port and isolation, p99 at 50 pods/s",
+            ),
+            (|figures| figures.latencies[0].cpu = 1.1, "CPU of a pod's two events at 50 pods/s"),
+        ];
+        for (spoil, demand) in beyond {
+            let mut figures = limits.clone();
             spoil(&mut figures);
             assert_eq!(missed(&Gate::of(&figures)), [demand]);
         }

@@ -1,15 +1,16 @@
 //! The rows of the northbound database, observed by an independent monitor.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Instant,
 };
 
 use anyhow::{Result, ensure};
+use contract::ovn::{NETPOL_NAMESPACE, OWNER_TYPE};
 use integration::central::NORTHBOUND;
-use ovsdb::{ChangeKind, Changes, Client, Event, Monitor, Options, Updates, Where};
+use ovsdb::{Change, ChangeKind, Changes, Client, Event, Monitor, Options, Updates, Uuid, Where};
 
-use super::seen::Seen;
+use super::{figures::PolicyRows, seen::Seen};
 
 ovsdb::table! {
     struct LogicalSwitchPort in "Logical_Switch_Port" {
@@ -19,12 +20,25 @@ ovsdb::table! {
 
     struct LogicalSwitch in "Logical_Switch" {
         name: String,
-        ports: Vec<ovsdb::Uuid>,
+        ports: Vec<Uuid>,
     }
 
     struct LoadBalancer in "Load_Balancer" {
         name: String,
         vips: BTreeMap<String, String>,
+    }
+
+    struct PortGroup in "Port_Group" {
+        ports: Vec<Uuid>,
+        external_ids: BTreeMap<String, String>,
+    }
+
+    struct AddressSet in "Address_Set" {
+        addresses: Vec<String>,
+    }
+
+    struct Acl in "ACL" {
+        priority: i64,
     }
 }
 
@@ -37,20 +51,70 @@ pub(crate) const MARKED: &str = "10.255.";
 #[derive(Debug, Default)]
 pub(crate) struct Northbound {
     pub(crate) connected: bool,
-    pub(crate) ports: HashMap<String, Instant>,
+    pub(crate) ports: HashMap<String, Port>,
     /// Number of all other ports.
     pub(crate) other_ports: usize,
     pub(crate) switches: usize,
     /// Load balancers, and whether they are of the run's Services and have backends.
-    pub(crate) balancers: HashMap<ovsdb::Uuid, bool>,
+    pub(crate) balancers: HashMap<Uuid, bool>,
     /// When a backend with this address was first seen, of those in [`MARKED`].
     pub(crate) marked: HashMap<String, Instant>,
     pub(crate) last_port: Option<Instant>,
+    /// Ports in groups that isolate the pods of a namespace, by the port.
+    isolated: HashMap<Uuid, Isolation>,
+    /// Ports that are isolated in both directions.
+    closed: usize,
+    last_closed: Option<Instant>,
+    /// Groups that isolate, with their ports.
+    groups: HashMap<Uuid, HashSet<Uuid>>,
+    /// Number of addresses of each set.
+    sets: HashMap<Uuid, usize>,
+    /// Addresses in all sets together.
+    addresses: usize,
+    last_address: Option<Instant>,
+    pub(crate) policies: PolicyRows,
     /// Rows of the monitored tables that were inserted, changed or deleted.
     pub(crate) changes: u64,
 }
 
+/// The port of a pod, and when it was first seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Port {
+    uuid: Uuid,
+    pub(crate) seen: Instant,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Isolation {
+    /// Groups that isolate the port: one for each direction.
+    groups: usize,
+    since: Instant,
+}
+
+/// Groups that isolate a pod: of ingress and egress.
+const DIRECTIONS: usize = 2;
+
 impl Northbound {
+    /// Time when the last of `count` pods was isolated in both directions; an error unless exactly `count` are.
+    pub(crate) fn all_isolated(&self, count: usize) -> Result<Option<Instant>> {
+        ensure!(self.connected, "no connection");
+        ensure!(self.closed == count, "{} of {count} pods are isolated", self.closed);
+        Ok(self.last_closed)
+    }
+
+    /// Time of the last change of a set; an error unless all sets together have `count` addresses.
+    pub(crate) fn all_addresses(&self, count: usize) -> Result<Option<Instant>> {
+        ensure!(self.connected, "no connection");
+        ensure!(self.addresses == count, "{} of {count} addresses are in sets", self.addresses);
+        Ok(self.last_address)
+    }
+
+    /// When the port was isolated in both directions.
+    pub(crate) fn isolated(&self, port: &Port) -> Option<Instant> {
+        let isolation = self.isolated.get(&port.uuid).filter(|isolation| isolation.groups == DIRECTIONS);
+        isolation.map(|isolation| isolation.since)
+    }
+
     /// Time when the last of `count` pods got its port; an error unless there are exactly `count`.
     pub(crate) fn all_ports(&self, count: usize) -> Result<Option<Instant>> {
         ensure!(self.connected, "no connection");
@@ -64,7 +128,8 @@ pub(crate) fn monitor() -> Result<Seen<Northbound>> {
     let seen = Seen::<Northbound>::new();
     let monitor =
         Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
-    let monitor = monitor.table::<LoadBalancer>(Where::all());
+    let monitor = monitor.table::<LoadBalancer>(Where::all()).table::<PortGroup>(Where::all());
+    let monitor = monitor.table::<AddressSet>(Where::all()).table::<Acl>(Where::all());
     // No probes: a server that is busy with thousands of rows answers late. The backlog is large because a
     // whole database arrives as one message.
     let options = Options { probe_interval: None, backlog: 512 << 20, ..Options::default() };
@@ -103,11 +168,11 @@ impl Northbound {
                 self.other_ports -= 1;
             }
         }
-        for row in
-            of_kind(ChangeKind::Insert).filter_map(|change| updates.row::<LogicalSwitchPort>(change.uuid))
-        {
+        let inserted = of_kind(ChangeKind::Insert)
+            .filter_map(|change| Some((&change.uuid, updates.row::<LogicalSwitchPort>(change.uuid)?)));
+        for (uuid, row) in inserted {
             if row.is_of_pod() {
-                self.ports.insert(row.name.clone(), now);
+                self.ports.insert(row.name.clone(), Port { uuid: *uuid, seen: now });
                 self.last_port = Some(now);
             } else {
                 self.other_ports += 1;
@@ -124,6 +189,54 @@ impl Northbound {
             for backend in backends.filter(|backend| backend.starts_with(MARKED)) {
                 self.marked.entry(backend.to_owned()).or_insert(now);
             }
+        }
+        self.apply_policies(changes, updates, now);
+    }
+
+    fn apply_policies(&mut self, changes: &Changes, updates: &Updates, now: Instant) {
+        for change in changes.of::<PortGroup>() {
+            self.follow_group(change, updates.row::<PortGroup>(change.uuid), now);
+        }
+        for change in changes.of::<AddressSet>() {
+            let size = updates.row::<AddressSet>(change.uuid).map(|row| row.addresses.len());
+            let before = match size {
+                Some(size) => self.sets.insert(change.uuid, size),
+                None => self.sets.remove(&change.uuid),
+            };
+            self.addresses = self.addresses + size.unwrap_or_default() - before.unwrap_or_default();
+            self.last_address = Some(now);
+        }
+        self.policies = PolicyRows {
+            acls: updates.rows::<Acl>().count(),
+            groups: updates.rows::<PortGroup>().count(),
+            sets: self.sets.len(),
+            addresses: self.addresses,
+        };
+    }
+
+    /// Follows the ports of a group, if it isolates them.
+    fn follow_group(&mut self, change: &Change, row: Option<&PortGroup>, now: Instant) {
+        let row = row.filter(|row| row.external_ids.get(OWNER_TYPE).is_some_and(|ty| ty == NETPOL_NAMESPACE));
+        let ports: HashSet<Uuid> = row.into_iter().flat_map(|row| row.ports.iter().copied()).collect();
+        let before = self.groups.remove(&change.uuid).unwrap_or_default();
+        for port in before.difference(&ports) {
+            if let Some(isolation) = self.isolated.get_mut(port) {
+                self.closed -= usize::from(isolation.groups == DIRECTIONS);
+                isolation.groups -= 1;
+                if isolation.groups == 0 {
+                    self.isolated.remove(port);
+                }
+                self.last_closed = Some(now);
+            }
+        }
+        for port in ports.difference(&before) {
+            let isolation = self.isolated.entry(*port).or_insert(Isolation { groups: 0, since: now });
+            (isolation.groups, isolation.since) = (isolation.groups + 1, now);
+            self.closed += usize::from(isolation.groups == DIRECTIONS);
+            self.last_closed = Some(now);
+        }
+        if row.is_some() {
+            self.groups.insert(change.uuid, ports);
         }
     }
 }

@@ -1,9 +1,13 @@
 //! The nodes and pods of a run, as API objects: pure.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
-/// Pods per namespace.
-const TOGETHER: usize = 100;
+/// Pods per namespace, in a run without policies.
+pub(crate) const TOGETHER: usize = 100;
+/// Label of a pod: its number within its namespace.
+pub(crate) const PLACE: &str = "place";
 /// Name prefix of the pods that are created to measure latency.
 pub(crate) const PROBE: &str = "probe";
 
@@ -15,14 +19,14 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// The pod with this number.
-    pub(crate) fn of(number: usize) -> Self {
-        Self { namespace: namespace(number), name: format!("web-{number:06}-6d4cf56db6-x2vlp") }
+    /// The pod with this number, in this namespace.
+    pub(crate) fn of(namespace: String, number: usize) -> Self {
+        Self { namespace, name: format!("web-{number:06}-6d4cf56db6-x2vlp") }
     }
 
-    /// A pod to measure with, in the namespace of pod number `neighbour`.
-    pub(crate) fn of_probe(phase: &str, number: usize, neighbour: usize) -> Self {
-        Self { namespace: namespace(neighbour), name: format!("{PROBE}-{phase}-{number:06}") }
+    /// A pod to measure with.
+    pub(crate) fn of_probe(namespace: String, phase: &str, number: usize) -> Self {
+        Self { namespace, name: format!("{PROBE}-{phase}-{number:06}") }
     }
 
     pub(crate) fn key(&self) -> String {
@@ -43,15 +47,14 @@ impl Name {
     }
 }
 
-/// The namespace of the pod with this number.
-pub(crate) fn namespace(number: usize) -> String {
-    format!("team-{:04}", number / TOGETHER)
+/// The name of a namespace.
+pub(crate) fn namespace_name(number: usize) -> String {
+    format!("team-{number:04}")
 }
 
-/// The namespaces of `pods` pods.
-pub(crate) fn namespaces(pods: usize) -> Vec<Value> {
-    let object = |number: usize| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(number * TOGETHER)}});
-    (0..pods.div_ceil(TOGETHER).max(1)).map(object).collect()
+/// A namespace.
+pub(crate) fn namespace(name: &str, labels: &BTreeMap<&str, String>) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
 pub(crate) fn node_name(number: usize) -> String {
@@ -84,14 +87,18 @@ pub(crate) fn node(number: usize) -> Value {
     })
 }
 
-/// A pod as a Deployment's ReplicaSet and the scheduler leave it: bound to its node, not started yet.
-pub(crate) fn pod(name: &Name, node: &str) -> Value {
+/// A pod as a Deployment's ReplicaSet and the scheduler leave it: bound to its node, not started yet. `place`:
+/// its number within its namespace, for the selectors of policies.
+pub(crate) fn pod(name: &Name, node: &str, place: usize) -> Value {
     let app = name.name.split('-').take(2).collect::<Vec<_>>().join("-");
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": name.name, "namespace": name.namespace,
-            "labels": {"app": app, "pod-template-hash": "6d4cf56db6", "app.kubernetes.io/part-of": "scale"},
+            "labels": {
+                "app": app, "pod-template-hash": "6d4cf56db6", "app.kubernetes.io/part-of": "scale",
+                PLACE: place.to_string(),
+            },
             "ownerReferences": [{
                 "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{app}-6d4cf56db6"), "controller": true,
                 "uid": "0b8f7d0c-6f57-4a57-9d86-0d2b2c5f5a11", "blockOwnerDeletion": true,
@@ -164,19 +171,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    #[test]
-    fn every_pod_has_a_name_and_a_namespace_of_the_list() {
-        let listed: BTreeSet<String> = namespaces(250)
-            .iter()
-            .filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned))
-            .collect();
-        assert_eq!(listed.len(), 3);
-        let keys: BTreeSet<String> = (0..250).map(|number| Name::of(number).key()).collect();
-        assert_eq!(keys.len(), 250);
-        assert!((0..250).all(|number| listed.contains(&Name::of(number).namespace)));
-        assert!(listed.contains(&Name::of_probe("50", 3_000, 249).namespace));
-    }
 
     #[test]
     fn nodes_have_addresses_of_their_own() {

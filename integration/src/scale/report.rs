@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    figures::{Converged, Figures, Latency, Restart, Rows, Services},
+    figures::{Converged, Figures, Latency, Policies, PolicyRows, Restart, Rows, Services},
     gates::Gate,
     process::Usage,
 };
@@ -50,6 +50,7 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         steady,
         rows,
         services,
+        policies,
     } = figures;
     let floor_seconds = floor.seconds_of(*pods);
     let Converged { annotated, ports, transactions, controller, api_server_cpu, etcd_cpu, northbound_cpu } =
@@ -100,6 +101,9 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         "  rows in the end: {pod_ports} ports of pods, {other_ports} others, {switches} switches; \
          {nodes_with_subnets} nodes with subnets\n"
     )?;
+    if let Some(figures) = policies {
+        of_policies(f, figures)?;
+    }
     if let Some(figures) = services {
         of_services(f, figures)?;
     }
@@ -108,24 +112,53 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
     }
     writeln!(
         f,
-        "  {:<10}{:>6}{:>24}{:>24}{:>24}{:>10}{:>14}",
-        "pods/s", "pods", "port, ms", "annotation, ms", "both, ms", "CPU, ms", "transactions"
+        "  {:<10}{:>6}{:>24}{:>24}{:>24}{:>24}{:>10}{:>14}",
+        "pods/s", "pods", "port, ms", "isolated, ms", "annotation, ms", "all, ms", "CPU, ms", "transactions"
     )?;
     writeln!(
         f,
         "  {:<16}{}{:>10}",
         "",
-        format!("{:>8}{:>8}{:>8}", "p50", "p99", "max").repeat(3),
+        format!("{:>8}{:>8}{:>8}", "p50", "p99", "max").repeat(4),
         "per pod"
     )?;
-    for Latency { rate, pods, port, annotation, served, cpu, transactions } in latencies {
+    for Latency { rate, pods, port, isolated, annotation, served, cpu, transactions } in latencies {
         write!(f, "  {rate:<10}{pods:>6}")?;
-        for percentiles in [port, annotation, served] {
+        for percentiles in [port, isolated, annotation, served] {
             write!(f, "{:>8.1}{:>8.1}{:>8.1}", percentiles.p50, percentiles.p99, percentiles.max)?;
         }
         writeln!(f, "{cpu:>10.2}{transactions:>14}")?;
     }
     writeln!(f)
+}
+
+fn of_policies(f: &mut fmt::Formatter<'_>, figures: &Policies) -> fmt::Result {
+    let Policies {
+        policies,
+        addresses_moved,
+        left,
+        came,
+        relabel_cpu,
+        relabel_transactions,
+        crowd,
+        isolated,
+        opened,
+        crowd_cpu,
+        rows: PolicyRows { acls, groups, sets, addresses },
+    } = figures;
+    writeln!(
+        f,
+        "  {policies} policies: {acls} ACLs, {groups} port groups, {sets} address sets with {addresses} addresses"
+    )?;
+    writeln!(
+        f,
+        "    a namespace loses a label: {addresses_moved} addresses left after {left:.1} ms; with it again: {came:.1} ms; \
+         {relabel_transactions} transactions, {relabel_cpu:.2} s CPU"
+    )?;
+    writeln!(
+        f,
+        "    a policy for {crowd} pods: isolated after {isolated:.1} ms, opened after {opened:.1} ms; {crowd_cpu:.2} s CPU\n"
+    )
 }
 
 fn of_services(f: &mut fmt::Formatter<'_>, figures: &Services) -> fmt::Result {

@@ -14,6 +14,7 @@ use super::{
     northbound::{self, Northbound},
     objects::{self, Name},
     pods::{self, Pods},
+    policies,
     process::Usage,
     seen::Seen,
     services,
@@ -33,6 +34,40 @@ pub(crate) struct Plan {
     pub(crate) services: usize,
     /// Endpoints of each Service.
     pub(crate) backends: usize,
+    pub(crate) policies: usize,
+}
+
+impl Plan {
+    pub(crate) fn namespaces(&self) -> usize {
+        match self.policies {
+            0 => self.pods.div_ceil(objects::TOGETHER).max(1),
+            policies => policies.div_ceil(policies::TOGETHER),
+        }
+    }
+
+    /// Pods of the largest namespace.
+    pub(crate) fn places(&self) -> usize {
+        self.pods.div_ceil(self.namespaces())
+    }
+
+    /// Pods of a namespace. The first ones are full.
+    pub(crate) fn pods_in(&self, namespace: usize) -> usize {
+        self.pods.saturating_sub(namespace * self.places()).min(self.places())
+    }
+
+    /// The namespace of the pod with this number.
+    pub(crate) fn namespace_of(&self, pod: usize) -> String {
+        objects::namespace_name(pod / self.places())
+    }
+
+    /// The number of a pod within its namespace.
+    pub(crate) fn place_of(&self, pod: usize) -> usize {
+        pod % self.places()
+    }
+
+    fn name(&self, pod: usize) -> Name {
+        Name::of(self.namespace_of(pod), pod)
+    }
 }
 
 /// The running programs and their observers.
@@ -54,9 +89,9 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
         pods: pods::watch(site.client()),
         northbound: northbound::monitor()?,
         patience: Duration::from_secs(60)
-            + Duration::from_millis(20) * u32::try_from(plan.pods + plan.services)?,
+            + Duration::from_millis(20) * u32::try_from(plan.pods + plan.services + plan.policies)?,
     };
-    let &Plan { nodes, pods, services: count, .. } = plan;
+    let &Plan { nodes, pods, services: count, policies, .. } = plan;
     say(&format!("writing {nodes} nodes and {pods} pods to the API server"));
     let created = run.create().await?;
     let mut figures = Figures {
@@ -86,6 +121,9 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
     }
     figures.steady = Usage::of(&site.controller)?;
     figures.rows = run.rows().await?;
+    if policies > 0 {
+        figures.policies = Some(policies::measure(&run, say).await?);
+    }
     if count > 0 {
         say(&format!("creating {count} Services"));
         figures.services = Some(services::measure(&run, say).await?);
@@ -98,9 +136,23 @@ impl Run<'_> {
         self.site.client()
     }
 
+    /// Waits until each of `count` pods has its port and its annotation and, with policies, is isolated. Returns
+    /// the times of the last annotation and of the last row.
+    pub(crate) async fn until_served(&self, count: usize) -> Result<[Option<Instant>; 2]> {
+        let [annotated, ports] = self.until_annotated_with_ports(count).await?;
+        if self.plan.policies == 0 {
+            return Ok([annotated, ports]);
+        }
+        let isolated = self
+            .northbound
+            .wait("every pod is isolated", self.patience, |northbound| northbound.all_isolated(count));
+        let isolated = self.site.while_running(isolated).await?;
+        Ok([annotated, ports.max(isolated)])
+    }
+
     /// Waits until each of `count` pods has its port and its annotation. Returns the times of the last
     /// annotation and of the last port.
-    pub(crate) async fn until_served(&self, count: usize) -> Result<[Option<Instant>; 2]> {
+    pub(crate) async fn until_annotated_with_ports(&self, count: usize) -> Result<[Option<Instant>; 2]> {
         let annotated =
             self.pods.wait("every pod has its annotation", self.patience, |pods| pods.all_annotated(count));
         let ports = self
@@ -111,22 +163,39 @@ impl Run<'_> {
         Ok([annotated, ports])
     }
 
+    /// Waits until all sets of policies have their addresses, and returns the time of the last one.
+    async fn until_in_sets(&self) -> Result<Option<Instant>> {
+        if self.plan.policies == 0 {
+            return Ok(None);
+        }
+        let count = policies::addresses(self.plan);
+        let sets = self
+            .northbound
+            .wait("every set has its addresses", self.patience, |northbound| northbound.all_addresses(count));
+        self.site.while_running(sets).await
+    }
+
     async fn create(&self) -> Result<Duration> {
         let client = self.client();
-        let namespaces = objects::namespaces(self.plan.pods);
-        calls::all(&namespaces, |object| calls::create(client, "/api/v1/namespaces", object)).await?;
+        calls::all(0..self.plan.namespaces(), async |number| {
+            let object = objects::namespace(&objects::namespace_name(number), &policies::labels(number));
+            calls::create(client, "/api/v1/namespaces", &object).await
+        })
+        .await?;
         calls::all(0..self.plan.nodes, async |number| {
             calls::create(client, "/api/v1/nodes", &objects::node(number)).await
         })
         .await?;
         let create = async |number: usize| {
-            let name = Name::of(number);
-            let pod = objects::pod(&name, &objects::node_name(number % self.plan.nodes));
+            let name = self.plan.name(number);
+            let node = objects::node_name(number % self.plan.nodes);
+            let pod = objects::pod(&name, &node, self.plan.place_of(number));
             calls::create(client, &name.collection(), &pod).await
         };
         let took = calls::all(0..self.plan.pods, create).await?;
         let count = self.plan.pods;
         self.pods.wait("every pod is seen", self.patience, |pods| pods.all_there(count)).await?;
+        policies::create(self).await?;
         Ok(took)
     }
 
@@ -134,9 +203,10 @@ impl Run<'_> {
     /// annotates.
     async fn floor(&self) -> Result<Floor> {
         let patches = self.plan.pods.min(FLOOR);
-        let took =
-            calls::all(0..patches, async |number| calls::annotate(self.client(), &Name::of(number)).await)
-                .await?;
+        let took = calls::all(0..patches, async |number| {
+            calls::annotate(self.client(), &self.plan.name(number)).await
+        })
+        .await?;
         Ok(Floor { patches, seconds: took.as_secs_f64() })
     }
 
@@ -148,11 +218,12 @@ impl Run<'_> {
         let began = Instant::now();
         controller.spawn()?;
         let [annotated, ports] = self.until_served(self.plan.pods).await?;
+        let sets = self.until_in_sets().await?;
         let used: Vec<f64> = cpu()?.iter().zip(before).map(|(now, before)| now - before).collect();
         let since = |instant: Option<Instant>| instant.map_or(0.0, |instant| (instant - began).as_secs_f64());
         Ok(Converged {
             annotated: since(annotated),
-            ports: since(ports),
+            ports: since(ports.max(sets)),
             transactions: Central::northbound_transactions()? - transactions,
             controller: Usage::of(controller)?,
             api_server_cpu: used[0],
@@ -179,9 +250,9 @@ impl Run<'_> {
             served: 0.0,
         };
         // Readiness is only the program's claim: a new pod must be served, too.
-        let probe = Name::of_probe("restart", 0, 0);
-        calls::create(self.client(), &probe.collection(), &objects::pod(&probe, &objects::node_name(0)))
-            .await?;
+        let probe = Name::of_probe(objects::namespace_name(0), "restart", 0);
+        let pod = objects::pod(&probe, &objects::node_name(0), 0);
+        calls::create(self.client(), &probe.collection(), &pod).await?;
         self.until_served(self.plan.pods + 1).await?;
         let served = began.elapsed().as_secs_f64();
         calls::delete(self.client(), &probe).await?;
@@ -200,6 +271,8 @@ impl Run<'_> {
             Ok(last)
         });
         let filled = self.site.while_running(filled).await?;
+        let [_, last] = self.until_served(count).await?;
+        let filled = Some(filled).max(last).max(self.until_in_sets().await?).unwrap_or(filled);
         Ok(Replaced {
             seconds: (filled - began).as_secs_f64(),
             transactions: Central::northbound_transactions()?,
@@ -220,5 +293,24 @@ impl Run<'_> {
             switches: northbound.switches,
             nodes_with_subnets,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_pod_has_a_name_of_its_own_in_one_of_the_namespaces() {
+        for (pods, policies) in [(250, 0), (1, 0), (10_000, 4_800), (100, 40)] {
+            let plan = Plan { nodes: 1, pods, rates: Vec::new(), services: 0, backends: 0, policies };
+            let listed: BTreeSet<String> = (0..plan.namespaces()).map(objects::namespace_name).collect();
+            let names: BTreeSet<String> = (0..pods).map(|number| plan.name(number).key()).collect();
+            assert_eq!(names.len(), pods);
+            assert!((0..pods).all(|number| listed.contains(&plan.namespace_of(number))));
+            assert_eq!((0..plan.namespaces()).map(|number| plan.pods_in(number)).sum::<usize>(), pods);
+        }
     }
 }

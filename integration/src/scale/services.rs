@@ -62,7 +62,7 @@ async fn create(run: &Run<'_>) -> Result<(Duration, Instant)> {
     let client = run.client();
     let create = async |number: usize| {
         // The namespaces are those of the pods.
-        let namespace = objects::namespace(number % run.plan.pods);
+        let namespace = run.plan.namespace_of(number % run.plan.pods);
         let first = format!("10.254.{}.{}", number / 250, number % 250 + 1);
         let slice = objects::slice(&namespace, number, objects::endpoints(number, nodes, backends, &first));
         let [of_services, of_slices] = objects::service_collections(&namespace);
@@ -128,7 +128,7 @@ async fn change(run: &Run<'_>) -> Result<Percentiles> {
         let client = run.client().clone();
         // A prime: neighbours in time are not neighbours in the database.
         let number = change * 7_919 % services;
-        let [_, of_slices] = objects::service_collections(&objects::namespace(number % pods));
+        let [_, of_slices] = objects::service_collections(&run.plan.namespace_of(number % pods));
         let marker = format!("{MARKED}{}.{}", change / 250, change % 250 + 1);
         changes.spawn(async move {
             let endpoints = objects::endpoints(number, nodes, backends, &marker);

@@ -6,7 +6,8 @@
 //!
 //! The ACLs are on the way to a port (`to-lport`), as upstream has them, although the group is the one from
 //! which packets come: on that way OVN asks them in addition to what a NetworkPolicy says of the pod's
-//! connections. Beside the policies, a rule that allows would open what these close.
+//! connections. Beside the policies, a rule that allows would open what these close
+//! (docs/decisions/egress-firewall.md).
 //! Matches are spelled as upstream spells them, so that a database from there is right as it is.
 //!
 //! The rules are about what is outside of the cluster: a network that has addresses of pods, too, is limited to

@@ -19,6 +19,9 @@ use tokio::{
     sync::mpsc::{UnboundedSender, unbounded_channel},
 };
 
+/// Where the EgressFirewall of a namespace is.
+const OF_FIREWALLS: &str = "/apis/k8s.ovn.org/v1/namespaces/";
+
 /// The server, which ends with its test.
 pub(crate) struct Api {
     state: Arc<Mutex<State>>,
@@ -117,6 +120,12 @@ impl Api {
         let state = lock(&self.state);
         let object = state.objects.get(&(collection("Node"), format!("null/\"{node}\"")))?;
         object["metadata"]["annotations"][key].as_str().map(str::to_owned)
+    }
+
+    /// The status of an object.
+    pub(crate) fn status(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let key = (collection(kind), format!("\"{namespace}\"/\"{name}\""));
+        lock(&self.state).objects.get(&key)?.get("status").cloned()
     }
 
     /// The reasons of the events so far.
@@ -222,9 +231,17 @@ fn merge(object: &mut Value, patch: &Value) {
 async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
     let path = asked.path.split('?').next().unwrap_or_default().to_owned();
     let collection_of_nodes = collection("Node");
-    let of_kind =
-        ["Node", "Namespace", "Pod", "NetworkPolicy", "ClusterNetworkPolicy", "Service", "EndpointSlice"]
-            .map(collection);
+    let of_kind = [
+        "Node",
+        "Namespace",
+        "Pod",
+        "NetworkPolicy",
+        "ClusterNetworkPolicy",
+        "EgressFirewall",
+        "Service",
+        "EndpointSlice",
+    ]
+    .map(collection);
     match of_kind.into_iter().find(|collection| *collection == path) {
         Some(collection) if asked.is_watch() => watch(asked, collection, &state).await,
         Some(collection) => {
@@ -255,6 +272,16 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
                 None => {
                     asked.status(422, "the server rejected our request due to an error in our request").await
                 }
+            }
+        }
+        None if asked.method == "PATCH" && path.starts_with(OF_FIREWALLS) => {
+            let namespace = path[OF_FIREWALLS.len()..].split('/').next().unwrap_or_default();
+            let key = (collection("EgressFirewall"), format!("\"{namespace}\"/\"default\""));
+            let patch = serde_json::from_slice(&asked.body).unwrap_or_default();
+            let patched = lock(&state).patch(&key, &patch);
+            match patched {
+                Some(object) => asked.json(&object).await,
+                None => asked.status(404, "egressfirewalls \"default\" not found").await,
             }
         }
         None => {
@@ -320,6 +347,7 @@ fn collection(kind: &str) -> &'static str {
         "Pod" => "/api/v1/pods",
         "NetworkPolicy" => "/apis/networking.k8s.io/v1/networkpolicies",
         "ClusterNetworkPolicy" => "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
+        "EgressFirewall" => "/apis/k8s.ovn.org/v1/egressfirewalls",
         "Service" => "/api/v1/services",
         "EndpointSlice" => "/apis/discovery.k8s.io/v1/endpointslices",
         other => panic!("the control plane watches no {other}"),

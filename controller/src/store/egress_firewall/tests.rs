@@ -1,13 +1,14 @@
-use serde_json::json;
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use serde_json::{Value, json};
 
 use super::*;
 
-fn read(egress: serde_json::Value) -> EgressFirewall {
+fn read(egress: Value) -> EgressFirewall {
     EgressFirewall::new("uid", json!({ "egress": egress }), json!(null))
 }
 
 /// The only rule, and what could not be used.
-fn rule(spec: serde_json::Value) -> (Option<FirewallRule>, Option<Unusable>) {
+fn rule(spec: Value) -> (Option<FirewallRule>, Option<Unusable>) {
     let read = read(json!([spec]));
     assert!(read.rules.len() <= 1, "{read:?}");
     (read.rules.first().cloned(), read.unusable.map(|unusable| *unusable))
@@ -131,9 +132,9 @@ fn a_spec_that_cannot_be_read_denies_everything() {
 #[test]
 fn rules_without_a_priority_left_deny_everything() {
     let allow = json!({"type": "Allow", "to": {"cidrSelector": "1.2.3.0/24"}});
-    let all = read(serde_json::Value::Array(vec![allow.clone(); MOST_RULES]));
+    let all = read(Value::Array(vec![allow.clone(); MOST_RULES]));
     assert_eq!((all.rules.len(), all.unusable), (MOST_RULES, None));
-    let more = read(serde_json::Value::Array(vec![allow; MOST_RULES + 1]));
+    let more = read(Value::Array(vec![allow; MOST_RULES + 1]));
     assert_eq!(more.rules.len(), MOST_RULES);
     assert_eq!(more.rules.last(), Some(&FirewallRule { index: MOST_RULES - 1, ..everything() }));
     assert_eq!(more.unusable.map(|unusable| unusable.reason()), Some("TooManyRules"));
@@ -147,5 +148,55 @@ fn a_status_that_is_none_counts_as_none() {
     assert_eq!(is.messages, Some(["global: ok".into()].into()));
     for value in [json!(null), json!(5), json!({"status": {}}), json!({"messages": "x"})] {
         assert_eq!(status(value.clone()), ObservedStatus::default(), "{value}");
+    }
+}
+
+/// A value of any kind in any place.
+fn any_rule() -> impl Strategy<Value = Value> {
+    let value = || {
+        select(vec![
+            json!(null),
+            json!(7),
+            json!(-1),
+            json!("TCP"),
+            json!("10.0.0.0/8"),
+            json!("a.example"),
+            json!([]),
+            json!([{}]),
+            json!({}),
+            json!({"cidrSelector": "::/0"}),
+            json!({"cidrSelector": ["::/0"]}),
+            json!({"dnsName": "a.example"}),
+            json!({"nodeSelector": {"matchLabels": {"a": "b"}}}),
+            json!({"nodeSelector": {"matchLabels": ["a"]}}),
+            json!([{"protocol": "TCP", "port": 80}]),
+            json!([{"protocol": "TCP", "port": 1e9}]),
+        ])
+    };
+    let kind = prop_oneof![3 => select(vec![json!("Allow"), json!("Deny"), json!("deny")]), 1 => value()];
+    (option::of(kind), option::of(value()), option::of(value())).prop_map(|(kind, to, ports)| {
+        let fields = [("type", kind), ("to", to), ("ports", ports)];
+        let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Value::Object(fields.collect())
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_in_a_rule_it_denies_in_its_place_unless_it_says_allow(specs in vec(any_rule(), 0..5)) {
+        let read = read(Value::Array(specs.clone()));
+        for (index, spec) in specs.iter().enumerate() {
+            let rule = read.rules.iter().find(|rule| rule.index == index);
+            let action = rule.map(|rule| rule.action);
+            match spec["type"].as_str() {
+                Some("Allow") => prop_assert!(
+                    action != Some(FirewallAction::Deny) || rule == Some(&FirewallRule::deny_all(index)),
+                    "{spec}"
+                ),
+                _ => prop_assert_eq!(action, Some(FirewallAction::Deny), "{}", spec),
+            }
+        }
+        let is_ordered = read.rules.windows(2).all(|pair| pair[0].index < pair[1].index);
+        prop_assert!(is_ordered, "{:?}", read.rules);
     }
 }

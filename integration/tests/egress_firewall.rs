@@ -1,0 +1,125 @@
+//! EgressFirewalls by packets: what pods reach outside of the cluster, and what is none of their business.
+
+#[path = "support/api.rs"]
+mod api;
+#[path = "support/managed.rs"]
+mod managed;
+#[path = "support/site.rs"]
+mod site;
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{eventually, traffic::End, world::Machine};
+use serde_json::{Value, json};
+
+use site::{ANYWHERE, Gateway, KEPT, SOON, Says, Site, blueprint};
+
+/// Questions to one port of several addresses, and whose address each answer must have.
+fn each(to: &[IpAddr], port: u16, named: &[IpAddr]) -> Vec<(SocketAddr, IpAddr)> {
+    to.iter().map(|ip| SocketAddr::new(*ip, port)).zip(named.iter().copied()).collect()
+}
+
+fn to_net(kind: &str, address: IpAddr) -> Value {
+    let length = if address.is_ipv4() { 32 } else { 128 };
+    json!({"type": kind, "to": {"cidrSelector": format!("{address}/{length}")}})
+}
+
+/// Gives the pods' namespace an EgressFirewall with these rules, and denies everything else.
+fn allow(site: &Site<'_>, rules: impl IntoIterator<Item = Value>) {
+    let everything = ["0.0.0.0/0", "::/0"].map(|net| json!({"type": "Deny", "to": {"cidrSelector": net}}));
+    let egress: Vec<Value> = rules.into_iter().chain(everything).collect();
+    site.api.put(json!({
+        "apiVersion": "k8s.ovn.org/v1",
+        "kind": "EgressFirewall",
+        "metadata": {"namespace": "lab", "name": "default", "uid": "firewall"},
+        "spec": {"egress": egress},
+    }));
+}
+
+fn closed(site: &Site<'_>, what: &str, to: &[(SocketAddr, IpAddr)]) -> Result<()> {
+    let to: Vec<SocketAddr> = to.iter().map(|(to, _)| *to).collect();
+    eventually(what, SOON, || {
+        [&site.here, &site.there].into_iter().try_for_each(|pod| site.nothing_answers(&End::Pod(pod), &to))
+    })
+}
+
+fn open(site: &Site<'_>, what: &str, to: impl Fn(&[IpAddr]) -> Vec<(SocketAddr, IpAddr)>) -> Result<()> {
+    let world = site.lab.world();
+    [&site.here, &site.there].into_iter().try_for_each(|pod| {
+        let node = world.of_node(site.lab.node_of(pod));
+        site.answers(what, &End::Pod(pod), &to(&node))
+    })
+}
+
+fn only_what_is_allowed_leaves(site: &Site<'_>) -> Result<()> {
+    let world = site.lab.world();
+    let (web, resolver) = (world.addresses(Machine::Web), world.addresses(Machine::Resolver));
+    let serve = |machine, addresses: &[IpAddr]| {
+        let at = addresses.iter().map(|ip| SocketAddr::new(*ip, 80));
+        site.lab.mirroring(&End::World(machine), &at.collect::<Vec<_>>())
+    };
+    let _servers = [serve(Machine::Web, &web)?, serve(Machine::Resolver, &resolver)?];
+    let ssh = |node| world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22)).collect::<Vec<_>>();
+    let (first, second) = (&site.lab.nodes[0], &site.lab.nodes[1]);
+    let _hosts = [
+        site.lab.answering_at(&End::Node(first), &ssh(first))?,
+        site.lab.answering_at(&End::Node(second), &ssh(second))?,
+    ];
+    let to_nodes = || {
+        let own = |node| each(&world.of_node(node), 22, &world.of_node(node));
+        [own(first), own(second)].concat()
+    };
+    open(site, "without rules everything leaves", |node| each(&resolver, 80, node))?;
+    open(site, "without rules nodes answer", |_| to_nodes())?;
+
+    allow(site, web.iter().map(|address| to_net("Allow", *address)));
+    closed(site, "what no rule allows is closed", &each(&resolver, 80, &resolver))?;
+    closed(site, "nodes are outside", &to_nodes())?;
+    open(site, "what a rule allows is open", |node| each(&web, 80, node))?;
+    eventually("the status says so", SOON, || {
+        let status = site.api.status("EgressFirewall", "lab", "default");
+        let expected = json!({
+            "status": "EgressFirewall Rules applied", "messages": ["global: EgressFirewall Rules applied"],
+        });
+        ensure!(status.as_ref() == Some(&expected), "{status:?}");
+        Ok(())
+    })?;
+
+    inside_is_not_its_business(site).context("inside of the cluster")?;
+    what_came_in_is_answered(site).context("connections from outside")?;
+
+    let nodes = json!({"type": "Allow", "to": {"nodeSelector": {}}});
+    allow(site, [nodes]);
+    open(site, "nodes are what a rule allows", |_| to_nodes())?;
+    closed(site, "the rule from before is gone", &each(&web, 80, &web))?;
+
+    site.api.replace("EgressFirewall", Vec::new());
+    open(site, "without the object everything leaves", |node| each(&resolver, 80, node))
+}
+
+/// Pods, and Services whose backends are pods.
+fn inside_is_not_its_business(site: &Site<'_>) -> Result<()> {
+    let backend = Site::of_pod(&site.there);
+    let pods = each(&backend, 8080, &backend);
+    let service = each(&ANYWHERE.cluster_ips(), ANYWHERE.port(Says::Backend), &backend);
+    site.answers("a pod answers a pod", &End::Pod(&site.here), &[pods, service].concat())
+}
+
+/// The client's address is one that the backend could not connect to.
+fn what_came_in_is_answered(site: &Site<'_>) -> Result<()> {
+    let world = site.lab.world();
+    let (with_backend, client) = (&site.lab.nodes[1], world.addresses(Machine::Client));
+    let to = each(&world.of_node(with_backend), KEPT.node_port(Says::Client), &client);
+    site.answers("the backend answers a client outside", &End::World(Machine::Client), &to)
+}
+
+#[test]
+fn only_what_an_egress_firewall_allows_leaves_through_a_local_gateway() {
+    blueprint().test(|lab| only_what_is_allowed_leaves(&Site::start(lab, Gateway::Local)?));
+}
+
+#[test]
+fn only_what_an_egress_firewall_allows_leaves_through_a_shared_gateway() {
+    blueprint().test(|lab| only_what_is_allowed_leaves(&Site::start(lab, Gateway::Shared)?));
+}

@@ -19,6 +19,7 @@ use integration::{
     world::Machine,
 };
 
+use serde_json::json;
 use site::{ANYWHERE, Gateway, KEPT, Says, Served, Site, blueprint};
 
 const MIB: u64 = 1 << 20;
@@ -400,6 +401,88 @@ fn a_shared_gateway_serves_node_ports_where_the_switch_recirculates_often_enough
         pods_reach_nodes(&site).context("pods to nodes")?;
         pods_learn_of_narrow_paths(&site).context("narrow paths")?;
         nothing_else_answers(&site).context("what else answers")
+    });
+}
+
+/// The gateway router serves these without `--nodeport`, too, and the same limit of the switch holds.
+#[test]
+fn a_shared_gateway_without_node_ports_keeps_clients_addresses_where_the_switch_recirculates_often_enough() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::Shared)?;
+        if let Err(error) = the_world_keeps_its_address(&site) {
+            let dropped = lab.nodes.iter().map(recirculation_drops).sum::<Result<u64>>()?;
+            ensure!(dropped > 0, "{error:#}; no packet was dropped for being recirculated too often");
+        }
+        // Those of the other policy are the host's all the same.
+        the_world_reaches_services(&site).context("world to Services")
+    });
+}
+
+/// `loadBalancerSourceRanges`: only the host can look at them, so what has them is the host's in this mode, too.
+#[test]
+fn a_shared_gateway_with_node_ports_leaves_load_balancers_with_source_ranges_to_the_host() {
+    blueprint().test(|lab| {
+        let (site, world) = (Site::start(lab, Gateway::SharedNodePorts)?, lab.world());
+        let allow = |clients: &[String]| {
+            site.api.edit("Service", ANYWHERE.name(), |service| {
+                service["spec"]["loadBalancerSourceRanges"] = json!(clients);
+            })
+        };
+        let client = world.addresses(Machine::Client);
+        let own: Vec<String> =
+            client.iter().map(|ip| format!("{ip}/{}", if ip.is_ipv4() { 32 } else { 128 })).collect();
+        let to = each(ANYWHERE.ingress(), ANYWHERE.port(Says::Backend), &Site::of_pod(&site.there));
+        for node in &lab.nodes {
+            ANYWHERE.ingress().iter().try_for_each(|address| world.announce(*address, node))?;
+            allow(&own)?;
+            site.answers("the load balancer answers a client in the ranges", &CLIENT, &to)?;
+            // Of no machine: the world's server and name server are in neither.
+            allow(&["192.0.2.0/24".to_owned(), "2001:db8:2::/64".to_owned()])?;
+            eventually("the load balancer answers no other client", site::SOON, || {
+                site.nothing_answers(&CLIENT, &to.iter().map(|(to, _)| *to).collect::<Vec<_>>())
+            })?;
+        }
+        Ok(())
+    });
+}
+
+/// What a node of upstream has on its host: an address of its own for OVN, and routes to Services over the bridge.
+const HOST_OVER_BRIDGE: &str = "
+    ip addr add 169.254.169.2/29 dev breth0
+    ip addr add fd69::2/125 dev breth0 nodad
+    ip neigh replace 169.254.169.4 lladdr 0a:58:a9:fe:a9:04 dev breth0 nud permanent
+    ip neigh replace fd69::4 lladdr 0a:58:a9:fe:a9:04 dev breth0 nud permanent
+    ip route replace 10.96.0.0/16 via 169.254.169.4 dev breth0 src 169.254.169.2
+    ip -6 route del fd00:10:96::/112
+    ip -6 route add fd00:10:96::/112 via fd69::4 dev breth0 src fd69::2";
+
+/// This program's hosts take the management port, but the flows serve both ways. The limit of the switch is met where
+/// the endpoint is on the node itself.
+#[test]
+fn a_hosts_connections_to_services_pass_over_the_bridge_where_the_switch_recirculates_often_enough() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::Shared)?;
+        let [elsewhere, here] = &lab.nodes[..] else { panic!("two nodes") };
+        let to = each(ANYWHERE.cluster_ips(), ANYWHERE.port(Says::Backend), &Site::of_pod(&site.there));
+        for node in &lab.nodes {
+            site.answers("over the management port", &End::Node(node), &to)?;
+            node.shell(HOST_OVER_BRIDGE)?;
+        }
+        site.answers("over the bridge, to an endpoint elsewhere", &End::Node(elsewhere), &to)?;
+        let routes = elsewhere.run(["ip", "route", "get", &to[0].0.ip().to_string()])?;
+        ensure!(routes.contains("dev breth0"), "{routes}");
+        let asked: Vec<SocketAddr> = to.iter().map(|(to, _)| *to).collect();
+        let answers = eventually("over the bridge, to an endpoint here", Duration::from_secs(8), || {
+            let replies = lab.ask(&End::Node(here), &asked, &asked)?.concat();
+            let is_backend =
+                |reply: &Reply| Site::of_pod(&site.there).iter().any(|ip| reply.address() == Some(*ip));
+            ensure!(replies.iter().all(is_backend), "{replies:?}");
+            Ok(())
+        });
+        if let Err(error) = answers {
+            ensure!(recirculation_drops(here)? > 0, "{error:#}; no packet was recirculated too often");
+        }
+        Ok(())
     });
 }
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use integration::{Daemon, central, executable, fabric, mounts};
 use serde_json::{Value, json};
 use testkit::{ScriptedApi, scripted_api::Asked};
@@ -136,6 +136,16 @@ impl Api {
     /// Creates or changes an object.
     pub(crate) fn put(&self, object: Value) {
         lock(&self.state).put(object);
+    }
+
+    /// Changes an object that is there.
+    pub(crate) fn edit(&self, kind: &str, name: &str, edit: impl FnOnce(&mut Value)) -> Result<()> {
+        let mut state = lock(&self.state);
+        let found = state.all(collection(kind)).find(|object| object["metadata"]["name"] == name).cloned();
+        let mut object = found.with_context(|| format!("there is no {kind} {name}"))?;
+        edit(&mut object);
+        state.put(object);
+        Ok(())
     }
 
     /// Makes these all objects of their kind.

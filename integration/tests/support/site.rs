@@ -79,6 +79,11 @@ const TARGETS: [u16; 2] = [8080, 8081];
 const PORTS: [u16; 2] = [80, 81];
 
 impl Served {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        self.name
+    }
+
     /// Its cluster addresses.
     pub(crate) fn cluster_ips(self) -> [IpAddr; 2] {
         self.addresses("10.96.0.", "fd00:10:96::")

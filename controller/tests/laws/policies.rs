@@ -141,6 +141,7 @@ fn observe(controller: &Running, world: &World) {
         };
         controller.observe(Observation::ClusterPolicies(kind, Seen::All(read)));
     }
+    controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
     controller.observe(Observation::Services(Seen::All(Vec::new())));
     controller.observe(Observation::Slices(Seen::All(Vec::new())));
 }

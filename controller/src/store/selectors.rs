@@ -6,6 +6,7 @@
 //! requirement are listed under their namespace.
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeSet, HashMap},
     fmt::Debug,
     hash::Hash,
@@ -98,7 +99,11 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
     }
 
     /// The selectors that match an object, sorted.
-    pub fn matched_by(&self, object: &O) -> &[SelectorId] {
+    pub fn matched_by<Q>(&self, object: &Q) -> &[SelectorId]
+    where
+        O: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.matched_by.get(object).map_or(&[], |ids| ids)
     }
 

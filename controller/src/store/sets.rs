@@ -26,7 +26,8 @@ use crate::key::{AnyPolicy, Dirty, Key, Part, Scope, SetId};
 pub(super) struct Sets {
     /// By the canonical text of their selectors.
     pods: HashMap<Arc<str>, PodSet>,
-    by_pods: HashMap<SelectorId, BTreeSet<Arc<str>>>,
+    /// By the selectors of their pods and namespaces.
+    by_selectors: HashMap<Selecting, BTreeSet<Arc<str>>>,
     by_namespaces: HashMap<SelectorId, BTreeSet<Arc<str>>>,
     /// Pods that need their network, by their ports with names.
     ports: BTreeMap<(Arc<str>, Protocol, u16), BTreeSet<PodKey>>,
@@ -41,6 +42,9 @@ pub(super) struct Sets {
     /// The same, by set.
     left: HashMap<SetId, BTreeSet<PodKey>>,
 }
+
+/// The selector of a set's pods, and that of their namespaces, if there is one.
+type Selecting = (SelectorId, Option<SelectorId>);
 
 /// A set of the pods that selectors select.
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl Sets {
         namespaces: Option<SelectorId>,
         policy: &AnyPolicy,
     ) {
-        self.by_pods.entry(pods).or_default().insert(Arc::clone(text));
+        self.by_selectors.entry((pods, namespaces)).or_default().insert(Arc::clone(text));
         if let Some(namespaces) = namespaces {
             self.by_namespaces.entry(namespaces).or_default().insert(Arc::clone(text));
         }
@@ -107,7 +111,7 @@ impl Sets {
         let is_held = self.held.contains_key(&SetId::Pods(Arc::clone(text)));
         self.pods.get(text).filter(|set| set.policies.is_empty() && !is_held)?;
         let set = self.pods.remove(text)?;
-        drop_from(&mut self.by_pods, &set.pods, text);
+        drop_from(&mut self.by_selectors, &(set.pods, set.namespaces), text);
         if let Some(namespaces) = &set.namespaces {
             drop_from(&mut self.by_namespaces, namespaces, text);
         }
@@ -193,7 +197,12 @@ impl Store {
             }
             SetId::Namespace(name) => labels.labels().namespace(name).collect(),
             SetId::Pods(text) => match self.policies.sets.pod_set(text) {
-                Some(of) => labels.matching(of.pods).iter().filter(|pod| self.is_in(set, pod)).collect(),
+                Some(PodSet { pods, namespaces: None, .. }) => labels.matching(*pods).iter().collect(),
+                // Of thousands of pods that the one selector matches, few may be in the namespaces.
+                Some(PodSet { pods, namespaces: Some(namespaces), .. }) => {
+                    let namespaces = self.namespaces.selectors.matching(*namespaces).iter();
+                    namespaces.flat_map(|name| of_namespace(labels.matching(*pods), name)).collect()
+                }
                 None => Vec::new(),
             },
             SetId::Port(name, protocol, number) => {
@@ -229,7 +238,7 @@ impl Store {
             SetId::Pods(text) => self.policies.sets.pod_set(text).is_some_and(|set| {
                 let namespaces = &self.namespaces.selectors;
                 let in_namespaces = |id| namespaces.matching(id).contains(pod.namespace());
-                self.pods.selectors.matched_by(pod).contains(&set.pods)
+                self.pods.selectors.matched_by(pod).binary_search(&set.pods).is_ok()
                     && set.namespaces.is_none_or(in_namespaces)
             }),
             SetId::Port(name, protocol, number) => {
@@ -242,9 +251,13 @@ impl Store {
     /// The sets that a pod with addresses is in.
     pub(super) fn sets_of_pod(&self, pod: &PodKey) -> BTreeSet<SetId> {
         let sets = &self.policies.sets;
-        let ids = self.pods.selectors.matched_by(pod);
-        let texts = ids.iter().filter_map(|id| sets.by_pods.get(id)).flatten();
-        let pods = texts.map(|text| SetId::Pods(Arc::clone(text))).filter(|set| self.is_in(set, pod));
+        // Each pair of selectors that matches the pod: one selector of pods may be in hundreds of sets.
+        let of_namespace = self.namespaces.selectors.matched_by(pod.namespace()).iter();
+        let of_namespace = of_namespace.copied().map(Some).chain([None]);
+        let ids = self.pods.selectors.matched_by(pod).iter();
+        let pairs = ids.flat_map(|id| of_namespace.clone().map(move |namespaces| (*id, namespaces)));
+        let texts = pairs.filter_map(|pair| sets.by_selectors.get(&pair)).flatten();
+        let pods = texts.map(|text| SetId::Pods(Arc::clone(text)));
         let own = self.named_ports(pod).iter();
         let ports = own.map(|port| SetId::Port(Arc::clone(&port.name), port.protocol, port.number));
         let namespace = [SetId::Namespace(pod.namespace().into())];
@@ -377,10 +390,15 @@ impl Store {
 
 /// Whether a pod of this namespace is among the pods.
 fn has_pod(pods: &BTreeSet<PodKey>, namespace: &str) -> bool {
-    // The pods of a namespace are neighbours, and no name is lower than this one.
+    of_namespace(pods, namespace).next().is_some()
+}
+
+/// The pods of this namespace among the pods.
+fn of_namespace<'a>(pods: &'a BTreeSet<PodKey>, namespace: &'a str) -> impl Iterator<Item = &'a PodKey> {
+    // They are neighbours, and no name is lower than this one.
     let first = PodKey::new(namespace, "0").ok();
-    let next = first.and_then(|first| pods.range(first..).next());
-    next.is_some_and(|pod| pod.namespace() == namespace)
+    let from = first.into_iter().flat_map(|first| pods.range(first..));
+    from.take_while(move |pod| pod.namespace() == namespace)
 }
 
 /// Removes an element from the set of a key, and the set with its last element.

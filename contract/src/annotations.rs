@@ -9,7 +9,7 @@ use crate::{
         LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES,
         TRANSIT_ADDRESSES, ZONE,
     },
-    policy_annotation::STATELESS,
+    policy_annotation::{DRY_RUN, STATELESS},
 };
 
 /// One annotation.
@@ -160,13 +160,22 @@ pub const OF_NAMESPACES: [Annotation; 1] = [annotation(
 )];
 
 /// Annotations of NetworkPolicies.
-pub const OF_POLICIES: [Annotation; 1] = [annotation(
-    STATELESS,
-    "`true`: connections that the policy allows are not tracked, so that replies need rules of their own and load balancers are bypassed. Only with `--enable-stateless-netpol`",
-    "user",
-    "controller",
-    "true",
-)];
+pub const OF_POLICIES: [Annotation; 2] = [
+    annotation(
+        STATELESS,
+        "`true`: connections that the policy allows are not tracked, so that replies need rules of their own and load balancers are bypassed. Only with `--enable-stateless-netpol`",
+        "user",
+        "controller",
+        "true",
+    ),
+    annotation(
+        DRY_RUN,
+        "`true`: the policy changes no verdict; ovn-controller logs what it would drop. Needs an OVN with tiers of ACLs (23.06 and later); with an older one it has no effect",
+        "user",
+        "controller",
+        "true",
+    ),
+];
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 /// Annotation of a policy whose connections are not tracked: each direction needs a rule of its own.
 pub const STATELESS: &str = "k8s.ovn.org/acl-stateless";
 
+/// Annotation of a policy that decides nothing: what it would drop is logged.
+pub const DRY_RUN: &str = "k8s.ovn.org/policy-dry-run";
+
 /// Annotations that are read of a policy.
-pub const ALL: [&str; 1] = [STATELESS];
+pub const ALL: [&str; 2] = [STATELESS, DRY_RUN];
 
 /// Characters of a value in a message.
 const SHOWN: usize = 64;
@@ -18,6 +21,15 @@ pub enum Tracking {
     #[default]
     Tracked,
     Stateless,
+}
+
+/// Whether a policy decides on connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Enforcement {
+    #[default]
+    Enforced,
+    /// It selects what it would select, and changes no verdict.
+    DryRun,
 }
 
 /// A value of an annotation that cannot be used. It is as if there were none.
@@ -39,6 +51,17 @@ impl Tracking {
     }
 }
 
+impl Enforcement {
+    /// What the annotations of a policy say.
+    ///
+    /// # Errors
+    /// The value is neither `true` nor `false`. The policy is enforced then: a misspelt value must not open pods.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadPolicyAnnotation> {
+        let is_dry_run = switch(annotations, DRY_RUN)?;
+        Ok(if is_dry_run { Self::DryRun } else { Self::Enforced })
+    }
+}
+
 fn switch(
     annotations: &BTreeMap<String, String>,
     annotation: &'static str,
@@ -56,6 +79,16 @@ fn switch(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_true_makes_a_policy_a_dry_run() {
+        let read = |text: &str| {
+            Enforcement::from_annotations(&BTreeMap::from([(DRY_RUN.to_owned(), text.to_owned())]))
+        };
+        assert_eq!((read("true"), read("false")), (Ok(Enforcement::DryRun), Ok(Enforcement::Enforced)));
+        assert_eq!(Enforcement::from_annotations(&BTreeMap::new()), Ok(Enforcement::Enforced));
+        assert_eq!(read("yes").unwrap_err().annotation, DRY_RUN);
+    }
 
     #[test]
     fn only_true_makes_a_policy_stateless_and_what_is_no_switch_is_named() {

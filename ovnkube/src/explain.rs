@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use contract::names::{IfaceId, Network};
+use contract::{
+    names::{IfaceId, Network},
+    policy_annotation::Enforcement,
+};
 use kubeapi::{ApiServer, Connection};
 use ovsdb::{Client, Monitor, State};
 use tokio::time::timeout;
@@ -92,9 +95,11 @@ fn pages(
     database: &Database,
     names: &[String; 2],
 ) -> Result<(Vec<String>, bool), String> {
-    let (namespaces, network) = (objects.namespaces(), objects.network_policies());
-    let cluster = objects.policies_of_cluster();
-    let policies = Policies { namespaces: &namespaces, policies: &network, cluster_policies: &cluster };
+    let (namespaces, cluster) = (objects.namespaces(), objects.policies_of_cluster());
+    let enforced = objects.network_policies(&[Enforcement::Enforced]);
+    let all = objects.network_policies(&[Enforcement::Enforced, Enforcement::DryRun]);
+    let policies = Policies { namespaces: &namespaces, policies: &enforced, cluster_policies: &cluster };
+    let with_dry_runs = Policies { policies: &all, ..policies };
     let Objects { client, server, .. } = objects;
     let (client_labels, server_labels) = (client.labels(), server.labels());
     let (client_ports, server_ports) = (client.ports(), server.ports());
@@ -110,6 +115,7 @@ fn pages(
         let packet = packet(question, addresses);
         let end = |direction, name: &str| page::End {
             side: policies.side(direction, connection),
+            with_dry_runs: with_dry_runs.side(direction, connection),
             carried: database.carries(name, direction, packet),
         };
         let page = Page {

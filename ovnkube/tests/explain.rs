@@ -69,10 +69,14 @@ struct Cluster {
 impl Cluster {
     /// The database has the rows of `written`, and the API server has the objects of `world`.
     async fn start(world: &World, written: &World) -> Self {
+        Self::of(objects(world.manifests()), written, written.manifests()).await
+    }
+
+    async fn of(objects: BTreeMap<String, Value>, written: &World, manifests: Manifests) -> Self {
         let scratch = Scratch::new();
         let database = Database::of_schema(scratch.path(), "nb", SCHEMA);
-        write(Endpoint::Unix(scratch.join("nb.sock")), written).await;
-        let objects = Arc::new(Mutex::new(objects(world)));
+        write(Endpoint::Unix(scratch.join("nb.sock")), written, manifests).await;
+        let objects = Arc::new(Mutex::new(objects));
         let mut api = ScriptedApi::start().await;
         let (url, served) = (api.url.clone(), Arc::clone(&objects));
         tokio::spawn(async move {
@@ -109,8 +113,8 @@ impl Cluster {
 }
 
 /// The API server's answers, by path.
-fn objects(world: &World) -> BTreeMap<String, Value> {
-    let Manifests { namespaces, pods, policies, cluster_policies } = world.manifests();
+fn objects(manifests: Manifests) -> BTreeMap<String, Value> {
+    let Manifests { namespaces, pods, policies, cluster_policies } = manifests;
     let text = |object: &Value, field: &str| object["metadata"][field].as_str().unwrap().to_owned();
     let mut found = BTreeMap::new();
     for pod in pods {
@@ -141,7 +145,7 @@ fn values<O: Watched>(objects: &[Value]) -> Vec<O::Value> {
 }
 
 /// Lets the control plane write the database, and ends it.
-async fn write(endpoint: Endpoint, world: &World) {
+async fn write(endpoint: Endpoint, world: &World, manifests: Manifests) {
     let subnet = |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
     let config = ClusterConfig {
         cluster_subnets: vec![subnet("10.244.0.0/16", 24), subnet("fd00:10:244::/48", 64)],
@@ -163,7 +167,7 @@ async fn write(endpoint: Endpoint, world: &World) {
         hold: Duration::ZERO,
     };
     let running = tokio::spawn(controller.run());
-    let Manifests { namespaces, pods, policies, cluster_policies } = world.manifests();
+    let Manifests { namespaces, pods, policies, cluster_policies } = manifests;
     let nodes = oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
     let mut seen = vec![
         Observation::Nodes(Seen::All(values::<NodeObject>(&nodes))),
@@ -256,6 +260,28 @@ async fn an_explanation_names_policies_rules_and_acls() {
     let page = first_page(&output);
     let expected = include_str!("explain/denied.txt").trim_end();
     assert_eq!(page, expected, "\n{page}");
+}
+
+/// A dry run does not count, and is said to have no effect, and what it would do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_is_named_with_what_it_would_do_and_changes_no_verdict() {
+    let mut world = shop();
+    world.cluster_policies.clear();
+    let mut manifests = world.manifests();
+    manifests.policies[0]["metadata"]["annotations"] = json!({"k8s.ovn.org/policy-dry-run": "true"});
+    let cluster = Cluster::of(objects(manifests.clone()), &world, manifests).await;
+    for (client, then) in [("shop/web", "allowed"), ("shop/old", "denied")] {
+        let output = cluster.explain(&[client, "shop/db", "5432"]).await;
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        for part in [
+            "TCP port 5432: allowed\n".to_owned(),
+            "dry run, without effect: NetworkPolicy shop/db\n".to_owned(),
+            format!("with all dry runs enforced: {then}\n"),
+        ] {
+            assert!(text.contains(&part), "{part}{text}");
+        }
+    }
 }
 
 /// Rows that were lost, and policies that the control plane has not read, are what the command is for.

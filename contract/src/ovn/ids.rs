@@ -117,6 +117,12 @@ impl ObjectId {
         Self::new(NETWORK_POLICY, keys)
     }
 
+    /// An ACL of that group, of a dry run in the direction. `kind`: `wouldDrop` or `arpPass`.
+    pub fn dry_run(policy: &PolicyKey, direction: &str, kind: &str) -> Self {
+        let keys = [(NAME, of_policy(policy)), (DIRECTION, direction.to_owned()), ("type", kind.to_owned())];
+        Self::new(NETWORK_POLICY, keys)
+    }
+
     /// The port group of the pods that a policy of the whole cluster is about.
     pub fn cluster_policy(policy: &ClusterPolicyKey) -> Self {
         Self::new(policy.kind.as_str(), [(NAME, policy.name().to_owned())])

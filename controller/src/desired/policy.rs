@@ -6,6 +6,9 @@
 //!                                                └─▶ address sets of the rule's peers
 //! ```
 //!
+//! A dry run has the same ACLs at lower priorities (901), and one for what it would drop (900). They pass the
+//! connection to the next tier, as if there were none.
+//!
 //! The pods' ports name the groups that they are in (`desired/pod.rs`), so that a port and its isolation come
 //! in one transaction. Rules follow the API reference of `networking.k8s.io/v1`; a rule without anything that
 //! it could allow has no ACL.
@@ -16,7 +19,7 @@ use contract::{
     names::PolicyKey,
     namespace_annotation::Severity,
     ovn::{self, ObjectId},
-    policy_annotation::Tracking,
+    policy_annotation::{Enforcement, Tracking},
 };
 use ipnet::IpNet;
 use kubeapi::services::Family;
@@ -43,21 +46,63 @@ use crate::{
 const DENY: i64 = 1000;
 /// See [`DENY`].
 pub(super) const ALLOW: i64 = 1001;
+/// Priorities of dry runs, of what they would drop and what they would allow. Behind all that decides in their
+/// tier: an ACL that passes skips the rest of it.
+const WOULD_DROP: i64 = 900;
+/// See [`WOULD_DROP`].
+const WOULD_ALLOW: i64 = 901;
+/// The severity of log lines about what a dry run would drop, if the namespace gives none.
+const DRY_RUN_SEVERITY: Severity = Severity::Info;
 
 /// The rows of the policy; none if there is no such policy.
 pub fn policy(store: &Store, key: &PolicyKey) -> RowSet {
     let Some(policy) = store.policy(key) else { return Vec::new() };
     let mut rows = vec![group(&ObjectId::policy(key))];
-    let action = match policy.tracking {
-        Tracking::Stateless if store.config.stateless_policies => Action::AllowStateless,
-        Tracking::Stateless | Tracking::Tracked => Action::AllowRelated,
+    let (action, priority) = match (policy.enforcement, policy.tracking) {
+        // Without tiers nothing can pass.
+        (Enforcement::DryRun, _) if !store.has_tiers() => return rows,
+        (Enforcement::DryRun, _) => (Action::Pass, WOULD_ALLOW),
+        (Enforcement::Enforced, Tracking::Stateless) if store.config.stateless_policies => {
+            (Action::AllowStateless, ALLOW)
+        }
+        (Enforcement::Enforced, Tracking::Stateless | Tracking::Tracked) => (Action::AllowRelated, ALLOW),
     };
     for direction in Direction::ALL {
-        for (index, rule) in policy.rules(direction).into_iter().flatten().enumerate() {
-            rows.extend(RuleOf { store, key, direction, index, action }.acls(rule));
+        let Some(rules) = policy.rules(direction) else { continue };
+        for (index, rule) in rules.iter().enumerate() {
+            rows.extend(RuleOf { store, key, direction, index, action, priority }.acls(rule));
+        }
+        if policy.enforcement == Enforcement::DryRun {
+            rows.extend(would_drop(store, key, direction));
         }
     }
     rows
+}
+
+/// What a dry run would drop: everything that no policy allows, itself included. It is logged, and left to the
+/// next tier, as it is without the policy.
+fn would_drop(store: &Store, key: &PolicyKey, direction: Direction) -> [DesiredRow; 2] {
+    let group = ObjectId::policy(key);
+    let severity = store.logging(key.namespace()).deny.unwrap_or(DRY_RUN_SEVERITY);
+    let acl = |kind, priority, matching: &str, severity| Acl {
+        id: ObjectId::dry_run(key, direction.as_str(), kind),
+        of: group_name(&group),
+        direction: side(direction),
+        tier: Tier::NetworkPolicy,
+        priority,
+        matching: format!("{}{matching}", port_match(direction, &group)),
+        action: Action::Pass,
+        log: Some(Log {
+            name: format!("DryRun:{}:{}:{}", key.namespace(), key.name(), direction.as_str()),
+            severity,
+        }),
+        needs: Vec::new(),
+    };
+    [
+        acl("wouldDrop", WOULD_DROP, "", Some(severity)).into(),
+        // No policy drops them. `!nd` would be true of ICMPv6 only: what `nd` needs, its negation needs, too.
+        acl("arpPass", WOULD_ALLOW, " && (arp || nd)", None).into(),
+    ]
 }
 
 /// The groups of the isolated pods of a namespace; none if it has no policies.
@@ -98,7 +143,7 @@ pub(super) fn groups_of_pod<'a>(
 ) -> Vec<RowName> {
     let isolates = |direction| {
         let mut policies = policies.clone().filter_map(|key| store.policy(key));
-        policies.any(|policy| policy.rules(direction).is_some())
+        policies.any(|policy| policy.isolates(direction))
     };
     let directions = Direction::ALL.into_iter().filter(|direction| isolates(*direction));
     let isolated = directions.map(|direction| ObjectId::isolated(namespace, direction.as_str()));
@@ -125,6 +170,7 @@ struct RuleOf<'a> {
     direction: Direction,
     index: usize,
     action: Action,
+    priority: i64,
 }
 
 impl RuleOf<'_> {
@@ -140,7 +186,7 @@ impl RuleOf<'_> {
     }
 
     fn acl(self, ports: &Ports, block: Option<usize>, peers: &str, sets: &BTreeSet<SetId>) -> Acl {
-        let Self { store, key, direction, index, action } = self;
+        let Self { store, key, direction, index, action, priority } = self;
         let group = ObjectId::policy(key);
         let ports_match = ports.matching.as_ref().map_or_else(String::new, |ports| format!(" && {ports}"));
         let sets = sets.union(&ports.sets);
@@ -150,7 +196,7 @@ impl RuleOf<'_> {
             of: group_name(&group),
             direction: side(direction),
             tier: Tier::NetworkPolicy,
-            priority: ALLOW,
+            priority,
             matching: format!("{peers}{ports_match} && {}", port_match(direction, &group)),
             action,
             log: Some(Log {

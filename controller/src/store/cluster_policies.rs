@@ -113,8 +113,13 @@ impl Store {
         (has_room && !self.lacks_tiers(effect)).then_some(effect)
     }
 
+    /// Whether the ACLs of the database have tiers.
+    pub fn has_tiers(&self) -> bool {
+        self.cluster_policies.tiers == Tiers::Present
+    }
+
     fn lacks_tiers(&self, effect: &Effect) -> bool {
-        self.cluster_policies.tiers == Tiers::Absent && effect.passes()
+        !self.has_tiers() && effect.passes()
     }
 
     /// What is wrong with the policy.
@@ -143,6 +148,9 @@ impl Store {
                 if self.cluster_policy_trouble(&key) == Some(ClusterPolicyTrouble::NoTiers) {
                     self.tell_cluster_policy(&key, None);
                 }
+            }
+            if !self.has_tiers() {
+                self.tell_dry_runs();
             }
         }
     }

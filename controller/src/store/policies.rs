@@ -8,7 +8,7 @@ use std::{
 use contract::{
     names::{PodKey, PolicyKey},
     ovn::HOST_NETWORK_NAMESPACE,
-    policy_annotation::Tracking,
+    policy_annotation::{Enforcement, Tracking},
 };
 use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
@@ -180,7 +180,7 @@ impl Store {
         let Some(known) = self.policies.all.get(key) else { return Isolated::default() };
         Isolated {
             pods: self.pods.selectors.matching(known.pods).clone(),
-            directions: Direction::ALL.map(|direction| known.policy.rules(direction).is_some()),
+            directions: Direction::ALL.map(|direction| known.policy.isolates(direction)),
         }
     }
 
@@ -286,7 +286,19 @@ impl Store {
             Peer::Namespaces(_) | Peer::Pods(_) => None,
         });
         let empty = blocks.find(|block| is_empty(block)).map(|block| PolicyTrouble::EmptyBlock(block.net));
-        unusable.into_iter().chain(is_off.then_some(PolicyTrouble::StatelessOff)).chain(empty).collect()
+        let has_no_tiers = (policy.enforcement == Enforcement::DryRun && !self.has_tiers())
+            .then_some(PolicyTrouble::NoDryRun);
+        let is_off = is_off.then_some(PolicyTrouble::StatelessOff);
+        unusable.into_iter().chain(is_off).chain(has_no_tiers).chain(empty).collect()
+    }
+
+    /// Queues events on the policies that are dry runs, which the database cannot carry.
+    pub(super) fn tell_dry_runs(&mut self) {
+        let told = self.policies.iter().filter(|(_, policy)| policy.enforcement == Enforcement::DryRun);
+        let told: Vec<_> = told.map(|(key, policy)| (key.clone(), Arc::clone(&policy.uid))).collect();
+        for (subject, uid) in told {
+            self.outbox.tell_policy(Trouble { subject, uid, why: PolicyTrouble::NoDryRun });
+        }
     }
 
     /// Queues events about what has begun to be wrong with the policy.

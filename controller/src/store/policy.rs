@@ -10,7 +10,7 @@ use std::{
 
 use contract::{
     names::PolicyKey,
-    policy_annotation::{BadPolicyAnnotation, Tracking},
+    policy_annotation::{BadPolicyAnnotation, Enforcement, Tracking},
 };
 use ipnet::IpNet;
 use k8s_openapi::{
@@ -37,6 +37,8 @@ pub struct Policy {
     pub egress: Option<Box<[Rule]>>,
     /// Whether OVN is asked to track the connections that it allows.
     pub tracking: Tracking,
+    /// Whether it decides at all.
+    pub enforcement: Enforcement,
     /// The first of its values that cannot be used.
     pub unusable: Option<Box<Unusable>>,
 }
@@ -144,6 +146,7 @@ impl Policy {
                     ingress: Some([].into()),
                     egress: Some([].into()),
                     tracking: Tracking::default(),
+                    enforcement: Enforcement::default(),
                     unusable: Some(Box::new(Unusable::Spec(shown(&why)))),
                 };
             }
@@ -162,28 +165,39 @@ impl Policy {
         // Rules of a direction that the policy does not name have no effect.
         let ingress = is_ingress.then(|| reader.rules(Direction::Ingress, ingress));
         let egress = is_egress.then(|| reader.rules(Direction::Egress, egress));
-        let tracking = Tracking::default();
-        Self { uid: uid.into(), pods, ingress, egress, tracking, unusable: reader.unusable }
+        let (tracking, enforcement) = (Tracking::default(), Enforcement::default());
+        Self { uid: uid.into(), pods, ingress, egress, tracking, enforcement, unusable: reader.unusable }
     }
 
     /// The policy with these annotations.
     #[must_use]
     pub fn annotated(mut self, annotations: &BTreeMap<String, String>) -> Self {
+        let mut bad = None;
         match Tracking::from_annotations(annotations) {
             Ok(tracking) => self.tracking = tracking,
-            Err(bad) => {
-                self.unusable.get_or_insert_with(|| Box::new(Unusable::Annotation(bad)));
-            }
+            Err(error) => bad = Some(error),
+        }
+        match Enforcement::from_annotations(annotations) {
+            Ok(enforcement) => self.enforcement = enforcement,
+            Err(error) => drop(bad.get_or_insert(error)),
+        }
+        if let Some(bad) = bad {
+            self.unusable.get_or_insert_with(|| Box::new(Unusable::Annotation(bad)));
         }
         self
     }
 
-    /// Its rules of a direction; none if it does not isolate its pods in it.
+    /// Its rules of a direction; none if it is not about connections in it.
     pub fn rules(&self, direction: Direction) -> Option<&[Rule]> {
         match direction {
             Direction::Ingress => self.ingress.as_deref(),
             Direction::Egress => self.egress.as_deref(),
         }
+    }
+
+    /// Whether it isolates its pods in the direction.
+    pub fn isolates(&self, direction: Direction) -> bool {
+        self.enforcement == Enforcement::Enforced && self.rules(direction).is_some()
     }
 
     /// The rules of both directions.

@@ -8,6 +8,7 @@ mod cluster;
 mod conditions;
 mod cost;
 mod database;
+mod dry_runs;
 mod egress_firewalls;
 mod expected;
 mod first;

@@ -6,7 +6,9 @@
 
 pub(crate) mod objects;
 
-use contract::names::ClusterPolicyKind;
+use std::fmt;
+
+use contract::{names::ClusterPolicyKind, policy_annotation::DRY_RUN};
 use controller::{
     observation::{Observation, Seen},
     store::wire::{
@@ -24,7 +26,8 @@ use oracle::{
     world::{Node, Protocol},
 };
 use ovsdb::Connection;
-use serde_json::Value;
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -62,27 +65,86 @@ impl Bench {
 
     /// What the product does differently from the model.
     fn differences(&self, world: &World) -> Vec<String> {
+        self.write(world, world.manifests());
+        let mut found = Vec::new();
+        self.ask(world, |client, server, place, trace| {
+            found.extend(difference(world, client, server, place, trace));
+        });
+        found
+    }
+
+    /// The same of a world in which some policies are dry runs: it is as if they were not there, and what they
+    /// would drop is logged, if there are tiers of ACLs.
+    fn differences_of_dry_runs(&self, Staged { world, dry_runs }: &Staged, has_tiers: bool) -> Vec<String> {
+        let mut manifests = world.manifests();
+        for (manifest, is_dry_run) in manifests.policies.iter_mut().zip(dry_runs) {
+            if *is_dry_run {
+                manifest["metadata"]["annotations"] = json!({DRY_RUN: "true"});
+            }
+        }
+        self.write(world, manifests);
+        let mut policies = world.policies.clone();
+        let mut dry_runs = dry_runs.iter();
+        policies.retain(|_| !dry_runs.next().expect("one for each"));
+        let without = World { policies, ..world.clone() };
+        let mut found = Vec::new();
+        self.ask(world, |client, server, place, trace| {
+            found.extend(difference(&without, client, server, place, trace));
+            let (now, then) = (without.allows(client, server, place), world.allows(client, server, place));
+            let is_logged = trace.contains("DryRun:");
+            let what = match (is_logged, now, then) {
+                (true, _, true) => "is logged, and would not be dropped",
+                (false, true, false) if has_tiers => "is not logged, and would be dropped",
+                (true, _, false) if has_tiers => return,
+                (true, _, false) => "is logged without tiers",
+                (false, _, _) => return,
+            };
+            found.push(format!("{client:?}\n  to {server:?}\n  at {place:?} {what}\n{trace}"));
+        });
+        found
+    }
+
+    /// Lets the controller write the rows of these objects.
+    fn write(&self, world: &World, manifests: Manifests) {
         self.runtime.block_on(async {
             self.logical.clear(&self.connection).await;
             let mut controller = Running::start(self.logical.northbound.endpoint(), config());
-            observe(&controller, world);
+            observe(&controller, world, manifests);
             controller.converged().await;
             controller.stop().await;
         });
+    }
+
+    /// Passes the trace of each question to `answered`.
+    fn ask(&self, world: &World, mut answered: impl FnMut(End<'_>, &Pod, Place, &str)) {
         let questions: Vec<(End<'_>, &Pod, Place)> = questions(world).collect();
         let mut traces = self.logical.traces(questions.len());
-        let mut found = Vec::new();
         for (client, server, place) in questions {
             let (datapath, packet) = packet(client, server, place);
-            let trace = traces.of_packet(&datapath, &packet);
-            let port = format!("{}_{}", server.namespace, server.name);
-            let (seen, expected) = (delivered(&trace) == Some(&port), world.allows(client, server, place));
-            if seen != expected {
-                let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
-                found.push(format!("{client:?}\n  to {server:?}\n  at {place:?} is {what}\n{trace}"));
-            }
+            answered(client, server, place, &traces.of_packet(&datapath, &packet));
         }
-        found
+    }
+}
+
+/// What the trace shows, if the model says something else.
+fn difference(world: &World, client: End<'_>, server: &Pod, place: Place, trace: &str) -> Option<String> {
+    let port = format!("{}_{}", server.namespace, server.name);
+    let (seen, expected) = (delivered(trace) == Some(&port), world.allows(client, server, place));
+    let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
+    (seen != expected).then(|| format!("{client:?}\n  to {server:?}\n  at {place:?} is {what}\n{trace}"))
+}
+
+/// A world in which some policies are dry runs.
+#[derive(Debug, Clone)]
+struct Staged {
+    world: World,
+    /// For each of the world's policies.
+    dry_runs: Vec<bool>,
+}
+
+impl fmt::Display for Staged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}dry runs: {:?}", self.world, self.dry_runs)
     }
 }
 
@@ -120,8 +182,8 @@ fn packet(client: End<'_>, server: &Pod, Place { is_ipv6, protocol, port }: Plac
     (node.name(), packet)
 }
 
-fn observe(controller: &Running, world: &World) {
-    let Manifests { namespaces, pods, policies, cluster_policies } = world.manifests();
+fn observe(controller: &Running, world: &World, manifests: Manifests) {
+    let Manifests { namespaces, pods, policies, cluster_policies } = manifests;
     let of_kind = |kind: ClusterPolicyKind| -> Vec<Value> {
         cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).cloned().collect()
     };
@@ -144,6 +206,7 @@ fn observe(controller: &Running, world: &World) {
     controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
     controller.observe(Observation::Services(Seen::All(Vec::new())));
     controller.observe(Observation::Slices(Seen::All(Vec::new())));
+    controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
 }
 
 #[test]
@@ -156,9 +219,26 @@ fn policies_allow_what_kubernetes_reference_says_in_random_worlds() {
 #[test]
 fn the_tiers_decide_in_their_order_in_random_worlds() {
     let bench = Bench::new();
+    let passes = if has_tiers() { Passes::Yes } else { Passes::No };
+    nothing_differs(&tiered_world(passes), |world| bench.differences(world));
+}
+
+/// A dry run that passed over what isolates a pod would open it; one in the way of a node's own connections would
+/// close it.
+#[test]
+fn a_dry_run_changes_no_verdict_and_logs_what_it_would_drop_in_random_worlds() {
+    let bench = Bench::new();
+    let passes = if has_tiers() { Passes::Yes } else { Passes::No };
+    let staged = tiered_world(passes).prop_flat_map(|world| {
+        let dry_runs = vec(any::<bool>(), world.policies.len());
+        dry_runs.prop_map(move |dry_runs| Staged { world: world.clone(), dry_runs })
+    });
+    nothing_differs(&staged, |staged| bench.differences_of_dry_runs(staged, has_tiers()));
+}
+
+/// Whether the ACLs of this machine's OVN have tiers.
+fn has_tiers() -> bool {
     let schema = std::fs::read_to_string("/usr/share/ovn/ovn-nb.ovsschema").unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
-    let has_tiers = schema["tables"]["ACL"]["columns"]["tier"].is_object();
-    let passes = if has_tiers { Passes::Yes } else { Passes::No };
-    nothing_differs(&tiered_world(passes), |world| bench.differences(world));
+    schema["tables"]["ACL"]["columns"]["tier"].is_object()
 }

@@ -74,6 +74,9 @@ const OTHER_PACKETS: [&str; 14] = [
     "eth.mcast",
 ];
 
+/// Predicates that are about every IP packet.
+const TURNED: [&str; 7] = ["ip", "ip4", "ip6", "arp", "tcp", "udp", "sctp"];
+
 /// Nested parentheses of a match. Matches of policies have two; a limit keeps foreign ones from using up the stack.
 const DEEPEST: usize = 64;
 
@@ -102,7 +105,14 @@ impl Expression {
         match self {
             Self::Any(all) => one_is(true, all, packet, sets),
             Self::All(all) => one_is(false, all, packet, sets).map(|one_is_false| !one_is_false),
-            Self::Not(inner) => inner.matches(packet, sets).map(|matches| !matches),
+            // What a field needs, its negation needs, too (ovn-sb(5), "Prerequisites"): `!nd` is true of ICMPv6
+            // only. Only predicates that an IP packet always has an answer to are simply turned round.
+            Self::Not(inner) => match &**inner {
+                Self::Is(predicate) if TURNED.contains(&predicate.as_str()) => {
+                    is(predicate, packet).map(|is_it| !is_it)
+                }
+                Self::Any(_) | Self::All(_) | Self::Not(_) | Self::Is(_) | Self::Compare { .. } => None,
+            },
             Self::Is(predicate) => is(predicate, packet),
             Self::Compare { field, relation, constants } => {
                 compare(field, *relation, constants, packet, sets)
@@ -421,7 +431,15 @@ mod tests {
     /// A match of an administrator's own ACL must not be taken for one that does not match.
     #[test]
     fn what_is_not_known_of_the_packet_is_not_known_of_the_match() {
-        for text in ["ct.est", "tcp.src == 5", "inport == @a77", "ip4.src == $a3", "reg0[7] == 1 && ip"] {
+        for text in [
+            "ct.est",
+            "!nd",
+            "!(ip4 && tcp)",
+            "tcp.src == 5",
+            "inport == @a77",
+            "ip4.src == $a3",
+            "reg0[7] == 1 && ip",
+        ] {
             let read = Expression::parse(text);
             assert!(read.is_none_or(|_| asked(text).is_none()), "{text}");
         }

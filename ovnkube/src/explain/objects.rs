@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey};
+use contract::{
+    names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey},
+    policy_annotation::Enforcement,
+};
 use controller::store::{
     Annotated, ClusterPolicy, Phase, Policy,
     cluster_policy::{ClusterRule, PolicyTier, RuleAction},
@@ -110,9 +113,18 @@ impl Objects {
         namespaces.map(|(name, labels)| verdict::Namespace { name, labels: pairs(labels) }).collect()
     }
 
-    /// The NetworkPolicies as the model has them, in the order of `policies`.
-    pub(super) fn network_policies(&self) -> Vec<network::NetworkPolicy<'_>> {
-        self.policies.iter().map(|(key, policy)| network_policy(key, policy)).collect()
+    /// The NetworkPolicies as the model has them: those that are enforced, or also dry runs.
+    pub(super) fn network_policies(&self, with: &[Enforcement]) -> Vec<network::NetworkPolicy<'_>> {
+        let counts = |policy: &Policy| with.contains(&policy.enforcement);
+        let policies = self.policies.iter().filter(|(_, policy)| counts(policy));
+        policies.map(|(key, policy)| network_policy(key, policy)).collect()
+    }
+
+    pub(super) fn is_dry_run(&self, policy: &network::NetworkPolicy<'_>) -> bool {
+        let is_it =
+            |key: &PolicyKey| (key.namespace(), key.name()) == (policy.namespace, policy.name.as_str());
+        let mut known = self.policies.iter().filter(|(key, _)| is_it(key));
+        known.any(|(_, known)| known.enforcement == Enforcement::DryRun)
     }
 
     /// The policies of the cluster that have an effect, as the model has them.

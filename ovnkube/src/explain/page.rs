@@ -21,6 +21,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct End<'a> {
     pub(super) side: Side<'a>,
+    /// What they would say if dry runs were enforced.
+    pub(super) with_dry_runs: Side<'a>,
     pub(super) carried: Option<Carried>,
 }
 
@@ -58,6 +60,7 @@ impl Page<'_> {
                 self.policy(&mut page, number, selecting, end.side.by);
             }
             let _ = writeln!(page, "  {}", reason(&end.side));
+            self.dry_runs(&mut page, &end.with_dry_runs);
             end.database(&mut page);
         }
         page
@@ -82,6 +85,29 @@ impl Page<'_> {
         for (index, fit) in rules.iter().enumerate() {
             let decides = by == By::Rule { policy: number, rule: index };
             let _ = writeln!(page, "    rule {index} ({}): {}{}", action(*fit), fits(*fit), mark(decides));
+        }
+    }
+
+    /// The dry runs that select the end, and what would be if they were enforced.
+    fn dry_runs(&self, page: &mut String, side: &Side<'_>) {
+        let dry_runs = side.selecting.iter().filter_map(|of| match of.policy {
+            side::Policy::Network(policy) => self.objects.is_dry_run(policy).then_some((policy, &of.rules)),
+            side::Policy::Cluster(_) => None,
+        });
+        let mut is_any = false;
+        for (policy, rules) in dry_runs {
+            is_any = true;
+            let _ = writeln!(
+                page,
+                "  dry run, without effect: NetworkPolicy {}/{}",
+                policy.namespace, policy.name
+            );
+            for (index, fit) in rules.iter().enumerate() {
+                let _ = writeln!(page, "    rule {index} ({}): {}", action(*fit), fits(*fit));
+            }
+        }
+        if is_any {
+            let _ = writeln!(page, "  with all dry runs enforced: {}", word(side.allows));
         }
     }
 

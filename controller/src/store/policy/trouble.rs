@@ -16,6 +16,11 @@ pub enum PolicyTrouble {
     )]
     StatelessOff,
     #[error(
+        "its annotation k8s.ovn.org/policy-dry-run asks for a dry run, and OVN's northbound database is of a \
+         release without tiers of ACLs; the policy has no effect, and nothing is logged"
+    )]
+    NoDryRun,
+    #[error(
         "its ipBlock {0} covers nothing: its exceptions cover it, or pods have no addresses of its family"
     )]
     EmptyBlock(IpNet),
@@ -32,6 +37,7 @@ impl PolicyTrouble {
         match self {
             Self::Unusable(unusable) => unusable.reason(),
             Self::StatelessOff => "AnnotationWithoutEffect",
+            Self::NoDryRun => "NoTiers",
             Self::EmptyBlock(_) => "EmptyBlock",
             Self::NoSuchPort { .. } => "NoSuchPort",
         }

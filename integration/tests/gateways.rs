@@ -453,8 +453,7 @@ const HOST_OVER_BRIDGE: &str = "
     ip neigh replace 169.254.169.4 lladdr 0a:58:a9:fe:a9:04 dev breth0 nud permanent
     ip neigh replace fd69::4 lladdr 0a:58:a9:fe:a9:04 dev breth0 nud permanent
     ip route replace 10.96.0.0/16 via 169.254.169.4 dev breth0 src 169.254.169.2
-    ip -6 route del fd00:10:96::/112
-    ip -6 route add fd00:10:96::/112 via fd69::4 dev breth0 src fd69::2";
+    ip -6 route add fd00:10:96::/112 via fd69::4 dev breth0 src fd69::2 metric 1";
 
 /// This program's hosts take the management port, but the flows serve both ways. The limit of the switch is met where
 /// the endpoint is on the node itself.

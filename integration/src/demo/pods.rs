@@ -2,17 +2,24 @@
 //! makes them, and packets between them.
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
-use integration::{CniError, Lab, Node, Outcome, Pod, Runtime, eventually, executable, runtime};
+use integration::{
+    CniError, Lab, Node, Outcome, Pod, Runtime, central, eventually, executable, node, peer::Reply, runtime,
+    subnet, traffic::End, world::Machine,
+};
 use serde_json::Value;
 
 use super::screen::{Paint, Screen, tick};
 
+/// Addresses of all pods.
+const CLUSTER: &str = "10.244.0.0/16,fd00:10:244::/48";
+/// The port of the world's server.
+const WEB: u16 = 80;
 /// Kubernetes namespace of the pods.
 const NAMESPACE: &str = "shop";
 /// Each pod with the index of its node.
@@ -56,6 +63,56 @@ pub(crate) fn withdraw(lab: &Lab, pods: &[Pod]) -> Result<()> {
     lab.nodes.iter().try_for_each(|node| node.remove_namespaces(&of_node(node, pods)))?;
     pods.iter().try_for_each(|pod| lab.node_of(pod).remove_manifest(pod))?;
     lab.remove_ports(pods)
+}
+
+/// The control plane's part for pods that leave their node: their packets go to the management port.
+pub(crate) fn lead_to_hosts(lab: &Lab) -> Result<()> {
+    for subnet in lab.nodes.iter().flat_map(|node| &node.subnets) {
+        let via = subnet::host(subnet, 2).addr().to_string();
+        let words = ["--policy=src-ip", "lr-route-add", central::ROUTER, &subnet.to_string(), &via];
+        lab.central.nbctl(words)?;
+    }
+    Ok(())
+}
+
+/// Tells the node's server which addresses are pods', as a control plane does through the API server.
+pub(crate) fn tell_subnets(node: &Node) {
+    let of_node: Vec<String> = node.subnets.iter().map(ToString::to_string).collect();
+    let arguments = [
+        format!("--init-node={}", node.name),
+        format!("--pod-manifests={}", node::MANIFESTS),
+        format!("--node-subnets={}", of_node.join(",")),
+        format!("--cluster-subnets={CLUSTER}"),
+    ];
+    node.server.set_arguments(arguments);
+}
+
+/// Each pod connects to a server of the world, in each family, with a line for each.
+pub(crate) fn visit_world(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
+    let world = lab.world();
+    let web: Vec<SocketAddr> =
+        world.addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, WEB)).collect();
+    let _server = lab.mirroring(&End::World(Machine::Web), &web)?;
+    screen.line(Paint::FAINT.on(format!("    {:<8}{:<24}{:<16}", "from", "to", "seen as")))?;
+    for pod in pods {
+        let node = world.of_node(lab.node_of(pod));
+        let what = format!("{} connects to the world", pod.name);
+        screen.working_on(&what)?;
+        // Warm-up: the first packets wait for address resolution.
+        let seen = eventually(&what, Duration::from_secs(10), || {
+            let [replies, _] = lab.ask(&End::Pod(pod), &web, &[])?;
+            let seen: Option<Vec<IpAddr>> = replies.iter().map(Reply::address).collect();
+            seen.with_context(|| format!("{replies:?}"))
+        })?;
+        for (to, seen) in web.iter().zip(&seen) {
+            let name = Paint::POD.on(format!("{:<8}", pod.name));
+            screen.line(format!("{}{name}{:<24}{seen}", tick(), to.to_string()))?;
+        }
+        if seen != node {
+            bail!("the world sees {} as {seen:?} and not as {node:?}", pod.name);
+        }
+    }
+    Ok(())
 }
 
 fn of_node(node: &Node, pods: &[Pod]) -> Vec<Pod> {

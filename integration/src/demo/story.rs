@@ -35,6 +35,7 @@ pub(crate) fn tell(screen: &mut Screen, keep: bool) -> Result<()> {
     story.show_time()?;
     story.show_databases()?;
     story.send()?;
+    story.reach_world()?;
     story.check(&results)?;
     let with_pods = censuses(&lab)?;
     let kept = if keep { story.keep()? } else { Duration::ZERO };
@@ -66,9 +67,11 @@ fn start(screen: &mut Screen) -> Result<Lab> {
     let Versions { open_vswitch, ovn } = Versions::installed()?;
     let lab = screen.step(
         &format!("Open vSwitch {open_vswitch} and OVN {ovn} run, and a tunnel joins the nodes"),
-        || Lab::of_nodes(2).families(Families::Dual).build(),
+        || Lab::of_nodes(2).families(Families::Dual).world().build(),
     )?;
+    pods::lead_to_hosts(&lab)?;
     for node in &lab.nodes {
+        pods::tell_subnets(node);
         let what = format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS);
         screen.step(&what, || {
             node.start_server()?;
@@ -161,6 +164,16 @@ impl Story<'_> {
             }
         }
         Ok(())
+    }
+
+    fn reach_world(&mut self) -> Result<()> {
+        let Self { screen, lab, pods } = self;
+        screen.section(
+            "The world outside",
+            "A server behind a router, which knows no way to pods. It tells whose connection\n\
+             it sees: the node's, which sends the answers back to the pod.",
+        )?;
+        pods::visit_world(screen, lab, pods)
     }
 
     fn check(&mut self, results: &[Value]) -> Result<()> {

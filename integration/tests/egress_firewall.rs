@@ -2,6 +2,8 @@
 
 #[path = "support/api.rs"]
 mod api;
+#[path = "support/dns.rs"]
+mod dns;
 #[path = "support/managed.rs"]
 mod managed;
 #[path = "support/site.rs"]
@@ -13,11 +15,16 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{eventually, traffic::End, world::Machine};
 use serde_json::{Value, json};
 
+use dns::Dns;
 use site::{ANYWHERE, Gateway, KEPT, SOON, Says, Site, blueprint};
 
 /// Questions to one port of several addresses, and whose address each answer must have.
 fn each(to: &[IpAddr], port: u16, named: &[IpAddr]) -> Vec<(SocketAddr, IpAddr)> {
     to.iter().map(|ip| SocketAddr::new(*ip, port)).zip(named.iter().copied()).collect()
+}
+
+fn at_80(addresses: &[IpAddr]) -> Vec<SocketAddr> {
+    addresses.iter().map(|ip| SocketAddr::new(*ip, 80)).collect()
 }
 
 fn to_net(kind: &str, address: IpAddr) -> Value {
@@ -55,10 +62,7 @@ fn open(site: &Site<'_>, what: &str, to: impl Fn(&[IpAddr]) -> Vec<(SocketAddr, 
 fn only_what_is_allowed_leaves(site: &Site<'_>) -> Result<()> {
     let world = site.lab.world();
     let (web, resolver) = (world.addresses(Machine::Web), world.addresses(Machine::Resolver));
-    let serve = |machine, addresses: &[IpAddr]| {
-        let at = addresses.iter().map(|ip| SocketAddr::new(*ip, 80));
-        site.lab.mirroring(&End::World(machine), &at.collect::<Vec<_>>())
-    };
+    let serve = |machine, addresses| site.lab.mirroring(&End::World(machine), &at_80(addresses));
     let _servers = [serve(Machine::Web, &web)?, serve(Machine::Resolver, &resolver)?];
     let ssh = |node| world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22)).collect::<Vec<_>>();
     let (first, second) = (&site.lab.nodes[0], &site.lab.nodes[1]);
@@ -122,4 +126,28 @@ fn only_what_an_egress_firewall_allows_leaves_through_a_local_gateway() {
 #[test]
 fn only_what_an_egress_firewall_allows_leaves_through_a_shared_gateway() {
     blueprint().test(|lab| only_what_is_allowed_leaves(&Site::start(lab, Gateway::Shared)?));
+}
+
+/// The control plane asks the lab's name server. Later that fails, and the control plane is another process.
+#[test]
+fn a_name_in_a_rule_is_open_and_stays_so_when_the_name_server_and_the_control_plane_fail() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::Local)?;
+        let (web, other) = (lab.world().addresses(Machine::Web), lab.world().addresses(Machine::Resolver));
+        let _web = lab.mirroring(&End::World(Machine::Web), &at_80(&web))?;
+        let _other = lab.mirroring(&End::World(Machine::Resolver), &at_80(&other))?;
+        let dns = Dns::start("web.example.org", web.clone())?;
+        let named = json!({"type": "Allow", "to": {"dnsName": "Web.example.org"}});
+        allow(&site, [named.clone()]);
+        closed(&site, "what has no name is closed", &each(&other, 80, &other))?;
+        open(&site, "what has the name is open", |node| each(&web, 80, node))?;
+
+        dns.fails();
+        site.control_plane.kill()?;
+        site.control_plane.spawn()?;
+        // A rule more, which only the new process can have written.
+        allow(&site, [named].into_iter().chain(other.iter().map(|address| to_net("Allow", *address))));
+        open(&site, "the new rule is there", |node| each(&other, 80, node))?;
+        open(&site, "what had the name is open", |node| each(&web, 80, node))
+    });
 }

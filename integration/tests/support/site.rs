@@ -166,7 +166,7 @@ pub(crate) struct Site<'l> {
     pub(crate) here: Pod,
     /// On the second one: the backend.
     pub(crate) there: Pod,
-    _control_plane: Daemon,
+    pub(crate) control_plane: Daemon,
     _backends: [Server; 2],
 }
 
@@ -207,7 +207,7 @@ impl<'l> Site<'l> {
             lab.answering(&there, &own)?,
             lab.mirroring(&End::Pod(&there), &at(TARGETS[1]).collect::<Vec<_>>())?,
         ];
-        Ok(Self { lab, api, here, there, _control_plane: control_plane, _backends: backends })
+        Ok(Self { lab, api, here, there, control_plane, _backends: backends })
     }
 
     /// Starts the node's server again, with another gateway.

@@ -206,7 +206,6 @@ fn observe(controller: &Running, world: &World, manifests: Manifests) {
     controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
     controller.observe(Observation::Services(Seen::All(Vec::new())));
     controller.observe(Observation::Slices(Seen::All(Vec::new())));
-    controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
 }
 
 #[test]

@@ -169,6 +169,7 @@ async fn both_roles_share_one_watch_of_nodes() {
         "/api/v1/pods",
         "/api/v1/services",
         "/apis/discovery.k8s.io/v1/endpointslices",
+        "/apis/k8s.ovn.org/v1/egressfirewalls",
         "/apis/networking.k8s.io/v1/networkpolicies",
         "/apis/networking.k8s.io/v1/servicecidrs",
         "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",

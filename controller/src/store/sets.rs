@@ -41,6 +41,9 @@ pub(super) struct Sets {
     pending: HashMap<PodKey, BTreeSet<SetId>>,
     /// The same, by set.
     left: HashMap<SetId, BTreeSet<PodKey>>,
+    /// How often a pod was compared with a set.
+    #[cfg(test)]
+    pub(super) compared: std::cell::Cell<usize>,
 }
 
 /// The selector of a set's pods, and that of their namespaces, if there is one.
@@ -232,6 +235,8 @@ impl Store {
 
     /// Whether a pod is in a set, if it has addresses.
     fn is_in(&self, set: &SetId, pod: &PodKey) -> bool {
+        #[cfg(test)]
+        self.policies.sets.compared.set(self.policies.sets.compared.get() + 1);
         match set {
             SetId::Namespace(name) => pod.namespace() == &**name,
             SetId::Name(_) => false,

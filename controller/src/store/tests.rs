@@ -24,6 +24,7 @@ mod foreign;
 mod history;
 mod ranges;
 mod services;
+mod sets;
 
 fn config() -> ClusterConfig {
     ClusterConfig {

@@ -15,12 +15,11 @@ use oracle::{
     policies::{End, Pod, manifest::Manifests, verdict::Place},
     world::{Node, Protocol},
 };
-use ovsdb::Connection;
-use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    logical::{Logical, delivered},
-    reference::{config, nothing_differs, values},
+    bench::Bench,
+    logical::delivered,
+    reference::{nothing_differs, values},
     running::Running,
 };
 
@@ -29,68 +28,40 @@ const ROUTER: u8 = 1;
 const PORTS: [(Protocol, u16); 4] =
     [(Protocol::Tcp, 80), (Protocol::Tcp, 8080), (Protocol::Udp, 80), (Protocol::Sctp, 8080)];
 
-/// The databases, and a connection to the northbound one.
-struct Bench {
-    runtime: Runtime,
-    logical: Logical,
-    connection: Connection,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let logical = Logical::start();
-        let connection = runtime.block_on(logical.northbound.open());
-        Self { runtime, logical, connection }
-    }
-
-    /// What the product does differently from the model.
-    fn differences(&self, world: &World) -> Vec<String> {
-        self.runtime.block_on(async {
-            self.logical.clear(&self.connection).await;
-            let mut controller = Running::start(self.logical.northbound.endpoint(), config());
-            observe(&controller, world);
-            controller.converged().await;
-            assert_eq!(controller.progress.borrow().failing, 0, "rows are refused");
-            controller.stop().await;
-        });
-        let pods = &world.policies.pods;
-        let leaving = pods.iter().flat_map(|pod| outside(world).into_iter().map(move |to| (pod, to)));
-        let leaving: Vec<_> = leaving.flat_map(|(pod, to)| places(to).map(move |at| (pod, to, at))).collect();
-        // To the next one: NetworkPolicies alone decide.
-        let inside = pods.iter().zip(pods.iter().cycle().skip(1));
-        let inside: Vec<_> = inside
-            .flat_map(|(pod, to)| [false, true].into_iter().map(move |is_ipv6| (pod, to, is_ipv6)))
-            .collect();
-        let mut traces = self.logical.traces(leaving.len() + inside.len());
-        let mut found = Vec::new();
-        let mut compare = |question: String, expected: bool, seen: bool, trace: &str| {
-            if seen != expected {
-                let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
-                found.push(format!("{question} is {what}\n{trace}"));
-            }
-        };
-        for (pod, to, place) in leaving {
-            let (datapath, packet) = packet(pod, to, place);
-            let trace = traces.of_packet(&datapath, &packet);
-            let seen = trace.contains("ingress(dp=\"ovn_cluster_router\"");
-            compare(
-                format!("{pod:?}\n  to {to} at {place:?}"),
-                world.may_leave(pod, to, place),
-                seen,
-                &trace,
-            );
+/// What the product does differently from the model.
+fn differences(bench: &Bench, world: &World) -> Vec<String> {
+    bench.write(|controller| observe(controller, world));
+    let pods = &world.policies.pods;
+    let leaving = pods.iter().flat_map(|pod| outside(world).into_iter().map(move |to| (pod, to)));
+    let leaving: Vec<_> = leaving.flat_map(|(pod, to)| places(to).map(move |at| (pod, to, at))).collect();
+    // To the next one: NetworkPolicies alone decide.
+    let inside = pods.iter().zip(pods.iter().cycle().skip(1));
+    let inside: Vec<_> = inside
+        .flat_map(|(pod, to)| [false, true].into_iter().map(move |is_ipv6| (pod, to, is_ipv6)))
+        .collect();
+    let mut traces = bench.logical.traces(leaving.len() + inside.len());
+    let mut found = Vec::new();
+    let mut compare = |question: String, expected: bool, seen: bool, trace: &str| {
+        if seen != expected {
+            let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
+            found.push(format!("{question} is {what}\n{trace}"));
         }
-        for (pod, to, is_ipv6) in inside {
-            let place = Place { is_ipv6, protocol: Protocol::Tcp, port: 80 };
-            let (datapath, packet) = packet(pod, to.address(is_ipv6), place);
-            let trace = traces.of_packet(&datapath, &packet);
-            let seen = delivered(&trace) == Some(&format!("{}_{}", to.namespace, to.name));
-            let expected = world.policies.allows(End::Pod(pod), to, place);
-            compare(format!("{pod:?}\n  to {to:?} at {place:?}"), expected, seen, &trace);
-        }
-        found
+    };
+    for (pod, to, place) in leaving {
+        let (datapath, packet) = packet(pod, to, place);
+        let trace = traces.of_packet(&datapath, &packet);
+        let seen = trace.contains("ingress(dp=\"ovn_cluster_router\"");
+        compare(format!("{pod:?}\n  to {to} at {place:?}"), world.may_leave(pod, to, place), seen, &trace);
     }
+    for (pod, to, is_ipv6) in inside {
+        let place = Place { is_ipv6, protocol: Protocol::Tcp, port: 80 };
+        let (datapath, packet) = packet(pod, to.address(is_ipv6), place);
+        let trace = traces.of_packet(&datapath, &packet);
+        let seen = delivered(&trace) == Some(&format!("{}_{}", to.namespace, to.name));
+        let expected = world.policies.allows(End::Pod(pod), to, place);
+        compare(format!("{pod:?}\n  to {to:?} at {place:?}"), expected, seen, &trace);
+    }
+    found
 }
 
 fn places(to: IpAddr) -> impl Iterator<Item = Place> {
@@ -136,5 +107,5 @@ fn observe(controller: &Running, world: &World) {
 #[test]
 fn what_leaves_the_cluster_is_what_the_definition_says_in_random_worlds() {
     let bench = Bench::new();
-    nothing_differs(&world(), |world| bench.differences(world));
+    nothing_differs(&world(), |world| differences(&bench, world));
 }

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bad_policies;
+mod bench;
 mod cluster;
 mod conditions;
 mod cost;

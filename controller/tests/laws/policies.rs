@@ -25,14 +25,13 @@ use oracle::{
     },
     world::{Node, Protocol},
 };
-use ovsdb::Connection;
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    logical::{Logical, delivered},
-    reference::{config, nothing_differs, values},
+    bench::Bench,
+    logical::delivered,
+    reference::{nothing_differs, values},
     running::Running,
 };
 
@@ -48,81 +47,58 @@ const PLACES: [(Protocol, u16); 6] = [
     (Protocol::Sctp, 80),
 ];
 
-/// The databases, and a connection to the northbound one.
-struct Bench {
-    runtime: Runtime,
-    logical: Logical,
-    connection: Connection,
+/// What the product does differently from the model.
+fn differences(bench: &Bench, world: &World) -> Vec<String> {
+    bench.write(|controller| observe(controller, world, world.manifests()));
+    let mut found = Vec::new();
+    ask(bench, world, |client, server, place, trace| {
+        found.extend(difference(world, client, server, place, trace));
+    });
+    found
 }
 
-impl Bench {
-    fn new() -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let logical = Logical::start();
-        let connection = runtime.block_on(logical.northbound.open());
-        Self { runtime, logical, connection }
-    }
-
-    /// What the product does differently from the model.
-    fn differences(&self, world: &World) -> Vec<String> {
-        self.write(world, world.manifests());
-        let mut found = Vec::new();
-        self.ask(world, |client, server, place, trace| {
-            found.extend(difference(world, client, server, place, trace));
-        });
-        found
-    }
-
-    /// The same of a world in which some policies are dry runs: it is as if they were not there, and what they
-    /// would drop is logged, if there are tiers of ACLs.
-    fn differences_of_dry_runs(&self, Staged { world, dry_runs }: &Staged, has_tiers: bool) -> Vec<String> {
-        let mut manifests = world.manifests();
-        for (manifest, is_dry_run) in manifests.policies.iter_mut().zip(dry_runs) {
-            if *is_dry_run {
-                manifest["metadata"]["annotations"] = json!({DRY_RUN: "true"});
-            }
+/// The same of a world in which some policies are dry runs: it is as if they were not there, and what they
+/// would drop is logged, if there are tiers of ACLs.
+fn differences_of_dry_runs(
+    bench: &Bench,
+    Staged { world, dry_runs }: &Staged,
+    has_tiers: bool,
+) -> Vec<String> {
+    let mut manifests = world.manifests();
+    for (manifest, is_dry_run) in manifests.policies.iter_mut().zip(dry_runs) {
+        if *is_dry_run {
+            manifest["metadata"]["annotations"] = json!({DRY_RUN: "true"});
         }
-        self.write(world, manifests);
-        let mut policies = world.policies.clone();
-        let mut dry_runs = dry_runs.iter();
-        policies.retain(|_| !dry_runs.next().expect("one for each"));
-        let without = World { policies, ..world.clone() };
-        let mut found = Vec::new();
-        self.ask(world, |client, server, place, trace| {
-            found.extend(difference(&without, client, server, place, trace));
-            let (now, then) = (without.allows(client, server, place), world.allows(client, server, place));
-            let is_logged = trace.contains("DryRun:");
-            let what = match (is_logged, now, then) {
-                (true, _, true) => "is logged, and would not be dropped",
-                (false, true, false) if has_tiers => "is not logged, and would be dropped",
-                (true, _, false) if has_tiers => return,
-                (true, _, false) => "is logged without tiers",
-                (false, _, _) => return,
-            };
-            found.push(format!("{client:?}\n  to {server:?}\n  at {place:?} {what}\n{trace}"));
-        });
-        found
     }
+    bench.write(|controller| observe(controller, world, manifests));
+    let mut policies = world.policies.clone();
+    let mut dry_runs = dry_runs.iter();
+    policies.retain(|_| !dry_runs.next().expect("one for each"));
+    let without = World { policies, ..world.clone() };
+    let mut found = Vec::new();
+    ask(bench, world, |client, server, place, trace| {
+        found.extend(difference(&without, client, server, place, trace));
+        let (now, then) = (without.allows(client, server, place), world.allows(client, server, place));
+        let is_logged = trace.contains("DryRun:");
+        let what = match (is_logged, now, then) {
+            (true, _, true) => "is logged, and would not be dropped",
+            (false, true, false) if has_tiers => "is not logged, and would be dropped",
+            (true, _, false) if has_tiers => return,
+            (true, _, false) => "is logged without tiers",
+            (false, _, _) => return,
+        };
+        found.push(format!("{client:?}\n  to {server:?}\n  at {place:?} {what}\n{trace}"));
+    });
+    found
+}
 
-    /// Lets the controller write the rows of these objects.
-    fn write(&self, world: &World, manifests: Manifests) {
-        self.runtime.block_on(async {
-            self.logical.clear(&self.connection).await;
-            let mut controller = Running::start(self.logical.northbound.endpoint(), config());
-            observe(&controller, world, manifests);
-            controller.converged().await;
-            controller.stop().await;
-        });
-    }
-
-    /// Passes the trace of each question to `answered`.
-    fn ask(&self, world: &World, mut answered: impl FnMut(End<'_>, &Pod, Place, &str)) {
-        let questions: Vec<(End<'_>, &Pod, Place)> = questions(world).collect();
-        let mut traces = self.logical.traces(questions.len());
-        for (client, server, place) in questions {
-            let (datapath, packet) = packet(client, server, place);
-            answered(client, server, place, &traces.of_packet(&datapath, &packet));
-        }
+/// Passes the trace of each question to `answered`.
+fn ask(bench: &Bench, world: &World, mut answered: impl FnMut(End<'_>, &Pod, Place, &str)) {
+    let questions: Vec<(End<'_>, &Pod, Place)> = questions(world).collect();
+    let mut traces = bench.logical.traces(questions.len());
+    for (client, server, place) in questions {
+        let (datapath, packet) = packet(client, server, place);
+        answered(client, server, place, &traces.of_packet(&datapath, &packet));
     }
 }
 
@@ -211,7 +187,7 @@ fn observe(controller: &Running, world: &World, manifests: Manifests) {
 #[test]
 fn policies_allow_what_kubernetes_reference_says_in_random_worlds() {
     let bench = Bench::new();
-    nothing_differs(&world(), |world| bench.differences(world));
+    nothing_differs(&world(), |world| differences(&bench, world));
 }
 
 /// With an OVN that has tiers of ACLs, rules pass, too.
@@ -219,7 +195,7 @@ fn policies_allow_what_kubernetes_reference_says_in_random_worlds() {
 fn the_tiers_decide_in_their_order_in_random_worlds() {
     let bench = Bench::new();
     let passes = if has_tiers() { Passes::Yes } else { Passes::No };
-    nothing_differs(&tiered_world(passes), |world| bench.differences(world));
+    nothing_differs(&tiered_world(passes), |world| differences(&bench, world));
 }
 
 /// A dry run that passed over what isolates a pod would open it; one in the way of a node's own connections would
@@ -232,7 +208,7 @@ fn a_dry_run_changes_no_verdict_and_logs_what_it_would_drop_in_random_worlds() {
         let dry_runs = vec(any::<bool>(), world.policies.len());
         dry_runs.prop_map(move |dry_runs| Staged { world: world.clone(), dry_runs })
     });
-    nothing_differs(&staged, |staged| bench.differences_of_dry_runs(staged, has_tiers()));
+    nothing_differs(&staged, |staged| differences_of_dry_runs(&bench, staged, has_tiers()));
 }
 
 /// Whether the ACLs of this machine's OVN have tiers.

@@ -13,17 +13,16 @@ use controller::{
 };
 use kubeapi::watch::Watched;
 use oracle::{Answer, Probe, World, answer as model, probes, random::world};
-use ovsdb::Connection;
 use proptest::{
     strategy::Strategy,
     test_runner::{Config, TestCaseError, TestError, TestRunner},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    logical::{Logical, answer, delivered, port_of},
+    bench::Bench,
+    logical::{answer, delivered, port_of},
     policies::objects::no_policies,
     running::Running,
 };
@@ -33,44 +32,22 @@ const CASES: u32 = 12;
 /// Differences that are printed of one world: more say the same.
 const SHOWN: usize = 3;
 
-/// The databases, and a connection to the northbound one.
-struct Bench {
-    runtime: Runtime,
-    logical: Logical,
-    connection: Connection,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let logical = Logical::start();
-        let connection = runtime.block_on(logical.northbound.open());
-        Self { runtime, logical, connection }
-    }
-
-    /// What the product does differently from the model.
-    fn differences(&self, world: &World) -> Vec<String> {
-        self.runtime.block_on(async {
-            self.logical.clear(&self.connection).await;
-            let mut controller = Running::start(self.logical.northbound.endpoint(), config());
-            observe(&controller, world);
-            controller.converged().await;
-            controller.stop().await;
-        });
-        let probes: Vec<Probe> = probes(world).into_iter().filter(is_of_ovn).collect();
-        let mut traces = self.logical.traces(probes.len());
-        let mut found = Vec::new();
-        for probe in probes {
-            let (expected, trace) = (model(world, &probe), traces.trace(&probe));
-            let seen = answer(&trace);
-            if seen.as_ref() != Ok(&expected) {
-                found.push(format!("{probe:?}\n  is {seen:?}\n  and not {expected:?}\n{trace}"));
-            } else if let Some(missed) = missed(world, &expected, &trace) {
-                found.push(format!("{probe:?}\n  {missed}\n{trace}"));
-            }
+/// What the product does differently from the model.
+fn differences(bench: &Bench, world: &World) -> Vec<String> {
+    bench.write(|controller| observe(controller, world));
+    let probes: Vec<Probe> = probes(world).into_iter().filter(is_of_ovn).collect();
+    let mut traces = bench.logical.traces(probes.len());
+    let mut found = Vec::new();
+    for probe in probes {
+        let (expected, trace) = (model(world, &probe), traces.trace(&probe));
+        let seen = answer(&trace);
+        if seen.as_ref() != Ok(&expected) {
+            found.push(format!("{probe:?}\n  is {seen:?}\n  and not {expected:?}\n{trace}"));
+        } else if let Some(missed) = missed(world, &expected, &trace) {
+            found.push(format!("{probe:?}\n  {missed}\n{trace}"));
         }
-        found
     }
+    found
 }
 
 /// Whether OVN decides. A host's connections to its own addresses never leave it.
@@ -155,5 +132,5 @@ pub(crate) fn nothing_differs<W: Display + Debug>(
 #[test]
 fn services_answer_as_kubernetes_reference_says_in_random_worlds() {
     let bench = Bench::new();
-    nothing_differs(&world(), |world| bench.differences(world));
+    nothing_differs(&world(), |world| differences(&bench, world));
 }

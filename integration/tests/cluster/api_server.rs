@@ -29,8 +29,10 @@ fn pods_keep_their_network_while_the_api_server_is_away_for_30_s() {
             ensure!(rows.lines_with(&fixed.sandbox).is_empty(), "{:#?}", rows.lines_with(&fixed.sandbox));
             Ok(())
         })?;
-        // Ten packets a second for 30 s. Only after the DEL: the userspace datapath drops a packet now and
-        // then while any port comes or goes (coverage counter `datapath_drop_upcall_error`).
+        // Ten packets a second for 30 s. Only after the DEL, and what of it follows the rows: the userspace
+        // datapath drops a packet now and then while any port comes or goes (coverage counter
+        // `datapath_drop_upcall_error`).
+        cluster.lab.ping(&here, there.address())?;
         let pinged = node.run_in_pod(
             &here,
             ["ping", "-n", "-D", "-O", "-i", "0.1", "-c", "300", &there.address().to_string()],

@@ -11,6 +11,8 @@
 //! |---|---|
 //! | `next_hop` | the interface to the outside, and the routers behind it |
 //! | `host` | links, addresses and default routes of the host |
+//! | `config` | what an administrator says of it |
+//! | `follow_nic` | how the bridge follows its NIC |
 //! | `nic` | the NIC behind the bridge, and what the bridge takes over from it |
 //! | `host_side` | the host's way to the gateway router |
 //! | `announce` | that the host tells its neighbours of a new MAC address |
@@ -26,12 +28,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use contract::{
-    error::chain,
-    mtu::Mtu,
-    names::IfName,
-    node_annotation::{GatewayEntry, GatewayMode as Annotated},
-};
+use contract::{error::chain, mtu::Mtu, names::IfName, node_annotation::GatewayEntry};
 use ipnet::IpNet;
 use ovsdb::{Client, Endpoint, Event, Updates};
 use podnet::nftables::ingress;
@@ -42,7 +39,7 @@ use tokio::{
 use uplink::flows::{self, Datapath};
 
 use self::{
-    bridge::{Seen, SeenBridge, SeenPort},
+    bridge::{Seen, SeenBridge},
     flow_keeper::FlowKeeper,
     host::Host,
     host_side::HostSide,
@@ -64,7 +61,9 @@ use crate::{
 mod announce;
 mod bridge;
 mod cleanup;
+mod config;
 mod flow_keeper;
+mod follow_nic;
 mod host;
 mod host_side;
 mod next_hop;
@@ -73,6 +72,7 @@ mod plan;
 mod retire;
 
 pub(super) use cleanup::{Removed, remove};
+pub use config::{GatewayConfig, GatewayMode};
 pub(super) use plan::{annotation, annotation_disabled, annotation_without};
 pub(super) use retire::retire;
 
@@ -89,53 +89,6 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// How long the monitor may take to report a transaction that the database has committed. Without the report, the
 /// next comparison makes the same change again; without the limit, a report that never comes would stop repairs.
 const ECHO: Duration = Duration::from_secs(1);
-
-/// How packets of pods leave the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GatewayMode {
-    /// Through OVN and the bridge.
-    Shared,
-    /// Through the management port and the host's routes.
-    Local,
-}
-
-impl From<GatewayMode> for Annotated {
-    fn from(mode: GatewayMode) -> Self {
-        match mode {
-            GatewayMode::Shared => Self::Shared,
-            GatewayMode::Local => Self::Local,
-        }
-    }
-}
-
-impl From<GatewayMode> for flows::Mode {
-    fn from(mode: GatewayMode) -> Self {
-        match mode {
-            GatewayMode::Shared => Self::Shared,
-            GatewayMode::Local => Self::Local,
-        }
-    }
-}
-
-/// The configuration of the gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GatewayConfig {
-    pub mode: GatewayMode,
-    /// A NIC, a bridge, or a NIC in a bridge. `None`: that of the default route.
-    pub interface: Option<IfName>,
-    /// The next routers, at most one of each family. Of a family without one, that of the default route.
-    pub next_hops: Vec<IpAddr>,
-    /// The VLAN of pods' packets outside.
-    pub vlan: Option<u16>,
-    /// Whether the gateway router translates the source of each pod for itself, and some may have no translation.
-    pub snat_per_pod: bool,
-    /// Whether the gateway router serves node ports.
-    pub node_ports: bool,
-    /// The first of the flows' conntrack zones.
-    pub conntrack_zone: u16,
-    /// The addresses between host and gateway router, IPv4 and IPv6.
-    pub masquerade: [IpNet; 2],
-}
 
 /// What the controller is told of the node's gateway, by an annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -385,95 +338,6 @@ impl GatewayReconciler {
             }
             Err(error) => Waiting::failed(format!(
                 "{interface} cannot be made the uplink of a bridge: {}",
-                chain(&error)
-            )),
-        }
-    }
-
-    /// Has the events of the NIC, and of whatever gets its name, wake this task.
-    fn watch_nic(&self, nic: Option<&Nic>) -> bool {
-        let configured = self.config.interface.as_ref().map(|name| name.as_str().to_owned());
-        let names = configured.into_iter().chain(nic.map(|nic| nic.name.clone())).collect();
-        let links = nic.iter().map(|nic| nic.index).collect();
-        self.ties.watched.send_if_modified(|watched| {
-            let names = std::mem::replace(&mut watched.gateway_interfaces, names);
-            let links = std::mem::replace(&mut watched.gateway_links, links);
-            names != watched.gateway_interfaces || links != watched.gateway_links
-        })
-    }
-
-    /// Has the bridge follow its NIC: to another name, another MAC address and another MTU.
-    async fn follow_nic(&mut self, mut host: Host, seen: &Seen, name: &str) -> Result<Host, Waiting> {
-        let bridge = &seen.bridges[name];
-        // What Open vSwitch opens by itself (DPDK) is no link of the kernel.
-        let is_link = |port: &&str| bridge.port(port).is_none_or(SeenPort::is_link);
-        let Some(uplink) = bridge.uplink(name).filter(is_link) else { return Ok(host) };
-        if let Some(nic) = host.nic(uplink)
-            && self.watch_nic(Some(&nic))
-        {
-            // A change before this was no event.
-            host = self.host().await?;
-        }
-        let Some(nic) = host.nic(uplink) else {
-            let before = self.nic.as_ref().filter(|nic| nic.name == uplink);
-            return Err(match before.and_then(|nic| host.name_of(nic.index)) {
-                Some(now) if !seen.has_port(now) => self.replace_nic(name, uplink, now).await,
-                _ => Waiting::event(format!("{uplink}, the NIC of bridge {name}, does not exist")),
-            });
-        };
-        if !seen.has_port(uplink) && bridge.is_marked() {
-            let restored = uplink::restore(&self.ties.endpoint, name, uplink).await;
-            let why = restored.map_or_else(|error| chain(&error), |()| "it has just been added".to_owned());
-            return Err(Waiting::failed(format!(
-                "{uplink}, the NIC of bridge {name}, is none of its ports: {why}"
-            )));
-        }
-        let before = self.nic.as_ref().filter(|before| before.name == uplink);
-        let changes = before.map(|before| nic.changes(before, bridge.told(name))).unwrap_or_default();
-        let is_another = before.is_some_and(|before| before.index != nic.index);
-        self.follow(seen, name, &changes).await?;
-        if is_another && bridge.in_user_space {
-            return Err(self.replace_nic(name, uplink, uplink).await);
-        }
-        self.nic = Some(nic);
-        Ok(host)
-    }
-
-    async fn follow(&self, seen: &Seen, bridge: &str, changes: &[nic::Change]) -> Result<(), Waiting> {
-        let Some(change) = seen.following(bridge, changes).filter(|_| !changes.is_empty()) else {
-            return Ok(());
-        };
-        let done = self.ties.client.transact(change).await;
-        done.map_err(|error| Waiting::failed(format!("Open vSwitch's database: {}", chain(&error))))?;
-        for change in changes {
-            tracing::info!(bridge, now = %change, "the gateway's bridge follows its NIC");
-        }
-        Ok(())
-    }
-
-    /// Puts the NIC into the bridge again, perhaps under a new name. The event of that starts the next comparison.
-    async fn replace_nic(&mut self, bridge: &str, before: &str, now: &str) -> Waiting {
-        match uplink::replace(&self.ties.endpoint, bridge, before, now).await {
-            Ok(()) => {
-                tracing::info!(bridge, before, now, "the NIC of the gateway's bridge is another one");
-                self.nic = None;
-                // Until the rows are here, the bridge seems to lack the port.
-                let limit = Instant::now() + ECHO;
-                while !Seen::look(&self.updates).has_port(now) {
-                    let left = limit.saturating_duration_since(Instant::now());
-                    match timeout(left, self.updates.next()).await {
-                        Ok(Event::Connected) => self.is_connected = true,
-                        Ok(Event::Disconnected(_)) => self.is_connected = false,
-                        Ok(Event::Changed(_)) => {}
-                        Err(_) => break,
-                    }
-                }
-                Waiting::failed(format!(
-                    "{before}, the NIC of bridge {bridge}, has just been replaced by {now}"
-                ))
-            }
-            Err(error) => Waiting::failed(format!(
-                "{before}, the NIC of bridge {bridge}, is {now} now, and cannot be made its uplink again: {}",
                 chain(&error)
             )),
         }

@@ -143,6 +143,9 @@ impl Kept {
     /// A Service's load balancers, and the switches and routers that they are on.
     pub const LOAD_BALANCERS: Self = Self(&[Table::LoadBalancer]);
 
+    /// The rules of a namespace.
+    pub const ACLS: Self = Self(&[Table::Acl]);
+
     /// Whether rows of the table stay.
     pub fn has(self, table: Table) -> bool {
         self.0.contains(&table)
@@ -327,12 +330,12 @@ impl Store {
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster
-            | Key::Isolation(_)
-            | Key::Set(_)
-            | Key::Policy(_)
-            | Key::ClusterPolicy(_)
-            | Key::EgressFirewall(_) => Kept::NOTHING,
+            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) | Key::ClusterPolicy(_) => {
+                Kept::NOTHING
+            }
+            // A rule about nodes has no row without their addresses.
+            Key::EgressFirewall(namespace) if self.lacks_addresses_of_nodes(namespace) => Kept::ACLS,
+            Key::EgressFirewall(_) => Kept::NOTHING,
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
                 Some(node) if !self.is_decided(node) => Kept::ALL,

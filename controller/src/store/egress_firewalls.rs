@@ -9,7 +9,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    DnsName, EgressFirewall, Store,
+    DnsName, EgressFirewall, Node, Store,
     conditions::Standing,
     egress_firewall::{Destination, ObservedStatus, Unusable},
     fanout,
@@ -123,11 +123,22 @@ impl Store {
     pub fn addresses_of_nodes(&self, namespace: &str, selector: &Selector) -> BTreeSet<IpAddr> {
         let known = self.egress_firewalls.known(namespace);
         let id = known.and_then(|known| known.nodes.get(selector));
-        let names = id.into_iter().flat_map(|id| self.nodes.selectors.matching(*id));
-        names
-            .filter_map(|name| self.node(name))
+        id.into_iter()
+            .flat_map(|id| self.nodes_of(*id))
             .flat_map(|node| node.host_addresses.iter().copied())
             .collect()
+    }
+
+    /// Whether a rule selects a node whose addresses are not known because its annotations cannot be read.
+    pub(super) fn lacks_addresses_of_nodes(&self, namespace: &str) -> bool {
+        let known = self.egress_firewalls.known(namespace);
+        let mut nodes =
+            known.into_iter().flat_map(|known| known.nodes.values()).flat_map(|id| self.nodes_of(*id));
+        nodes.any(|node| node.host_addresses.is_empty() && !node.unreadable.is_empty())
+    }
+
+    fn nodes_of(&self, id: SelectorId) -> impl Iterator<Item = &Node> {
+        self.nodes.selectors.matching(id).iter().filter_map(|name| self.node(name))
     }
 
     /// What is wrong with the EgressFirewall.

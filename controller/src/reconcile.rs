@@ -47,7 +47,7 @@ use crate::{
     northbound::{Event, Northbound, foreign::Moves},
     observation::{Observation, Seen},
     rows::Table,
-    store::{Node, PodAnnotation, PolicyCondition, Store},
+    store::{FirewallStatus, Node, PodAnnotation, PolicyCondition, Store},
 };
 
 /// The inputs and outputs of the reconciler.
@@ -59,6 +59,8 @@ pub struct Controller {
     pub annotations: mpsc::UnboundedSender<PodAnnotation>,
     /// Conditions of policies, for the patcher of their status.
     pub conditions: mpsc::UnboundedSender<PolicyCondition>,
+    /// The same for the status of EgressFirewalls.
+    pub statuses: mpsc::UnboundedSender<FirewallStatus>,
     /// From [`connect`](crate::northbound::connect).
     pub northbound: Updates,
     pub leadership: Leadership,
@@ -84,6 +86,7 @@ impl Controller {
             observations,
             annotations,
             conditions,
+            statuses,
             northbound,
             leadership,
             reports,
@@ -97,6 +100,7 @@ impl Controller {
             store,
             annotations,
             conditions,
+            statuses,
             northbound,
             leadership,
             reports,
@@ -129,6 +133,7 @@ struct Reconciler {
     store: Store,
     annotations: mpsc::UnboundedSender<PodAnnotation>,
     conditions: mpsc::UnboundedSender<PolicyCondition>,
+    statuses: mpsc::UnboundedSender<FirewallStatus>,
     northbound: Northbound,
     leadership: Leadership,
     reports: mpsc::UnboundedSender<Report>,

@@ -81,8 +81,8 @@ where
                     }
                     let wanted = names.borrow_and_update();
                     asked.retain(|name, _| wanted.contains(name));
-                    for name in wanted.iter().filter(|name| !asked.contains_key(*name)).cloned().collect::<Vec<_>>() {
-                        asked.insert(name, Asked { next: Some(now), failures: 0 });
+                    for name in wanted.iter() {
+                        asked.entry(DnsName::clone(name)).or_insert(Asked { next: Some(now), failures: 0 });
                     }
                 }
                 Some((name, answer)) = under_way.next() => {

@@ -159,6 +159,7 @@ async fn write(endpoint: Endpoint, world: &World, manifests: Manifests) {
         observations,
         annotations: mpsc::unbounded_channel().0,
         conditions: mpsc::unbounded_channel().0,
+        statuses: mpsc::unbounded_channel().0,
         northbound: rows,
         leadership: Leadership::always(),
         reports: mpsc::unbounded_channel().0,

@@ -28,6 +28,7 @@ use ovslog::LogRateLimit;
 use podnet::control_socket::{ControlSocket, VSWITCHD};
 use tokio::{
     sync::{mpsc, watch as values},
+    task::JoinSet,
     time::{Instant, sleep_until},
 };
 
@@ -106,11 +107,15 @@ async fn run(
     mut connections: Connections,
 ) {
     let (mut pending, mut health_checks) = (Pending::default(), HealthChecks::default());
-    let mut has_looked = false;
+    let (mut has_looked, mut look) = (false, JoinSet::new());
     loop {
         let next = pending.next();
         let event = tokio::select! {
             event = events.recv() => event,
+            Some(Ok(found)) = look.join_next() => {
+                pending.take(known.stale_among(&found), [], Instant::now());
+                continue;
+            }
             () = at(next) => {
                 connections.remove(&pending.due(Instant::now())).await;
                 continue;
@@ -119,9 +124,10 @@ async fn run(
         let Some(event) = event else { return };
         let Moves { stale, valid } = take(&mut known, event);
         pending.take(stale, valid, Instant::now());
-        // Watches tell of changes, and before the first lists nobody looked.
+        // Watches tell of changes, and before the first lists nobody looked. Beside the events: a switch that
+        // hangs must not delay what the node needs to be ready.
         if known.is_complete() && !std::mem::replace(&mut has_looked, true) {
-            pending.take(known.stale_among(&connections.translated().await), [], Instant::now());
+            look.spawn(connections::translated(connections.switch.clone()));
         }
         // A list comes as one event, but a burst of changes as many: one look at the whole suffices.
         if events.is_empty() {

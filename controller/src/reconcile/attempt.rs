@@ -116,7 +116,7 @@ impl Reconciler {
             self.report(Report::Names(names));
         }
         for status in self.store.take_statuses() {
-            self.report(Report::FirewallStatus(status));
+            let _ = self.statuses.send(status);
         }
     }
 

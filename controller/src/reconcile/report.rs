@@ -11,7 +11,7 @@ use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    store::{ClusterPolicyTrouble, DnsName, EgressFirewallTrouble, FirewallStatus, policy::PolicyTrouble},
+    store::{ClusterPolicyTrouble, DnsName, EgressFirewallTrouble, policy::PolicyTrouble},
     trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
@@ -34,8 +34,6 @@ pub enum Report {
     ClusterPolicyTrouble(Trouble<ClusterPolicyKey, ClusterPolicyTrouble>),
     /// Something of the EgressFirewall of this namespace cannot be used, or is of no use.
     EgressFirewallTrouble(Trouble<Arc<str>, EgressFirewallTrouble>),
-    /// The status of an EgressFirewall has to be written.
-    FirewallStatus(FirewallStatus),
     /// All names of the DNS to ask for, which are others than before.
     Names(BTreeSet<DnsName>),
     /// A connection to an idled Service, which has no pods.

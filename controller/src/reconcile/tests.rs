@@ -126,6 +126,7 @@ fn controller(endpoint: Endpoint, leadership: Leadership) -> Parts {
         observations: observed,
         annotations: annotate,
         conditions: mpsc::unbounded_channel().0,
+        statuses: mpsc::unbounded_channel().0,
         northbound,
         leadership,
         reports: mpsc::unbounded_channel().0,

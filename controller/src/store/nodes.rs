@@ -146,8 +146,7 @@ impl Store {
 
     pub(super) fn put_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) {
         let name = Arc::clone(&node.name);
-        let addresses_before =
-            self.node(&name).map(|node| (node.host_addresses.clone(), node.unreadable.is_empty()));
+        let before = self.node(&name).map(|node| (node.host_addresses.clone(), node.unreadable.is_empty()));
         // They are the largest part of a node: only selectors need them.
         let labels = std::mem::take(&mut node.labels);
         let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
@@ -156,9 +155,8 @@ impl Store {
             selectors.insert(id);
         });
         self.accept_node(node, dirty);
-        let addresses =
-            self.node(&name).map(|node| (node.host_addresses.clone(), node.unreadable.is_empty()));
-        if addresses != addresses_before {
+        let now = self.node(&name).map(|node| (&node.host_addresses, node.unreadable.is_empty()));
+        if now != before.as_ref().map(|(addresses, is_readable)| (addresses, *is_readable)) {
             selectors.extend(self.nodes.selectors.matched_by(&name));
         }
         self.follow_rules_about_nodes(selectors, dirty);

@@ -158,13 +158,13 @@ impl Store {
         let addresses: Box<[IpAddr]> = self.addresses_of(key).collect();
         Before {
             port: Some(fanout::PodFacts::new(known, self.policies_of(key), self.cluster_policies_of(key))),
-            // Without an address it is in none.
             translated: match &known.pod.node {
                 Some(node) if self.config.snat_per_pod => {
                     addresses.iter().map(|address| (Arc::clone(node), *address)).collect()
                 }
                 Some(_) | None => BTreeSet::new(),
             },
+            // Without an address it is in none.
             sets: if addresses.is_empty() { BTreeSet::new() } else { self.sets_of_pod(key) },
             addresses,
             named_ports: self.named_ports(key).into(),

@@ -1,4 +1,7 @@
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
 
 use contract::{
     annotation::{POD_NETWORKS, PodNetwork},
@@ -6,13 +9,16 @@ use contract::{
     node_annotation::ZONE,
 };
 use ipnet::IpNet;
+use proptest::{prop_assert, test_runner::TestCaseError};
 
 use super::*;
 use crate::{
     allocate::pod_network::Assigned,
     config::ClusterSubnet,
-    key::{NodeName, Scope},
+    desired::desired,
+    key::{Dirty, NodeName, Scope},
     observation::{Observation, Seen},
+    rows::RowSet,
     trouble::{NodeTrouble, PodTrouble, Trouble},
 };
 
@@ -108,6 +114,42 @@ fn delete(store: &mut Store, name: &str) -> Vec<Key> {
 
 fn settle(store: &mut Store, name: &str) -> Vec<Key> {
     dirtied(|dirty| store.settled(&Key::Pod(key(name)), dirty))
+}
+
+fn rows(store: &Store) -> BTreeMap<Key, RowSet> {
+    store.keys().map(|key| (key.clone(), desired(store, &key))).collect()
+}
+
+/// Every key whose rows the events change is dirty then.
+fn changed_rows_are_dirty<E: Debug + Clone>(
+    events: Vec<E>,
+    happen: impl Fn(&mut Store, E, &mut Dirty<'_>),
+) -> Result<(), TestCaseError> {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
+    for event in events {
+        let before = rows(&store);
+        let mut dirty = BTreeSet::new();
+        happen(&mut store, event.clone(), &mut |key, _| {
+            dirty.insert(key);
+        });
+        rows_differ_only_of(&dirty, &before, &rows(&store), &event)?;
+    }
+    Ok(())
+}
+
+/// Every key whose rows differ is one of those that are dirty.
+fn rows_differ_only_of(
+    dirty: &BTreeSet<Key>,
+    before: &BTreeMap<Key, RowSet>,
+    after: &BTreeMap<Key, RowSet>,
+    cause: &dyn Debug,
+) -> Result<(), TestCaseError> {
+    let none = RowSet::new();
+    for key in before.keys().chain(after.keys()) {
+        let [was, is] = [before, after].map(|rows| rows.get(key).unwrap_or(&none));
+        prop_assert!(was == is || dirty.contains(key), "{key} after {cause:?}: {was:#?} {is:#?}");
+    }
+    Ok(())
 }
 
 fn address(store: &Store, name: &str) -> Option<String> {

@@ -82,6 +82,7 @@ impl Running {
             observations: observed,
             annotations: annotate,
             conditions: condition,
+            statuses: mpsc::unbounded_channel().0,
             northbound,
             leadership: Leadership::always(),
             reports: report,

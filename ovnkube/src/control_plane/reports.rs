@@ -2,20 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use controller::{
-    doubt::Doubted,
-    key::Key,
-    reconcile::Report,
-    store::{DnsName, FirewallStatus},
-};
+use controller::{doubt::Doubted, key::Key, reconcile::Report, store::DnsName};
 use kubeapi::{
     events::{Event, EventReason, Recorder},
     object::Object,
 };
-use tokio::sync::{
-    mpsc::{UnboundedReceiver, UnboundedSender},
-    watch,
-};
+use tokio::sync::{mpsc::UnboundedReceiver, watch};
 
 /// The actions of events (`action` of `events.k8s.io/v1`).
 const ADDRESSES: &str = "AssignAddresses";
@@ -26,24 +18,19 @@ const UNIDLE: &str = "Unidle";
 /// The parts that do something with a report.
 pub(super) struct Outlets {
     pub(super) doubts: watch::Sender<Option<Doubted>>,
-    pub(super) statuses: UnboundedSender<FirewallStatus>,
     /// The names of the DNS to ask for.
     pub(super) names: watch::Sender<BTreeSet<DnsName>>,
 }
 
 /// Reports until the controller has ended.
 pub(super) async fn tell(mut reports: UnboundedReceiver<Report>, recorder: Recorder, outlets: Outlets) {
-    let Outlets { doubts, statuses, names } = outlets;
+    let Outlets { doubts, names } = outlets;
     while let Some(report) = reports.recv().await {
         if let Report::Doubt(doubted) = &report {
             doubts.send_replace(doubted.clone());
         }
         if let Report::Names(wanted) = &report {
             names.send_replace(wanted.clone());
-        }
-        if let Report::FirewallStatus(status) = &report {
-            // Without a receiver, the process is about to end.
-            let _ = statuses.send(status.clone());
         }
         if let Some(event) = event(report) {
             recorder.event(event);
@@ -158,8 +145,8 @@ fn event(report: Report) -> Option<Event> {
             let object = Object::Node(doubted.example.clone()?);
             Some(Event::new(object, "", EventReason::new(LISTS, "ListDoubted"), doubted.to_string()))
         }
-        // Other parts do something with them.
-        Report::FirewallStatus(_) | Report::Names(_) | Report::Recovered { .. } => None,
+        // Other parts do something with it.
+        Report::Names(_) | Report::Recovered { .. } => None,
     }
 }
 

@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use controller::{
     Controller,
-    annotate::AnnotationWriter,
+    annotate::{AnnotationWriter, Wish},
     cluster_id::ClusterId,
     cluster_manager::{ClusterManager, Told},
     cluster_watch::{ClusterWatch, Party},
@@ -24,7 +24,7 @@ use controller::{
     northbound,
     reconcile::{HOLD, Progress, Stopped},
     resolver::{self, Resolver},
-    store::{FirewallStatus, Store},
+    store::Store,
     unidling::{self, Unidling},
 };
 use kubeapi::{
@@ -34,7 +34,10 @@ use kubeapi::{
 };
 use server::conditions::Conditions;
 use tokio::{
-    sync::{mpsc::unbounded_channel, watch},
+    sync::{
+        mpsc::{UnboundedReceiver, unbounded_channel},
+        watch,
+    },
     task::JoinSet,
     time::timeout,
 };
@@ -250,39 +253,21 @@ impl RunningTasks {
         database: &Database,
         progress: watch::Sender<Progress>,
     ) -> Party {
-        let Shared { config, api, leadership, recorder, conditions, metrics } = shared;
+        let Shared { config, leadership, recorder, conditions, metrics, .. } = shared;
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
-        let (of_policies, policies_conditions) = unbounded_channel();
+        let (of_conditions, of_policies) = unbounded_channel();
+        let (statuses, of_firewalls) = unbounded_channel();
         let (reports, reported) = unbounded_channel();
         let (doubts, doubted) = watch::channel(None);
         let progressed = progress.subscribe();
         // Before this process leads: the copy of a large database should be complete by then.
         let (client, updates) = northbound::connect(database.endpoints.clone(), database.options());
-        self.writing.push(AnnotationWriter::start(
-            api.clone(),
-            leadership.clone(),
-            recorder.clone(),
-            metrics.annotations.clone(),
-            wishes,
-        ));
-        self.writing.push(AnnotationWriter::start(
-            api.clone(),
-            leadership.clone(),
-            recorder.clone(),
-            metrics.annotations.clone(),
-            policies_conditions,
-        ));
-        let (statuses, of_firewalls) = unbounded_channel::<FirewallStatus>();
-        self.writing.push(AnnotationWriter::start(
-            api.clone(),
-            leadership.clone(),
-            recorder.clone(),
-            metrics.annotations.clone(),
-            of_firewalls,
-        ));
+        self.write(shared, wishes);
+        self.write(shared, of_policies);
+        self.write(shared, of_firewalls);
         let (names, wanted) = watch::channel(BTreeSet::new());
-        let outlets = Outlets { doubts, statuses, names };
+        let outlets = Outlets { doubts, names };
         self.tell(reports::tell(reported, recorder.clone(), outlets));
         let answers = observed.downgrade();
         self.tell(Resolver { names: wanted, observations: answers, lookup: resolver::lookup }.run());
@@ -297,7 +282,8 @@ impl RunningTasks {
             store: Store::new(config.cluster.clone()),
             observations,
             annotations,
-            conditions: of_policies,
+            conditions: of_conditions,
+            statuses,
             northbound: updates,
             leadership: leadership.clone(),
             reports,
@@ -322,6 +308,14 @@ impl RunningTasks {
                 writer.ended().await;
             }
         }
+    }
+
+    /// Starts to write what comes out of the channel.
+    fn write<W: Wish>(&mut self, shared: &Shared<'_>, wishes: UnboundedReceiver<W>) {
+        let Shared { api, leadership, recorder, metrics, .. } = shared;
+        let metrics = metrics.annotations.clone();
+        let (api, leadership, recorder) = ((*api).clone(), (*leadership).clone(), recorder.clone());
+        self.writing.push(AnnotationWriter::start(api, leadership, recorder, metrics, wishes));
     }
 
     /// Spawns a task that reports on another part, and may end at any time.

@@ -283,7 +283,7 @@ impl GatewayReconciler {
                 .await
                 .map_err(|error| Waiting::failed(format!("Open vSwitch's database: {}", chain(&error))))?;
             tracing::info!(bridge = name, done = done.join(", "), "set up the node's gateway");
-            seen = self.echo(seen).await;
+            seen = self.echo(|now| *now != seen).await;
             ports = self.ports(&name, seen.bridges.get(&name).ok_or_else(|| gone(&name))?)?;
         }
         let entry = Published::Entry(Arc::new(plan::entry(&self.config, &self.ties.node, &place)));
@@ -468,13 +468,13 @@ impl GatewayReconciler {
         Ok(())
     }
 
-    /// Waits for the report of a transaction.
-    async fn echo(&mut self, before: Seen) -> Seen {
+    /// Waits for the report of a transaction, after which the rows are so.
+    async fn echo(&mut self, is_reported: impl Fn(&Seen) -> bool) -> Seen {
         let limit = Instant::now() + ECHO;
         loop {
             let seen = Seen::look(&self.updates);
             let left = limit.saturating_duration_since(Instant::now());
-            if seen != before || left.is_zero() {
+            if is_reported(&seen) || left.is_zero() {
                 return seen;
             }
             match timeout(left, self.updates.next()).await {

@@ -30,30 +30,6 @@ const PATIENCE_FOR_ALL: Duration = Duration::from_secs(10);
 const LONGEST: usize = 32 << 20;
 
 impl Connections {
-    /// The translated UDP connections that there are. What cannot be asked is logged, and left out.
-    pub(super) async fn translated(&self) -> BTreeSet<Translated> {
-        let of_kernel =
-            if conntrack::has_connections() { conntrack::translated().await } else { Ok(BTreeSet::new()) };
-        let mut all = of_kernel.unwrap_or_else(|error| unknown("the kernel", &error));
-        match self.of_switch().await {
-            Ok(of_switch) => all.extend(of_switch),
-            Err(error) => all.extend(unknown("ovs-vswitchd", &error)),
-        }
-        all
-    }
-
-    /// Those of the datapath in user space, if the switch has one. Another one has the kernel's.
-    async fn of_switch(&self) -> io::Result<BTreeSet<Translated>> {
-        let datapaths = self.switch.ask("dpctl/dump-dps", &[], PATIENCE).await?;
-        let Some(datapath) = datapaths.lines().map(str::trim).find(|line| line.starts_with("netdev@")) else {
-            return Ok(BTreeSet::new());
-        };
-        let arguments = [datapath];
-        let lines =
-            self.switch.ask_at_length("dpctl/dump-conntrack", &arguments, PATIENCE_FOR_ALL, LONGEST).await?;
-        Ok(lines.lines().filter_map(read).collect())
-    }
-
     pub(super) async fn remove(&mut self, stale: &[Stale]) {
         // What OVN does not translate is not for a Service there.
         let is_of_ovn = |stale: &&Stale| stale.address.is_some() || stale.endpoint.is_some();
@@ -79,6 +55,28 @@ impl Connections {
             }),
         }
     }
+}
+
+/// The translated UDP connections that there are. What cannot be asked is logged, and left out.
+pub(super) async fn translated(switch: ControlSocket) -> BTreeSet<Translated> {
+    let of_kernel =
+        if conntrack::has_connections() { conntrack::translated().await } else { Ok(BTreeSet::new()) };
+    let mut all = of_kernel.unwrap_or_else(|error| unknown("the kernel", &error));
+    match of_switch(&switch).await {
+        Ok(of_switch) => all.extend(of_switch),
+        Err(error) => all.extend(unknown("ovs-vswitchd", &error)),
+    }
+    all
+}
+
+/// Those of the datapath in user space, if the switch has one. Another one has the kernel's.
+async fn of_switch(switch: &ControlSocket) -> io::Result<BTreeSet<Translated>> {
+    let datapaths = switch.ask("dpctl/dump-dps", &[], PATIENCE).await?;
+    let Some(datapath) = datapaths.lines().map(str::trim).find(|line| line.starts_with("netdev@")) else {
+        return Ok(BTreeSet::new());
+    };
+    let lines = switch.ask_at_length("dpctl/dump-conntrack", &[datapath], PATIENCE_FOR_ALL, LONGEST).await?;
+    Ok(lines.lines().filter_map(read).collect())
 }
 
 fn unknown(tracker: &str, error: &io::Error) -> BTreeSet<Translated> {

@@ -1,13 +1,10 @@
 //! Random changes around policies of the whole cluster: whatever changes the rows of a key makes the key dirty.
 
-use std::collections::BTreeMap;
-
 use contract::names::{ClusterPolicyKey, ClusterPolicyKind};
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
-use crate::{desired::desired, rows::RowSet};
 
 #[derive(Debug, Clone)]
 enum Event {
@@ -80,7 +77,7 @@ fn labels(value: u8) -> BTreeMap<String, String> {
     [("label".to_owned(), format!("v{value}"))].into()
 }
 
-fn happen(store: &mut Store, event: Event, dirty: &mut dyn FnMut(Key, Scope)) {
+fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
     let name = |pod| format!("pod{pod}");
     let policies = |seen| Observation::ClusterPolicies(KIND, seen);
     let observation = match event {
@@ -109,28 +106,11 @@ fn happen(store: &mut Store, event: Event, dirty: &mut dyn FnMut(Key, Scope)) {
     store.observe(observation, dirty);
 }
 
-fn rows(store: &Store) -> BTreeMap<Key, RowSet> {
-    store.keys().map(|key| (key.clone(), desired(store, &key))).collect()
-}
-
 proptest! {
     #[test]
     fn whatever_changes_the_rows_of_a_policy_its_pods_or_its_sets_makes_them_dirty(
         events in vec(event(), 1..25)
     ) {
-        let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
-        for event in events {
-            let before = rows(&store);
-            let mut dirty = BTreeSet::new();
-            happen(&mut store, event.clone(), &mut |key, _| {
-                dirty.insert(key);
-            });
-            let after = rows(&store);
-            for key in before.keys().chain(after.keys()) {
-                let none = RowSet::new();
-                let [was, is] = [&before, &after].map(|rows| rows.get(key).unwrap_or(&none));
-                prop_assert!(was == is || dirty.contains(key), "{key} after {event:?}: {was:#?} {is:#?}");
-            }
-        }
+        changed_rows_are_dirty(events, happen)?;
     }
 }

@@ -1,13 +1,11 @@
 //! Random changes around EgressFirewalls: whatever changes the rows of a key makes the key dirty. And the status.
 
-use std::collections::BTreeMap;
-
 use contract::namespace_annotation::{AclLogging, Severity};
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{desired::desired, key::SetId, rows::RowSet, store::DnsName};
+use crate::{key::SetId, store::DnsName};
 
 #[derive(Debug, Clone)]
 enum Event {
@@ -66,7 +64,7 @@ fn put(spec: Value, status: Value) -> Observation {
     see(Seen::Applied(("shop".into(), firewall(spec, status))))
 }
 
-fn happen(store: &mut Store, event: Event, dirty: &mut dyn FnMut(Key, Scope)) {
+fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
     let name = |pod| format!("pod{pod}");
     let observation = match event {
         Event::Pod(number) => {
@@ -100,29 +98,12 @@ fn happen(store: &mut Store, event: Event, dirty: &mut dyn FnMut(Key, Scope)) {
     store.observe(observation, dirty);
 }
 
-fn rows(store: &Store) -> BTreeMap<Key, RowSet> {
-    store.keys().map(|key| (key.clone(), desired(store, &key))).collect()
-}
-
 proptest! {
     #[test]
     fn whatever_changes_the_rows_of_an_egress_firewall_or_its_pods_makes_them_dirty(
         events in vec(event(), 1..25)
     ) {
-        let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
-        for event in events {
-            let before = rows(&store);
-            let mut dirty = BTreeSet::new();
-            happen(&mut store, event.clone(), &mut |key, _| {
-                dirty.insert(key);
-            });
-            let after = rows(&store);
-            for key in before.keys().chain(after.keys()) {
-                let none = RowSet::new();
-                let [was, is] = [&before, &after].map(|rows| rows.get(key).unwrap_or(&none));
-                prop_assert!(was == is || dirty.contains(key), "{key} after {event:?}: {was:#?} {is:#?}");
-            }
-        }
+        changed_rows_are_dirty(events, happen)?;
     }
 }
 

@@ -14,7 +14,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
-    desired::{desired, desired_part},
+    desired::desired_part,
     key::Part,
     rows::{DesiredPart, DesiredRow, Piece, RowSet, Value, load_balancer::Protocol},
 };
@@ -248,10 +248,6 @@ fn port(pod: &Pod, network: &Assigned) -> FoundPort {
 }
 
 /// The rows of all keys.
-fn rows(store: &Store) -> BTreeMap<Key, RowSet> {
-    store.keys().map(|key| (key.clone(), desired(store, &key))).collect()
-}
-
 impl World {
     fn start(&self) -> Store {
         let mut store = Store::new(config());
@@ -582,13 +578,7 @@ impl World {
 
     /// Every key whose rows differ from those `before` was told of.
     fn check_fan_out(&self, store: &Store, before: &BTreeMap<Key, RowSet>) -> Result<(), TestCaseError> {
-        let (after, none) = (rows(store), RowSet::new());
-        let dirty = self.dirty.take();
-        for key in before.keys().chain(after.keys()) {
-            let [was, is] = [before, &after].map(|rows| rows.get(key).unwrap_or(&none));
-            prop_assert!(was == is || dirty.contains(key), "{} is not dirty: {:?} {:?}", key, was, is);
-        }
-        Ok(())
+        rows_differ_only_of(&self.dirty.take(), before, &rows(store), &"a step")
     }
 
     /// The large values of a key are the sum of its parts.

@@ -1,11 +1,9 @@
 //! How the gateway's bridge follows its NIC.
 
 use contract::error::chain;
-use ovsdb::Event;
-use tokio::time::{Instant, timeout};
 
 use super::{
-    ECHO, GatewayReconciler, Waiting,
+    GatewayReconciler, Waiting,
     bridge::{Seen, SeenPort},
     host::Host,
     nic::{self, Nic},
@@ -85,16 +83,7 @@ impl GatewayReconciler {
                 tracing::info!(bridge, before, now, "the NIC of the gateway's bridge is another one");
                 self.nic = None;
                 // Until the rows are here, the bridge seems to lack the port.
-                let limit = Instant::now() + ECHO;
-                while !Seen::look(&self.updates).has_port(now) {
-                    let left = limit.saturating_duration_since(Instant::now());
-                    match timeout(left, self.updates.next()).await {
-                        Ok(Event::Connected) => self.is_connected = true,
-                        Ok(Event::Disconnected(_)) => self.is_connected = false,
-                        Ok(Event::Changed(_)) => {}
-                        Err(_) => break,
-                    }
-                }
+                self.echo(|seen| seen.has_port(now)).await;
                 Waiting::failed(format!(
                     "{before}, the NIC of bridge {bridge}, has just been replaced by {now}"
                 ))

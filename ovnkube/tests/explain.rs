@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use contract::names::ClusterPolicyKind;
+use contract::{
+    names::ClusterPolicyKind,
+    ovn::{CLUSTER_PORT_GROUP, ObjectId},
+};
 use controller::{
     Controller,
     config::{ClusterConfig, ClusterSubnet},
@@ -39,7 +42,7 @@ use oracle::{
     },
     world::Protocol,
 };
-use ovsdb::{Condition, Connection, Endpoint, Row, Transaction, Where};
+use ovsdb::{Condition, Connection, Endpoint, Mutation, Row, Transaction, Where};
 use proptest::{
     strategy::{Strategy, ValueTree},
     test_runner::TestRunner,
@@ -313,6 +316,24 @@ async fn a_database_that_does_not_do_what_policies_say_is_told() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text.contains("database: it has no port of this pod"), "{text}");
+}
+
+/// One that names no group in its match counts on every switch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acl_of_the_group_with_a_port_on_every_switch_is_asked() {
+    let cluster = Cluster::start(&shop(), &shop()).await;
+    let connection =
+        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+    let mut everywhere = Transaction::new();
+    let drop = Row::new().with("action", "drop").with("direction", "to-lport").with("priority", 32_000);
+    let acl = everywhere.insert("ACL", drop.with("match", "tcp.dst == 5432"));
+    let group = ObjectId::cluster_port_group(CLUSTER_PORT_GROUP).hashed();
+    everywhere.mutate("Port_Group", Condition::equal("name", group), vec![Mutation::insert("acls", &acl)]);
+    connection.transact(everywhere).await.unwrap();
+    let output = cluster.explain(&["shop/web", "shop/db", "5432"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("database: DIFFERENT, it is denied there"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

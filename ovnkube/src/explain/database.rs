@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contract::ovn::CLUSTER_PORT_GROUP;
+use contract::ovn::{CLUSTER_PORT_GROUP, ObjectId};
 use ovsdb::{Condition, Connection, SelectedRow, Selection, TransactError, Transaction, Uuid};
 use verdict::Direction;
 
@@ -64,8 +64,9 @@ impl Database {
         let mut query = Transaction::new();
         let ports =
             names.map(|name| query.select("Logical_Switch_Port", Condition::equal("name", name), &["name"]));
-        // Its ACLs name no group: they count on every switch.
-        let everywhere = query.select("Port_Group", Condition::equal("name", CLUSTER_PORT_GROUP), &["acls"]);
+        // It has a port on every switch: what names no group in its match counts there.
+        let cluster_group = ObjectId::cluster_port_group(CLUSTER_PORT_GROUP).hashed();
+        let everywhere = query.select("Port_Group", Condition::equal("name", cluster_group), &["acls"]);
         let outcome = connection.transact(query).await?;
         let everywhere: Vec<Uuid> = acls(outcome.rows(everywhere));
         let mut found = BTreeMap::new();

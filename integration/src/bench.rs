@@ -11,7 +11,6 @@
 //! | [`plan`] | what the run measures, and on which pods |
 //! | [`driver`] | the measuring process, inside the node's namespaces: rounds, turns, phases |
 //! | [`floor`], [`plugin`] | the contestants: in this process without exec; a plugin, from start to exit |
-//! | [`settle`] | waits until ovs-vswitchd and ovn-controller are idle |
 //! | [`processes`] | CPU time, memory, descriptors and threads of the daemons |
 //! | [`measurements`] | the raw measurements, which the driver hands to the report |
 //! | [`summary`], [`gates`] | figures; the pass and fail criteria; pure |
@@ -28,12 +27,12 @@ mod plan;
 mod plugin;
 mod processes;
 mod report;
-mod settle;
 mod summary;
 
 use std::{
-    env,
+    fs,
     io::Write as _,
+    path::PathBuf,
     process::{Command, ExitCode, Stdio},
     time::Instant,
 };
@@ -42,9 +41,9 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 pub(crate) use driver::drive;
 use gates::{Gate, Kind};
-use integration::{Lab, Node, command, executable, inside};
+use integration::{Lab, Node, command, executable};
 use measurements::Measurements;
-use plan::{Plan, Size, Wanted};
+use plan::{Plan, Size};
 use report::{CellReport, FORMAT, Report};
 
 use crate::report::{
@@ -58,7 +57,10 @@ use crate::report::{
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     #[command(flatten)]
-    size: Wanted,
+    size: Size,
+    /// Path of upstream's plugin, to measure it with this project's server.
+    #[arg(long, value_name = "FILE", value_parser = |file: &str| fs::canonicalize(file))]
+    upstream: Option<PathBuf>,
     /// Report the gates on times without failing for them; failed calls and leftovers still fail the run.
     #[arg(long)]
     no_time_gates: bool,
@@ -68,34 +70,27 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        if !inside::is_inside() {
-            // Priorities are inherited by child processes: set them before any contestant or daemon starts.
-            let own = std::process::id().to_string();
-            // -10 is the niceness that ovs-ctl(8) and ovn-ctl(8) give daemons.
-            command::output(Command::new("renice").args(["-n", "-10", "-p", &own]))
-                .context("run as the daemons of a node do")?;
-            if self.realtime {
-                command::output(Command::new("chrt").args(["--rr", "--pid", "1", &own]))
-                    .context("run ahead of other work")?;
-            }
-            let status = inside::run_again("bench", env::args_os().skip(1))?;
-            return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        // Priorities are inherited by child processes: set them before any contestant or daemon starts.
+        let own = std::process::id().to_string();
+        // -10 is the niceness that ovs-ctl(8) and ovn-ctl(8) give daemons.
+        command::output(Command::new("renice").args(["-n", "-10", "-p", &own]))
+            .context("run as the daemons of a node do")?;
+        if self.realtime {
+            command::output(Command::new("chrt").args(["--rr", "--pid", "1", &own]))
+                .context("run ahead of other work")?;
         }
-        inside::enter_again()?;
         let report = self.measure()?;
         publish(&report, &report, "bench/bench.json")?;
-        let demanded = |kind| if self.no_time_gates { kind != Kind::Time } else { true };
-        Ok(if report.holds(demanded) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let is_demanded = |gate: &&Gate| !self.no_time_gates || gate.kind != Kind::Time;
+        let holds = report.gates.iter().filter(is_demanded).all(|gate| gate.holds);
+        Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn measure(&self) -> Result<Report> {
         let began = Instant::now();
-        let upstream = self.size.upstream.as_ref().map(|file| {
-            file.canonicalize().with_context(|| format!("upstream's plugin, {}", file.display()))
-        });
-        let upstream = upstream.transpose()?;
-        let size = Size::new(self.size.clone())?;
+        let size = self.size.clone().completed(self.upstream.as_deref())?;
         eprintln!("bench: starting a node with {} pods", size.all_pods());
         // 4,094 addresses: more than the 2,000 pods that a plan may have.
         let lab = Lab::of_nodes(1).v4_prefix_len(20).build()?;
@@ -114,7 +109,7 @@ impl Bench {
         let environment = Environment::of_this_machine(plugin_bytes, scheduling)?;
         // The census comes after `sync`, so that the rows of the planned pods are in it.
         let before = node.census()?;
-        let measurements = run_driver(node, &Plan::new(size.clone(), pods, node, upstream)?)?;
+        let measurements = run_driver(node, &Plan::new(size.clone(), pods, node, self.upstream.clone())?)?;
         let leftovers = before.must_equal(&node.census()?).err().map(|difference| difference.to_string());
         let summaries = summary::summarise(&measurements);
         let errors = measurements.phases.iter().flat_map(|phase| &phase.calls);

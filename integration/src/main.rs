@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Lab(lab) => lab.run(),
         Command::Demo(demo) => demo.run(),
-        Command::Bench(bench) => bench.run(),
+        Command::Bench(bench) => in_a_lab("bench", || bench.run()),
         Command::Cluster(cluster) => cluster.run(),
         Command::Conformance(conformance) => conformance.run(),
         Command::Chaos(chaos) => in_a_lab("chaos", || bring(&chaos)),

@@ -9,8 +9,9 @@
 use std::{
     fs, io,
     path::Path,
+    process::Command,
     sync::{
-        Arc, Barrier,
+        Arc, Barrier, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -19,17 +20,16 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use contract::paths::PLUGIN_LOG;
-use integration::Pod;
+use integration::{Pod, central::NORTHBOUND, command};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use podnet::netlink::Netlink;
 
 use super::{
-    floor::{self, Floor, FloorPod, delete_link, milliseconds},
-    measurements::{Call, Cell, Contestant, Measurements, Phase, Verb},
+    floor::{self, Floor, FloorPod, delete_link},
+    measurements::{Call, Cell, Contestant, Measurements, Phase, Process, Verb, milliseconds},
     plan::Plan,
     plugin::{self, BRIDGE, Plugin},
-    processes::{CpuTimes, Growth, Holding, cpu_times},
-    settle::Settler,
+    processes::{CpuTimes, Growth, cpu_of_caller, cpu_of_daemons},
 };
 use crate::report::stage_log;
 
@@ -67,12 +67,9 @@ struct Driver<'a> {
     filled: usize,
     floors: Vec<Floor>,
     ways: Vec<(Contestant, Way)>,
-    settler: Settler,
     /// Sandboxes so far: every ADD has a sandbox of its own.
     sandboxes: usize,
     phases: Vec<Phase>,
-    /// Indexes in `phases` of the plugin's ADDs, with their sandboxes.
-    logged: Vec<(usize, Vec<String>)>,
 }
 
 impl<'a> Driver<'a> {
@@ -82,10 +79,7 @@ impl<'a> Driver<'a> {
                 Contestant::Floor => None,
                 Contestant::Ours => Some(Plugin::ours()),
                 Contestant::Bridge => Some(Plugin::bridge()?),
-                Contestant::Upstream => {
-                    let program = plan.upstream.as_deref().context("no path of upstream's plugin")?;
-                    Some(Plugin::upstream(program))
-                }
+                Contestant::Upstream => plan.upstream.as_deref().map(Plugin::upstream),
                 Contestant::BinTrue => bail!("{contestant} attaches no pods"),
             };
             Ok((*contestant, plugin.map(Arc::new)))
@@ -98,16 +92,14 @@ impl<'a> Driver<'a> {
             filled: 0,
             floors: (0..most).map(|_| Floor::open(plan.mtu)).collect::<Result<_>>()?,
             ways: plan.size.contestants.iter().map(way).collect::<Result<_>>()?,
-            settler: Settler::open()?,
             sandboxes: 0,
             phases: Vec::new(),
-            logged: Vec::new(),
         })
     }
 
     fn run(mut self) -> Result<Measurements> {
         let size = &self.plan.size;
-        let mut before = None;
+        let mut begun = Vec::new();
         for &ports in &size.ports {
             self.fill(ports)?;
             for round in 0..=size.rounds {
@@ -126,15 +118,14 @@ impl<'a> Driver<'a> {
                     self.garbage(ports, round)?;
                 }
                 // After the warm-up, so that caches and thread pools that are filled once are in it.
-                if before.is_none() {
-                    before = Some(Holding::of_all(&self.plan.daemons)?);
+                if begun.is_empty() {
+                    begun = Growth::begin(&self.plan.daemons)?;
                 }
             }
         }
         self.empty()?;
         self.read_stages()?;
-        let processes = Growth::since(&before.unwrap_or_default(), &self.plan.daemons)?;
-        Ok(Measurements { phases: self.phases, processes })
+        Ok(Measurements { phases: self.phases, processes: Growth::end(&begun, &self.plan.daemons)? })
     }
 
     /// Attaches further pods until `ports` stay, once by each network, so that each finds a node with other
@@ -153,27 +144,41 @@ impl<'a> Driver<'a> {
             self.there.extend(added);
         }
         self.filled = ports;
-        self.settler.settle()
+        self.settle()
     }
 
     /// Attaches pods outside of any measurement.
-    fn unmeasured(&mut self, pods: &[(&Pod, String)], plugin: &Arc<Plugin>) -> Result<Vec<plugin::Attached>> {
-        let (_, added) =
-            closed_loop(&mut self.floors[..HURRY], pods, |_, (pod, sandbox)| plugin.add(pod, sandbox));
-        let attached =
-            |(call, attached): (Call, Option<_>)| attached.with_context(|| call.error.unwrap_or_default());
-        added.into_iter().map(attached).collect::<Result<_>>().context("ADD for a pod that is not measured")
+    fn unmeasured(&self, pods: &[(&Pod, String)], plugin: &Arc<Plugin>) -> Result<Vec<plugin::Attached>> {
+        let attached = self.hurry(pods, |(pod, sandbox)| plugin.add(pod, sandbox));
+        Ok(attached.context("ADD for a pod that is not measured")?.into_iter().flatten().collect())
+    }
+
+    /// Runs calls that are not measured, all of which must succeed.
+    fn hurry<T: Sync, R: Send>(&self, items: &[T], call: impl Fn(&T) -> (Call, R) + Sync) -> Result<Vec<R>> {
+        let (_, done) = closed_loop(&self.floors[..HURRY], items, |_, item| call(item));
+        done.into_iter().map(|(call, result)| call.error.map_or(Ok(result), |why| bail!(why))).collect()
+    }
+
+    /// Waits until the work of a phase is done. Otherwise it would slow down the next one: ovs-vswitchd takes
+    /// 12 ms to remove a port, long after DEL has returned.
+    fn settle(&self) -> Result<()> {
+        // Open vSwitch first: changes that ovs-vswitchd makes to its database are new work for ovn-controller.
+        self.floors[0].settle()?;
+        let sync = ["--timeout=30", "--db", NORTHBOUND, "--wait=hv", "sync"];
+        command::output(Command::new("ovn-nbctl").args(sync))
+            .map(drop)
+            .context("ovn-controller does not come to rest")
     }
 
     /// Detaches the pods that [`Self::fill`] has attached, and removes the bridge.
     fn empty(&mut self) -> Result<()> {
         let there = std::mem::take(&mut self.there);
-        self.of_all(&there, plugin::Attached::del).context("DEL for a pod that stayed")?;
+        self.hurry(&there, |attached| (attached.del(), ())).context("DEL for a pod that stayed")?;
         if Path::new("/sys/class/net").join(BRIDGE).exists() {
             delete_link(&Netlink::open()?, BRIDGE)?;
         }
         plugin::remove_reservations()?;
-        self.settler.settle()
+        self.settle()
     }
 
     /// Adds all pods and deletes them again.
@@ -183,20 +188,16 @@ impl<'a> Driver<'a> {
         let sandboxes: Vec<String> = (0..share).map(|_| self.sandbox()).collect();
         let pods: Vec<(&FloorPod<'_>, &String)> = self.pods.iter().zip(&sandboxes).collect();
         let before = self.cpu(contestant)?;
-        let (wall, added) =
-            closed_loop(&mut self.floors[..at_once], &pods, |floor, (pod, sandbox)| match way {
-                None => {
-                    let (call, attached) = floor.add(pod, sandbox);
-                    (call, attached.map(Attached::Floor))
-                }
-                Some(plugin) => {
-                    let (call, attached) = plugin.add(pod.pod, sandbox);
-                    (call, attached.map(|attached| Attached::Plugin(Box::new(attached))))
-                }
-            });
-        if contestant == Contestant::Ours {
-            self.logged.push((self.phases.len(), sandboxes.clone()));
-        }
+        let (wall, added) = closed_loop(&self.floors[..at_once], &pods, |floor, (pod, sandbox)| match way {
+            None => {
+                let (call, attached) = floor.add(pod, sandbox);
+                (call, attached.map(Attached::Floor))
+            }
+            Some(plugin) => {
+                let (call, attached) = plugin.add(pod.pod, sandbox);
+                (call, attached.map(|attached| Attached::Plugin(Box::new(attached))))
+            }
+        });
         let (calls, attached): (Vec<Call>, Vec<Option<Attached>>) = added.into_iter().unzip();
         let attached: Vec<Attached> = attached.into_iter().flatten().collect();
         let mut failed = self.push_settled(add, round, (wall, calls), &before)?;
@@ -211,28 +212,19 @@ impl<'a> Driver<'a> {
         }
 
         let before = self.cpu(contestant)?;
-        let measured =
-            closed_loop(&mut self.floors[..at_once], &attached, |floor, attached| match attached {
-                Attached::Floor(attached) => floor.del(attached),
-                Attached::Plugin(attached) => attached.del(),
-            });
+        let measured = closed_loop(&self.floors[..at_once], &attached, |floor, attached| match attached {
+            Attached::Floor(attached) => floor.del(attached),
+            Attached::Plugin(attached) => attached.del(),
+        });
         failed |= self.push_settled(Cell { verb: Verb::Del, ..add }, round, measured, &before)?;
-        if failed { self.clear_up(&sandboxes) } else { Ok(()) }
-    }
-
-    /// Removes the leftovers of failed calls: a port of a failed pod would disturb the next contestant.
-    fn clear_up(&mut self, sandboxes: &[String]) -> Result<()> {
-        let plugin = Plugin::ours();
-        let pods: Vec<(&Pod, &String)> = self.pods.iter().map(|pod| pod.pod).zip(sandboxes).collect();
-        self.of_all(&pods, |(pod, sandbox)| plugin.del(pod, sandbox))
+        if !failed {
+            return Ok(());
+        }
+        // The leftovers of failed calls go: a port of a failed pod would disturb the next contestant.
+        let (plugin, pods) = (Plugin::ours(), self.pods.iter().map(|pod| pod.pod).zip(&sandboxes));
+        self.hurry(&pods.collect::<Vec<_>>(), |(pod, sandbox)| (plugin.del(pod, sandbox), ()))
             .context("DEL for what a failed call has left")?;
-        self.settler.settle()
-    }
-
-    /// Runs calls that are not measured, all of which must succeed.
-    fn of_all<T: Sync>(&mut self, pods: &[T], call: impl Fn(&T) -> Call + Sync) -> Result<()> {
-        let (_, calls) = closed_loop(&mut self.floors[..HURRY], pods, |_, pod| call(pod));
-        calls.into_iter().find_map(|call| call.error).map_or(Ok(()), |why| bail!(why))
+        self.settle()
     }
 
     /// The verbs that need no pod, turn by turn with `/bin/true`.
@@ -245,12 +237,10 @@ impl<'a> Driver<'a> {
             }),
         );
         let mut calls = vec![Vec::new(); programs.len()];
-        let order: Vec<usize> = (0..programs.len()).collect();
         for turn in 0..self.plan.size.pods {
-            for index in rotated(&order, turn) {
-                let (verb, contestant, plugin) = &programs[index];
-                let has_answer = *verb == Verb::Version && *contestant != Contestant::BinTrue;
-                calls[index].push(if has_answer { plugin.version() } else { plugin.plain(*verb) });
+            for index in (0..programs.len()).map(|index| (index + turn) % programs.len()) {
+                let (verb, _, plugin) = &programs[index];
+                calls[index].push(plugin.plain(*verb));
             }
         }
         for ((verb, contestant, _), calls) in programs.into_iter().zip(calls) {
@@ -264,7 +254,7 @@ impl<'a> Driver<'a> {
         let pods = self.plan.pods.iter().take(self.plan.size.stale);
         let pods: Vec<(&Pod, String)> = pods.map(|pod| (pod, self.sandbox())).collect();
         let stale = self.unmeasured(&pods, &plugin)?;
-        self.settler.settle()?;
+        self.settle()?;
         let stale: Vec<&plugin::Attached> = stale.iter().collect();
         let valid: Vec<&plugin::Attached> = self.there.iter().collect();
         let all = [&valid[..], &stale].concat();
@@ -273,7 +263,7 @@ impl<'a> Driver<'a> {
         for (verb, calls) in [(Verb::Gc, nothing), (Verb::GcStale, something)] {
             self.push_serial(Cell { verb, ports, at_once: 1, contestant: Contestant::Ours }, round, calls);
         }
-        self.settler.settle()
+        self.settle()
     }
 
     /// Adds a phase once the daemons are idle: what they do after a call belongs to it. Returns whether a
@@ -285,9 +275,12 @@ impl<'a> Driver<'a> {
         (wall, calls): (f64, Vec<Call>),
         before: &CpuTimes,
     ) -> Result<bool> {
-        self.settler.settle()?;
+        // Before the wait, which starts a program, too.
+        let caller = cpu_of_caller(cell.contestant)?;
+        self.settle()?;
+        let now = cpu_of_daemons(&self.plan.daemons)?.into_iter().chain([(Process::Caller, caller)]);
         let since = |(process, now)| (process, f64::max(now - before.get(&process).unwrap_or(&now), 0.0));
-        let cpu = self.cpu(cell.contestant)?.into_iter().map(since).collect();
+        let cpu = now.map(since).collect();
         let error = calls.iter().find_map(|call| call.error.as_ref());
         if let Some(error) = error {
             eprintln!("bench: {}, {}, {} at once: {error}", cell.contestant, cell.verb, cell.at_once);
@@ -305,7 +298,8 @@ impl<'a> Driver<'a> {
     }
 
     fn cpu(&self, contestant: Contestant) -> Result<CpuTimes> {
-        cpu_times(&self.plan.daemons, contestant)
+        let caller = (Process::Caller, cpu_of_caller(contestant)?);
+        Ok(cpu_of_daemons(&self.plan.daemons)?.into_iter().chain([caller]).collect())
     }
 
     /// The next container ID. Its beginning is unique: the link is named after it, and the log shows it.
@@ -316,17 +310,18 @@ impl<'a> Driver<'a> {
 
     /// Adds the stage times of the plugin's ADDs, from its log.
     fn read_stages(&mut self) -> Result<()> {
-        let calls = self.logged.iter().flat_map(|(phase, _)| &self.phases[*phase].calls);
-        if calls.clone().all(|call| call.error.is_some()) {
+        let is_ours = |cell: Cell| (cell.verb, cell.contestant) == (Verb::Add, Contestant::Ours);
+        let phases = self.phases.iter_mut().filter(|phase| is_ours(phase.cell));
+        let mut calls =
+            phases.flat_map(|phase| &mut phase.calls).filter(|call| call.error.is_none()).peekable();
+        if calls.peek().is_none() {
             return Ok(());
         }
         let adds = stage_log::adds(&fs::read_to_string(PLUGIN_LOG).context(PLUGIN_LOG)?);
         ensure!(!adds.is_empty(), "{PLUGIN_LOG} has no line of an ADD that is done");
-        for (phase, sandboxes) in &self.logged {
-            for (call, sandbox) in self.phases[*phase].calls.iter_mut().zip(sandboxes) {
-                if let Some(times) = adds.get(&sandbox[..stage_log::SHOWN]) {
-                    call.parts = times.parts(call.duration);
-                }
+        for call in calls {
+            if let Some(times) = adds.get(&call.sandbox[..stage_log::SHOWN]) {
+                call.parts = times.parts(call.duration);
             }
         }
         Ok(())
@@ -335,39 +330,32 @@ impl<'a> Driver<'a> {
 
 /// Runs `work` on every item; each worker takes the next item as soon as it has finished one. Returns the
 /// wall time in milliseconds and the results in the order of the items.
-fn closed_loop<W: Send, T: Sync, R: Send>(
-    workers: &mut [W],
+fn closed_loop<T: Sync, R: Send>(
+    workers: &[Floor],
     items: &[T],
-    work: impl Fn(&mut W, &T) -> R + Sync,
+    work: impl Fn(&Floor, &T) -> R + Sync,
 ) -> (f64, Vec<R>) {
-    let (next, ready) = (&AtomicUsize::new(0), &Barrier::new(workers.len() + 1));
-    let work = &work;
-    thread::scope(|scope| {
-        let start = |worker| {
-            let worker: &mut W = worker;
-            scope.spawn(move || {
-                ready.wait();
-                let mut done = Vec::new();
-                while let index = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(item) = items.get(index)
-                {
-                    done.push((index, work(&mut *worker, item)));
-                }
-                done
-            })
-        };
-        let threads: Vec<_> = workers.iter_mut().map(start).collect();
+    let (next, ready, done) = (AtomicUsize::new(0), Barrier::new(workers.len() + 1), Mutex::new(Vec::new()));
+    let run = |worker| {
+        ready.wait();
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(item) = items.get(index)
+        {
+            let result = work(worker, item);
+            done.lock().expect("no worker panics here").push((index, result));
+        }
+    };
+    let run = &run;
+    let began = thread::scope(|scope| {
+        workers.iter().for_each(|worker| drop(scope.spawn(move || run(worker))));
         // The barrier releases all workers at once: the time to start the threads is outside the measurement.
         ready.wait();
-        let began = Instant::now();
-        let results = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        let mut results: Vec<(usize, R)> = results.flatten().collect();
-        let wall = milliseconds(began.elapsed());
-        results.sort_by_key(|(index, _)| *index);
-        (wall, results.into_iter().map(|(_, result)| result).collect())
-    })
+        Instant::now()
+    });
+    let wall = milliseconds(began.elapsed());
+    let mut done = done.into_inner().expect("no worker panics here");
+    done.sort_by_key(|(index, _)| *index);
+    (wall, done.into_iter().map(|(_, result)| result).collect())
 }
 
 /// The same list, starting at another item, so that each contestant comes first in some round.

@@ -27,6 +27,7 @@ use netlink_packet_route::{
 };
 use ovsdb::{Condition, Connection, Monitor, Monitored, Mutation, Options, Row, Transaction, Uuid};
 use podnet::{
+    bridge::Bridge,
     link,
     netlink::Netlink,
     netns::{Inside, Netns},
@@ -34,7 +35,7 @@ use podnet::{
 use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::{runtime::Runtime, time::timeout};
 
-use super::measurements::Call;
+use super::measurements::{Call, milliseconds};
 
 /// Limit for one wait: far longer than any time that is worth measuring.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -93,26 +94,30 @@ impl Floor {
         Ok(Self { runtime, connection, netlink: Netlink::open()?, mtu })
     }
 
+    /// Waits until ovs-vswitchd has applied what its database says now.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let settled =
+            async { timeout(PATIENCE, Bridge::over(self.connection.clone(), PATIENCE).settle()).await };
+        Ok(self.runtime.block_on(settled).context("ovs-vswitchd does not come to rest")??)
+    }
+
     /// Attaches a pod as sandbox `sandbox`.
-    pub(crate) fn add(&mut self, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<Attached>) {
+    pub(crate) fn add(&self, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<Attached>) {
         let link: String = sandbox.chars().take(15).collect();
-        let mut clock = Clock::start();
-        let port = self.attach(pod, sandbox, &link, &mut clock);
-        let (call, port) = clock.finish(port);
+        let (call, port) = timed(|parts| self.attach(pod, sandbox, &link, parts));
         (call, port.map(|port| Attached { link, port }))
     }
 
     /// Detaches the pod.
-    pub(crate) fn del(&mut self, attached: &Attached) -> Call {
-        let mut clock = Clock::start();
-        let done = self.detach(attached, &mut clock);
-        clock.finish(done).0
+    pub(crate) fn del(&self, attached: &Attached) -> Call {
+        timed(|parts| self.detach(attached, parts)).0
     }
 
-    fn attach(&self, pod: &FloorPod<'_>, sandbox: &str, link: &str, clock: &mut Clock) -> Result<Uuid> {
+    fn attach(&self, pod: &FloorPod<'_>, sandbox: &str, link: &str, parts: &mut Parts) -> Result<Uuid> {
         let Pod { uid, mac, .. } = pod.pod;
+        let begun = Instant::now();
         self.add_veth(link, pod).context("create the veth")?;
-        clock.lap(Stage::Veth);
+        let begun = lap(parts, Stage::Veth, begun);
         self.runtime.block_on(async {
             let port = pod.pod.port();
             let ids = [(IFACE_ID, &port[..]), (IFACE_ID_VER, uid), (ATTACHED_MAC, mac), (SANDBOX, sandbox)];
@@ -127,24 +132,25 @@ impl Floor {
             let watch = Monitor::new().table::<Interface>(Condition::equal("name", link));
             let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(tx));
             let (mut watch, outcome) = (watch?, outcome?);
-            clock.lap(Stage::Port);
+            let committed = lap(parts, Stage::Port, begun);
             // While ovs-vswitchd creates the port, the pod's interface is configured.
             configure_eth0(pod).context("configure eth0")?;
-            clock.lap(Stage::Pod);
-            let installed = installed(&mut watch, outcome.uuid(&interface), clock);
+            lap(parts, Stage::Pod, committed);
+            let installed = installed(&mut watch, outcome.uuid(&interface), committed, parts);
             timeout(PATIENCE, installed).await.context("waiting for ovn-installed")??;
             Ok(outcome.uuid(&port))
         })
     }
 
-    fn detach(&self, Attached { link, port }: &Attached, clock: &mut Clock) -> Result<()> {
+    fn detach(&self, Attached { link, port }: &Attached, parts: &mut Parts) -> Result<()> {
+        let begun = Instant::now();
         let mut tx = Transaction::new();
         let bridge = Condition::equal("name", INTEGRATION_BRIDGE);
         tx.mutate("Bridge", bridge, vec![Mutation::delete("ports", *port)]);
         self.runtime.block_on(async { timeout(PATIENCE, self.connection.transact(tx)).await })??;
-        clock.lap(Stage::Port);
+        let begun = lap(parts, Stage::Port, begun);
         delete_link(&self.netlink, link)?;
-        clock.lap(Stage::Veth);
+        lap(parts, Stage::Veth, begun);
         Ok(())
     }
 
@@ -191,17 +197,22 @@ fn configure_eth0(FloorPod { pod, inside, .. }: &FloorPod<'_>) -> Result<()> {
     Ok(inside.netlink.request_all(messages).map_err(|(_, error)| error)?)
 }
 
-async fn installed(watch: &mut Monitored, interface: Uuid, clock: &mut Clock) -> Result<()> {
-    let mut has_number = false;
+/// Waits until the port works. Since the transaction was `committed`, ovs-vswitchd works beside the caller.
+async fn installed(
+    watch: &mut Monitored,
+    interface: Uuid,
+    committed: Instant,
+    parts: &mut Parts,
+) -> Result<()> {
+    let mut numbered = None;
     loop {
         if let Some(row) = watch.row::<Interface>(interface) {
             ensure!(row.error.is_none(), "ovs-vswitchd cannot use {}: {:?}", row.name, row.error);
-            if !has_number && row.ofport.is_some_and(|number| number > 0) {
-                has_number = true;
-                clock.lap_since(clock.committed, Stage::Ofport);
+            if numbered.is_none() && row.ofport.is_some_and(|number| number > 0) {
+                numbered = Some(lap(parts, Stage::Ofport, committed));
             }
             if row.external_ids.get(OVN_INSTALLED).is_some_and(|value| value == "true") {
-                clock.lap(Stage::OvnInstalled);
+                lap(parts, Stage::OvnInstalled, numbered.unwrap_or(committed));
                 return Ok(());
             }
         }
@@ -209,40 +220,19 @@ async fn installed(watch: &mut Monitored, interface: Uuid, clock: &mut Clock) ->
     }
 }
 
-/// Measures the parts of a call.
-struct Clock {
-    start: Instant,
-    lap: Instant,
-    /// Time of the commit. From then on ovs-vswitchd works at the same time as the caller.
-    committed: Instant,
-    parts: BTreeMap<String, f64>,
+type Parts = BTreeMap<String, f64>;
+
+/// Adds the part `stage`, which lasted from `begun` until now, and returns the present time.
+fn lap(parts: &mut Parts, stage: Stage, begun: Instant) -> Instant {
+    let now = Instant::now();
+    parts.insert(stage.name().to_owned(), milliseconds(now - begun));
+    now
 }
 
-impl Clock {
-    fn start() -> Self {
-        let now = Instant::now();
-        Self { start: now, lap: now, committed: now, parts: BTreeMap::new() }
-    }
-
-    fn lap(&mut self, stage: Stage) {
-        self.lap_since(self.lap, stage);
-        if stage == Stage::Port {
-            self.committed = self.lap;
-        }
-    }
-
-    fn lap_since(&mut self, since: Instant, stage: Stage) {
-        self.lap = Instant::now();
-        self.parts.insert(stage.name().to_owned(), milliseconds(self.lap - since));
-    }
-
-    fn finish<T>(self, result: Result<T>) -> (Call, Option<T>) {
-        let duration = milliseconds(self.start.elapsed());
-        let error = result.as_ref().err().map(|error| format!("{error:#}"));
-        (Call { duration, parts: self.parts, error }, result.ok())
-    }
-}
-
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
+fn timed<T>(work: impl FnOnce(&mut Parts) -> Result<T>) -> (Call, Option<T>) {
+    let (begun, mut parts) = (Instant::now(), Parts::new());
+    let result = work(&mut parts);
+    let duration = milliseconds(begun.elapsed());
+    let error = result.as_ref().err().map(|error| format!("{error:#}"));
+    (Call { duration, parts, error, ..Call::default() }, result.ok())
 }

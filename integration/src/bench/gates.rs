@@ -57,9 +57,7 @@ const COMPARISONS: [Comparison; 5] = [
 ];
 /// Only where upstream's plugin was measured.
 const WITH_UPSTREAM: Comparison =
-    (Verb::Add, 100, Figure::Rate, Contestant::Upstream, "at least 8 times upstream's", |theirs| {
-        8.0 * theirs
-    });
+    (Verb::Add, 100, Figure::Rate, Contestant::Upstream, "at least 8 times upstream's", |other| 8.0 * other);
 
 impl Figure {
     fn of(self, summary: &Summary) -> f64 {
@@ -70,12 +68,11 @@ impl Figure {
         }
     }
 
-    /// Its name and its unit.
-    fn words(self) -> [&'static str; 2] {
+    fn name(self) -> &'static str {
         match self {
-            Self::P50 => ["p50", "ms"],
-            Self::P99 => ["p99 of the median round", "ms"],
-            Self::Rate => ["rate", "a second"],
+            Self::P50 => "p50",
+            Self::P99 => "p99 of the median round",
+            Self::Rate => "rate",
         }
     }
 }
@@ -113,17 +110,16 @@ impl Gate {
             let summary = summaries.get(&Cell { verb, ports: 0, at_once, contestant })?;
             (summary.calls > 0).then(|| figure.of(summary))
         };
-        let [name, unit] = figure.words();
         let (holds, found) = match (of(Contestant::Ours), of(with)) {
             (Some(ours), Some(other)) => {
                 let limit = limit(other);
                 // Times have an upper limit, rates a lower one.
                 let holds = if figure == Figure::Rate { ours >= limit } else { ours <= limit };
-                (holds, format!("{ours:.2} {unit}, limit {limit:.2}, {with} {other:.2}"))
+                (holds, format!("{ours:.2}, limit {limit:.2}, {with} {other:.2}"))
             }
             _ => (false, "not measured".to_owned()),
         };
-        let demand = format!("{verb}, {at_once} at once: {name} {words}");
+        let demand = format!("{verb}, {at_once} at once: {} {words}", figure.name());
         Self { demand, kind: Kind::Time, holds, found }
     }
 

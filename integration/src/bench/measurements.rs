@@ -1,7 +1,8 @@
 //! Raw measurements: every call of every phase, without statistics.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
+use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,7 @@ pub(crate) enum Contestant {
     /// `bridge` and `host-local` of the CNI project, without Open vSwitch, OVN or a server.
     Bridge,
     /// Upstream's plugin, with this project's server. So slow that it takes part in fewer phases.
+    #[value(skip)]
     Upstream,
 }
 
@@ -84,6 +86,17 @@ pub(crate) struct Call {
     pub(crate) parts: BTreeMap<String, f64>,
     /// The error of a call that failed; such a call is excluded from the figures.
     pub(crate) error: Option<String>,
+    /// Of an ADD, to find it in the plugin's log.
+    #[serde(skip)]
+    pub(crate) sandbox: String,
+}
+
+impl Call {
+    /// The call after a check of its answer.
+    pub(crate) fn and(mut self, verdict: Result<()>) -> Self {
+        self.error = self.error.or(verdict.err().map(|error| format!("{error:#}")));
+        self
+    }
 }
 
 /// All measurements of the driver.
@@ -94,21 +107,18 @@ pub(crate) struct Measurements {
     pub(crate) processes: Vec<Growth>,
 }
 
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
 // The names in the table are those in `bench.json`.
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
+macro_rules! named_as_in_json {
+    ($($name:ident)*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.serialize(f)
+            }
+        }
+    )*};
 }
-
-impl fmt::Display for Contestant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
-impl fmt::Display for Process {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+named_as_in_json!(Verb Contestant Process);

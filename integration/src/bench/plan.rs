@@ -1,7 +1,7 @@
 //! The plan of a run: what is measured, on which pods. The command makes it, and the driver on the node reads
 //! it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -10,33 +10,42 @@ use serde::{Deserialize, Serialize};
 
 use super::measurements::{Contestant, Process};
 
-/// Pods of a phase: as many as the largest usual number of calls at once, so that each caller has a pod.
-const USUAL_PODS: usize = 100;
-/// Numbers of calls at once that are also measured with other pods on the node: without any competition, and
-/// under load.
-const WITH_PORTS: [usize; 2] = [1, 32];
-
 /// Size of the measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 pub(crate) struct Size {
-    /// Pods that each contestant adds and deletes in each round.
+    /// Less than two minutes: what the gates need, in fewer rounds.
+    #[arg(long)]
+    #[serde(skip)]
+    quick: bool,
+    /// Pods that each contestant adds and deletes in each round; at least the number of calls at once.
+    #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) pods: usize,
-    /// Pods of a phase with fewer than 32 calls at once, or of upstream's plugin; at least the number of calls
-    /// at once.
+    /// Of these, how many with fewer than 32 calls at once, or by upstream's plugin.
+    #[arg(long, value_name = "N", default_value_t = 60, default_value_if("quick", "true", "16"))]
     pub(crate) few_pods: usize,
     /// Stale attachments that one GC removes. The valid attachments are the pods that stay.
+    #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) stale: usize,
-    /// Rounds that count, without the warm-up.
+    /// Rounds that count; one more comes before them, to warm up.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
     /// The first of them, in which upstream's plugin takes part.
+    #[arg(long, value_name = "N", default_value_t = 5, default_value_if("quick", "true", "2"))]
     pub(crate) slow_rounds: u32,
-    /// Numbers of calls at the same time while no other pod is attached; 1 first.
+    /// How many calls at the same time; 1 is always among them, because of its gates.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,8,32,100")]
+    #[arg(default_value_if("quick", "true", "1,32,100"))]
     pub(crate) at_once: Vec<usize>,
-    /// Numbers of pods that are attached already; 0 first.
+    /// How many pods are attached already while others come and go; 0 is always among them.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "0,100,250")]
+    #[arg(default_value_if("quick", "true", "0"))]
     pub(crate) ports: Vec<usize>,
-    /// Numbers of calls at the same time while other pods are attached.
+    /// Of the numbers of calls at the same time, those that are measured with other pods, too: without any
+    /// competition, and under load.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,32")]
     pub(crate) at_once_with_ports: Vec<usize>,
     /// Contestants that attach pods.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "floor,ours,bridge")]
     pub(crate) contestants: Vec<Contestant>,
 }
 
@@ -54,70 +63,30 @@ pub(crate) struct Plan {
     pub(crate) daemons: Vec<(Process, u32)>,
 }
 
-/// Deviations from the usual size.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Wanted {
-    /// Less than two minutes: what the gates need, in fewer rounds.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Pods that each contestant adds and deletes in each round.
-    #[arg(long, value_name = "N")]
-    pub(crate) pods: Option<usize>,
-    /// Rounds that count; one more comes before them, to warm up.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: u32,
-    /// How many calls at the same time; 1 is always among them, because of its gates.
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pub(crate) at_once: Option<Vec<usize>>,
-    /// How many pods are attached already while others come and go; 0 is always among them.
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    pub(crate) ports: Option<Vec<usize>>,
-    /// Contestants to measure.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub(crate) contestants: Option<Vec<Contestant>>,
-    /// Path of upstream's plugin, to measure it with this project's server.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) upstream: Option<PathBuf>,
-}
-
 impl Size {
-    /// The usual size, or the quick one, with the deviations in `wanted`.
-    pub(crate) fn new(wanted: Wanted) -> Result<Self> {
-        let Wanted { quick, pods, rounds, at_once, ports, contestants, upstream } = wanted;
-        let (usual_at_once, usual_ports) =
-            if quick { (&[1, 32, 100][..], &[][..]) } else { (&[1, 8, 32, 100][..], &[100, 250][..]) };
-        let at_once = with(1, at_once.unwrap_or_else(|| usual_at_once.to_vec()));
-        let few_pods = pods.unwrap_or(if quick { 16 } else { 60 });
+    /// The same size with what has to be in it.
+    pub(crate) fn completed(mut self, upstream: Option<&Path>) -> Result<Self> {
+        ensure!(!self.at_once.contains(&0), "0 calls at once measure nothing");
+        self.at_once.push(1);
+        self.ports.push(0);
+        for list in [&mut self.at_once, &mut self.ports] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self.at_once_with_ports.retain(|one| self.at_once.contains(one));
         // At least one pod for each caller, also where `--pods` asks for fewer.
-        let pods = at_once.iter().copied().fold(pods.unwrap_or(USUAL_PODS), usize::max);
-        let contestants = contestants.unwrap_or_else(|| {
-            let all = [Contestant::Floor, Contestant::Ours, Contestant::Bridge, Contestant::Upstream];
-            all.into_iter().filter(|one| *one != Contestant::Upstream || upstream.is_some()).collect()
-        });
-        let size = Self {
-            pods,
-            few_pods,
-            stale: 50.min(pods),
-            rounds,
-            slow_rounds: if quick { rounds.min(2) } else { rounds },
-            at_once_with_ports: at_once.iter().copied().filter(|one| WITH_PORTS.contains(one)).collect(),
-            at_once,
-            ports: with(0, ports.unwrap_or_else(|| usual_ports.to_vec())),
-            contestants,
-        };
-        ensure!(size.at_once[0] == 1, "0 calls at once measure nothing");
-        ensure!(size.all_pods() <= 2000, "{} pods: the node has room for 2000", size.all_pods());
-        ensure!(
-            !size.contestants.contains(&Contestant::Upstream) || upstream.is_some(),
-            "the contestant upstream needs the path of upstream's plugin: --upstream FILE"
-        );
-        Ok(size)
+        self.pods = self.at_once.iter().copied().fold(self.pods, usize::max);
+        (self.few_pods, self.stale) = (self.few_pods.min(self.pods), self.stale.min(self.pods));
+        self.slow_rounds = self.slow_rounds.min(self.rounds);
+        self.contestants.extend(upstream.map(|_| Contestant::Upstream));
+        ensure!(self.all_pods() <= 2000, "{} pods: the node has room for 2000", self.all_pods());
+        Ok(self)
     }
 
     /// How many pods `contestant` adds and deletes in a round.
     pub(crate) fn share(&self, contestant: Contestant, at_once: usize) -> usize {
         let few = at_once < 32 || contestant == Contestant::Upstream;
-        if few { self.few_pods.max(at_once).min(self.pods) } else { self.pods }
+        if few { self.few_pods.max(at_once) } else { self.pods }
     }
 
     /// Whether `contestant` takes part in a round (0 is the warm-up) while `ports` other pods are attached.
@@ -129,14 +98,6 @@ impl Size {
     pub(crate) fn all_pods(&self) -> usize {
         self.pods + self.ports.last().copied().unwrap_or(0)
     }
-}
-
-/// `list` with `first` added, sorted, without duplicates.
-fn with(first: usize, mut list: Vec<usize>) -> Vec<usize> {
-    list.push(first);
-    list.sort_unstable();
-    list.dedup();
-    list
 }
 
 impl Plan {
@@ -155,17 +116,27 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
     fn one_at_once_is_always_measured_and_a_size_that_measures_nothing_is_refused() {
-        let wanted = Wanted { pods: Some(4), at_once: Some(vec![32, 8, 8]), ..Wanted::default() };
-        let size = Size::new(wanted).unwrap();
-        assert_eq!((size.at_once, size.pods), (vec![1, 8, 32], 32));
-        assert_eq!((size.ports, size.at_once_with_ports), (vec![0, 100, 250], vec![1, 32]));
-        let refused = |wanted: Wanted| assert!(Size::new(wanted.clone()).is_err(), "{wanted:?}");
-        refused(Wanted { at_once: Some(vec![0]), ..Wanted::default() });
-        refused(Wanted { pods: Some(3000), ..Wanted::default() });
-        refused(Wanted { contestants: Some(vec![Contestant::Upstream]), ..Wanted::default() });
+        #[derive(Debug, Parser)]
+        struct Arguments {
+            #[command(flatten)]
+            size: Size,
+        }
+        let size = |words: &str| {
+            Arguments::try_parse_from(["bench"].into_iter().chain(words.split(' ')))?.size.completed(None)
+        };
+        let usual = size("--pods 4 --at-once 32,8,8").unwrap();
+        assert_eq!((usual.at_once, usual.pods), (vec![1, 8, 32], 32));
+        assert_eq!((usual.ports, usual.at_once_with_ports), (vec![0, 100, 250], vec![1, 32]));
+        let quick = size("--quick").unwrap();
+        assert_eq!((quick.few_pods, quick.at_once, quick.ports), (16, vec![1, 32, 100], vec![0]));
+        for words in ["--at-once 0", "--pods 3000", "--contestants upstream"] {
+            assert!(size(words).is_err(), "{words}");
+        }
     }
 }

@@ -19,10 +19,7 @@ use integration::{Pod, runtime::cni_args};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{
-    floor::milliseconds,
-    measurements::{Call, Verb},
-};
+use super::measurements::{Call, Verb, milliseconds};
 
 /// Directory of this project's plugin on the node.
 const DIR: &str = "/opt/cni/bin";
@@ -98,7 +95,7 @@ impl Plugin {
 
     /// `/bin/true`, started in the same way.
     pub(crate) fn bin_true() -> Self {
-        Self { program: "/bin/true".into(), ..Self::ours() }
+        Self { program: "/bin/true".into(), config: Value::Null, ..Self::ours() }
     }
 
     /// The same plugin for pods that have an `eth0` from this project's plugin.
@@ -110,15 +107,13 @@ impl Plugin {
     pub(crate) fn add(self: &Arc<Self>, pod: &Pod, sandbox: &str) -> (Call, Option<Attached>) {
         let mut pod = pod.clone();
         sandbox.clone_into(&mut pod.sandbox);
-        let mut result = Value::Null;
-        let call = self.call(Verb::Add, Some(&pod), None, |stdout| {
-            result = serde_json::from_slice(stdout).context("the result is not JSON")?;
-            self.must_be_right(&pod, &result)
-        });
+        let (call, stdout) = self.call(Verb::Add, Some(&pod), &self.config);
+        let result: Value = serde_json::from_slice(&stdout).unwrap_or_default();
+        let call = call.and(self.must_be_right(&pod, &result));
         if call.error.is_some() {
             // A container runtime sends DEL after a failed ADD. Without it, the leftover port would make
             // later calls fail.
-            drop(self.call(Verb::Del, Some(&pod), None, |_| Ok(())));
+            drop(self.call(Verb::Del, Some(&pod), &self.config));
             return (call, None);
         }
         (call, Some(Attached { plugin: Arc::clone(self), pod, result }))
@@ -128,21 +123,18 @@ impl Plugin {
     pub(crate) fn del(&self, pod: &Pod, sandbox: &str) -> Call {
         let mut pod = pod.clone();
         sandbox.clone_into(&mut pod.sandbox);
-        self.call(Verb::Del, Some(&pod), None, |_| Ok(()))
+        self.call(Verb::Del, Some(&pod), &self.config).0
     }
 
-    /// VERSION, or STATUS, or whatever needs no pod and returns nothing to verify.
+    /// A verb that needs no pod: VERSION, with its answer, or STATUS.
     pub(crate) fn plain(&self, verb: Verb) -> Call {
-        self.call(verb, None, None, |_| Ok(()))
-    }
-
-    /// VERSION with its answer.
-    pub(crate) fn version(&self) -> Call {
-        self.call(Verb::Version, None, None, |stdout| {
-            let answer: Value = serde_json::from_slice(stdout)?;
-            ensure!(answer["supportedVersions"].is_array(), "no supportedVersions in {answer}");
-            Ok(())
-        })
+        let (call, stdout) = self.call(verb, None, &self.config);
+        if verb != Verb::Version || self.config.is_null() {
+            return call;
+        }
+        let answer: Value = serde_json::from_slice(&stdout).unwrap_or_default();
+        let is_answer = answer["supportedVersions"].is_array();
+        call.and(is_answer.then_some(()).with_context(|| format!("no supportedVersions in {answer}")))
     }
 
     /// GC with the valid attachments `valid`; the links of `stale` must be gone afterwards.
@@ -150,41 +142,42 @@ impl Plugin {
         let valid = valid
             .iter()
             .map(|Attached { plugin, pod, .. }| json!({"containerID": pod.sandbox, "ifname": plugin.ifname}));
-        self.call(Verb::Gc, None, Some(("cni.dev/valid-attachments", valid.collect())), |_| {
-            let mut links = stale.iter().map(|attached| attached.pod.host_interface());
-            let left = links.find(|link| Path::new("/sys/class/net").join(link).exists());
-            left.map_or(Ok(()), |link| bail!("{link} is stale and still there"))
-        })
+        let (call, _) =
+            self.call(Verb::Gc, None, &self.config_with("cni.dev/valid-attachments", valid.collect()));
+        let mut links = stale.iter().map(|attached| attached.pod.host_interface());
+        let left = links.find(|link| Path::new("/sys/class/net").join(link).exists());
+        call.and(left.map_or(Ok(()), |link| bail!("{link} is stale and still there")))
     }
 
-    /// One call. It counts if the program succeeds and `verify` accepts its output.
-    fn call(
-        &self,
-        verb: Verb,
-        pod: Option<&Pod>,
-        key: Option<(&str, Value)>,
-        verify: impl FnOnce(&[u8]) -> Result<()>,
-    ) -> Call {
+    fn config_with(&self, key: &str, value: Value) -> Value {
         let mut config = self.config.clone();
-        if let Some((key, value)) = key {
-            config[key] = value;
-        }
-        let mut duration = 0.0;
-        let verdict = self.exec(verb, pod, &config.to_string(), &mut duration).and_then(|out| verify(&out));
-        Call { duration, error: verdict.err().map(|error| format!("{error:#}")), ..Call::default() }
+        config[key] = value;
+        config
+    }
+
+    /// One call, which fails if the program does, and what it printed.
+    fn call(&self, verb: Verb, pod: Option<&Pod>, config: &Value) -> (Call, Vec<u8>) {
+        let (mut duration, mut stdout) = (0.0, Vec::with_capacity(4096));
+        let done = self.exec(verb, pod, &config.to_string(), &mut duration, &mut stdout);
+        let sandbox = pod.map(|pod| pod.sandbox.clone()).unwrap_or_default();
+        (Call { duration, sandbox, ..Call::default() }.and(done), stdout)
     }
 
     /// Runs the program. The clock starts before its process does, and stops when that was waited for.
-    fn exec(&self, verb: Verb, pod: Option<&Pod>, input: &str, duration: &mut f64) -> Result<Vec<u8>> {
+    fn exec(
+        &self,
+        verb: Verb,
+        pod: Option<&Pod>,
+        input: &str,
+        duration: &mut f64,
+        stdout: &mut Vec<u8>,
+    ) -> Result<()> {
         let mut command = Command::new(&self.program);
-        let dir = self.program.parent().context("a program has a directory")?;
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_COMMAND", verb.to_string());
-        // Upstream's plugin is elsewhere, and calls no other.
-        command.env("CNI_PATH", if dir == Path::new(BRIDGE_DIR) { dir } else { Path::new(DIR) });
+        command.env("CNI_PATH", format!("{DIR}:{BRIDGE_DIR}"));
         if let Some(pod) = pod {
-            let args: OsString = cni_args(pod).into();
             command.env("CNI_CONTAINERID", &pod.sandbox).env("CNI_NETNS", &pod.netns);
-            command.env("CNI_IFNAME", self.ifname).env("CNI_ARGS", args);
+            command.env("CNI_IFNAME", self.ifname).env("CNI_ARGS", cni_args(pod));
         }
         // The pipe holds the whole input before the clock starts; a longer one would block (pipe(7)).
         ensure!(input.len() <= 65536, "an input of {} bytes", input.len());
@@ -195,14 +188,13 @@ impl Plugin {
         if let Some(file) = self.stderr {
             command.stderr(File::options().append(true).create(true).open(file).context(file)?);
         }
-        let mut stdout = Vec::with_capacity(4096);
         let began = Instant::now();
         let mut child = command.spawn().with_context(|| format!("start {}", self.program.display()))?;
-        child.stdout.take().context("standard output is a pipe")?.read_to_end(&mut stdout)?;
+        child.stdout.take().context("standard output is a pipe")?.read_to_end(stdout)?;
         let status = child.wait()?;
         *duration = milliseconds(began.elapsed());
-        ensure!(status.success(), "{status}: {}", String::from_utf8_lossy(&stdout).trim());
-        Ok(stdout)
+        ensure!(status.success(), "{status}: {}", String::from_utf8_lossy(stdout).trim());
+        Ok(())
     }
 
     fn must_be_right(&self, pod: &Pod, result: &Value) -> Result<()> {
@@ -234,25 +226,18 @@ impl Attached {
     }
 
     fn call(&self, verb: Verb) -> Call {
-        self.plugin.call(verb, Some(&self.pod), Some(("prevResult", self.result.clone())), |_| Ok(()))
+        let config = self.plugin.config_with("prevResult", self.result.clone());
+        self.plugin.call(verb, Some(&self.pod), &config).0
     }
 }
 
 /// Removes the reservations of `host-local`. A remaining one is an error: it has leaked an address.
 pub(crate) fn remove_reservations() -> Result<()> {
     let dir = Path::new(RESERVATIONS).join(BRIDGE);
-    if !dir.exists() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(&dir)? {
-        let name = entry?.file_name();
-        let is_address = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
-        ensure!(
-            !is_address,
-            "host-local keeps {} of a pod that is gone, in {}",
-            name.display(),
-            dir.display()
-        );
-    }
+    let Ok(entries) = fs::read_dir(&dir) else { return Ok(()) };
+    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    let is_address = |name: &&OsString| name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+    let leaked = names.iter().find(is_address);
+    ensure!(leaked.is_none(), "host-local keeps {leaked:?} of a pod that is gone, in {}", dir.display());
     fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))
 }

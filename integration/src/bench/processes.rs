@@ -13,7 +13,7 @@ use nix::sys::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::measurements::{Contestant, Process};
+use super::measurements::{Contestant, Process, milliseconds};
 
 /// Limit of the wait for idle threads: the runtime ends a blocking thread after ten seconds without work.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -21,19 +21,17 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Milliseconds.
 pub(crate) type CpuTimes = BTreeMap<Process, f64>;
 
-/// CPU time so far of the daemons and of `contestant`: this process, or the children that it has started and
-/// waited for.
-pub(crate) fn cpu_times(daemons: &[(Process, u32)], contestant: Contestant) -> Result<CpuTimes> {
-    let usage = getrusage(match contestant {
-        Contestant::Floor => UsageWho::RUSAGE_SELF,
-        Contestant::Ours | Contestant::Bridge | Contestant::Upstream | Contestant::BinTrue => {
-            UsageWho::RUSAGE_CHILDREN
-        }
-    })?;
+/// CPU time so far of `contestant`: this process, or the children that it has started and waited for.
+pub(crate) fn cpu_of_caller(contestant: Contestant) -> Result<f64> {
+    let is_own = contestant == Contestant::Floor;
+    let usage = getrusage(if is_own { UsageWho::RUSAGE_SELF } else { UsageWho::RUSAGE_CHILDREN })?;
     // f64 is exact up to 285 years of microseconds.
-    let own = (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e3;
-    let of_daemons = daemons.iter().map(|(process, pid)| Ok((*process, cpu_time(*pid)?.as_secs_f64() * 1e3)));
-    of_daemons.chain([Ok((Process::Caller, own))]).collect()
+    Ok((usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e3)
+}
+
+/// CPU time so far of the daemons.
+pub(crate) fn cpu_of_daemons(daemons: &[(Process, u32)]) -> Result<CpuTimes> {
+    daemons.iter().map(|(process, pid)| Ok((*process, milliseconds(cpu_time(*pid)?)))).collect()
 }
 
 /// The resources of a process at one moment.
@@ -55,38 +53,39 @@ pub(crate) struct Growth {
 }
 
 impl Holding {
-    /// The resources of each of `daemons`.
-    pub(crate) fn of_all(daemons: &[(Process, u32)]) -> Result<Vec<(Process, Self)>> {
-        let of = |pid| -> Result<Self> {
-            let status = process(pid)?.status()?;
-            Ok(Self {
-                rss_kb: status.vmrss.context("a process has memory")?,
-                peak_rss_kb: status.vmhwm.context("a process has memory")?,
-                descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
-                threads: status.threads,
-            })
-        };
-        daemons.iter().map(|(process, pid)| Ok((*process, of(*pid)?))).collect()
+    pub(crate) fn of(pid: u32) -> Result<Self> {
+        let status = process(pid)?.status()?;
+        Ok(Self {
+            rss_kb: status.vmrss.context("a process has memory")?,
+            peak_rss_kb: status.vmhwm.context("a process has memory")?,
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+            threads: status.threads,
+        })
     }
 }
 
 impl Growth {
-    /// Compares with `before`, after a wait for connections and threads of the last calls to end. A process
-    /// that still holds more is reported, not an error.
-    pub(crate) fn since(before: &[(Process, Holding)], daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
-        let now = || -> Result<Vec<Self>> {
-            let pairs = before.iter().zip(Holding::of_all(daemons)?);
-            Ok(pairs
-                .map(|((process, before), (_, after))| Self { process: *process, before: *before, after })
-                .collect())
+    /// Each of `daemons` at one moment.
+    pub(crate) fn begin(daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
+        let begin = |(process, pid): &(Process, u32)| {
+            let now = Holding::of(*pid)?;
+            Ok(Self { process: *process, before: now, after: now })
         };
+        daemons.iter().map(begin).collect()
+    }
+
+    /// Compares with that moment, after a wait for connections and threads of the last calls to end. A
+    /// process that still holds more is reported, not an error.
+    pub(crate) fn end(begun: &[Self], daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
+        let now = |(growth, (_, pid)): (&Self, &(_, _))| Ok(Self { after: Holding::of(*pid)?, ..*growth });
+        let all = || begun.iter().zip(daemons).map(now).collect::<Result<Vec<Self>>>();
         // The wait may time out: the gate reports the growth.
         drop(eventually("descriptors and threads as before", PATIENCE, || {
-            let grown: Vec<Self> = now()?.into_iter().filter(Self::has_grown).collect();
-            ensure!(grown.is_empty(), "{grown:?}");
+            let all = all()?;
+            ensure!(!all.iter().any(Self::has_grown), "{all:?}");
             Ok(())
         }));
-        now()
+        all()
     }
 
     /// Whether descriptors or threads have grown. Memory may grow: the allocator keeps freed pages.

@@ -6,13 +6,13 @@ use contract::stage::Stage;
 use serde::Serialize;
 
 use super::{
-    gates::{Gate, Kind},
+    gates::Gate,
     measurements::{Cell, Contestant, Process, Verb},
     plan::Size,
-    processes::Growth,
+    processes::{Growth, Holding},
     summary::Summary,
 };
-use crate::report::environment::Environment;
+use crate::report::{environment::Environment, percentiles::Percentiles};
 
 /// `bench.json`. Durations, CPU times too, are in milliseconds, unless the field says otherwise.
 #[derive(Debug, Clone, Serialize)]
@@ -48,80 +48,52 @@ const PROCESSES: [Process; 5] =
     [Process::Caller, Process::Server, Process::OvsdbServer, Process::Vswitchd, Process::OvnController];
 
 impl Report {
-    /// Whether every gate of these kinds holds.
-    pub(crate) fn holds(&self, demanded: impl Fn(Kind) -> bool) -> bool {
-        self.gates.iter().filter(|gate| demanded(gate.kind)).all(|gate| gate.holds)
-    }
-
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [verb, there, at_once] = ["verb", "there", "at once"];
-        write!(f, "{verb:<8}{there:>6}{at_once:>9}  {:<10}", "")?;
-        ["calls", "p50 ms", "p90 ms", "p99 ms", "max ms", "per s"]
-            .iter()
-            .try_for_each(|head| write!(f, "{head:>8}"))?;
+        write!(f, "verb     there  at once                 calls  p50 ms  p90 ms  p99 ms  max ms   per s")?;
         write!(f, "   CPU ms per call:")?;
         PROCESSES.iter().try_for_each(|process| write!(f, " {process}"))?;
-        writeln!(f)?;
-        let mut last = Verb::Add;
+        let mut last = None;
         for CellReport { cell: Cell { verb, ports, at_once, contestant }, summary } in &self.cells {
-            if std::mem::replace(&mut last, *verb) != *verb {
-                writeln!(f)?;
-            }
-            let Summary { calls, errors, times, rate, cpu, .. } = summary;
+            writeln!(f, "{}", if last.replace(verb) == Some(verb) { "" } else { "\n" })?;
+            let Summary { calls, errors, times: Percentiles { p50, p90, p99, max }, rate, cpu, .. } = summary;
             write!(f, "{verb:<8}{ports:>6}{at_once:>9}  {contestant:<10}{calls:>8}")?;
-            [times.p50, times.p90, times.p99, times.max]
-                .iter()
-                .try_for_each(|time| write!(f, "{time:>8.2}"))?;
-            write!(f, "{rate:>8.1}   {:>16}", "")?;
+            write!(f, "{p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}{:19}", "")?;
             for process in PROCESSES {
-                let width = process.to_string().len() + 1;
-                match cpu.get(&process) {
-                    Some(time) => write!(f, "{time:>width$.2}")?,
-                    None => write!(f, "{:>width$}", "")?,
-                }
+                let (width, time) = (process.to_string().len() + 1, cpu.get(&process));
+                write!(f, "{:>width$}", time.map(|time| format!("{time:.2}")).unwrap_or_default())?;
             }
-            writeln!(f, "{}", if *errors > 0 { format!("   {errors} FAILED") } else { String::new() })?;
+            if *errors > 0 {
+                write!(f, "   {errors} FAILED")?;
+            }
         }
-        writeln!(f)
+        writeln!(f, "\n")
     }
 
+    /// Where the time of a verb goes: the floor's and the plugin's median of each part, and the plugin's p99.
     fn parts(&self, f: &mut fmt::Formatter<'_>, verb: Verb, at_once: usize) -> fmt::Result {
         let [floor, ours] = [Contestant::Floor, Contestant::Ours].map(|contestant| {
             let cell = Cell { verb, ports: 0, at_once, contestant };
             self.cells.iter().find(|other| other.cell == cell).map(|found| &found.summary.parts)
         });
-        let of = |part: &str| [floor, ours].map(|parts| parts?.get(part));
         let names = Stage::ALL.map(|stage| (stage.name(), "")).into_iter().chain([
             ("outside", "   exec, start and end of the process"),
             ("between", "   before the first stage, between stages, after the last"),
         ]);
-        let rows: Vec<_> = names.filter(|(part, _)| of(part) != [None, None]).collect();
+        let rows: Vec<_> = names
+            .map(|(part, explanation)| {
+                (part, explanation, floor.and_then(|f| f.get(part)), ours.and_then(|o| o.get(part)))
+            })
+            .filter(|(_, _, floor, ours)| floor.or(*ours).is_some())
+            .collect();
         if !rows.is_empty() {
             let title = format!("{verb}, {at_once} at once, ms");
             writeln!(f, "{title:<32}{:>10}{:>10}{:>10}", "floor p50", "ours p50", "ours p99")?;
         }
-        for (part, explanation) in rows {
-            let [floor, ours] = of(part);
-            let times =
-                [floor.map(|times| times.p50), ours.map(|times| times.p50), ours.map(|times| times.p99)];
-            let times = times.map(|time| time.map_or("-".to_owned(), |time| format!("{time:.2}")));
-            let [floor, ours, ours_p99] = times;
-            writeln!(f, "  {part:<30}{floor:>10}{ours:>10}{ours_p99:>10}{explanation}")?;
-        }
-        writeln!(f)
-    }
-
-    fn resources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for head in ["after / before", "RSS kB", "peak kB", "descriptors", "threads"] {
-            write!(f, "{head:<18}")?;
-        }
-        writeln!(f)?;
-        for Growth { process, before, after } in &self.processes {
-            let rss = format!("{} / {}", after.rss_kb, before.rss_kb);
-            let descriptors = format!("{} / {}", after.descriptors, before.descriptors);
-            let threads = format!("{} / {}", after.threads, before.threads);
-            let peak = after.peak_rss_kb;
-            writeln!(f, "{process:<18}{rss:<18}{peak:<18}{descriptors:<18}{threads}")?;
+        for (part, explanation, floor, ours) in rows {
+            let time = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.2}"));
+            let [floor, p50, p99] =
+                [floor.map(|t| t.p50), ours.map(|t| t.p50), ours.map(|t| t.p99)].map(time);
+            writeln!(f, "  {part:<30}{floor:>10}{p50:>10}{p99:>10}{explanation}")?;
         }
         writeln!(f)
     }
@@ -132,9 +104,19 @@ impl fmt::Display for Report {
         let Self { environment, size: Size { pods, rounds, at_once, .. }, seconds, .. } = self;
         writeln!(f, "\n{rounds} rounds of {pods} pods, {seconds:.0} s; {environment}\n")?;
         self.figures(f)?;
-        at_once.iter().try_for_each(|at_once| self.parts(f, Verb::Add, *at_once))?;
-        at_once.iter().try_for_each(|at_once| self.parts(f, Verb::Del, *at_once))?;
-        self.resources(f)?;
+        for verb in [Verb::Add, Verb::Del] {
+            at_once.iter().try_for_each(|at_once| self.parts(f, verb, *at_once))?;
+        }
+        for Growth { process, before, after } in &self.processes {
+            let Holding { rss_kb, peak_rss_kb, descriptors, threads } = after;
+            writeln!(
+                f,
+                "{process}: {rss_kb} kB (before {}, peak {peak_rss_kb}), {descriptors} descriptors \
+                 (before {}), {threads} threads (before {})",
+                before.rss_kb, before.descriptors, before.threads
+            )?;
+        }
+        writeln!(f)?;
         self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }

@@ -94,7 +94,7 @@ mod tests {
         let call = |duration: &f64| Call {
             duration: *duration,
             parts: BTreeMap::from([("veth".to_owned(), duration / 2.0)]),
-            error: None,
+            ..Call::default()
         };
         let phase = |(round, wall, durations): &(u32, f64, &[f64])| Phase {
             cell: CELL,

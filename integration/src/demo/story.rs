@@ -200,25 +200,27 @@ impl Story<'_> {
             "Your turn",
             "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all\nat once.",
         )?;
-        let command = |text: String, meaning: &str| {
-            format!("    {} {}", Paint::STRONG.on(format!("{text:<53}")), Paint::FAINT.on(meaning))
-        };
+        let [first, .., last] = pods else { bail!("three pods") };
+        let netns = first.netns_name();
+        let from_to = format!("{} to {}", first.name, last.name);
+        let northbound = format!("ovn-nbctl --db {} show", central::NORTHBOUND);
+        let commands = [
+            (&*format!("ip netns exec {netns} ping {}", last.address()), &*from_to),
+            (&*format!("ip netns exec {netns} bash"), "a shell in a pod"),
+            ("ovs-vsctl show", "the switch"),
+            (&*northbound, "the logical network"),
+            ("less /var/log/openvswitch/ovn-k8s-cni-overlay.log", "the plugin's log"),
+        ];
         screen.line("  From another terminal, as root, enter a node:")?;
         for node in &lab.nodes {
             let enter = format!("nsenter -t $(pgrep -nf 'integration hold {}') -m -n -p bash", node.name);
-            screen.line(command(enter, ""))?;
+            screen.line(format!("    {}", Paint::STRONG.on(enter)))?;
         }
         screen.line("\n  and there:")?;
-        if let (Some(first), Some(last)) = (pods.first(), pods.last()) {
-            let (netns, meaning) = (first.netns_name(), format!("{} to {}", first.name, last.name));
-            screen.line(command(format!("ip netns exec {netns} ping {}", last.address()), &meaning))?;
-            screen.line(command(format!("ip netns exec {netns} bash"), "a shell in a pod"))?;
+        for (command, meaning) in commands {
+            let command = Paint::STRONG.on(format!("{command:<53}"));
+            screen.line(format!("    {command} {}", Paint::FAINT.on(meaning)))?;
         }
-        screen.line(command("ovs-vsctl show".to_owned(), "the switch"))?;
-        screen
-            .line(command(format!("ovn-nbctl --db {} show", central::NORTHBOUND), "the logical network"))?;
-        let log = "less /var/log/openvswitch/ovn-k8s-cni-overlay.log";
-        screen.line(command(log.to_owned(), "the plugin's log"))?;
         io::stdin().lock().read_to_end(&mut Vec::new()).context("standard input")?;
         Ok(began.elapsed())
     }
@@ -244,14 +246,16 @@ impl Story<'_> {
             "Nothing is left",
             "What is on each node: before the pods came, with them, and after DEL.",
         )?;
-        let nodes = self.lab.nodes.iter().zip(&before).zip(&with_pods).zip(&after);
-        let columns: Vec<_> = nodes
-            .map(|(((node, before), with_pods), after)| (node.name.as_str(), [before, with_pods, after]))
-            .collect();
+        let censuses = before
+            .iter()
+            .zip(&with_pods)
+            .zip(&after)
+            .map(|((before, with_pods), after)| [before, with_pods, after]);
+        let columns: Vec<_> = self.lab.nodes.iter().zip(censuses).collect();
         self.screen.lines(view::counts(&columns))?;
         self.screen.line("")?;
         for (node, [before, _, after]) in columns {
-            let what = format!("{node} is exactly as it was before the pods");
+            let what = format!("{} is exactly as it was before the pods", node.name);
             match before.must_equal(after) {
                 Ok(()) => self.screen.line(tick() + &what)?,
                 different @ Err(_) => self.screen.step(&what, || different)?,

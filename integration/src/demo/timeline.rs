@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result};
 use contract::stage::Stage;
 
 use super::screen::{Paint, WIDTH};
+use crate::report::stage_log;
 
 /// Width of the bars, and their first column.
 const BAR: usize = 31;
@@ -16,7 +17,7 @@ pub(crate) struct Timeline {
     /// How long the plugin took.
     pub(crate) total: f64,
     /// Start and end of each stage.
-    stages: Vec<(Stage, f64, f64)>,
+    stages: Vec<(Stage, (f64, f64))>,
 }
 
 impl Timeline {
@@ -31,27 +32,23 @@ impl Timeline {
     fn parse(line: &str) -> Option<Self> {
         let (_, rest) = line.split_once(" ms=")?;
         let (total, stages) = rest.split_once(" stages=\"")?;
-        let stage = |text: &str| {
-            let (name, span) = text.split_once(' ')?;
+        let mut stages = stage_log::stages(stages, |span| {
             let (start, end) = span.split_once('-')?;
-            let stage = Stage::ALL.into_iter().find(|stage| stage.name() == name)?;
-            Some((stage, start.parse().ok()?, end.parse().ok()?))
-        };
-        let mut stages: Vec<_> =
-            stages.trim_end_matches('"').split(", ").map(stage).collect::<Option<_>>()?;
+            Some((start.parse().ok()?, end.parse().ok()?))
+        })?;
         // Concurrent stages finish in any order; the output has a fixed one.
-        stages.sort_by_key(|(stage, ..)| *stage);
+        stages.sort_by_key(|(stage, _)| *stage);
         Some(Self { total: total.parse().ok()?, stages })
     }
 
     /// End of the last stage.
     pub(crate) fn end(&self) -> f64 {
-        self.stages.iter().map(|(.., end)| *end).fold(0.0, f64::max)
+        self.stages.iter().map(|(_, (_, end))| *end).fold(0.0, f64::max)
     }
 
     /// A bar for each stage; `scale` milliseconds are the full width.
     pub(crate) fn bars(&self, scale: f64) -> impl Iterator<Item = String> {
-        self.stages.iter().map(move |&(stage, start, end)| {
+        self.stages.iter().map(move |&(stage, (start, end))| {
             let meaning = Paint::FAINT.on(format!("{:<1$}", meaning(stage), BAR_AT - 18));
             let bar = Paint::BAR.on(format!("{:<BAR$}", bar(start, end, scale)));
             let took = format!("{:.1}", end - start);

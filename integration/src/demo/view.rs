@@ -8,41 +8,28 @@ use integration::{
 
 use super::{pods::title, screen::Paint};
 
-/// Rows as the tools print them for scripts: a line for each row, a comma between columns, quotes around a
-/// value that contains one. Elements of a value are separated by spaces.
-const FOR_SCRIPTS: [&str; 3] = ["--no-headings", "--format=csv", "--data=bare"];
-
-/// The cells of `columns` of a table.
+/// The values of `columns` in each row of a table. The tools print a paragraph for each row, and a line for
+/// each column.
 fn rows<const N: usize>(
     run: impl FnOnce(Vec<String>) -> Result<String>,
     columns: [&str; N],
     table: &str,
 ) -> Result<Vec<[String; N]>> {
-    let words = [format!("--columns={}", columns.join(",")), "list".to_owned(), table.to_owned()];
-    let text = run(FOR_SCRIPTS.map(str::to_owned).into_iter().chain(words).collect())?;
-    let row = |line: &str| {
-        <[String; N]>::try_from(cells(line)).ok().with_context(|| format!("a row of {table}: {line}"))
+    let columns = format!("--columns={}", columns.join(","));
+    let words = ["--format=list", "--data=bare", &columns, "list", table];
+    let text = run(words.map(str::to_owned).to_vec())?;
+    let value = |line: &str| line.split_once(':').map_or("", |(_, value)| value).trim().to_owned();
+    let row = |row: &str| {
+        let values: Vec<String> = row.lines().map(value).collect();
+        <[String; N]>::try_from(values).ok().with_context(|| format!("a row of {table}: {row}"))
     };
-    text.lines().map(row).collect()
-}
-
-/// The cells of a line (RFC 4180). A quote in a quoted value is written twice; it is not needed here.
-fn cells(line: &str) -> Vec<String> {
-    let (mut cells, mut quoted) = (vec![String::new()], false);
-    for character in line.chars() {
-        match (character, cells.last_mut()) {
-            ('"', _) => quoted = !quoted,
-            (',', _) if !quoted => cells.push(String::new()),
-            (character, cell) => cell.into_iter().for_each(|cell| cell.push(character)),
-        }
-    }
-    cells
+    text.split("\n\n").filter(|row| !row.trim().is_empty()).map(|rows| row(rows.trim_matches('\n'))).collect()
 }
 
 /// The value of `key` in a map such as `a=b c=d`; empty if there is none.
 fn value<'a>(map: &'a str, key: &str) -> &'a str {
-    let pairs = map.split(' ').filter_map(|pair| pair.split_once('='));
-    pairs.filter(|(name, _)| *name == key).map(|(_, value)| value).next().unwrap_or_default()
+    let mut pairs = map.split(' ').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(name, _)| *name == key).map_or("", |(_, value)| value)
 }
 
 /// The northbound database as a tree, once the ports of `pods` are up in it. `up` reaches that database a
@@ -51,33 +38,30 @@ pub(crate) fn logical(central: &Central, pods: &[Pod]) -> Result<Vec<String>> {
     let words =
         |pod: &Pod| ["--", "wait-until", "Logical_Switch_Port", &pod.port(), "up=true"].map(str::to_owned);
     central.nbctl(pods.iter().flat_map(words)).context("wait until OVN calls the pods' ports up")?;
-    let mut switches = rows(|words| central.nbctl(words), ["name", "ports"], "Logical_Switch")?;
+    let list = |words: Vec<String>| central.nbctl(words);
+    let mut switches = rows(list, ["name", "ports"], "Logical_Switch")?;
+    let mut ports =
+        rows(list, ["addresses", "name", "_uuid", "type", "up", "options"], "Logical_Switch_Port")?;
+    let router_ports = rows(list, ["name", "networks"], "Logical_Router_Port")?;
     switches.sort();
-    let ports = rows(
-        |words| central.nbctl(words),
-        ["_uuid", "name", "type", "addresses", "up", "options"],
-        "Logical_Switch_Port",
-    )?;
-    let router_ports = rows(|words| central.nbctl(words), ["name", "networks"], "Logical_Router_Port")?;
+    ports.sort();
     let widest = ports.iter().map(|[_, name, ..]| name.len()).max().unwrap_or_default();
     let mut lines = vec![format!("  {}{}", Paint::STRONG.on(ROUTER), Paint::FAINT.on("  logical router"))];
     for (number, [switch, members]) in switches.iter().enumerate() {
-        let of_switch: Vec<_> = ports.iter().filter(|[uuid, ..]| members.contains(uuid.as_str())).collect();
-        let (to_router, mut of_pods): (Vec<_>, Vec<_>) =
-            of_switch.into_iter().partition(|[_, _, kind, ..]| kind == "router");
-        of_pods.sort_by(|[.., left, _, _], [.., right, _, _]| left.cmp(right));
-        let peers = to_router.iter().map(|[.., options]| value(options, "router-port"));
-        let gateways: Vec<&str> = peers
-            .filter_map(|peer| router_ports.iter().find(|[name, _]| name == peer))
-            .map(|[_, networks]| networks.as_str())
-            .collect();
+        let of_switch = ports.iter().filter(|[_, _, uuid, ..]| members.contains(uuid.as_str()));
+        let (to_router, of_pods): (Vec<_>, Vec<_>) =
+            of_switch.partition(|[_, _, _, kind, ..]| kind == "router");
+        let is_gateway =
+            |name: &str| to_router.iter().any(|[.., options]| value(options, "router-port") == name);
+        let gateways = router_ports.iter().filter(|[name, _]| is_gateway(name));
+        let gateways: Vec<&str> = gateways.map(|[_, networks]| &networks[..]).collect();
         let (branch, stem) =
             if number + 1 == switches.len() { ("└─ ", "     ") } else { ("├─ ", "  │  ") };
         let gateway = Paint::FAINT.on(format!("  logical switch, gateway {}", gateways.join(" ")));
         lines.push(format!("  {}{}{gateway}", Paint::FAINT.on(branch), Paint::NODE.on(switch)));
         lines.extend(branches(
             stem,
-            of_pods.into_iter().map(|[_, name, _, addresses, up, _]| {
+            of_pods.into_iter().map(|[addresses, name, _, _, up, _]| {
                 let up = if up == "true" { Paint::GOOD.on("up") } else { Paint::BAD.on("down") };
                 format!("{}  {addresses}  {up}", Paint::POD.on(format!("{name:<widest$}")))
             }),
@@ -134,7 +118,7 @@ fn addresses(node: &Node, pod: &Pod, ifname: &str) -> Result<Vec<String>> {
 }
 
 /// The counts of each kind of thing on each node: before the pods came, with them, and after DEL.
-pub(crate) fn counts(nodes: &[(&str, [&Census; 3])]) -> Vec<String> {
+pub(crate) fn counts(nodes: &[(&Node, [&Census; 3])]) -> Vec<String> {
     // The first word of a census's lines, and its meaning.
     const KINDS: [(&str, &str); 6] = [
         ("link", "network links"),
@@ -144,24 +128,19 @@ pub(crate) fn counts(nodes: &[(&str, [&Census; 3])]) -> Vec<String> {
         ("QoS", "QoS rows"),
         ("Queue", "queue rows"),
     ];
-    let names: String = nodes.iter().map(|(name, _)| format!("{name:>12}{:17}", "")).collect();
+    let names: String = nodes.iter().map(|(node, _)| format!("{:>12}{:17}", node.name, "")).collect();
     let heads = format!("{:>9}{:>11}{:>9}", "before", "with pods", "after").repeat(nodes.len());
-    let mut lines =
-        vec![Paint::NODE.on(format!("{:24}{names}", "")), Paint::FAINT.on(format!("{:24}{heads}", ""))];
-    for (word, meaning) in KINDS {
-        let mut line = format!("    {meaning:<20}");
-        for (_, censuses) in nodes {
+    let line = |(word, meaning): (&str, &str)| {
+        let of_nodes = nodes.iter().map(|(_, censuses)| {
             let [before, with_pods, after] = censuses.map(|census| count(&census.to_string(), word));
             let paint = if before == after { Paint::GOOD } else { Paint::BAD };
-            line.push_str(&format!(
-                "{before:>9}{}{}",
-                Paint::BAR.on(format!("{with_pods:>11}")),
-                paint.on(format!("{after:>9}"))
-            ));
-        }
-        lines.push(line);
-    }
-    lines
+            let with_pods = Paint::BAR.on(format!("{with_pods:>11}"));
+            format!("{before:>9}{with_pods}{}", paint.on(format!("{after:>9}")))
+        });
+        format!("    {meaning:<20}{}", of_nodes.collect::<String>())
+    };
+    let heads = [Paint::NODE.on(format!("{:24}{names}", "")), Paint::FAINT.on(format!("{:24}{heads}", ""))];
+    heads.into_iter().chain(KINDS.map(line)).collect()
 }
 
 fn count(census: &str, word: &str) -> usize {
@@ -174,7 +153,8 @@ mod tests {
 
     #[test]
     fn rows_and_maps_are_read_and_things_are_counted_by_their_first_word() {
-        let read = |_| Ok("a,2,x=1 y=2\nb,,\"x=3,4 z=5\"\n".to_owned());
+        let text = "name: a\nofport  : 2\noptions : x=1 y=2\n\nname: b\nofport  : \noptions : x=3,4 z=5\n";
+        let read = |_| Ok(text.to_owned());
         let rows = rows(read, ["name", "ofport", "options"], "Interface").unwrap();
         assert_eq!(rows, [["a", "2", "x=1 y=2"], ["b", "", "x=3,4 z=5"]].map(|row| row.map(str::to_owned)));
         assert_eq!([value(&rows[0][2], "y"), value(&rows[1][2], "y")], ["2", ""]);

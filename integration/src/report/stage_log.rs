@@ -48,14 +48,17 @@ fn add(line: &str) -> Option<(String, StageTimes)> {
     let (span, message) = rest.split_once("] done ")?;
     let sandbox = span.split(' ').find_map(|word| word.strip_prefix("sandbox="))?;
     let whole = message.split(' ').find_map(|word| word.strip_prefix("ms="))?.parse().ok()?;
-    let (_, stages) = message.split_once("stages=\"")?;
-    let stages = stages.trim_end_matches('"').split(", ").map(stage).collect::<Option<_>>()?;
-    Some((sandbox.to_owned(), StageTimes { whole, stages }))
+    let (_, text) = message.split_once("stages=\"")?;
+    Some((sandbox.to_owned(), StageTimes { whole, stages: stages(text, |time| time.parse().ok())? }))
 }
 
-fn stage(text: &str) -> Option<(Stage, f64)> {
-    let (name, time) = text.split_once(' ')?;
-    Some((Stage::ALL.into_iter().find(|stage| stage.name() == name)?, time.parse().ok()?))
+/// The stages in `ovsdb 1.5, veth 1.0"`, each with what `time` makes of the text behind it.
+pub(crate) fn stages<T>(text: &str, time: impl Fn(&str) -> Option<T>) -> Option<Vec<(Stage, T)>> {
+    let stage = |text: &str| {
+        let (name, text) = text.split_once(' ')?;
+        Some((Stage::ALL.into_iter().find(|stage| stage.name() == name)?, time(text)?))
+    };
+    text.trim_end_matches('"').split(", ").map(stage).collect()
 }
 
 #[cfg(test)]

@@ -72,9 +72,9 @@ demo: ## See it work: two nodes, pods, packets between them (KEEP=1 leaves them 
 	cargo build --locked -p cni -p ovnkube -p integration
 	@$(TARGET_DIR)/debug/integration demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
-cluster: kubernetes ## Start a whole Kubernetes with two nodes, and a shell with kubectl; it ends with the shell
+cluster: kubernetes ## Start a whole Kubernetes with two nodes, and a shell with kubectl; it ends with the shell (GATEWAY=local or none; else shared)
 	cargo build --locked -p cni -p ovnkube -p integration
-	@$(TARGET_DIR)/debug/integration cluster
+	@$(TARGET_DIR)/debug/integration cluster $(if $(GATEWAY),--gateway-mode $(GATEWAY))
 
 kubernetes: # The programs of a cluster: built once for this machine, kept in ~/.cache.
 	@integration/prerequisites.sh cluster
@@ -103,13 +103,13 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) OVN_CLUSTER_CONTAINERD=$(CONTAINERD) cargo nextest run --locked -p integration --test cluster --profile cluster
 
-conformance: kubernetes ## Run Kubernetes' own specs of networking on a cluster (FOCUS='Services should' LANE=ipv4 NODES=3 PROCS=4, QUICK=1 for ten of them, RECORD=1)
+conformance: kubernetes ## Run Kubernetes' own specs of networking on a cluster (FOCUS='Services should' LANE=ipv4 NODES=3 PROCS=4 GATEWAY=shared, QUICK=1 for ten of them, RECORD=1)
 	@integration/prerequisites.sh conformance
 	@integration/cluster/conformance.sh $(TARGET_DIR)/conformance-suite >/dev/null
 	cargo build --locked -p cni -p ovnkube -p integration
 	# Debian 12's ovs-vswitchd ends under the suite's parallel connections.
 	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration conformance $(if $(LANE),--lane $(LANE)) $(if $(NODES),--nodes $(NODES)) \
-		$(if $(PROCS),--procs $(PROCS)) $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(RECORD)),--record) $(if $(FOCUS),--focus '$(FOCUS)')
+		$(if $(PROCS),--procs $(PROCS)) $(if $(GATEWAY),--gateway-mode $(GATEWAY)) $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(RECORD)),--record) $(if $(FOCUS),--focus '$(FOCUS)')
 
 faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test

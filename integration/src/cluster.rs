@@ -12,6 +12,7 @@
 //! | [`dns`] | CoreDNS and its Service, where a test asks for it |
 //! | [`load_balancers`] | addresses for Services of type `LoadBalancer`, as a cloud assigns them |
 //! | `routes` | routes from the API server to pods |
+//! | [`gateway`] | how packets leave and enter the cluster |
 //! | [`containerd`] | which version of containerd the nodes have |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, from a watch |
@@ -25,7 +26,7 @@ use std::{process::Command, thread, time::Duration};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 
-use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside};
+use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside, lab};
 
 pub mod access;
 pub mod api;
@@ -34,6 +35,7 @@ pub mod containerd;
 pub mod control_plane;
 pub mod credentials;
 pub mod dns;
+pub mod gateway;
 pub mod in_service;
 pub mod leftovers;
 pub mod load_balancers;
@@ -48,6 +50,7 @@ pub use api::Api;
 pub use containerd::Containerd;
 pub use control_plane::ControlPlane;
 pub use credentials::Credentials;
+pub use gateway::Gateway;
 pub use in_service::InService;
 pub use leftovers::Leftovers;
 pub use pods::Pods;
@@ -74,6 +77,7 @@ pub struct Blueprint {
     families: Families,
     dns: bool,
     host_ports: bool,
+    gateway: Option<Gateway>,
 }
 
 impl Blueprint {
@@ -118,6 +122,13 @@ impl Blueprint {
         self
     }
 
+    /// Adds the world outside of the cluster, `cluster.lab.world()`, to which nodes lead packets in this way.
+    #[must_use]
+    pub fn gateway(mut self, gateway: Gateway) -> Self {
+        self.gateway = Some(gateway);
+        self
+    }
+
     /// Further options of the project's control plane.
     #[must_use]
     pub fn master_options(mut self, options: &[&str]) -> Self {
@@ -145,7 +156,8 @@ impl Blueprint {
         let api = Api::new(&credentials)?;
         progress("starting etcd and the API server; Open vSwitch, OVN and containerd on each node");
         let (control_plane, nodes) = thread::scope(|scope| {
-            let nodes = scope.spawn(|| start_nodes(self.nodes, containerd, self.families, &credentials));
+            let lab = self.lab();
+            let nodes = scope.spawn(|| start_nodes(lab, containerd, self.families, &credentials));
             let control_plane = ControlPlane::start(&credentials, &api, self.families);
             Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, join(nodes.join())?))
         })?;
@@ -161,7 +173,7 @@ impl Blueprint {
             options: self.master_options,
         };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
-        let Self { families, host_ports, .. } = self;
+        let Self { families, host_ports, gateway, .. } = self;
         let cluster = Cluster {
             lab,
             workers,
@@ -173,6 +185,7 @@ impl Blueprint {
             network,
             families,
             host_ports,
+            gateway,
         };
         // In any order: each program waits for what it needs of the others.
         cluster.master.spawn()?;
@@ -184,6 +197,15 @@ impl Blueprint {
             cluster.start_dns()?;
         }
         Ok(cluster)
+    }
+
+    /// The lab of the nodes.
+    fn lab(&self) -> lab::Blueprint {
+        let lab = Lab::of_nodes(self.nodes).empty();
+        match self.gateway {
+            Some(_) => lab.families(self.families).world(),
+            None => lab,
+        }
     }
 }
 
@@ -207,6 +229,7 @@ pub struct Cluster {
     network: Network,
     families: Families,
     host_ports: bool,
+    gateway: Option<Gateway>,
 }
 
 impl Cluster {
@@ -220,6 +243,7 @@ impl Cluster {
             families: Families::V4,
             dns: false,
             host_ports: false,
+            gateway: None,
         }
     }
 
@@ -291,6 +315,7 @@ impl Cluster {
         if self.host_ports {
             arguments.push(worker::chain_portmap(node)?);
         }
+        arguments.extend(self.gateway.and_then(Gateway::option).map(str::to_owned));
         node.server.set_arguments(arguments);
         worker.kubelet.spawn()?;
         node.start_server()
@@ -328,13 +353,14 @@ impl Cluster {
 
 /// Builds the lab, and starts containerd with the images on each of its nodes.
 fn start_nodes(
-    count: u32,
+    lab: lab::Blueprint,
     containerd: Containerd,
     families: Families,
     credentials: &Credentials,
 ) -> Result<(Lab, Vec<Worker>)> {
-    let lab = Lab::of_nodes(count).empty().build()?;
-    if families != Families::V4 {
+    let lab = lab.build()?;
+    // A world has its families already.
+    if families != Families::V4 && !lab.has_world() {
         fabric::add_v6()?;
         lab.nodes.iter().try_for_each(Node::add_v6)?;
     }

@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use integration::{Cluster, executable, inside};
+use integration::{Cluster, cluster::Gateway, connections::Server, executable, inside};
 use serde_json::json;
 
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
@@ -51,6 +51,9 @@ pub(crate) struct Conformance {
     /// How many specs run at once.
     #[arg(long, value_name = "N", default_value_t = 4)]
     procs: u32,
+    /// How packets leave the nodes.
+    #[arg(long, value_enum, default_value_t = Gateway::Shared)]
+    gateway_mode: Gateway,
     /// Only ten specs, one or two of each kind.
     #[arg(long, conflicts_with = "focus")]
     quick: bool,
@@ -92,10 +95,10 @@ impl Conformance {
             Selection::new(self.lane, sctp, self.focus.as_deref())
         };
         let suite = runner::Suite::find()?;
-        let cluster =
-            Cluster::of_nodes(self.nodes).families(self.lane.families()).dns().host_ports().build(&say)?;
-        prepare(&cluster, &suite)?;
-        say(&format!("{} nodes are ready; the suite begins", self.nodes));
+        let blueprint = Cluster::of_nodes(self.nodes).families(self.lane.families()).dns().host_ports();
+        let cluster = blueprint.gateway(self.gateway_mode).build(&say)?;
+        let _internet = prepare(&cluster, &suite)?;
+        say(&format!("{} nodes are ready, gateway mode {}; the suite begins", self.nodes, self.gateway_mode));
         let results = executable::target_dir()?.join("conformance").join(self.lane.to_string());
         fs::create_dir_all(&results).with_context(|| format!("create {}", results.display()))?;
         let specs = suite.run(&cluster, &selection, self.procs, &results, &say)?;
@@ -121,8 +124,8 @@ fn sctp_of_kernel() -> Sctp {
     }
 }
 
-/// What specs ask of a cluster besides its network.
-fn prepare(cluster: &Cluster, suite: &runner::Suite) -> Result<()> {
+/// What specs ask of a cluster besides its network. What answers outside does so until the value is dropped.
+fn prepare(cluster: &Cluster, suite: &runner::Suite) -> Result<Server> {
     for (index, (node, worker)) in (0..).zip(cluster.nodes()) {
         let zone = format!("zone-{}", index % ZONES + 1);
         let labels = json!({"topology.kubernetes.io/region": "lab", "topology.kubernetes.io/zone": zone});
@@ -134,8 +137,8 @@ fn prepare(cluster: &Cluster, suite: &runner::Suite) -> Result<()> {
         }
     }
     cluster.assign_load_balancers()?;
-    internet::begin(cluster)?;
-    cluster.route_to_pods()
+    cluster.route_to_pods()?;
+    internet::begin(cluster)
 }
 
 /// A file of the checkout: what people read and change.

@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     io::{self, IsTerminal as _, Write as _},
+    net::SocketAddr,
     os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{self, Command, ExitCode},
@@ -13,8 +14,11 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use integration::{
     Cluster as Running, central,
-    cluster::{credentials::ADMIN, programs},
+    cluster::{Gateway, credentials::ADMIN, programs},
+    connections::Server,
     executable, inside, mounts,
+    traffic::End,
+    world::Machine,
 };
 
 mod compare;
@@ -29,6 +33,9 @@ pub(crate) struct Cluster {
     /// How many nodes.
     #[arg(long, default_value_t = 2)]
     nodes: u32,
+    /// How packets leave the nodes for the world outside, and how they come in.
+    #[arg(long, value_enum, default_value_t = Gateway::Shared)]
+    gateway_mode: Gateway,
     /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and
     /// `host-local`, in turn.
     #[arg(long, value_name = "ROUNDS")]
@@ -76,13 +83,17 @@ impl Cluster {
         };
         let blueprint = Running::of_nodes(self.nodes);
         // Pods that are measured look no names up.
-        let blueprint = if self.compare.is_none() { blueprint.dns().host_ports() } else { blueprint };
+        let blueprint = match self.compare {
+            None => blueprint.dns().host_ports().gateway(self.gateway_mode),
+            Some(_) => blueprint,
+        };
         let cluster = blueprint.build(&say)?;
         say(&format!("{} nodes are ready", self.nodes));
         if let Some(rounds) = self.compare {
             return compare::run(&cluster, rounds, &self.bursts).map(|()| ExitCode::SUCCESS);
         }
         cluster.route_to_pods()?;
+        let _web = open_world(&cluster)?;
         let tools = write_tools(&cluster)?;
         let path = env::join_paths(
             [tools.clone(), programs::bin_dir()?]
@@ -105,17 +116,24 @@ impl Cluster {
     }
 }
 
-/// Writes a command for each node, named as the node, and the settings of the shell.
+/// Starts a server outside of the cluster, which tells its clients their addresses as it sees them.
+fn open_world(cluster: &Running) -> Result<Server> {
+    let at = cluster.lab.world().addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 80));
+    cluster.lab.mirroring(&End::World(Machine::Web), &at.collect::<Vec<_>>())
+}
+
+/// Writes a command for each node and each machine of the world, named as these, and the settings of the shell.
 fn write_tools(cluster: &Running) -> Result<PathBuf> {
     let directory = Path::new(mounts::LAB).join("bin");
     fs::create_dir_all(&directory)?;
-    for (node, _) in cluster.nodes() {
-        let file = directory.join(&node.name);
-        let enter = format!("exec nsenter -t {} -m -n -- \"${{@:-bash}}\"", node.pid());
-        fs::write(
-            &file,
-            format!("#!/bin/bash\n# Runs a command on {}; without one, a shell.\n{enter}\n", node.name),
-        )?;
+    let nodes = cluster.nodes().map(|(node, _)| (node.name.clone(), format!("-t {} -m -n", node.pid())));
+    let machines = Machine::ALL.map(|machine| (machine.name(), format!("--net={}", machine.namespace())));
+    let machines = machines.map(|(name, namespaces)| (name.to_owned(), namespaces));
+    for (name, namespaces) in nodes.chain(machines) {
+        let file = directory.join(&name);
+        let enter = format!("exec nsenter {namespaces} -- \"${{@:-bash}}\"");
+        let text = format!("#!/bin/bash\n# Runs a command on {name}; without one, a shell.\n{enter}\n");
+        fs::write(&file, text)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     }
     let bashrc = "[ ! -r ~/.bashrc ] || . ~/.bashrc\nPS1='(cluster) \\w \\$ '\n\
@@ -127,6 +145,8 @@ fn write_tools(cluster: &Running) -> Result<PathBuf> {
 fn hints(cluster: &Running) -> String {
     let (node, image) = (&cluster.lab.nodes[0].name, programs::AGNHOST);
     let logs = "/var/log/openvswitch";
+    let world = cluster.lab.world();
+    let [web, own] = [world.addresses(Machine::Web)[0], world.of_node(&cluster.lab.nodes[0])[0]];
     let lines = [
         ("kubectl get nodes -o wide".to_owned(), ""),
         ("kubectl get pods -o wide".to_owned(), "their addresses come from OVN"),
@@ -145,6 +165,23 @@ fn hints(cluster: &Running) -> String {
             ),
             "from the node, too",
         ),
+        (
+            format!("kubectl exec deploy/web -- curl -s --http0.9 http://{web}"),
+            "a server outside of the cluster says which address it sees",
+        ),
+        (
+            "kubectl expose deployment web --name=out --type=NodePort --port=80 --target-port=8080"
+                .to_owned(),
+            "",
+        ),
+        (
+            "port=$(kubectl get svc out -o jsonpath='{.spec.ports[0].nodePort}')".to_owned(),
+            "the same on each node",
+        ),
+        (
+            format!("client curl -s http://{own}:$port/hostname"),
+            "a client outside; `router`, `web` and `client` alone are shells",
+        ),
         ("kubectl scale deployment web --replicas=20".to_owned(), ""),
         ("kubectl rollout status deployment web".to_owned(), ""),
         (
@@ -157,7 +194,7 @@ fn hints(cluster: &Running) -> String {
         (format!("{node} ovs-vsctl show"), "the switch of a node; its name alone is a shell on it"),
         (format!("{node} tail {logs}/ovn-k8s-cni-overlay.log"), "the plugin's log"),
         (format!("{node} tail {logs}/ovnkube.log"), "the server's"),
-        (format!("kubectl delete deployment,service {}", reach::NAME), ""),
+        (format!("kubectl delete deployment,service {0}; kubectl delete service out", reach::NAME), ""),
     ];
     let lines: String = lines
         .iter()

@@ -167,6 +167,11 @@ impl Lab {
         }
     }
 
+    /// Whether there is a world outside of the cluster.
+    pub fn has_world(&self) -> bool {
+        self.world.is_some()
+    }
+
     /// The world outside of the cluster.
     ///
     /// # Panics

@@ -40,16 +40,22 @@ pub enum Machine {
 }
 
 impl Machine {
-    const ALL: [Self; 4] = [Self::Router, Self::Web, Self::Resolver, Self::Client];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Router, Self::Web, Self::Resolver, Self::Client];
 
-    /// Name of its namespace.
-    fn name(self) -> &'static str {
+    /// Its name.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Router => "router",
             Self::Web => "web",
             Self::Resolver => "resolver",
             Self::Client => "client",
         }
+    }
+
+    /// Path of its network namespace.
+    pub fn namespace(self) -> String {
+        format!("/run/netns/{}", self.name())
     }
 
     /// Its host number behind the router.
@@ -171,6 +177,37 @@ impl World {
         command::output(self.command(Machine::Router, words[0]).args(&words[1..])).map(drop)
     }
 
+    /// Has the machine own another address, besides those of [`World::addresses`].
+    pub fn give(&self, machine: Machine, address: IpAddr) -> Result<()> {
+        // `nodad`: an IPv6 address would not be usable for about a second.
+        self.shell(machine, &format!("ip addr add {address} dev lo nodad"))?;
+        let (family, via) = match address {
+            IpAddr::V4(_) => ("-4", BEYOND),
+            IpAddr::V6(_) => ("-6", BEYOND_V6),
+        };
+        let host = machine.host();
+        self.shell(Machine::Router, &format!("ip {family} route replace {address} via {via}{host}")).map(drop)
+    }
+
+    /// Leads packets for `address` to the lab's own namespaces, where the central programs are.
+    pub fn lead_to_lab(&self, address: IpAddr) -> Result<()> {
+        let (family, via) = match address {
+            IpAddr::V4(_) => ("-4", fabric::LAB_ADDRESS),
+            IpAddr::V6(_) => ("-6", fabric::LAB_ADDRESS_V6),
+        };
+        // The packets leave by the link by which they have come. The router must not say so (IPv6 has no such
+        // setting): nodes are to know one way out.
+        self.shell(
+            Machine::Router,
+            &format!(
+                "echo 0 > /proc/sys/net/ipv4/conf/all/send_redirects
+                 echo 0 > /proc/sys/net/ipv4/conf/wire/send_redirects
+                 ip {family} route replace {address} via {via}"
+            ),
+        )
+        .map(drop)
+    }
+
     /// MTU of the router's link to the machines behind it: larger packets do not fit through, and their
     /// senders are told.
     pub fn narrow(&self, mtu: u32) -> Result<()> {
@@ -187,7 +224,7 @@ impl World {
     /// A command on a machine, to be completed by the caller.
     pub fn command(&self, machine: Machine, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", machine.name())).arg("--").arg(program);
+        command.arg(format!("--net={}", machine.namespace())).arg("--").arg(program);
         command.env("PATH", prerequisites::search_path());
         command
     }

@@ -34,7 +34,11 @@ impl Cluster {
     /// # Errors
     /// If clients outside of the cluster do not get their addresses.
     pub fn assign_load_balancers(&self) -> Result<()> {
-        routes::add_clients()?;
+        for client in routes::add_clients()? {
+            if self.lab.has_world() {
+                self.lab.world().lead_to_lab(client)?;
+            }
+        }
         let client = self.api.client.clone();
         let nodes = self.lab.nodes.iter().map(|node| node.index).collect();
         self.api.runtime.spawn(async move {

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use ovsdb::{Connection, Monitor, Monitored, Options, Uuid, Where};
 use serde_json::Value;
 
-use super::Cluster;
+use super::{Cluster, Gateway};
 use crate::{central::NORTHBOUND, eventually};
 
 /// Annotation of a node: its subnets, a part of the cluster's.
@@ -104,6 +104,9 @@ impl Cluster {
                 format!("port of {name}: k8s-{name}"),
                 format!("router port of {ROUTER}: rtos-{name}"),
             ]);
+            if self.gateway.is_some_and(Gateway::has_router) {
+                rows.extend(of_gateway(name));
+            }
         }
         let mut addresses = BTreeMap::new();
         for (key, pod) in self.pods.now() {
@@ -169,6 +172,20 @@ impl Cluster {
         }
         Ok(lines)
     }
+}
+
+/// The rows of a node's gateway, whose bridge is `breth0`.
+fn of_gateway(node: &str) -> [String; 7] {
+    let router = format!("GR_{node}");
+    [
+        format!("router {router}"),
+        format!("router port of {router}: rtoj-{router}"),
+        format!("router port of {router}: rtoe-{router}"),
+        format!("port of join: jtor-{router}"),
+        format!("switch ext_{node}"),
+        format!("port of ext_{node}: etor-{router}"),
+        format!("port of ext_{node}: breth0_{node}"),
+    ]
 }
 
 async fn read() -> Result<Monitored> {

@@ -5,6 +5,7 @@ mod cnitool;
 mod control_plane;
 mod deployment;
 mod events;
+mod gateways;
 #[path = "../support/hosts.rs"]
 mod hosts;
 #[path = "../support/in_service.rs"]

@@ -28,17 +28,18 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x192, 0, 0, 0, 0, 1);
 
-/// Gives the lab's root the clients' addresses, and lets each connection take a way of its own.
-pub(super) fn add_clients() -> Result<()> {
+/// Gives the lab's root the clients' addresses, and lets each connection take a way of its own. Returns the addresses.
+pub(super) fn add_clients() -> Result<[IpAddr; 2]> {
     // Unless the kernel looks at ports, too, a client always takes the same node.
     let by_ports = ["net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1"];
     command::output(Command::new("sysctl").arg("-qw").args(by_ports))?;
-    for address in [IpAddr::from(CLIENT_V4), CLIENT_V6.into()] {
+    let clients = [IpAddr::from(CLIENT_V4), CLIENT_V6.into()];
+    for address in clients {
         // `nodad`: an IPv6 address would not be usable for about a second.
         let words = format!("addr add {address} dev lo nodad");
         command::output(Command::new("ip").args(words.split_whitespace()))?;
     }
-    Ok(())
+    Ok(clients)
 }
 
 /// What a Service asks of a balancer.

@@ -1,0 +1,111 @@
+//! A cluster whose nodes have gateways, in a world: packets of pods, clients outside, hosts and the API server.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context as _, Result, ensure};
+use contract::node_annotation::GATEWAY_CONFIG;
+use integration::{
+    Cluster, Families, cluster::Gateway, command, eventually, peer::Reply, traffic::End, world::Machine,
+};
+use serde_json::json;
+
+use crate::support::{PODS, SOON, attached, pod, wait_ready};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+/// A port of the node that leads to the pod `web`.
+const HOST_PORT: u16 = 8090;
+
+/// The pod `web` is behind a Service and a port of its node, which is the first one.
+fn start(cluster: &Cluster) -> Result<u16> {
+    let mut web = pod("web", "node1");
+    web["metadata"]["labels"] = json!({"app": "web"});
+    web["spec"]["containers"][0]["ports"] = json!([{"containerPort": 8080, "hostPort": HOST_PORT}]);
+    cluster.api.create_all(PODS, &[web, pod("other", "node2")])?;
+    let spec = json!({"type": "NodePort", "selector": {"app": "web"}, "ipFamilyPolicy": "PreferDualStack",
+        "ports": [{"port": 80, "targetPort": 8080}]});
+    let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});
+    let created = cluster.api.create(SERVICES, &object)?;
+    wait_ready(cluster, &["web", "other"])?;
+    let port = created["spec"]["ports"][0]["nodePort"].as_u64().context("no node port")?;
+    u16::try_from(port).context("a port")
+}
+
+/// The pod `web` answers the client outside at this port of these addresses.
+fn answers_client(cluster: &Cluster, addresses: &[IpAddr], port: u16) -> Result<()> {
+    for address in addresses {
+        let url = format!("http://{}/hostname", SocketAddr::new(*address, port));
+        eventually(&format!("{url} answers the client outside"), SOON, || {
+            let mut curl = cluster.lab.world().command(Machine::Client, "curl");
+            let said = command::output(curl.args(["-sSg", "--noproxy", "*", "--max-time", "3", &url]))?;
+            ensure!(said == "web", "{said:?}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Each direction. `mode`: what the control plane is told of each node's gateway.
+fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
+    let port = start(cluster)?;
+    let (lab, world) = (&cluster.lab, cluster.lab.world());
+    for node in &lab.nodes {
+        let object = cluster.api.read(&format!("/api/v1/nodes/{}", node.name))?;
+        let config = &object["metadata"]["annotations"][GATEWAY_CONFIG];
+        ensure!(config.as_str().is_some_and(|text| text.contains(mode)), "no {mode} in {config}");
+    }
+    let web: Vec<SocketAddr> =
+        world.addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 80)).collect();
+    let _web = lab.mirroring(&End::World(Machine::Web), &web)?;
+    for name in ["web", "other"] {
+        let pod = attached(cluster, name)?;
+        let node = world.of_node(lab.node_of(&pod));
+        eventually(&format!("the world sees the node of pod {name}"), SOON, || {
+            let replies = lab.ask(&End::Pod(&pod), &web, &web)?.concat();
+            let seen: Vec<_> = replies.iter().map(Reply::address).collect();
+            let expected: Vec<_> = node.iter().chain(&node).copied().map(Some).collect();
+            ensure!(seen == expected, "{replies:?}");
+            Ok(())
+        })?;
+        // The API server's Service has a host beside the nodes for its endpoint.
+        eventually(&format!("pod {name} reaches the API server"), SOON, || {
+            let url = "https://10.96.0.1/version";
+            let said = cluster.kubectl(["exec", name, "--", "curl", "-sSk", "--max-time", "3", url])?;
+            ensure!(said.contains("gitVersion"), "{said}");
+            Ok(())
+        })?;
+    }
+    for node in &lab.nodes {
+        answers_client(cluster, &world.of_node(node), port)
+            .with_context(|| format!("node port of {}", node.name))?;
+        for address in world.of_node(node) {
+            let words = ["-n", "-c", "3", "-i", "0.2", "-W", "1", &address.to_string()];
+            let said = command::output(world.command(Machine::Client, "ping").args(words))?;
+            ensure!(!said.contains("DUP!") && said.contains("3 received"), "{said}");
+        }
+    }
+    answers_client(cluster, &world.of_node(&lab.nodes[0])[..1], HOST_PORT).context("port of the host")?;
+    cluster.route_to_pods()?;
+    for name in ["web", "other"] {
+        let path = format!("/api/v1/namespaces/default/pods/{name}:8080/proxy/hostname");
+        eventually(&format!("the API server reaches pod {name}"), SOON, || {
+            let said = cluster.kubectl(["get", "--raw", &path])?;
+            ensure!(said == name, "{said:?}");
+            Ok(())
+        })?;
+    }
+    cluster.northbound_must_match()
+}
+
+fn blueprint(gateway: Gateway) -> integration::cluster::Blueprint {
+    Cluster::of_nodes(2).families(Families::Dual).host_ports().gateway(gateway)
+}
+
+#[test]
+fn with_shared_gateways_pods_reach_the_world_and_the_world_reaches_ports_of_each_node() {
+    blueprint(Gateway::Shared).test(|cluster| every_way(cluster, r#""mode":"shared""#));
+}
+
+#[test]
+fn with_local_gateways_pods_reach_the_world_and_the_world_reaches_ports_of_each_node() {
+    blueprint(Gateway::Local).test(|cluster| every_way(cluster, r#""mode":"local""#));
+}

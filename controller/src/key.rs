@@ -78,7 +78,7 @@ impl From<AnyPolicy> for Key {
     }
 }
 
-/// A set of addresses: of pods, or of a name.
+/// A set of addresses: of pods, of nodes, or of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SetId {
     /// Of the pods of a namespace.
@@ -89,6 +89,8 @@ pub enum SetId {
     Port(Arc<str>, Protocol, u16),
     /// Of a name of the DNS.
     Name(Arc<str>),
+    /// Of the nodes that a selector selects, by its canonical text.
+    Nodes(Arc<str>),
 }
 
 /// How much of a key's rows a change concerns.
@@ -163,6 +165,7 @@ impl fmt::Display for SetId {
             Self::Pods(text) => write!(f, "pods {text}"),
             Self::Port(name, protocol, number) => write!(f, "port {name} {protocol} {number}"),
             Self::Name(name) => write!(f, "name {name}"),
+            Self::Nodes(text) => write!(f, "nodes {text}"),
         }
     }
 }

@@ -18,12 +18,13 @@ pub(crate) mod touched;
 use self::{index::Index, owner::Owners, touched::Touched};
 use crate::{
     config::{ClusterConfig, Zone},
+    desired::egress_firewall,
     key::{Key, NodeName, SetId},
     rows::{
         RowName, Table,
-        table::{self, AddressSet, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
+        table::{self, Acl, AddressSet, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
     },
-    store::FoundPort,
+    store::{FoundPort, NodesOf},
 };
 
 /// The name of the database in its schema.
@@ -181,7 +182,22 @@ impl Northbound {
         self.index.owners().filter_map(|key| if let Key::Policy(policy) = key { Some(policy) } else { None })
     }
 
-    /// The sets of pods' addresses.
+    /// The rules of EgressFirewalls about nodes, with the nodes' addresses.
+    pub(crate) fn rules_about_nodes(&self) -> impl Iterator<Item = (NodesOf, Vec<IpAddr>)> {
+        let firewalls = self
+            .index
+            .owners()
+            .filter_map(|key| if let Key::EgressFirewall(of) = key { Some((key, of)) } else { None });
+        let rows = firewalls.flat_map(|(key, of)| self.index.owned(key).map(move |row| (of, row)));
+        rows.filter_map(|(namespace, row)| {
+            let row = self.updates.row::<Acl>(row)?;
+            let index = row.external_ids.get(ovn::RULE_INDEX)?.parse().ok()?;
+            let addresses = egress_firewall::addresses_of_nodes(&row.matching)?;
+            Some((NodesOf::Rule(Arc::clone(namespace), index), addresses))
+        })
+    }
+
+    /// The sets of addresses.
     pub(crate) fn sets(&self) -> impl Iterator<Item = (SetId, Vec<IpAddr>)> {
         self.index.owners().filter_map(|key| {
             let Key::Set(set) = key else { return None };

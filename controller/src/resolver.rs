@@ -1,5 +1,4 @@
-//! Asks the DNS for the names of EgressFirewalls, and again before their answers are old. Knows neither rules nor
-//! sets.
+//! Asks the DNS for the names in rules, and again before their answers are old. Knows neither rules nor sets.
 //!
 //! ```text
 //! names ─▶ Resolver ─▶ the host's resolver (/etc/resolv.conf)

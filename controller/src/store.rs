@@ -10,7 +10,8 @@
 //! | `nodes`, `pods`, `services`, `namespaces`, `policies` | the objects of one kind with their indexes, and what an event of this kind changes |
 //! | [`cluster_policy`], `cluster_policies` | the same for policies of the whole cluster |
 //! | [`egress_firewall`], `egress_firewalls` | the same for EgressFirewalls, and their status |
-//! | `names` | the names of the DNS that EgressFirewalls have, and their addresses |
+//! | `names` | the names of the DNS that rules have, and their addresses |
+//! | `node_addresses` | the addresses of nodes that rules select by labels |
 //! | [`policy`] | a NetworkPolicy, read once from the API's spelling |
 //! | `port_names` | names of ports in policies that no pod has |
 //! | `sets` | the sets of addresses that policies name, and who is in them |
@@ -40,6 +41,7 @@ pub mod labels;
 mod names;
 mod namespaces;
 mod node;
+mod node_addresses;
 mod nodes;
 pub mod observation;
 mod observe;
@@ -74,6 +76,7 @@ pub use foreign::ForeignAddress;
 pub use names::{Answer, DnsName};
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
+pub use node_addresses::NodesOf;
 pub use pod::{Annotated, NamedPort, Phase, Pod, PodLabels, Spelled, Texts};
 pub use policy::{Direction, Peer, Policy};
 pub use ranges::RangeName;
@@ -101,6 +104,7 @@ pub struct Store {
     cluster_policies: cluster_policies::ClusterPolicies,
     egress_firewalls: egress_firewalls::EgressFirewalls,
     names: names::Names,
+    node_addresses: node_addresses::NodeAddresses,
     services: services::Services,
     ranges: ranges::Ranges,
     gateways: BTreeSet<NodeName>,
@@ -143,9 +147,6 @@ impl Kept {
     /// A Service's load balancers, and the switches and routers that they are on.
     pub const LOAD_BALANCERS: Self = Self(&[Table::LoadBalancer]);
 
-    /// The rules of a namespace.
-    pub const ACLS: Self = Self(&[Table::Acl]);
-
     /// Whether rows of the table stay.
     pub fn has(self, table: Table) -> bool {
         self.0.contains(&table)
@@ -172,6 +173,7 @@ impl Store {
             cluster_policies: cluster_policies::ClusterPolicies::default(),
             egress_firewalls: egress_firewalls::EgressFirewalls::default(),
             names: names::Names::default(),
+            node_addresses: node_addresses::NodeAddresses::default(),
             services: services::Services::default(),
             gateways: BTreeSet::new(),
             templates: false,
@@ -330,12 +332,12 @@ impl Store {
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) | Key::ClusterPolicy(_) => {
-                Kept::NOTHING
-            }
-            // A rule about nodes has no row without their addresses.
-            Key::EgressFirewall(namespace) if self.lacks_addresses_of_nodes(namespace) => Kept::ACLS,
-            Key::EgressFirewall(_) => Kept::NOTHING,
+            Key::Cluster
+            | Key::Isolation(_)
+            | Key::Set(_)
+            | Key::Policy(_)
+            | Key::ClusterPolicy(_)
+            | Key::EgressFirewall(_) => Kept::NOTHING,
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
                 Some(node) if !self.is_decided(node) => Kept::ALL,

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::{Value, json};
-use verdict::{Cidr, Direction, End, Place, Policies, Protocol, side::Connection};
+use verdict::{Cidr, Place, Protocol};
 
 use crate::{
     policies::{self, Pod},
@@ -49,24 +49,11 @@ pub enum To {
     Nonsense,
 }
 
-/// The value of a node's label `role`.
-fn role(node: &Node) -> &'static str {
-    if node.number.is_multiple_of(2) { "inner" } else { "edge" }
-}
-
 impl World {
     /// Whether the pod's connection may leave the cluster for the address. Both have to allow it, the policies
     /// and the EgressFirewall.
     pub fn may_leave(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
-        let policies::World { namespaces, policies, cluster_policies, .. } = &self.policies;
-        let policies = Policies { namespaces, policies, cluster_policies };
-        let labels = &pod.labels;
-        let client = End {
-            pod: Some(verdict::Pod { namespace: pod.namespace, labels, ports: &pod.ports }),
-            address: pod.address(place.is_ipv6),
-        };
-        let connection = Connection { client, server: End { pod: None, address }, place };
-        policies.side(Direction::Egress, connection).allows && self.firewall_allows(pod, address, place)
+        self.policies.lets_out(pod, address, place) && self.firewall_allows(pod, address, place)
     }
 
     /// "Traffic from a pod to an IP address outside the cluster will be checked against each EgressFirewallRule
@@ -84,13 +71,6 @@ impl World {
     pub fn manifests(&self) -> Vec<Value> {
         self.firewalls.iter().map(EgressFirewall::manifest).collect()
     }
-
-    /// Adds the label `role` to the objects of the nodes.
-    pub fn label(&self, manifests: &mut [Value]) {
-        for (node, manifest) in self.policies.nodes().iter().zip(manifests) {
-            manifest["metadata"]["labels"]["role"] = json!(role(node));
-        }
-    }
 }
 
 impl Rule {
@@ -99,7 +79,7 @@ impl Rule {
         let is_address = match self.to {
             To::Cidr(cidr) => cidr.contains(address),
             To::Nodes(wanted) => {
-                let mut nodes = nodes.iter().filter(|node| wanted.is_none_or(|value| role(node) == value));
+                let mut nodes = nodes.iter().filter(|node| wanted.is_none_or(|value| node.role() == value));
                 nodes.any(|node| node.addresses().contains(&address))
             }
             // What cannot be used fails closed.
@@ -141,13 +121,6 @@ impl std::fmt::Display for World {
         self.policies.fmt(f)?;
         self.manifests().iter().try_for_each(|object| writeln!(f, "{object}"))
     }
-}
-
-/// Addresses outside of the cluster, at the edges of the networks in the rules.
-pub fn outside(world: &World) -> Vec<IpAddr> {
-    let others = ["192.0.2.7", "192.0.2.130", "198.51.100.1", "2001:db8::7", "2001:db8:1::7", "10.245.0.1"];
-    let nodes = world.policies.nodes().into_iter().flat_map(|node| node.addresses());
-    others.map(text_address).into_iter().chain(nodes).collect()
 }
 
 /// Few policies, and EgressFirewalls of some namespaces.

@@ -45,7 +45,10 @@ impl World {
 
 fn node(node: &Node) -> Value {
     let name = node.name();
-    let labels = node.zone.map_or(json!({}), |zone| json!({ "topology.kubernetes.io/zone": zone }));
+    let mut labels = json!({ "role": node.role() });
+    if let Some(zone) = node.zone {
+        labels["topology.kubernetes.io/zone"] = json!(zone);
+    }
     let subnets = node.subnets();
     let addresses = node.addresses();
     let [v4, v6] = addresses;

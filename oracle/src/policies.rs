@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 pub use ::verdict::{Cidr, Direction, selector::Operator};
 
-use crate::world::Node;
+use crate::world::{Node, text_address};
 
 pub mod cluster;
 pub mod manifest;
@@ -50,6 +50,24 @@ pub struct Pod {
     pub labels: Labels,
     /// `containers[].ports[]` that have names.
     pub ports: Vec<ContainerPort>,
+}
+
+/// Names of the DNS, and what it has for them. One of them has the address of a pod, too.
+pub fn names() -> Vec<(&'static str, Vec<IpAddr>)> {
+    let all = [
+        ("www.example.org", &["192.0.2.7", "2001:db8::7"][..]),
+        ("api.example.org", &["198.51.100.1", "10.244.1.4"]),
+        // No answer has an address of IPv4.
+        ("v6.example.org", &["2001:db8:1::7"]),
+    ];
+    all.map(|(name, texts)| (name, texts.iter().map(|text| text_address(text)).collect())).into()
+}
+
+/// Addresses outside of the cluster, at the edges of what rules are about.
+pub fn outside(world: &World) -> Vec<IpAddr> {
+    let others = ["192.0.2.7", "192.0.2.130", "198.51.100.1", "2001:db8::7", "2001:db8:1::7", "10.245.0.1"];
+    let nodes = world.nodes().into_iter().flat_map(|node| node.addresses());
+    others.map(text_address).into_iter().chain(nodes).collect()
 }
 
 /// The other end of a connection.

@@ -145,6 +145,11 @@ impl Node {
         node_name(self.number)
     }
 
+    /// The value of its label `role`.
+    pub fn role(&self) -> &'static str {
+        if self.number.is_multiple_of(2) { "inner" } else { "edge" }
+    }
+
     /// The host's own addresses, one of each family.
     pub fn addresses(&self) -> [IpAddr; 2] {
         [

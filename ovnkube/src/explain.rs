@@ -98,7 +98,14 @@ fn pages(
     let (namespaces, cluster) = (objects.namespaces(), objects.policies_of_cluster());
     let enforced = objects.network_policies(&[Enforcement::Enforced]);
     let all = objects.network_policies(&[Enforcement::Enforced, Enforcement::DryRun]);
-    let policies = Policies { namespaces: &namespaces, policies: &enforced, cluster_policies: &cluster };
+    // Both ends are pods: no node's address is one of theirs, and no name stands for one.
+    let policies = Policies {
+        namespaces: &namespaces,
+        nodes: &[],
+        names: &[],
+        policies: &enforced,
+        cluster_policies: &cluster,
+    };
     let with_dry_runs = Policies { policies: &all, ..policies };
     let Objects { client, server, .. } = objects;
     let (client_labels, server_labels) = (client.labels(), server.labels());

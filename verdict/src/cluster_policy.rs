@@ -3,7 +3,7 @@
 //! `policy.networking.k8s.io`.
 
 use crate::{
-    Namespace, Selector,
+    Name, Namespace, Policies, Selector,
     connection::{Cidr, Direction, End, Place, Pod, Protocol},
 };
 
@@ -50,8 +50,10 @@ pub enum Action {
 pub enum ClusterPeer<'a> {
     Namespaces(Selector<'a>),
     Pods(Selector<'a>, Selector<'a>),
-    /// Of egress rules.
+    /// The peers below are those of egress rules.
     Networks(Vec<Cidr>),
+    Nodes(Selector<'a>),
+    DomainNames(Vec<&'a str>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,8 +108,8 @@ impl ClusterPolicy<'_> {
 }
 
 impl ClusterRule<'_> {
-    pub(crate) fn has_peer(&self, end: End<'_>, namespaces: &[Namespace<'_>]) -> bool {
-        self.peers.iter().any(|peer| peer.is(end, namespaces))
+    pub(crate) fn has_peer(&self, end: End<'_>, all: Policies<'_>) -> bool {
+        self.peers.iter().any(|peer| peer.is(end, all))
     }
 
     pub(crate) fn has_port(&self, server: End<'_>, place: Place) -> bool {
@@ -116,12 +118,22 @@ impl ClusterRule<'_> {
 }
 
 impl ClusterPeer<'_> {
-    fn is(&self, end: End<'_>, namespaces: &[Namespace<'_>]) -> bool {
+    fn is(&self, end: End<'_>, Policies { namespaces, nodes, names, .. }: Policies<'_>) -> bool {
         match (self, end.pod) {
             (Self::Networks(nets), _) => nets.iter().any(|net| net.contains(end.address)),
+            // "It selects the nodeIPs as the peer type by matching on the IPs present in the node."
+            (Self::Nodes(of), None) => {
+                let mut selected = nodes.iter().filter(|node| of.selects(&node.labels));
+                selected.any(|node| node.addresses.contains(&end.address))
+            }
+            (Self::DomainNames(of), None) => {
+                let is_named = |name: &Name<'_>| of.iter().any(|own| own.eq_ignore_ascii_case(name.name));
+                names.iter().any(|name| is_named(name) && name.addresses.contains(&end.address))
+            }
             (Self::Namespaces(of), Some(pod)) => is_in(of, pod, namespaces),
             (Self::Pods(of, pods), Some(pod)) => is_in(of, pod, namespaces) && pods.selects(pod.labels),
-            (Self::Namespaces(_) | Self::Pods(..), None) => false,
+            (Self::Namespaces(_) | Self::Pods(..), None)
+            | (Self::Nodes(_) | Self::DomainNames(_), Some(_)) => false,
         }
     }
 }

@@ -14,6 +14,8 @@
 //! | [`cluster_policy`] | [`ClusterPolicy`] | `policy.networking.k8s.io`, v1alpha1 and v1alpha2 |
 //! | [`side`] | [`Side`]: what one end's policies say of a connection | [`Policies::side`] |
 
+use std::net::IpAddr;
+
 pub mod cluster_policy;
 pub mod connection;
 pub mod network_policy;
@@ -25,6 +27,20 @@ pub use connection::{Cidr, ContainerPort, Direction, End, Place, Pod, Protocol};
 pub use network_policy::NetworkPolicy;
 pub use selector::{Labels, Selector};
 pub use side::{Policies, Side};
+
+/// A node, as a peer of egress rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node<'a> {
+    pub labels: Labels<'a>,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A name of the DNS, with its addresses outside of the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Name<'a> {
+    pub name: &'a str,
+    pub addresses: Vec<IpAddr>,
+}
 
 /// A namespace, by which selectors find its pods.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 //! decides.
 
 use crate::{
-    Namespace,
+    Name, Namespace, Node,
     cluster_policy::{Action, ClusterPolicy, Tier},
     connection::{Direction, End, Place, Pod},
     network_policy::NetworkPolicy,
@@ -12,6 +12,8 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct Policies<'a> {
     pub namespaces: &'a [Namespace<'a>],
+    pub nodes: &'a [Node<'a>],
+    pub names: &'a [Name<'a>],
     pub policies: &'a [NetworkPolicy<'a>],
     pub cluster_policies: &'a [ClusterPolicy<'a>],
 }
@@ -137,7 +139,7 @@ impl<'a> Policies<'a> {
                 let rules = policy.rules(direction).iter();
                 let fit = rules.map(|rule| Fit {
                     action: rule.action,
-                    peer: rule.has_peer(peer, self.namespaces),
+                    peer: rule.has_peer(peer, *self),
                     port: rule.has_port(server, place),
                 });
                 fit.collect()

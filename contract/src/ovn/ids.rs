@@ -28,6 +28,8 @@ pub const SERVICE: &str = "Service";
 pub const NAME: &str = "k8s.ovn.org/name";
 /// The key with the direction of a rule, as Kubernetes spells it.
 const DIRECTION: &str = "direction";
+/// The key with the index of a rule in its EgressFirewall.
+pub const RULE_INDEX: &str = "rule-index";
 /// The key with the family of the addresses of a set: `v4` or `v6`.
 const IP_FAMILY: &str = "ip-family";
 /// The [`OWNER_TYPE`] of what exists once for a NetworkPolicy.
@@ -40,6 +42,9 @@ pub const NAMESPACE_SET: &str = "Namespace";
 pub const POD_SELECTOR_SET: &str = "PodSelector";
 /// The [`OWNER_TYPE`] of a set of the addresses of pods that have a port of a name.
 pub const NAMED_PORT_SET: &str = "NetpolNamedPort";
+
+/// The [`OWNER_TYPE`] of a set of the addresses of nodes that a selector selects.
+pub const NODE_SELECTOR_SET: &str = "NodeSelector";
 
 /// The [`OWNER_TYPE`] of the rules of a namespace's EgressFirewall.
 pub const EGRESS_FIREWALL: &str = "EgressFirewall";
@@ -129,7 +134,7 @@ impl ObjectId {
     }
 
     /// An ACL of that group: of the rule with this index in the direction, for a protocol (`tcp`, or `None`
-    /// for all). `peers`: `networks` or `pods`.
+    /// for all). `peers`: `all`, `pods`, `networks`, `nodes` or `domainNames`.
     pub fn cluster_policy_rule(
         policy: &ClusterPolicyKey,
         direction: &str,
@@ -154,7 +159,7 @@ impl ObjectId {
 
     /// An ACL of that group: of the rule with this index in the namespace's EgressFirewall.
     pub fn egress_firewall_rule(namespace: &str, rule: usize) -> Self {
-        Self::new(EGRESS_FIREWALL, [(NAME, namespace.to_owned()), ("rule-index", rule.to_string())])
+        Self::new(EGRESS_FIREWALL, [(NAME, namespace.to_owned()), (RULE_INDEX, rule.to_string())])
     }
 
     /// The ACL that limits addresses of a Service's load balancer to some clients. `family`: `v4` or `v6`.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! pod ─▶ group of each policy that is about it: ACLs of its rules, in its tier
-//!                                                 └─▶ address sets of the rules' peers
+//!                                                 └─▶ address sets of the rules' peers: pods, nodes, names
 //! ```
 //!
 //! | tier | priorities of ACLs |
@@ -15,7 +15,7 @@
 //! of the first tier depend on the policy alone: a policy more moves no other one's ACLs. In the last tier there
 //! is less room, and policies are counted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::{names::ClusterPolicyKey, ovn::ObjectId};
 use ipnet::IpNet;
@@ -33,8 +33,8 @@ use crate::{
         acl::{Action, Tier},
     },
     store::{
-        Direction, Peer, Store,
-        cluster_policy::{ClusterRule, Effect, MOST_LEVELS, PolicyTier, RuleAction},
+        Direction, Store,
+        cluster_policy::{ClusterPeer, ClusterRule, Effect, MOST_LEVELS, PolicyTier, RuleAction},
     },
 };
 
@@ -131,22 +131,24 @@ impl RuleOf<'_> {
             return vec![("all", all, BTreeSet::new())];
         };
         let mut nets: Vec<IpNet> = Vec::new();
-        let mut sets = BTreeSet::new();
+        let mut sets: BTreeMap<&'static str, BTreeSet<SetId>> = BTreeMap::new();
         for peer in peers {
-            match peer {
-                Peer::Block(block) => nets.push(block.net),
-                Peer::Pods(peer) => drop(sets.insert(SetId::Pods(peer.text.clone()))),
-                // Namespaces are pods of namespaces here.
-                Peer::Namespaces(_) => {}
-            }
+            let sort = match peer {
+                ClusterPeer::Network(net) => {
+                    nets.push(*net);
+                    continue;
+                }
+                ClusterPeer::Pods(_) => "pods",
+                ClusterPeer::Nodes(_) => "nodes",
+                ClusterPeer::Name(_) => "domainNames",
+            };
+            sets.entry(sort).or_default().extend(peer.set());
         }
         let mut matches = Vec::new();
         if !nets.is_empty() {
             matches.push(("networks", in_nets(direction, &nets), BTreeSet::new()));
         }
-        if !sets.is_empty() {
-            matches.push(("pods", in_sets(store, direction, &sets), sets));
-        }
+        matches.extend(sets.into_iter().map(|(sort, sets)| (sort, in_sets(store, direction, &sets), sets)));
         matches
     }
 }

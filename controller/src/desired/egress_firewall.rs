@@ -13,7 +13,7 @@
 //! The rules are about what is outside of the cluster: a network that has addresses of pods, too, is limited to
 //! the others.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use contract::ovn::ObjectId;
 use ipnet::IpNet;
@@ -58,7 +58,7 @@ pub(super) fn group_of(store: &Store, namespace: &str) -> Option<RowName> {
 fn acl(store: &Store, namespace: &str, rule: &FirewallRule) -> Option<Acl> {
     let FirewallRule { index, action, to, ports } = rule;
     let group = ObjectId::namespace_group(namespace);
-    let addresses = matches(store, namespace, to);
+    let addresses = matches(store, namespace, rule);
     if addresses.is_empty() {
         return None;
     }
@@ -92,8 +92,14 @@ fn sets(store: &Store, to: &Destination) -> Vec<RowName> {
     }
 }
 
+/// The addresses of nodes in the match of a rule; none of a rule that is not about nodes.
+pub(crate) fn addresses_of_nodes(matching: &str) -> Option<Vec<IpAddr>> {
+    let (addresses, _) = matching.strip_prefix('(')?.split_once(") && inport == ")?;
+    addresses.split(" || ").map(|one| one.split_once(".dst == ")?.1.parse().ok()).collect()
+}
+
 /// The matches of the addresses, any of which fits.
-fn matches(store: &Store, namespace: &str, to: &Destination) -> Vec<String> {
+fn matches(store: &Store, namespace: &str, FirewallRule { index, to, .. }: &FirewallRule) -> Vec<String> {
     match to {
         // In parentheses: OVN does not read `&&` beside `||`.
         Destination::Anywhere => {
@@ -107,7 +113,7 @@ fn matches(store: &Store, namespace: &str, to: &Destination) -> Vec<String> {
             store.config.families().map(of_family).collect()
         }
         Destination::Nodes(selector) => {
-            let addresses = store.addresses_of_nodes(namespace, selector);
+            let addresses = store.addresses_of_rule(namespace, *index, selector);
             let mut texts: Vec<_> =
                 addresses.iter().map(|address| (address.to_string(), Family::of(address))).collect();
             // Upstream's order.

@@ -58,6 +58,7 @@ fn id(set: &SetId, family: Family) -> ObjectId {
             ObjectId::address_set(ovn::NAMED_PORT_SET, &format!("{name}:{protocol}:{number}"), family)
         }
         SetId::Name(name) => ObjectId::address_set(ovn::NAME_SET, name, family),
+        SetId::Nodes(text) => ObjectId::address_set(ovn::NODE_SELECTOR_SET, text, family),
     }
 }
 
@@ -67,6 +68,7 @@ pub(crate) fn of_ids(owner_type: &str, name: &str) -> Option<SetId> {
         ovn::NAMESPACE_SET => (name != ovn::HOST_NETWORK_NAMESPACE).then(|| SetId::Namespace(name.into())),
         ovn::POD_SELECTOR_SET => Some(SetId::Pods(name.into())),
         ovn::NAME_SET => Some(SetId::Name(name.into())),
+        ovn::NODE_SELECTOR_SET => Some(SetId::Nodes(name.into())),
         ovn::NAMED_PORT_SET => {
             let mut parts = name.splitn(3, ':');
             let (port, protocol, number) = (parts.next()?, parts.next()?, parts.next()?);

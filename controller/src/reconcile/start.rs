@@ -48,6 +48,9 @@ impl Reconciler {
             self.store.found_policy(policy.clone());
         }
         self.store.found_sets(self.northbound.sets());
+        for (of, addresses) in self.northbound.rules_about_nodes() {
+            self.store.found_addresses(of, addresses);
+        }
         for chassis in self.northbound.chassis() {
             self.store.found_chassis(Arc::clone(chassis));
         }

@@ -212,7 +212,7 @@ tables! {
         name: Option<Box<str>>,
         priority: i64,
         direction: Box<str>,
-        matching: Box<str> = "match",
+        pub(crate) matching: Box<str> = "match",
         action: Box<str>,
         tier: i64,
         log: bool,

@@ -8,8 +8,8 @@ use std::{
 use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey};
 
 use super::{
-    Store,
-    cluster_policy::{ClusterPolicy, Effect, PolicyTier, Unusable},
+    DnsName, Store,
+    cluster_policy::{ClusterPeer, ClusterPolicy, Effect, PolicyTier, Unusable},
     conditions::Said,
     selectors::SelectorId,
     sets::drop_from,
@@ -59,6 +59,8 @@ pub enum ClusterPolicyTrouble {
     NoTiers,
     #[error("too many policies are before it in its tier; it has no effect")]
     NoRoom,
+    #[error("the domain name {name:?} has no addresses yet: {why}; until then the policy allows none for it")]
+    NoAddresses { name: DnsName, why: Box<str> },
 }
 
 impl ClusterPolicyTrouble {
@@ -68,6 +70,7 @@ impl ClusterPolicyTrouble {
             Self::Unusable(unusable) => unusable.reason(),
             Self::NoTiers => "NoTiers",
             Self::NoRoom => "NoRoom",
+            Self::NoAddresses { .. } => "NoAddresses",
         }
     }
 }
@@ -129,8 +132,19 @@ impl Store {
             (Some(unusable), _, _) => Some(ClusterPolicyTrouble::Unusable(unusable.clone())),
             (None, Some(effect), None) if self.lacks_tiers(effect) => Some(ClusterPolicyTrouble::NoTiers),
             (None, Some(_), None) => Some(ClusterPolicyTrouble::NoRoom),
-            (None, _, _) => None,
+            (None, Some(_), Some(_)) => self.unanswered_name(policy),
+            (None, None, _) => None,
         }
+    }
+
+    fn unanswered_name(&self, policy: &ClusterPolicy) -> Option<ClusterPolicyTrouble> {
+        policy.peers().find_map(|peer| match peer {
+            ClusterPeer::Name(name) => {
+                let why = self.names.unanswered(name)?.into();
+                Some(ClusterPolicyTrouble::NoAddresses { name: Arc::clone(name), why })
+            }
+            ClusterPeer::Pods(_) | ClusterPeer::Network(_) | ClusterPeer::Nodes(_) => None,
+        })
     }
 
     /// The levels of the policies that are before this one in the tier behind NetworkPolicies.
@@ -183,8 +197,7 @@ impl Store {
     /// All sets that the policy names.
     fn sets_of_cluster_policy(&self, key: &ClusterPolicyKey) -> BTreeSet<SetId> {
         let Some(policy) = self.cluster_policy(key) else { return BTreeSet::new() };
-        let peers = policy.peers().filter_map(|peer| peer.pods());
-        let mut sets: BTreeSet<SetId> = peers.map(|peer| SetId::Pods(Arc::clone(&peer.text))).collect();
+        let mut sets: BTreeSet<SetId> = policy.peers().filter_map(ClusterPeer::set).collect();
         for (name, protocol) in policy.port_names() {
             let numbers = self.port_numbers(None, name, protocol).into_iter();
             sets.extend(numbers.map(|number| SetId::Port(Arc::clone(name), protocol, number)));
@@ -245,7 +258,7 @@ impl Store {
                 let pods = self.pods.selectors.refer_to(&effect.subject.pods);
                 [pods, self.namespaces.selectors.refer_to(&namespaces)]
             });
-            self.join_sets_of(&user, policy.peers());
+            self.join_sets_of_peers(&user, &policy);
             Box::new(Known { policy, subject, said: Said::default() })
         });
         if let Some(before) = self.cluster_policies.all.remove(key) {
@@ -260,7 +273,7 @@ impl Store {
                 let users = self.policies.naming.entry((Arc::clone(name), protocol)).or_default();
                 users.insert(user.clone());
             }
-            self.join_sets_of(&user, known.policy.peers());
+            self.join_sets_of_peers(&user, &known.policy);
             self.cluster_policies.all.insert(key.clone(), known);
         }
         let sets = self.sets_of_cluster_policy(key);
@@ -303,13 +316,39 @@ impl Store {
         for (name, protocol) in known.policy.port_names() {
             drop_from(&mut self.policies.naming, &(Arc::clone(name), protocol), user);
         }
-        for peer in known.policy.peers().filter_map(|peer| peer.pods()) {
-            self.policies.sets.leave(&peer.text, user);
+        for peer in known.policy.peers() {
+            match peer {
+                ClusterPeer::Pods(peer) => self.policies.sets.leave(&peer.text, user),
+                ClusterPeer::Nodes(peer) => self.node_addresses.leave(&peer.text, user),
+                ClusterPeer::Name(name) => self.names.leave(name, user),
+                ClusterPeer::Network(_) => {}
+            }
+        }
+    }
+
+    /// Adds the policy to the sets of its peers.
+    fn join_sets_of_peers(&mut self, user: &AnyPolicy, policy: &ClusterPolicy) {
+        for peer in policy.peers() {
+            match peer {
+                ClusterPeer::Pods(peer) => self.join_set_of_pods(user, peer),
+                ClusterPeer::Nodes(peer) => {
+                    if !self.node_addresses.join(&peer.text, user) {
+                        let selector = self.nodes.selectors.refer_to(&peer.nodes);
+                        self.node_addresses.add(&peer.text, selector, user);
+                    }
+                }
+                ClusterPeer::Name(name) => self.names.join(name, user),
+                ClusterPeer::Network(_) => {}
+            }
         }
     }
 
     /// Queues an event if something has begun to be wrong with the policy.
-    fn tell_cluster_policy(&mut self, key: &ClusterPolicyKey, before: Option<ClusterPolicyTrouble>) {
+    pub(super) fn tell_cluster_policy(
+        &mut self,
+        key: &ClusterPolicyKey,
+        before: Option<ClusterPolicyTrouble>,
+    ) {
         let Some(why) = self.cluster_policy_trouble(key).filter(|now| before.as_ref() != Some(now)) else {
             return;
         };

@@ -9,15 +9,17 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use contract::names::ClusterPolicyKind;
 use ipnet::IpNet;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubeapi::services::Protocol;
-use serde::Deserialize;
 
 use super::{
+    DnsName,
     conditions::Condition,
-    policy::{Block, Direction, Number, Peer, PodPeer, Port, net, shown},
+    policy::{Direction, PodPeer, Port},
     selector::{Selector, SelectorError},
 };
+use crate::key::SetId;
+
+mod read;
 
 /// The largest number of a priority, which comes last.
 const LAST_PRIORITY: u16 = 1000;
@@ -63,9 +65,28 @@ pub enum PolicyTier {
 pub struct ClusterRule {
     pub action: RuleAction,
     /// None: everything.
-    pub peers: Option<Box<[Peer]>>,
+    pub peers: Option<Box<[ClusterPeer]>>,
     /// None: all ports of all protocols.
     pub ports: Option<BTreeSet<Port>>,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterPeer {
+    Pods(PodPeer),
+    /// The peers below are those of egress rules.
+    Network(IpNet),
+    Nodes(NodePeer),
+    /// Whatever the DNS has for the name outside of the cluster.
+    Name(DnsName),
+}
+
+/// Nodes by their labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePeer {
+    pub nodes: Selector,
+    /// The same as a text, as upstream spells selectors. Equal texts select the same nodes.
+    pub text: Arc<str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,12 +126,18 @@ pub enum Unusable {
 pub enum What {
     #[error("has no peers")]
     NoPeers,
-    #[error("has a peer of {0:?}, which is not supported in this place")]
+    #[error("has a peer of {0:?}, which is none in this place")]
     Peer(Box<str>),
     #[error("has a selector that cannot be used ({0})")]
     Selector(SelectorError),
     #[error("has the network {0:?}, which is none")]
     Network(Box<str>),
+    #[error("has domainNames, which only rules that accept may have")]
+    NamesNotAccepted,
+    #[error("has the domain name {0:?}, and the addresses of all names below a domain cannot be asked for")]
+    Wildcard(Box<str>),
+    #[error("has the domain name {0:?}, which is none")]
+    Name(Box<str>),
     #[error("has a port or protocol that cannot be used: {0}")]
     Port(Box<str>),
 }
@@ -133,7 +160,9 @@ impl Unusable {
             Self::SubjectSelector(_) => "UnusableSelector",
             Self::Action { .. } => "UnknownAction",
             Self::Rule { what: What::Selector(_), .. } => "UnusableSelector",
-            Self::Rule { what: What::NoPeers | What::Peer(_), .. } => "UnusablePeer",
+            Self::Rule { what: What::NoPeers | What::Peer(_) | What::NamesNotAccepted, .. } => "UnusablePeer",
+            Self::Rule { what: What::Wildcard(_), .. } => "Wildcard",
+            Self::Rule { what: What::Name(_), .. } => "NoName",
             Self::Rule { what: What::Network(_), .. } => "NoNetwork",
             Self::Rule { what: What::Port(_), .. } => "NoPort",
             Self::TooManyChanges { .. } => "TooManyChanges",
@@ -144,12 +173,8 @@ impl Unusable {
 impl ClusterPolicy {
     /// The policy of this kind with this specification.
     pub fn new(kind: ClusterPolicyKind, uid: &str, generation: i64, spec: serde_json::Value) -> Self {
-        let mut reader = Reader { unusable: None };
-        let effect = serde_json::from_value::<Spec>(spec)
-            .map_err(|error| Unusable::Spec(shown(&error.to_string())))
-            .and_then(|spec| reader.effect(kind, spec));
-        let (effect, unusable) = match effect {
-            Ok(effect) => (Some(Box::new(effect)), reader.unusable),
+        let (effect, unusable) = match read::effect(kind, spec) {
+            Ok((effect, unusable)) => (Some(Box::new(effect)), unusable),
             Err(why) => (None, Some(Box::new(why))),
         };
         Self { uid: uid.into(), generation, effect, unusable, conditions: [].into() }
@@ -173,7 +198,7 @@ impl ClusterPolicy {
     }
 
     /// The peers of all rules.
-    pub(super) fn peers(&self) -> impl Iterator<Item = &Peer> {
+    pub(super) fn peers(&self) -> impl Iterator<Item = &ClusterPeer> {
         self.all_rules().filter_map(|rule| rule.peers.as_deref()).flatten()
     }
 
@@ -225,280 +250,14 @@ impl Effect {
 /// many levels, beside those of NetworkPolicies.
 pub const MOST_LEVELS: usize = 31;
 
-/// `spec` of all three kinds.
-#[derive(Debug, Deserialize)]
-struct Spec {
-    tier: Option<String>,
-    priority: Option<i64>,
-    subject: Option<SubjectSpec>,
-    #[serde(default)]
-    ingress: Option<Vec<RuleSpec>>,
-    #[serde(default)]
-    egress: Option<Vec<RuleSpec>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct SubjectSpec {
-    namespaces: Option<LabelSelector>,
-    pods: Option<PodsSpec>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodsSpec {
-    namespace_selector: LabelSelector,
-    pod_selector: LabelSelector,
-}
-
-#[derive(Debug, Deserialize)]
-struct RuleSpec {
-    #[serde(default)]
-    action: String,
-    from: Option<Vec<PeerSpec>>,
-    to: Option<Vec<PeerSpec>>,
-    /// Of v1alpha2.
-    protocols: Option<Vec<serde_json::Value>>,
-    /// Of v1alpha1.
-    ports: Option<Vec<serde_json::Value>>,
-}
-
-/// A peer with fields of any kind: one that this program does not know is found, too.
-type PeerSpec = serde_json::Map<String, serde_json::Value>;
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-enum ProtocolSpec {
-    Tcp(PortOf),
-    Udp(PortOf),
-    Sctp(PortOf),
-    DestinationNamedPort(String),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PortOf {
-    destination_port: Option<NumberSpec>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-enum NumberSpec {
-    Number(i64),
-    Range { start: i64, end: i64 },
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-enum PortSpec {
-    PortNumber { protocol: Option<String>, port: i64 },
-    PortRange { protocol: Option<String>, start: i64, end: i64 },
-    NamedPort(String),
-}
-
-/// Reads the parts of one policy.
-struct Reader {
-    unusable: Option<Box<Unusable>>,
-}
-
-impl Reader {
-    fn effect(&mut self, kind: ClusterPolicyKind, spec: Spec) -> Result<Effect, Unusable> {
-        let Spec { tier, priority, subject, ingress, egress } = spec;
-        let priority = || {
-            let number = priority.unwrap_or(-1);
-            let read = u16::try_from(number).ok().filter(|number| *number <= LAST_PRIORITY);
-            read.ok_or(Unusable::Priority(number))
-        };
-        let (tier, priority) = match kind {
-            ClusterPolicyKind::AdminNetworkPolicy => (PolicyTier::Admin, priority()?),
-            ClusterPolicyKind::BaselineAdminNetworkPolicy => (PolicyTier::Baseline, BEHIND_ALL),
-            ClusterPolicyKind::ClusterNetworkPolicy => match tier.as_deref().unwrap_or_default() {
-                "Admin" => (PolicyTier::Admin, priority()?),
-                "Baseline" => (PolicyTier::Baseline, priority()?),
-                unknown => return Err(Unusable::Tier(shown(unknown))),
-            },
-        };
-        let subject = match subject {
-            Some(SubjectSpec { namespaces: Some(namespaces), pods: None }) => {
-                of_namespaces(&namespaces, &LabelSelector::default())
-            }
-            Some(SubjectSpec { namespaces: None, pods: Some(pods) }) => {
-                of_namespaces(&pods.namespace_selector, &pods.pod_selector)
-            }
-            Some(SubjectSpec { .. }) | None => return Err(Unusable::Subject),
-        };
-        let subject = subject.map_err(Unusable::SubjectSelector)?;
-        let ingress = self.rules(Direction::Ingress, kind, ingress.unwrap_or_default());
-        let egress = self.rules(Direction::Egress, kind, egress.unwrap_or_default());
-        let effect = Effect { tier, priority, subject, ingress, egress };
-        for place in Direction::ALL {
-            if effect.levels(place).any(|(level, _)| level >= MOST_LEVELS) {
-                return Err(Unusable::TooManyChanges { place, most: MOST_LEVELS - 1 });
-            }
-        }
-        Ok(effect)
-    }
-
-    fn rules(
-        &mut self,
-        place: Direction,
-        kind: ClusterPolicyKind,
-        rules: Vec<RuleSpec>,
-    ) -> Box<[ClusterRule]> {
-        let rules = rules.into_iter().enumerate();
-        rules.filter_map(|(number, rule)| self.rule(place, number, kind, rule)).collect()
-    }
-
-    fn rule(
-        &mut self,
-        place: Direction,
-        rule: usize,
-        kind: ClusterPolicyKind,
-        spec: RuleSpec,
-    ) -> Option<ClusterRule> {
-        const DENY_ALL: ClusterRule = ClusterRule { action: RuleAction::Deny, peers: None, ports: None };
-        let RuleSpec { action, from, to, protocols, ports } = spec;
-        let action = match (action.as_str(), kind) {
-            ("Accept", ClusterPolicyKind::ClusterNetworkPolicy) => RuleAction::Accept,
-            (
-                "Allow",
-                ClusterPolicyKind::AdminNetworkPolicy | ClusterPolicyKind::BaselineAdminNetworkPolicy,
-            ) => RuleAction::Accept,
-            ("Deny", _) => RuleAction::Deny,
-            ("Pass", ClusterPolicyKind::ClusterNetworkPolicy | ClusterPolicyKind::AdminNetworkPolicy) => {
-                RuleAction::Pass
-            }
-            (unknown, _) => {
-                self.unusable(Unusable::Action { place, rule, value: shown(unknown) });
-                return Some(DENY_ALL);
-            }
-        };
-        let peers = match place {
-            Direction::Ingress => from,
-            Direction::Egress => to,
-        };
-        let ports = match kind {
-            ClusterPolicyKind::ClusterNetworkPolicy => read_ports(protocols, of_protocol),
-            ClusterPolicyKind::AdminNetworkPolicy | ClusterPolicyKind::BaselineAdminNetworkPolicy => {
-                read_ports(ports, of_port)
-            }
-        };
-        match (read_peers(place, peers.unwrap_or_default()), ports) {
-            (Ok(peers), Ok(ports)) => Some(ClusterRule { action, peers: Some(peers), ports }),
-            (Err(what), _) | (_, Err(what)) => {
-                self.unusable(Unusable::Rule { place, rule, action, what });
-                match action {
-                    RuleAction::Accept => None,
-                    RuleAction::Deny | RuleAction::Pass => Some(DENY_ALL),
-                }
-            }
-        }
-    }
-
-    fn unusable(&mut self, what: Unusable) {
-        self.unusable.get_or_insert_with(|| Box::new(what));
-    }
-}
-
-fn of_namespaces(namespaces: &LabelSelector, pods: &LabelSelector) -> Result<PodPeer, SelectorError> {
-    PodPeer::new("", Some(namespaces), pods)
-}
-
-fn read_peers(place: Direction, peers: Vec<PeerSpec>) -> Result<Box<[Peer]>, What> {
-    if peers.is_empty() {
-        return Err(What::NoPeers);
-    }
-    let mut read = Vec::new();
-    for peer in peers {
-        // Exactly one field must be there.
-        let named = || shown(&peer.keys().cloned().collect::<Vec<_>>().join(" "));
-        let only = || if peer.len() == 1 { peer.iter().next() } else { None };
-        let Some((field, value)) = only() else { return Err(What::Peer(named())) };
-        let unreadable = |_| What::Peer(named());
-        match (field.as_str(), place) {
-            ("namespaces", _) => {
-                let selector: LabelSelector = serde_json::from_value(value.clone()).map_err(unreadable)?;
-                let peer = of_namespaces(&selector, &LabelSelector::default()).map_err(What::Selector)?;
-                read.push(Peer::Pods(peer));
-            }
-            ("pods", _) => {
-                let pods: PodsSpec = serde_json::from_value(value.clone()).map_err(unreadable)?;
-                let peer = of_namespaces(&pods.namespace_selector, &pods.pod_selector);
-                read.push(Peer::Pods(peer.map_err(What::Selector)?));
-            }
-            ("networks", Direction::Egress) => {
-                let nets: Vec<String> = serde_json::from_value(value.clone()).map_err(unreadable)?;
-                if nets.is_empty() {
-                    return Err(What::Peer(named()));
-                }
-                for text in nets {
-                    let net: IpNet = net(&text).ok_or_else(|| What::Network(shown(&text)))?;
-                    read.push(Peer::Block(Block { net, except: [].into() }));
-                }
-            }
-            _ => return Err(What::Peer(named())),
-        }
-    }
-    Ok(read.into())
-}
-
-fn read_ports(
-    specs: Option<Vec<serde_json::Value>>,
-    read: fn(serde_json::Value) -> Option<Vec<Port>>,
-) -> Result<Option<BTreeSet<Port>>, What> {
-    // An empty list is as none.
-    let Some(specs) = specs.filter(|specs| !specs.is_empty()) else { return Ok(None) };
-    let mut ports = BTreeSet::new();
-    for spec in specs {
-        let text = spec.to_string();
-        ports.extend(read(spec).ok_or_else(|| What::Port(shown(&text)))?);
-    }
-    Ok(Some(ports))
-}
-
-fn range(protocol: Protocol, first: i64, last: i64) -> Option<Vec<Port>> {
-    let number = |value: i64| u16::try_from(value).ok().filter(|number| *number > 0);
-    let (first, last) = number(first).zip(number(last)).filter(|(first, last)| first <= last)?;
-    Some(vec![Port { protocol, number: Number::Range(first, last) }])
-}
-
-/// A name stands for a port of any protocol.
-fn named(name: &str) -> Option<Vec<Port>> {
-    let port = |protocol| Port { protocol, number: Number::Named(name.into()) };
-    (!name.is_empty()).then(|| Protocol::ALL.into_iter().map(port).collect())
-}
-
-fn of_protocol(spec: serde_json::Value) -> Option<Vec<Port>> {
-    let (protocol, PortOf { destination_port }) = match serde_json::from_value(spec).ok()? {
-        ProtocolSpec::Tcp(port) => (Protocol::Tcp, port),
-        ProtocolSpec::Udp(port) => (Protocol::Udp, port),
-        ProtocolSpec::Sctp(port) => (Protocol::Sctp, port),
-        ProtocolSpec::DestinationNamedPort(name) => return named(&name),
-    };
-    match destination_port {
-        None => Some(vec![Port { protocol, number: Number::All }]),
-        Some(NumberSpec::Number(number)) => range(protocol, number, number),
-        Some(NumberSpec::Range { start, end }) => range(protocol, start, end),
-    }
-}
-
-fn of_port(spec: serde_json::Value) -> Option<Vec<Port>> {
-    let of = |protocol: Option<String>| {
-        let name = protocol.as_deref().unwrap_or(Protocol::Tcp.as_str());
-        Protocol::ALL.into_iter().find(|known| known.as_str() == name)
-    };
-    match serde_json::from_value(spec).ok()? {
-        PortSpec::PortNumber { protocol, port } => range(of(protocol)?, port, port),
-        PortSpec::PortRange { protocol, start, end } => range(of(protocol)?, start, end),
-        PortSpec::NamedPort(name) => named(&name),
-    }
-}
-
-impl Peer {
-    /// The selector of whole pods' sets; none for others.
-    pub(crate) fn pods(&self) -> Option<&PodPeer> {
+impl ClusterPeer {
+    /// The set of its addresses; none of a network.
+    pub fn set(&self) -> Option<SetId> {
         match self {
-            Self::Pods(peer) => Some(peer),
-            Self::Block(_) | Self::Namespaces(_) => None,
+            Self::Pods(peer) => Some(SetId::Pods(Arc::clone(&peer.text))),
+            Self::Nodes(peer) => Some(SetId::Nodes(Arc::clone(&peer.text))),
+            Self::Name(name) => Some(SetId::Name(Arc::clone(name))),
+            Self::Network(_) => None,
         }
     }
 }

@@ -157,11 +157,19 @@ impl Store {
 
     /// The database shows the rows of the policy.
     pub(super) fn rows_written(&mut self, key: &ClusterPolicyKey) {
-        let standing = match self.cluster_policy_trouble(key) {
-            None => Standing::Ready,
-            Some(trouble) => Standing::Failed(trouble.to_string().into()),
-        };
-        self.stands(key, standing);
+        self.stands(key, Standing::Ready);
+    }
+
+    /// What the condition should say; none before the rows have been compared. Rows that are there do not make up
+    /// for what of the policy cannot be done.
+    fn wanted_standing(&self, key: &ClusterPolicyKey) -> Option<Standing> {
+        match self.cluster_policies.said(key)?.standing.as_ref()? {
+            Standing::Ready => Some(match self.cluster_policy_trouble(key) {
+                None => Standing::Ready,
+                Some(trouble) => Standing::Failed(trouble.to_string().into()),
+            }),
+            failed @ Standing::Failed(_) => Some(failed.clone()),
+        }
     }
 
     fn stands(&mut self, key: &ClusterPolicyKey, standing: Standing) {
@@ -176,13 +184,13 @@ impl Store {
         let Some(policy) = self.cluster_policy(key) else { return };
         let generation = policy.generation;
         let observed = self.observed_condition(key).cloned();
+        let Some(standing) = self.wanted_standing(key) else { return };
         let Some(said) = self.cluster_policies.said_mut(key) else { return };
-        let Some(standing) = &said.standing else { return };
         if observed.is_some_and(|condition| standing.is_said_by(&condition, generation)) {
             said.sent = None;
             self.outbox.forget_condition(key);
         } else {
-            let wanted = (generation, standing.clone());
+            let wanted = (generation, standing);
             // Otherwise it is on its way, and the event shows the policy as it was before.
             if said.sent.as_ref() != Some(&wanted) {
                 said.sent = Some(wanted);

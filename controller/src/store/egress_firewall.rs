@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::{
     DnsName,
+    names::{NoName, dns_name},
     policy::{net, shown},
     selector::{Selector, SelectorError},
 };
@@ -285,18 +286,11 @@ fn read_destination(to: &serde_json::Map<String, serde_json::Value>) -> Result<D
     }
 }
 
-/// A name as the DNS has it (RFC 1035 §2.3), with or without the final dot.
 fn read_name(text: &str) -> Result<DnsName, What> {
-    if text.contains('*') {
-        return Err(What::Wildcard(shown(text)));
-    }
-    let labels = text.strip_suffix('.').unwrap_or(text);
-    let is_label = |label: &str| {
-        let is_plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        is_plain && (1..=63).contains(&label.len())
-    };
-    let is_name = labels.len() <= 253 && labels.split('.').all(is_label);
-    if is_name { Ok(text.into()) } else { Err(What::Name(shown(text))) }
+    dns_name(text).map_err(|why| match why {
+        NoName::Wildcard => What::Wildcard(shown(text)),
+        NoName::NoName => What::Name(shown(text)),
+    })
 }
 
 /// The ports; none of an empty list, which is as none.

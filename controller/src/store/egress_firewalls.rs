@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    net::IpAddr,
     sync::Arc,
 };
 
 use ipnet::IpNet;
 
 use super::{
-    DnsName, EgressFirewall, Node, Store,
+    DnsName, EgressFirewall, Store,
     conditions::Standing,
     egress_firewall::{Destination, ObservedStatus, Unusable},
     fanout,
@@ -119,26 +118,8 @@ impl Store {
         self.egress_firewall(namespace).is_some_and(|firewall| !firewall.rules.is_empty())
     }
 
-    /// The addresses of the nodes that the selector of a rule selects.
-    pub fn addresses_of_nodes(&self, namespace: &str, selector: &Selector) -> BTreeSet<IpAddr> {
-        let known = self.egress_firewalls.known(namespace);
-        let id = known.and_then(|known| known.nodes.get(selector));
-        id.into_iter()
-            .flat_map(|id| self.nodes_of(*id))
-            .flat_map(|node| node.host_addresses.iter().copied())
-            .collect()
-    }
-
-    /// Whether a rule selects a node whose addresses are not known because its annotations cannot be read.
-    pub(super) fn lacks_addresses_of_nodes(&self, namespace: &str) -> bool {
-        let known = self.egress_firewalls.known(namespace);
-        let mut nodes =
-            known.into_iter().flat_map(|known| known.nodes.values()).flat_map(|id| self.nodes_of(*id));
-        nodes.any(|node| node.host_addresses.is_empty() && !node.unreadable.is_empty())
-    }
-
-    fn nodes_of(&self, id: SelectorId) -> impl Iterator<Item = &Node> {
-        self.nodes.selectors.matching(id).iter().filter_map(|name| self.node(name))
+    pub(super) fn selector_of_rule(&self, namespace: &str, selector: &Selector) -> Option<SelectorId> {
+        self.egress_firewalls.known(namespace)?.nodes.get(selector).copied()
     }
 
     /// What is wrong with the EgressFirewall.
@@ -242,13 +223,13 @@ impl Store {
             }
             self.egress_firewalls.all.insert(Arc::clone(namespace), known);
         }
+        let user = AnyPolicy::EgressFirewall(Arc::clone(namespace));
         for name in names.difference(&names_before) {
-            self.names.join(name, namespace);
+            self.names.join(name, &user);
             dirty(Key::Set(SetId::Name(Arc::clone(name))), Scope::Whole);
         }
         for name in names_before.difference(&names) {
-            self.names.leave(name, namespace);
-            let user = AnyPolicy::EgressFirewall(Arc::clone(namespace));
+            self.names.leave(name, &user);
             self.policies.sets.hold(&user, SetId::Name(Arc::clone(name)));
         }
         let concerns_pods = had_rules != self.has_firewall_rules(namespace);

@@ -22,6 +22,7 @@
 //! | namespace: labels | policies with such namespaces as peers, the set of it; its pods' addresses in sets by both labels |
 //! | namespace: how its policies are logged | the isolation of the namespace, its policies, its EgressFirewall |
 //! | policy: came, went, or any field | the policy; the sets that it names from now on; the pods that it isolates from now on, or no longer, or in other directions |
+//! | node: came or went, labels, addresses | the sets of such nodes |
 //! | policy of the whole cluster: came, went, or any field | the policy; the sets that it names from now on; the pods that it is about from now on, or no longer; those behind it in the last tier, if it needs more or fewer levels |
 //! | namespace: labels | also: its pods that such policies are about from now on, or no longer |
 //! | EgressFirewall: came, went, or any field but the status | the EgressFirewall; its namespace's pods, if it has rules from now on, or no longer |

@@ -1,4 +1,4 @@
-//! The names of the DNS that EgressFirewalls have, and what the DNS says of them. Asks nobody.
+//! The names of the DNS that rules have, and what the DNS says of them. Asks nobody.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,8 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{EgressFirewallTrouble, Store};
-use crate::key::{Dirty, Key, Scope, SetId};
+use contract::names::ClusterPolicyKey;
+
+use super::{ClusterPolicyTrouble, EgressFirewallTrouble, Store};
+use crate::key::{AnyPolicy, Dirty, Key, Scope, SetId};
 
 /// A name of the DNS, as the object spells it.
 pub type DnsName = Arc<str>;
@@ -15,19 +17,42 @@ pub type DnsName = Arc<str>;
 /// The addresses of a name, or why there is no answer.
 pub type Answer = Result<BTreeSet<IpAddr>, Box<str>>;
 
+/// Why a text is no name to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoName {
+    /// It stands for names that nobody can list.
+    Wildcard,
+    NoName,
+}
+
+/// A name as the DNS has it (RFC 1035 §2.3), with or without the final dot. Underscores are usual (RFC 8552).
+pub(super) fn dns_name(text: &str) -> Result<DnsName, NoName> {
+    if text.contains('*') {
+        return Err(NoName::Wildcard);
+    }
+    let labels = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        let is_plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        is_plain && (1..=63).contains(&label.len())
+    };
+    let is_name = labels.len() <= 253 && labels.split('.').all(is_label);
+    if is_name { Ok(text.into()) } else { Err(NoName::NoName) }
+}
+
 /// The known names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     all: BTreeMap<DnsName, Known>,
-    /// Whether there are other names than those that were handed out.
+    /// Whether there may be other names than those that were handed out.
     is_changed: bool,
+    /// The names that were handed out.
+    taken: BTreeSet<DnsName>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The namespaces whose EgressFirewalls have it. Without any, its set is still there for rules in the
-    /// database.
-    users: BTreeSet<Arc<str>>,
+    /// Whose rules have it. Without any, its set is still there for rules in the database.
+    users: BTreeSet<AnyPolicy>,
     /// The last answer; none: there was none yet.
     addresses: Option<BTreeSet<IpAddr>>,
     /// Why there was no answer the last time.
@@ -35,22 +60,22 @@ struct Known {
 }
 
 impl Names {
-    /// Whether an EgressFirewall has the name.
+    /// Whether a rule has the name.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.all.get(name).is_some_and(|known| !known.users.is_empty())
     }
 
-    /// The names that EgressFirewalls have, in their order.
+    /// The names that rules have, in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &DnsName> {
         self.all.iter().filter(|(_, known)| !known.users.is_empty()).map(|(name, _)| name)
     }
 
-    pub(super) fn join(&mut self, name: &DnsName, user: &Arc<str>) {
+    pub(super) fn join(&mut self, name: &DnsName, user: &AnyPolicy) {
         self.is_changed |= !self.contains(name);
-        self.all.entry(Arc::clone(name)).or_default().users.insert(Arc::clone(user));
+        self.all.entry(Arc::clone(name)).or_default().users.insert(user.clone());
     }
 
-    pub(super) fn leave(&mut self, name: &DnsName, user: &Arc<str>) {
+    pub(super) fn leave(&mut self, name: &DnsName, user: &AnyPolicy) {
         let Some(known) = self.all.get_mut(name) else { return };
         known.users.remove(user);
         self.is_changed |= known.users.is_empty();
@@ -68,23 +93,40 @@ impl Names {
         let known = self.all.get(name).filter(|known| known.addresses.is_none())?;
         known.error.as_deref()
     }
+
+    fn users(&self, name: &str) -> impl Iterator<Item = &AnyPolicy> {
+        self.all.get(name).into_iter().flat_map(|known| &known.users)
+    }
+}
+
+/// What was wrong with the users of a name before an answer.
+#[derive(Debug, Default)]
+struct Troubles {
+    firewalls: Vec<(Arc<str>, Option<EgressFirewallTrouble>)>,
+    policies: Vec<(ClusterPolicyKey, Option<ClusterPolicyTrouble>)>,
 }
 
 impl Store {
     /// All names to ask for, if they are others than the last time.
     pub fn take_names(&mut self) -> Option<BTreeSet<DnsName>> {
-        std::mem::take(&mut self.names.is_changed).then(|| self.names.iter().cloned().collect())
+        if !std::mem::take(&mut self.names.is_changed) {
+            return None;
+        }
+        let now: BTreeSet<DnsName> = self.names.iter().cloned().collect();
+        let is_same = self.names.taken == now;
+        self.names.taken.clone_from(&now);
+        (!is_same).then_some(now)
     }
 
     /// Whether the addresses of the set are known. Those of a name are not before its first answer.
     pub fn knows_addresses(&self, set: &SetId) -> bool {
         match set {
-            SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) => true,
+            SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) | SetId::Nodes(_) => true,
             SetId::Name(name) => self.names.all.get(name).is_some_and(|known| known.addresses.is_some()),
         }
     }
 
-    /// The addresses of the name outside of the cluster: what pods reach of each other, NetworkPolicies decide.
+    /// The addresses of the name outside of the cluster: what pods reach of each other, rules about pods decide.
     pub(super) fn addresses_of_name(&self, name: &str) -> impl Iterator<Item = IpAddr> + use<'_> {
         let known = self.names.all.get(name).and_then(|known| known.addresses.as_ref());
         known.into_iter().flatten().copied().filter(|address| !self.config.is_of_pods(*address))
@@ -92,12 +134,7 @@ impl Store {
 
     /// The DNS has been asked for the name. Without an answer the last one stays.
     pub(super) fn resolved(&mut self, name: &DnsName, answer: Answer, dirty: &mut Dirty<'_>) {
-        let Some(known) = self.names.all.get(name) else { return };
-        let users: Vec<(Arc<str>, Option<EgressFirewallTrouble>)> = known
-            .users
-            .iter()
-            .map(|namespace| (Arc::clone(namespace), self.egress_firewall_trouble(namespace)))
-            .collect();
+        let before = self.troubles_of_users(name);
         let Some(known) = self.names.all.get_mut(name) else { return };
         match answer {
             Ok(addresses) => {
@@ -109,11 +146,35 @@ impl Store {
             }
             Err(why) => known.error = Some(why),
         }
-        for (namespace, trouble) in users {
+        for (namespace, trouble) in before.firewalls {
             if self.egress_firewall_trouble(&namespace) != trouble {
                 self.tell_egress_firewall(&namespace, trouble.as_ref());
                 self.write_status(&namespace);
             }
         }
+        for (policy, trouble) in before.policies {
+            if self.cluster_policy_trouble(&policy) != trouble {
+                self.tell_cluster_policy(&policy, trouble);
+                self.say_condition(&policy);
+            }
+        }
+    }
+
+    fn troubles_of_users(&self, name: &str) -> Troubles {
+        let mut troubles = Troubles::default();
+        for user in self.names.users(name) {
+            match user {
+                AnyPolicy::EgressFirewall(namespace) => {
+                    let trouble = self.egress_firewall_trouble(namespace);
+                    troubles.firewalls.push((Arc::clone(namespace), trouble));
+                }
+                AnyPolicy::Cluster(policy) => {
+                    troubles.policies.push((policy.clone(), self.cluster_policy_trouble(policy)));
+                }
+                // They have no names.
+                AnyPolicy::Namespaced(_) => {}
+            }
+        }
+        troubles
     }
 }

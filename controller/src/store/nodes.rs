@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use super::{
     Node, Store,
     fanout::{self, NodePorts},
-    selectors::{SelectorId, Selectors},
+    selectors::Selectors,
 };
 use crate::{
     key::{Dirty, NodeName},
@@ -142,11 +142,12 @@ impl Store {
             self.nodes.all.keys().filter(|name| !there.contains(name)).cloned().collect();
         gone.iter().for_each(|name| self.remove_node(name, dirty));
         nodes.into_iter().for_each(|node| self.put_node(node, dirty));
+        self.forget_found_if_all_are_read();
     }
 
     pub(super) fn put_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) {
         let name = Arc::clone(&node.name);
-        let before = self.node(&name).map(|node| (node.host_addresses.clone(), node.unreadable.is_empty()));
+        let before = self.node(&name).map(|node| (node.host_addresses.clone(), node.lacks_host_addresses()));
         // They are the largest part of a node: only selectors need them.
         let labels = std::mem::take(&mut node.labels);
         let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
@@ -155,17 +156,13 @@ impl Store {
             selectors.insert(id);
         });
         self.accept_node(node, dirty);
-        let now = self.node(&name).map(|node| (&node.host_addresses, node.unreadable.is_empty()));
-        if now != before.as_ref().map(|(addresses, is_readable)| (addresses, *is_readable)) {
+        let now = self.node(&name).map(|node| (node.host_addresses.clone(), node.lacks_host_addresses()));
+        if now != before {
             selectors.extend(self.nodes.selectors.matched_by(&name));
+            let known = now.map(|(addresses, _)| addresses).unwrap_or_default();
+            self.forget_found_addresses(&known, dirty);
         }
-        self.follow_rules_about_nodes(selectors, dirty);
-    }
-
-    /// The nodes with these selectors, or their addresses, are others now.
-    fn follow_rules_about_nodes(&self, selectors: BTreeSet<SelectorId>, dirty: &mut Dirty<'_>) {
-        let firewalls = selectors.into_iter().flat_map(|id| self.egress_firewalls.of_nodes(id));
-        firewalls.for_each(|namespace| fanout::egress_firewall(namespace, std::iter::empty(), dirty));
+        self.follow_selected_nodes(selectors, dirty);
     }
 
     /// Takes a node without its labels.
@@ -231,7 +228,7 @@ impl Store {
         self.nodes.selectors.remove(name, &mut |id, _| {
             selectors.insert(id);
         });
-        self.follow_rules_about_nodes(selectors, dirty);
+        self.follow_selected_nodes(selectors, dirty);
         let templates = self.template_addresses();
         let Some(node) = self.nodes.remove(name) else { return };
         let node_ports = self.node_ports(templates);

@@ -110,8 +110,14 @@ const NODES: Handling<NodeName, Node> = Handling {
     believes: Store::believes_nodes,
     is_held: Doubts::hold_nodes,
     replace: Store::replace_nodes,
-    put: Store::put_node,
-    remove: |store, name, dirty| store.remove_node(name, dirty),
+    put: |store, node, dirty| {
+        store.put_node(node, dirty);
+        store.forget_found_if_all_are_read();
+    },
+    remove: |store, name, dirty| {
+        store.remove_node(name, dirty);
+        store.forget_found_if_all_are_read();
+    },
 };
 
 const PODS: Handling<PodKey, (PodKey, Pod)> = Handling {

@@ -15,7 +15,7 @@ use kubeapi::services::{Family, Protocol};
 
 use super::{
     Direction, Peer, Policy, Store, fanout,
-    policy::{Block, PolicyTrouble},
+    policy::{Block, PodPeer, PolicyTrouble},
     port_names::PortName,
     selector::Selector,
     selectors::SelectorId,
@@ -257,19 +257,22 @@ impl Store {
 
     /// Adds the policy to the sets of its peers.
     fn join_sets(&mut self, key: &PolicyKey, policy: &Policy) {
-        self.join_sets_of(&AnyPolicy::Namespaced(key.clone()), policy.peers());
+        let user = AnyPolicy::Namespaced(key.clone());
+        for peer in policy.peers() {
+            match peer {
+                Peer::Pods(peer) => self.join_set_of_pods(&user, peer),
+                Peer::Block(_) | Peer::Namespaces(_) => {}
+            }
+        }
     }
 
-    /// Adds a user to the sets of these peers.
-    pub(super) fn join_sets_of<'a>(&mut self, user: &AnyPolicy, peers: impl Iterator<Item = &'a Peer>) {
-        for peer in peers {
-            let Peer::Pods(peer) = peer else { continue };
-            if !self.policies.sets.join(&peer.text, user) {
-                let pods = self.pods.selectors.refer_to(&peer.pods);
-                let namespaces =
-                    peer.namespaces.as_ref().map(|selector| self.namespaces.selectors.refer_to(selector));
-                self.policies.sets.add(&peer.text, pods, namespaces, user);
-            }
+    /// Adds a user to the set of these pods.
+    pub(super) fn join_set_of_pods(&mut self, user: &AnyPolicy, peer: &PodPeer) {
+        if !self.policies.sets.join(&peer.text, user) {
+            let pods = self.pods.selectors.refer_to(&peer.pods);
+            let namespaces =
+                peer.namespaces.as_ref().map(|selector| self.namespaces.selectors.refer_to(selector));
+            self.policies.sets.add(&peer.text, pods, namespaces, user);
         }
     }
 

@@ -386,7 +386,7 @@ impl PodPeer {
 }
 
 /// The text of a selector, as upstream's ids of address sets have it: `LS{ML:{app: cart,},}`.
-fn canonical(LabelSelector { match_labels, match_expressions }: &LabelSelector) -> String {
+pub(super) fn canonical(LabelSelector { match_labels, match_expressions }: &LabelSelector) -> String {
     let mut text = "LS{".to_owned();
     let labels = match_labels
         .iter()

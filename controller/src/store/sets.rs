@@ -1,4 +1,5 @@
-//! The sets of addresses that policies name: which there are, and which pods are in them.
+//! The sets of addresses that policies name: which there are, and which pods are in them. Who is in those of names
+//! and of nodes, `names` and `node_addresses` know.
 //!
 //! A set is there as long as a policy names it. A set that a policy does not name any more stays until the
 //! database shows the policy's new rows: a rule that names a set which is not there allows nothing, not even
@@ -16,7 +17,7 @@ use ipnet::IpNet;
 use kubeapi::services::Protocol;
 
 use super::{
-    NamedPort, Store,
+    NamedPort, NodesOf, Store,
     selectors::{Moved, SelectorId},
 };
 use crate::key::{AnyPolicy, Dirty, Key, Part, Scope, SetId};
@@ -166,6 +167,7 @@ impl Store {
             }
             SetId::Pods(text) => sets.pods.contains_key(text),
             SetId::Name(name) => self.names.contains(name),
+            SetId::Nodes(text) => self.node_addresses.contains(text),
             SetId::Port(name, protocol, number) => {
                 policies.naming(name, *protocol).next().is_some()
                     && sets.ports.contains_key(&(Arc::clone(name), *protocol, *number))
@@ -186,16 +188,22 @@ impl Store {
             ports.filter(|(name, protocol, _)| self.policies.naming(name, *protocol).next().is_some());
         let ports = ports.map(|(name, protocol, number)| SetId::Port(Arc::clone(name), *protocol, *number));
         let names = self.names.iter().map(|name| SetId::Name(Arc::clone(name)));
-        namespaces.chain(pods).chain(ports).chain(names).chain(sets.held.keys().cloned()).collect()
+        let nodes = self.node_addresses.texts().map(|text| SetId::Nodes(Arc::clone(text)));
+        let outside = names.chain(nodes);
+        namespaces.chain(pods).chain(ports).chain(outside).chain(sets.held.keys().cloned()).collect()
     }
 
     /// The addresses of a set.
     pub fn set_addresses(&self, set: &SetId) -> impl Iterator<Item = IpAddr> {
         let labels = &self.pods.selectors;
-        let mut of_name = None;
+        let mut of_others = BTreeSet::new();
         let pods: Vec<&PodKey> = match set {
             SetId::Name(name) => {
-                of_name = Some(self.addresses_of_name(name));
+                of_others.extend(self.addresses_of_name(name));
+                Vec::new()
+            }
+            SetId::Nodes(text) => {
+                of_others = self.addresses_of_node_set(text);
                 Vec::new()
             }
             SetId::Namespace(name) => labels.labels().namespace(name).collect(),
@@ -213,16 +221,20 @@ impl Store {
                 pods.into_iter().flatten().collect()
             }
         };
-        pods.into_iter().flat_map(|pod| self.addresses_of(pod)).chain(of_name.into_iter().flatten())
+        pods.into_iter().flat_map(|pod| self.addresses_of(pod)).chain(of_others)
     }
 
     /// Whether a set has the address.
     pub fn set_has(&self, set: &SetId, address: IpAddr) -> bool {
-        if let SetId::Name(name) = set {
-            return self.addresses_of_name(name).any(|own| own == address);
+        match set {
+            SetId::Name(name) => self.addresses_of_name(name).any(|own| own == address),
+            SetId::Nodes(text) => self.addresses_of_node_set(text).contains(&address),
+            SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) => {
+                let is_own = |pod: &PodKey| self.addresses_of(pod).any(|own| own == address);
+                let owner = self.addresses.owner(address);
+                owner.is_some_and(|pod| self.is_in(set, pod) && is_own(pod))
+            }
         }
-        let owner = self.addresses.owner(address);
-        owner.is_some_and(|pod| self.is_in(set, pod) && self.addresses_of(pod).any(|own| own == address))
     }
 
     /// The addresses with which a pod is in sets: those that its annotation has, or will have. A network that
@@ -239,7 +251,7 @@ impl Store {
         self.policies.sets.compared.set(self.policies.sets.compared.get() + 1);
         match set {
             SetId::Namespace(name) => pod.namespace() == &**name,
-            SetId::Name(_) => false,
+            SetId::Name(_) | SetId::Nodes(_) => false,
             SetId::Pods(text) => self.policies.sets.pod_set(text).is_some_and(|set| {
                 let namespaces = &self.namespaces.selectors;
                 let in_namespaces = |id| namespaces.matching(id).contains(pod.namespace());
@@ -356,8 +368,10 @@ impl Store {
             for pod in addresses.iter().filter_map(|address| owners.get(address)) {
                 self.policies.sets.left(pod, set.clone());
             }
-            if let SetId::Namespace(name) = set {
-                self.policies.sets.found.insert(name);
+            match set {
+                SetId::Namespace(name) => drop(self.policies.sets.found.insert(name)),
+                SetId::Nodes(text) => self.found_addresses(NodesOf::Set(text), addresses),
+                SetId::Pods(_) | SetId::Port(..) | SetId::Name(_) => {}
             }
         }
     }
@@ -382,6 +396,12 @@ impl Store {
             {
                 self.pods.selectors.release(unused.pods);
                 unused.namespaces.into_iter().for_each(|id| self.namespaces.selectors.release(id));
+            }
+            if let SetId::Nodes(text) = &set
+                && !self.policies.sets.held.contains_key(&set)
+                && let Some(unused) = self.node_addresses.remove_unused(text)
+            {
+                self.nodes.selectors.release(unused);
             }
             if !self.is_set(&set) {
                 if let SetId::Name(name) = &set {

@@ -180,10 +180,13 @@ fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
     on(8, 16, observed(), async |history| {
         let mut world = World::after(history).await;
         let before = world.contents().await;
-        for (spoilt, restarts) in
-            [(Step::NodeAnnotationLost as fn(u32) -> Step, false), (Step::NodeAnnotationGarbled, true)]
-        {
-            for node in 1..4 {
+        // All nodes, and one beside others: a rule about nodes lost the addresses of the one.
+        for (spoilt, nodes, restarts) in [
+            (Step::NodeAnnotationLost as fn(u32) -> Step, 1..4, false),
+            (Step::NodeAnnotationGarbled, 2..3, true),
+            (Step::NodeAnnotationGarbled, 1..4, true),
+        ] {
+            for node in nodes {
                 world.happen(spoilt(node)).await;
             }
             world.happen(Step::Relist).await;

@@ -19,6 +19,7 @@ mod guards;
 mod histories;
 mod history;
 mod idling;
+mod leaving;
 mod logical;
 mod many_nodes;
 mod policies;

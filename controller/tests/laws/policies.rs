@@ -6,7 +6,7 @@
 
 pub(crate) mod objects;
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use contract::{names::ClusterPolicyKind, policy_annotation::DRY_RUN};
 use controller::{
@@ -20,6 +20,7 @@ use oracle::{
     policies::{
         End, Pod, World,
         manifest::Manifests,
+        names,
         random::{Passes, tiered_world, world},
         verdict::Place,
     },
@@ -30,6 +31,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bench::Bench,
+    leaving::{self, leaves, leaving},
     logical::delivered,
     reference::{nothing_differs, values},
     running::Running,
@@ -54,6 +56,25 @@ fn differences(bench: &Bench, world: &World) -> Vec<String> {
     ask(bench, world, |client, server, place, trace| {
         found.extend(difference(world, client, server, place, trace));
     });
+    found
+}
+
+/// The same, and of what leaves the cluster: the peers of policies of the cluster may be outside.
+fn differences_with_outside(bench: &Bench, world: &World) -> Vec<String> {
+    let mut found = differences(bench, world);
+    // Of each protocol one port: which ports a rule is about, connections between pods show.
+    let is_asked = |(_, _, place): &(&Pod, IpAddr, Place)| place.port == 80;
+    let leaving: Vec<_> = leaving(world).into_iter().filter(is_asked).collect();
+    let mut traces = bench.logical.traces(leaving.len());
+    for (pod, to, place) in leaving {
+        let (datapath, packet) = leaving::packet(pod, to, place);
+        let trace = traces.of_packet(&datapath, &packet);
+        let (expected, seen) = (world.lets_out(pod, to, place), leaves(&trace));
+        if seen != expected {
+            let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
+            found.push(format!("{pod:?}\n  to {to}\n  at {place:?} is {what}\n{trace}"));
+        }
+    }
     found
 }
 
@@ -179,6 +200,13 @@ fn observe(controller: &Running, world: &World, manifests: Manifests) {
         };
         controller.observe(Observation::ClusterPolicies(kind, Seen::All(read)));
     }
+    // The same name may be spelled in several ways.
+    for (name, addresses) in names() {
+        for spelled in [name.to_owned(), name.replace("www.example", "WWW.Example")] {
+            let addresses = addresses.iter().copied().collect();
+            controller.observe(Observation::Name(spelled.into(), Ok(addresses)));
+        }
+    }
     controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
     controller.observe(Observation::Services(Seen::All(Vec::new())));
     controller.observe(Observation::Slices(Seen::All(Vec::new())));
@@ -195,7 +223,7 @@ fn policies_allow_what_kubernetes_reference_says_in_random_worlds() {
 fn the_tiers_decide_in_their_order_in_random_worlds() {
     let bench = Bench::new();
     let passes = if has_tiers() { Passes::Yes } else { Passes::No };
-    nothing_differs(&tiered_world(passes), |world| differences(&bench, world));
+    nothing_differs(&tiered_world(passes), |world| differences_with_outside(&bench, world));
 }
 
 /// A dry run that passed over what isolates a pod would open it; one in the way of a node's own connections would

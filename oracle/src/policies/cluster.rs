@@ -55,6 +55,8 @@ fn rule(rule: &ClusterRule, kind: Kind, side: &str) -> Value {
             let nets = nets.iter().map(|Cidr(address, length)| format!("{address}/{length}"));
             json!({"networks": nets.collect::<Vec<_>>()})
         }
+        ClusterPeer::Nodes(nodes) => json!({"nodes": selector(nodes)}),
+        ClusterPeer::DomainNames(names) => json!({"domainNames": names}),
     });
     let mut rule = json!({"action": action, side: peers.collect::<Vec<_>>()});
     if !ports.is_empty() {

@@ -202,7 +202,11 @@ fn cluster_policy(passes: Passes) -> impl Strategy<Value = ClusterPolicy> {
             (_, Passes::No) if kind.tier() == Tier::Admin => vec![Action::Accept, Action::Deny],
             _ => vec![Action::Accept, Action::Deny, Action::Pass],
         };
-        let rules = |is_egress| vec(cluster_rule(actions.clone(), is_egress), 0..=4);
+        let rules = |is_egress| {
+            // BaselineAdminNetworkPolicies have no names.
+            let has_names = is_egress && kind != Kind::BaselineAdminNetworkPolicy;
+            vec(cluster_rule(actions.clone(), is_egress, has_names), 0..=4)
+        };
         let subject = (selector(), option::of(selector()));
         (subject, rules(false), rules(true)).prop_map(move |(subject, ingress, egress)| ClusterPolicy {
             kind,
@@ -214,7 +218,11 @@ fn cluster_policy(passes: Passes) -> impl Strategy<Value = ClusterPolicy> {
     })
 }
 
-fn cluster_rule(actions: Vec<Action>, is_egress: bool) -> impl Strategy<Value = ClusterRule> {
+fn cluster_rule(
+    actions: Vec<Action>,
+    is_egress: bool,
+    has_names: bool,
+) -> impl Strategy<Value = ClusterRule> {
     let nets = vec!["0.0.0.0/0", "10.244.1.0/24", "10.244.2.3/32", "::/0", "fd00:10:244:1::/64"];
     let pods = (selector(), selector()).prop_map(|(namespaces, pods)| ClusterPeer::Pods(namespaces, pods));
     let pods = prop_oneof![selector().prop_map(ClusterPeer::Namespaces), pods].boxed();
@@ -222,9 +230,22 @@ fn cluster_rule(actions: Vec<Action>, is_egress: bool) -> impl Strategy<Value = 
         false => pods,
         true => {
             let nets = vec(select(nets).prop_map(cidr), 1..=3).prop_map(ClusterPeer::Networks);
-            prop_oneof![3 => pods, 1 => nets].boxed()
+            let nodes = option::of(select(vec!["edge", "inner", "none"])).prop_map(|role| {
+                let match_labels = role.map(|role| ("role", role)).into_iter().collect();
+                ClusterPeer::Nodes(Selector { match_labels, match_expressions: Vec::new() })
+            });
+            prop_oneof![3 => pods, 1 => nets, 2 => nodes].boxed()
         }
     };
+    let named = select(vec![
+        "www.example.org",
+        "WWW.Example.org",
+        "api.example.org",
+        "v6.example.org",
+        "unknown.example",
+    ]);
+    let named = vec(named, 1..=2).prop_map(ClusterPeer::DomainNames);
+    let accepts = if has_names { prop_oneof![2 => peer.clone(), 1 => named].boxed() } else { peer.clone() };
     let protocol = select(vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp]);
     let range = select(vec![(80_u16, 80_u16), (8080, 8080), (79, 81), (81, 9000), (1, 65535)]);
     let port = prop_oneof![
@@ -232,9 +253,9 @@ fn cluster_rule(actions: Vec<Action>, is_egress: bool) -> impl Strategy<Value = 
         1 => Just(ClusterPort::Named("web")),
         1 => Just(ClusterPort::Named("nobody")),
     ];
-    (select(actions), vec(peer, 1..=2), vec(port, 0..=3)).prop_map(|(action, peers, ports)| ClusterRule {
-        action,
-        peers,
-        ports,
+    (select(actions), vec(port, 0..=3)).prop_flat_map(move |(action, ports)| {
+        // Only rules that accept may have names.
+        let peers = if action == Action::Accept { accepts.clone() } else { peer.clone() };
+        vec(peers, 1..=2).prop_map(move |peers| ClusterRule { action, peers, ports: ports.clone() })
     })
 }

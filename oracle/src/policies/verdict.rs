@@ -1,27 +1,62 @@
 //! Who may connect to whom in a world. What decides is the package `verdict`; here is which of the world's
 //! objects are the two ends, and what holds for nodes.
 
+use std::net::IpAddr;
+
 pub use ::verdict::Place;
-use ::verdict::{Direction, Policies, side::Connection};
+use ::verdict::{Cidr, Direction, Name, Policies, side::Connection};
 
 use super::{End, Pod, World};
+use crate::world::{Node, text_address};
+
+/// The networks of pods.
+const PODS: [(&str, u8); 2] = [("10.244.0.0", 16), ("fd00:10:244::", 48)];
 
 impl World {
     /// Whether `client` may connect to the pod: its own policies allow it to leave, and the pod's policies
     /// allow it to come in.
     pub fn allows(&self, client: End<'_>, server: &Pod, place: Place) -> bool {
+        let is_ipv6 = place.is_ipv6;
+        let connection = Connection { client: client.facts(is_ipv6), server: server.facts(is_ipv6), place };
+        // "if the traffic source is the pod's local node"
+        let is_own_node = client == End::Node(server.node);
+        self.side(Direction::Egress, connection) && (is_own_node || self.side(Direction::Ingress, connection))
+    }
+
+    /// Whether the pod's policies let it connect to an address that is no pod's.
+    pub fn lets_out(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
+        let server = ::verdict::End { pod: None, address };
+        self.side(Direction::Egress, Connection { client: pod.facts(place.is_ipv6), server, place })
+    }
+
+    fn side(&self, direction: Direction, connection: Connection<'_>) -> bool {
+        let nodes: Vec<::verdict::Node<'_>> = self.nodes().iter().map(node).collect();
         let policies = Policies {
             namespaces: &self.namespaces,
+            nodes: &nodes,
+            names: &names(),
             policies: &self.policies,
             cluster_policies: &self.cluster_policies,
         };
-        let is_ipv6 = place.is_ipv6;
-        let connection = Connection { client: client.facts(is_ipv6), server: server.facts(is_ipv6), place };
-        let allows = |direction| policies.side(direction, connection).allows;
-        // "if the traffic source is the pod's local node"
-        let is_own_node = client == End::Node(server.node);
-        allows(Direction::Egress) && (is_own_node || allows(Direction::Ingress))
+        policies.side(direction, connection).allows
     }
+}
+
+fn node(node: &Node) -> ::verdict::Node<'static> {
+    ::verdict::Node { labels: vec![("role", node.role())], addresses: node.addresses().into() }
+}
+
+/// What the DNS has, outside of the cluster.
+fn names() -> Vec<Name<'static>> {
+    let of_pod = |address: &IpAddr| {
+        PODS.into_iter().any(|(net, length)| Cidr(text_address(net), length).contains(*address))
+    };
+    let all = super::names().into_iter();
+    all.map(|(name, mut addresses)| {
+        addresses.retain(|address| !of_pod(address));
+        Name { name, addresses }
+    })
+    .collect()
 }
 
 impl Pod {

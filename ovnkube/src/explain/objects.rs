@@ -12,7 +12,7 @@ use contract::{
 };
 use controller::store::{
     Annotated, ClusterPolicy, Phase, Policy,
-    cluster_policy::{ClusterRule, PolicyTier, RuleAction},
+    cluster_policy::{ClusterPeer, ClusterRule, PolicyTier, RuleAction},
     policy::{Block, Direction, Number, Peer, Port, Rule},
     selector::{Requirement, Selector},
     wire::{ClusterPolicyObject, NamespaceObject, OfAdmin, OfBaseline, OfCluster, PodObject, PolicyObject},
@@ -353,11 +353,12 @@ fn cluster_rule(rule: &ClusterRule) -> of_cluster::ClusterRule<'_> {
     }
 }
 
-fn cluster_peer(peer: &Peer) -> of_cluster::ClusterPeer<'_> {
+fn cluster_peer(peer: &ClusterPeer) -> of_cluster::ClusterPeer<'_> {
     match peer {
-        Peer::Block(block) => of_cluster::ClusterPeer::Networks(vec![cidr(&block.net)]),
-        Peer::Namespaces(namespaces) => of_cluster::ClusterPeer::Namespaces(selector(namespaces)),
-        Peer::Pods(peer) => of_cluster::ClusterPeer::Pods(
+        ClusterPeer::Network(net) => of_cluster::ClusterPeer::Networks(vec![cidr(net)]),
+        ClusterPeer::Nodes(peer) => of_cluster::ClusterPeer::Nodes(selector(&peer.nodes)),
+        ClusterPeer::Name(name) => of_cluster::ClusterPeer::DomainNames(vec![name]),
+        ClusterPeer::Pods(peer) => of_cluster::ClusterPeer::Pods(
             peer.namespaces.as_ref().map_or_else(everything, selector),
             selector(&peer.pods),
         ),

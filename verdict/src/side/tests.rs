@@ -57,11 +57,15 @@ fn ingress<'a>(policies: &Policies<'a>) -> Side<'a> {
 
 static NAMESPACES: [Namespace<'static>; 1] = [Namespace { name: "shop", labels: Vec::new() }];
 
+fn nothing() -> Policies<'static> {
+    Policies { namespaces: &NAMESPACES, nodes: &[], names: &[], policies: &[], cluster_policies: &[] }
+}
+
 #[test]
 fn the_rule_that_decides_is_named_and_of_others_what_does_not_fit() {
     let policies =
         [policy("other-peer", "cart", 80), policy("other-port", "web", 81), policy("fits", "web", 80)];
-    let policies = Policies { namespaces: &NAMESPACES, policies: &policies, cluster_policies: &[] };
+    let policies = Policies { policies: &policies, ..nothing() };
     let side = ingress(&policies);
     assert_eq!((side.allows, side.by), (true, By::Rule { policy: 2, rule: 0 }));
     let fits: Vec<(bool, bool)> =
@@ -80,8 +84,7 @@ fn the_tiers_are_asked_in_their_order_and_a_rule_that_passes_ends_its_own() {
     let admin = |priority, action| cluster(Kind::AdminNetworkPolicy(priority), action);
     let baseline = |action| cluster(Kind::BaselineAdminNetworkPolicy, action);
     let decided = |network: &[NetworkPolicy<'_>], cluster: &[ClusterPolicy<'_>]| {
-        let side =
-            ingress(&Policies { namespaces: &NAMESPACES, policies: network, cluster_policies: cluster });
+        let side = ingress(&Policies { policies: network, cluster_policies: cluster, ..nothing() });
         (side.allows, side.by)
     };
     let first = By::Rule { policy: 0, rule: 0 };

@@ -50,8 +50,10 @@ fn a_rule_that_cannot_be_used_is_left_out_if_it_accepts_and_else_denies_all() {
     let deny_all = [ClusterRule { action: RuleAction::Deny, peers: None, ports: None }];
     let selector = json!({"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]});
     let wrong = [
-        (json!({"to": [{"domainNames": ["example.org"]}]}), "UnusablePeer"),
-        (json!({"to": [{"nodes": {}}]}), "UnusablePeer"),
+        (json!({"to": [{"somethings": {}}]}), "UnusablePeer"),
+        (json!({"to": [{"nodes": "all"}]}), "UnusablePeer"),
+        (json!({"to": [{"nodes": {}, "networks": ["10.0.0.0/8"]}]}), "UnusablePeer"),
+        (json!({"to": [{"nodes": selector}]}), "UnusableSelector"),
         (json!({"to": [{}]}), "UnusablePeer"),
         (json!({"to": [{"namespaces": {}, "networks": ["10.0.0.0/8"]}]}), "UnusablePeer"),
         (json!({"to": []}), "UnusablePeer"),
@@ -119,4 +121,81 @@ fn levels_follow_the_changes_of_the_action() {
     let changes = |count: usize| rules(&["Deny", "Accept"].repeat(count)[..count]);
     assert!(changes(MOST_LEVELS).effect.is_some());
     assert_eq!(changes(MOST_LEVELS + 1).unusable.unwrap().reason(), "TooManyChanges");
+}
+
+fn egress(kind: ClusterPolicyKind, action: &str, peer: &Value) -> ClusterPolicy {
+    let rule = json!({"action": action, "to": [peer]});
+    let spec = json!({"tier": "Admin", "priority": 5, "subject": {"namespaces": {}}, "egress": [rule]});
+    read(kind, spec)
+}
+
+/// The peers of the only rule, and what of the policy cannot be used.
+fn peers(policy: &ClusterPolicy) -> (Vec<ClusterPeer>, Option<&'static str>) {
+    let reason = policy.unusable.as_ref().map(|unusable| unusable.reason());
+    (policy.peers().cloned().collect(), reason)
+}
+
+#[test]
+fn nodes_and_names_are_peers_of_egress_rules_of_every_kind_that_has_them() {
+    use ClusterPolicyKind::{AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy};
+    let (nodes, names) =
+        (json!({"nodes": {"matchLabels": {"a": "b"}}}), json!({"domainNames": ["a.example", "_b.c."]}));
+    for (kind, accept) in [
+        (ClusterNetworkPolicy, "Accept"),
+        (AdminNetworkPolicy, "Allow"),
+        (BaselineAdminNetworkPolicy, "Allow"),
+    ] {
+        for action in [accept, "Deny"] {
+            let policy = egress(kind, action, &nodes);
+            let (peers, reason) = peers(&policy);
+            assert_eq!(reason, None, "{kind:?} {action}");
+            let [ClusterPeer::Nodes(NodePeer { nodes, text })] = &peers[..] else { panic!("{peers:?}") };
+            assert_eq!((nodes.to_string(), &**text), ("*/a in (b)".to_owned(), "LS{ML:{a: b,},}"));
+        }
+        let policy = egress(kind, accept, &names);
+        let expected = ["a.example", "_b.c."].map(|name| ClusterPeer::Name(name.into())).to_vec();
+        let expected = match kind {
+            BaselineAdminNetworkPolicy => (vec![], Some("UnusablePeer")),
+            ClusterNetworkPolicy | AdminNetworkPolicy => (expected, None),
+        };
+        assert_eq!(peers(&policy), expected, "{kind:?}");
+    }
+}
+
+/// Nobody can list the names below a domain, and an empty list of names is not all of them.
+#[test]
+fn names_that_cannot_be_asked_for_allow_nothing_and_only_rules_that_accept_have_names() {
+    let wrong = [
+        ("*.example.org", "Wildcard"),
+        ("a.*.example.org", "Wildcard"),
+        ("", "NoName"),
+        ("a..b", "NoName"),
+        ("a b", "NoName"),
+    ];
+    for (name, reason) in wrong {
+        let peer = json!({"domainNames": ["good.example", name]});
+        let policy = egress(ClusterPolicyKind::ClusterNetworkPolicy, "Accept", &peer);
+        assert_eq!(peers(&policy), (vec![], Some(reason)), "{name:?}");
+        assert_eq!(policy.rules(Direction::Egress), [], "the rule is left out");
+    }
+    for names in [json!([]), json!("a.example"), json!([1]), json!(null)] {
+        let policy =
+            egress(ClusterPolicyKind::ClusterNetworkPolicy, "Accept", &json!({ "domainNames": names }));
+        assert_eq!(peers(&policy), (vec![], Some("UnusablePeer")), "{names}");
+    }
+    let deny_all = [ClusterRule { action: RuleAction::Deny, peers: None, ports: None }];
+    for action in ["Deny", "Pass"] {
+        let peer = json!({"domainNames": ["a.example"]});
+        let policy = egress(ClusterPolicyKind::ClusterNetworkPolicy, action, &peer);
+        assert_eq!(policy.rules(Direction::Egress), deny_all, "{action}");
+        let why = policy.unusable.unwrap().to_string();
+        assert_eq!(
+            why,
+            "its egress rule 0 has domainNames, which only rules that accept may have; the rule denies all"
+        );
+    }
+    let spec = json!({"tier": "Admin", "priority": 5, "subject": {"namespaces": {}}, "ingress": [
+        {"action": "Accept", "from": [{"nodes": {}}]}, {"action": "Accept", "from": [{"domainNames": ["a.example"]}]}]});
+    let policy = read(ClusterPolicyKind::ClusterNetworkPolicy, spec);
+    assert_eq!(policy.rules(Direction::Ingress), [], "there are none of ingress");
 }

@@ -5,6 +5,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
+use crate::key::SetId;
 
 #[derive(Debug, Clone)]
 enum Event {
@@ -13,6 +14,11 @@ enum Event {
     PodGone(u8),
     /// The label of a namespace.
     Namespace(u8),
+    /// The label of a node, and the number of its address; none: its annotations cannot be read.
+    Node(u8, u8, Option<u8>),
+    NodeGone(u8),
+    /// What the DNS says of a name.
+    Name(u8, Option<u8>),
     Policy(u8, Is),
     PolicyGone(u8),
     /// The rows of all policies are written.
@@ -27,17 +33,20 @@ struct Is {
     peer: u8,
     rules: usize,
     named: bool,
+    /// What egress rules are about, too.
+    outside: u8,
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let is = (any::<bool>(), 0_u16..4, 0_u8..2, 0_u8..2, 0_usize..4, any::<bool>()).prop_map(
-        |(baseline, priority, subject, peer, rules, named)| Is {
+    let is = (any::<bool>(), 0_u16..4, 0_u8..2, 0_u8..2, 0_usize..4, any::<bool>(), 0_u8..6).prop_map(
+        |(baseline, priority, subject, peer, rules, named, outside)| Is {
             baseline,
             priority,
             subject,
             peer,
             rules,
             named,
+            outside,
         },
     );
     prop_oneof![
@@ -47,6 +56,10 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (0_u8..3, is).prop_map(|(policy, is)| Event::Policy(policy, is)),
         2 => (0_u8..3).prop_map(Event::PolicyGone),
         2 => Just(Event::Settle),
+        3 => (1_u8..4, 0_u8..2, proptest::option::weighted(0.8, 0_u8..2))
+            .prop_map(|(node, label, host)| Event::Node(node, label, host)),
+        1 => (1_u8..4).prop_map(Event::NodeGone),
+        2 => (0_u8..2, proptest::option::of(0_u8..3)).prop_map(|(name, answer)| Event::Name(name, answer)),
     ]
 }
 
@@ -56,7 +69,7 @@ fn policy_key(number: u8) -> ClusterPolicyKey {
     ClusterPolicyKey::new(KIND, &format!("p{number}")).unwrap()
 }
 
-fn policy(Is { baseline, priority, subject, peer, rules, named }: Is) -> ClusterPolicy {
+fn policy(Is { baseline, priority, subject, peer, rules, named, outside }: Is) -> ClusterPolicy {
     let label = |value: u8| json!({"matchLabels": {"label": format!("v{value}")}});
     let ports = if named { json!([{"destinationNamedPort": "web"}]) } else { json!([]) };
     let rules = (0..rules).map(|number| {
@@ -69,12 +82,35 @@ fn policy(Is { baseline, priority, subject, peer, rules, named }: Is) -> Cluster
         "priority": priority,
         "subject": {"pods": {"namespaceSelector": label(subject), "podSelector": {}}},
         "ingress": rules.collect::<Vec<_>>(),
+        "egress": egress(outside),
     });
     ClusterPolicy::new(KIND, "uid", 1, spec)
 }
 
+fn egress(outside: u8) -> serde_json::Value {
+    let label = |value: u8| json!({"matchLabels": {"label": format!("v{value}")}});
+    match outside {
+        0 => json!([]),
+        1 => json!([{"action": "Deny", "to": [{"nodes": label(0)}]}]),
+        2 => json!([{"action": "Deny", "to": [{"nodes": label(1)}, {"nodes": {}}]}]),
+        3 => json!([{"action": "Accept", "to": [{"domainNames": ["name0.example"]}]}]),
+        4 => {
+            json!([{"action": "Accept", "to": [{"domainNames": ["name0.example", "name1.example"]}, {"nodes": label(0)}]}])
+        }
+        _ => json!([{"action": "Accept", "to": [{"domainNames": ["*.example"]}]}]),
+    }
+}
+
 fn labels(value: u8) -> BTreeMap<String, String> {
     [("label".to_owned(), format!("v{value}"))].into()
+}
+
+fn subnet(number: u8) -> String {
+    format!("10.244.{number}.0/24")
+}
+
+fn unreadable() -> Unreadable {
+    Unreadable { annotation: "k8s.ovn.org/host-cidrs", why: "not JSON".to_owned() }
 }
 
 fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
@@ -96,6 +132,23 @@ fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
             let namespace = Namespace { uid: "uid".into(), labels: labels(label), ..Namespace::default() };
             Observation::Namespaces(Seen::Applied(("shop".into(), namespace)))
         }
+        Event::Node(number, label, host) => {
+            let read =
+                Node { labels: Arc::new(labels(label)), ..node(&format!("n{number}"), &subnet(number)) };
+            let node = match host {
+                Some(host) => {
+                    Node { host_addresses: vec![net(&format!("172.18.{host}.{number}/32")).addr()], ..read }
+                }
+                None => Node { unreadable: vec![unreadable()], ..read },
+            };
+            Observation::Nodes(Seen::Applied(node))
+        }
+        Event::NodeGone(number) => Observation::Nodes(Seen::Deleted(format!("n{number}").into())),
+        Event::Name(name, answer) => {
+            let address = |host| [net(&format!("192.0.2.{host}/32")).addr()].into();
+            let answer = answer.map(address).ok_or_else(|| "no answer".into());
+            Observation::Name(format!("name{name}.example").into(), answer)
+        }
         Event::Policy(number, is) => policies(Seen::Applied((policy_key(number), policy(is)))),
         Event::PolicyGone(number) => policies(Seen::Deleted(policy_key(number))),
         Event::Settle => {
@@ -113,4 +166,81 @@ proptest! {
     ) {
         changed_rows_are_dirty(events, happen)?;
     }
+}
+
+fn named(names: &[&str]) -> ClusterPolicy {
+    let spec = json!({
+        "tier": "Admin",
+        "priority": 1,
+        "subject": {"namespaces": {}},
+        "egress": [{"action": "Accept", "to": [{"domainNames": names}]}],
+    });
+    ClusterPolicy::new(KIND, "uid", 1, spec)
+}
+
+fn put(store: &mut Store, policy: ClusterPolicy) -> Vec<Key> {
+    observe(store, Observation::ClusterPolicies(KIND, Seen::Applied((policy_key(0), policy))))
+}
+
+/// The standings of the conditions that are to be written.
+fn said(store: &mut Store) -> Vec<Standing> {
+    store.take_conditions().into_iter().map(|condition| condition.standing).collect()
+}
+
+fn reasons(store: &mut Store) -> Vec<&'static str> {
+    store.take_cluster_policy_troubles().into_iter().map(|trouble| trouble.why.reason()).collect()
+}
+
+#[test]
+fn a_condition_says_that_a_name_has_no_addresses_until_it_has() {
+    let mut store = complete(vec![], vec![]);
+    let name = || DnsName::from("name0.example");
+    let set = || Key::Set(SetId::Name(name()));
+    let own = || Key::ClusterPolicy(policy_key(0));
+    let says = |answer: Result<&str, &str>| {
+        let answer = answer.map(|address| [net(address).addr()].into()).map_err(Into::into);
+        Observation::Name(name(), answer)
+    };
+    assert_eq!(put(&mut store, named(&["name0.example"])), [own(), set()]);
+    assert_eq!(store.take_names(), Some([name()].into()));
+    store.settled(&own(), &mut |key, _| panic!("{key} is dirty"));
+    assert_eq!(said(&mut store), [Standing::Ready]);
+
+    assert_eq!(observe(&mut store, says(Err("servfail"))), []);
+    let why = "the domain name \"name0.example\" has no addresses yet: servfail; until then the policy allows none \
+               for it";
+    assert_eq!(said(&mut store), [Standing::Failed(why.into())]);
+    assert_eq!(reasons(&mut store), ["NoAddresses"]);
+    assert_eq!(observe(&mut store, says(Ok("192.0.2.1/32"))), [set()]);
+    assert_eq!(said(&mut store), [Standing::Ready]);
+    assert_eq!(observe(&mut store, says(Err("servfail"))), []);
+    assert_eq!((said(&mut store), reasons(&mut store)), (vec![], vec![]), "the last addresses stay");
+
+    // Rows that are refused are not made good by an answer.
+    store.rows_failed(&own(), "syntax error");
+    assert_eq!(said(&mut store), [Standing::Failed("syntax error".into())]);
+    observe(&mut store, says(Ok("192.0.2.2/32")));
+    assert_eq!(said(&mut store), []);
+}
+
+/// The set of a name goes when neither an EgressFirewall nor a policy has it, and its rows are written.
+#[test]
+fn a_name_is_asked_for_as_long_as_a_rule_of_any_kind_has_it() {
+    let mut store = complete(vec![], vec![]);
+    let name = || DnsName::from("name0.example");
+    let spec = json!({"egress": [{"type": "Allow", "to": {"dnsName": "name0.example"}}]});
+    let firewall = EgressFirewall::new("uid", spec, json!({}));
+    observe(&mut store, Observation::EgressFirewalls(Seen::Applied(("shop".into(), firewall))));
+    assert_eq!(store.take_names(), Some([name()].into()));
+    put(&mut store, named(&["name0.example"]));
+    assert_eq!(store.take_names(), None, "it is asked for already");
+    observe(&mut store, Observation::EgressFirewalls(Seen::Deleted("shop".into())));
+    assert_eq!(store.take_names(), None, "the policy has it");
+    assert_eq!(dirtied(|dirty| store.settled(&Key::EgressFirewall("shop".into()), dirty)), []);
+    assert!(store.is_set(&SetId::Name(name())));
+    put(&mut store, named(&["name1.example"]));
+    assert_eq!(store.take_names(), Some(["name1.example".into()].into()));
+    let dirty = dirtied(|dirty| store.settled(&Key::ClusterPolicy(policy_key(0)), dirty));
+    assert_eq!(dirty, [Key::Set(SetId::Name(name()))]);
+    assert!(!store.is_set(&SetId::Name(name())));
 }

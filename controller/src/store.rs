@@ -123,6 +123,16 @@ pub struct Store {
     doubts: doubts::Doubts,
 }
 
+/// Whether NodePorts are load balancers with variables, and when each chassis gets its variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateUse {
+    Never,
+    /// Once there is a NodePort.
+    WithNodePorts,
+    /// Without NodePorts, too.
+    FromTheStart,
+}
+
 /// The zone whose database has a node's rows: this one, another one, or not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -267,7 +277,8 @@ impl Store {
         if self.gateways != nodes {
             fanout::gateway_routers(self.gateways.symmetric_difference(&nodes), dirty);
             self.gateways = nodes;
-            fanout::per_node(&self.services, !self.templates, dirty);
+            let node_ports = self.services.node_ports().filter(|_| !self.templates);
+            fanout::per_node(self.services.per_node().chain(node_ports), dirty);
         }
     }
 
@@ -281,11 +292,10 @@ impl Store {
         self.templates && self.variables
     }
 
-    /// Decides on templates. `variables`: each chassis has them, without NodePorts, too. To be called only
-    /// while all keys are about to be compared.
-    pub fn use_templates(&mut self, templates: bool, variables: bool) {
-        self.templates = templates;
-        self.variables |= variables || self.services.node_ports().next().is_some();
+    /// Decides on templates. To be called only while all keys are about to be compared.
+    pub fn use_templates(&mut self, used: TemplateUse) {
+        self.templates = used != TemplateUse::Never;
+        self.variables |= used == TemplateUse::FromTheStart || self.services.node_ports().next().is_some();
     }
 
     /// There may be a NodePort from now on. Variables stay until the next start.

@@ -129,9 +129,10 @@ pub async fn translated() -> io::Result<BTreeSet<Translated>> {
 
 impl Stale {
     /// Whether it means connections of this family.
-    fn is_of(&self, is_v4: bool) -> bool {
-        let family = self.endpoint.map(|endpoint| endpoint.ip()).or(self.address);
-        family.is_none_or(|address| address.is_ipv4() == is_v4)
+    fn is_of(&self, family: NetfilterProtoFamily) -> bool {
+        let is_v4 = matches!(family, NetfilterProtoFamily::IPv4);
+        let address = self.endpoint.map(|endpoint| endpoint.ip()).or(self.address);
+        address.is_none_or(|address| address.is_ipv4() == is_v4)
     }
 
     /// Whether it means the connection with these tuples.
@@ -207,8 +208,7 @@ pub async fn flush_stale(stale: &[Stale]) -> io::Result<usize> {
     tokio::spawn(connection);
     let mut flushed = 0;
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        let is_v4 = matches!(family, NetfilterProtoFamily::IPv4);
-        let wanted: Vec<Stale> = stale.iter().copied().filter(|stale| stale.is_of(is_v4)).collect();
+        let wanted: Vec<Stale> = stale.iter().copied().filter(|stale| stale.is_of(family)).collect();
         if wanted.is_empty() {
             continue;
         }

@@ -53,26 +53,35 @@ pub enum NotInstalled {
 pub async fn wait_for(goal: Goal, plugged: &mut Plugged, iface_id: &IfaceId) -> Result<(), NotInstalled> {
     let mut seen = false;
     loop {
-        let row = plugged.watch.row::<Interface>(plugged.interface);
-        if let Some(verdict) = judge(goal, row, seen, &plugged.name, iface_id) {
+        let row = match plugged.watch.row::<Interface>(plugged.interface) {
+            Some(row) => Row::There(row),
+            None if seen => Row::Gone,
+            None => Row::NotYet,
+        };
+        if let Some(verdict) = judge(goal, row, &plugged.name, iface_id) {
             return verdict;
         }
-        seen |= row.is_some();
+        seen |= matches!(row, Row::There(_));
         plugged.watch.changed().await?;
     }
 }
 
-/// Whether the wait is over. A row that was not seen yet may still arrive; one that was seen and is gone was
-/// removed.
-fn judge(
-    goal: Goal,
-    row: Option<&Interface>,
-    seen: bool,
-    name: &IfName,
-    iface_id: &IfaceId,
-) -> Option<Result<(), NotInstalled>> {
-    let Some(Interface { name, ofport, error, external_ids }) = row else {
-        return seen.then(|| Err(NotInstalled::Removed(name.clone())));
+/// The row of the interface, as the monitor has it.
+#[derive(Debug, Clone, Copy)]
+enum Row<'a> {
+    /// It may still arrive.
+    NotYet,
+    There(&'a Interface),
+    /// It was there, and was removed.
+    Gone,
+}
+
+/// Whether the wait is over.
+fn judge(goal: Goal, row: Row<'_>, name: &IfName, iface_id: &IfaceId) -> Option<Result<(), NotInstalled>> {
+    let Interface { name, ofport, error, external_ids } = match row {
+        Row::NotYet => return None,
+        Row::There(row) => row,
+        Row::Gone => return Some(Err(NotInstalled::Removed(name.clone()))),
     };
     let state = PortState { name, ofport: *ofport, error: error.as_deref(), external_ids };
     match state.progress(iface_id.as_str()) {

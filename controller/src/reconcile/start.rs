@@ -10,7 +10,7 @@ use crate::{
     commit::work_queue::{Cause, Item},
     config::Templates,
     rows::Table,
-    store::Tiers,
+    store::{TemplateUse, Tiers},
 };
 
 impl Reconciler {
@@ -95,6 +95,12 @@ impl Reconciler {
                         || !store.template_services().any(|service| northbound.has_node_ports(service))
                 }),
             };
-        store.use_templates(templates, has_variables || store.config.templates == Templates::Always);
+        store.use_templates(if !templates {
+            TemplateUse::Never
+        } else if has_variables || store.config.templates == Templates::Always {
+            TemplateUse::FromTheStart
+        } else {
+            TemplateUse::WithNodePorts
+        });
     }
 }

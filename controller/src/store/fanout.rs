@@ -39,7 +39,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey};
 
 use super::{
-    Node, Phase, Pod,
+    EgressFirewall, Node, Phase, Pod,
     pods::{Known, Pods},
     services::Services,
 };
@@ -272,10 +272,10 @@ pub(super) fn egress_firewall<'a>(
 pub(super) fn logging(
     namespace: &Arc<str>,
     policies: &[&PolicyKey],
-    has_firewall: bool,
+    firewall: Option<&EgressFirewall>,
     dirty: &mut Dirty<'_>,
 ) {
-    if has_firewall {
+    if firewall.is_some() {
         dirty(Key::EgressFirewall(Arc::clone(namespace)), Scope::Whole);
     }
     if !policies.is_empty() {
@@ -290,13 +290,9 @@ pub(super) fn gateway_routers<'a>(nodes: impl Iterator<Item = &'a NodeName>, dir
     nodes.for_each(|name| dirty(Key::Node(Arc::clone(name)), Scope::Whole));
 }
 
-/// The nodes' load balancers may have changed.
-pub(super) fn per_node(services: &Services, with_node_ports: bool, dirty: &mut Dirty<'_>) {
-    let node_ports = services.node_ports().filter(|_| with_node_ports);
-    services
-        .per_node()
-        .chain(node_ports)
-        .for_each(|service| dirty(Key::Service(service.clone()), Scope::Whole));
+/// The nodes' load balancers of these Services may have changed.
+pub(super) fn per_node<'a>(services: impl Iterator<Item = &'a ServiceKey>, dirty: &mut Dirty<'_>) {
+    services.for_each(|service| dirty(Key::Service(service.clone()), Scope::Whole));
 }
 
 /// Rows that a Service does not want may have been kept, of any Service.

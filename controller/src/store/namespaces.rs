@@ -119,7 +119,7 @@ impl Store {
             return;
         }
         let policies: Vec<&PolicyKey> = self.policies.of_namespace(name).collect();
-        fanout::logging(name, &policies, self.egress_firewall(name).is_some(), dirty);
+        fanout::logging(name, &policies, self.egress_firewall(name), dirty);
     }
 
     /// Follows the selectors that the namespace has come to match or left.

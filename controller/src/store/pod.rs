@@ -151,6 +151,11 @@ impl Pod {
         (is_static || self.uid == other.uid) && self.node == other.node
     }
 
+    /// Whether the annotations of both say the same about networks.
+    pub(super) fn has_networks_of(&self, other: &Self) -> bool {
+        (&self.annotated, &self.other_networks) == (&other.annotated, &other.other_networks)
+    }
+
     /// Whether a port with this `iface-id-ver` was made for this pod. The port of a static pod may have none.
     pub(crate) fn is_of(&self, port_uid: Option<&Arc<str>>) -> bool {
         port_uid == Some(&self.uid) || port_uid.is_none() && self.config_hash.is_some()

@@ -125,14 +125,12 @@ impl Store {
         let has_moved = self.label_pod(&key, &std::mem::take(&mut pod.labels));
         match self.pods.get_mut(&key) {
             Some(known) if known.pod.is_same(&pod) => {
-                let same = (&known.pod.annotated, &known.pod.other_networks)
-                    == (&pod.annotated, &pod.other_networks);
-                if same && known.pod.texts == Texts::Right {
+                if pod.has_networks_of(&known.pod) && known.pod.texts == Texts::Right {
                     pod.texts = Texts::Right;
                 }
                 let is_equal = known.pod == pod;
                 if !is_equal {
-                    known.update(pod, same);
+                    known.update(pod);
                 }
                 self.pods.absent.remove(&key);
                 if is_equal && !has_moved {
@@ -236,8 +234,9 @@ impl Store {
 }
 
 impl Known {
-    /// Takes a later state of the same pod. `same`: its annotations have not changed.
-    fn update(&mut self, mut pod: Pod, same: bool) {
+    /// Takes a later state of the same pod.
+    fn update(&mut self, mut pod: Pod) {
+        let same = pod.has_networks_of(&self.pod);
         let is_another_mirror = self.pod.uid != pod.uid;
         if is_another_mirror || (!same || self.pod.texts != pod.texts) && self.announced == Announced::Sent {
             // The annotation on its way has arrived, or it cannot be applied any more: another program has

@@ -14,7 +14,9 @@ use contract::{
 };
 use ipnet::IpNet;
 use k8s_openapi::{
-    api::networking::v1::{IPBlock, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec},
+    api::networking::v1::{
+        IPBlock, NetworkPolicyEgressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
+    },
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 use kubeapi::services::Protocol;
@@ -158,8 +160,8 @@ impl Policy {
             reader.unusable(Unusable::PodSelector(why));
             all_pods
         });
-        let [is_ingress, is_egress] = reader
-            .types(policy_types.unwrap_or_default(), egress.as_ref().is_some_and(|all| !all.is_empty()));
+        let [is_ingress, is_egress] =
+            reader.types(policy_types.unwrap_or_default(), egress.as_deref().unwrap_or_default());
         let ingress = ingress.unwrap_or_default().into_iter().map(|rule| (rule.from, rule.ports));
         let egress = egress.unwrap_or_default().into_iter().map(|rule| (rule.to, rule.ports));
         // Rules of a direction that the policy does not name have no effect.
@@ -276,14 +278,14 @@ impl Reader<'_> {
 
     /// Whether the policy isolates in each direction. Without types, ingress is always one of them, and
     /// egress if there are rules of it.
-    fn types(&mut self, types: Vec<String>, has_egress: bool) -> [bool; 2] {
+    fn types(&mut self, types: Vec<String>, egress: &[NetworkPolicyEgressRule]) -> [bool; 2] {
         let known = |text: &String| Direction::ALL.iter().any(|direction| direction.as_str() == text);
         if let Some(unknown) = types.iter().find(|text| !known(text)) {
             self.unusable(Unusable::PolicyType(shown(unknown)));
             return [true, true];
         }
         if types.is_empty() {
-            return [true, has_egress];
+            return [true, !egress.is_empty()];
         }
         Direction::ALL.map(|direction| types.iter().any(|text| text == direction.as_str()))
     }

@@ -20,7 +20,7 @@ use controller::{
     key::{NodeName, SetId},
     observation::{Observation, Seen},
     store::{
-        Annotated, EgressFirewall, Namespace, Pod, Store,
+        Annotated, EgressFirewall, Namespace, Pod, Store, TemplateUse,
         wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
     },
 };
@@ -364,7 +364,7 @@ impl Fixture {
         }
         store.gateway_routers(self.gateway_routers(), &mut |_, _| ());
         let has_variables = self.rows.contains_key("Chassis_Template_Var");
-        store.use_templates(has_variables, has_variables);
+        store.use_templates(if has_variables { TemplateUse::FromTheStart } else { TemplateUse::Never });
         store
     }
 

@@ -120,9 +120,14 @@ impl ConnectionConfig {
     pub fn read(api_server: &ApiServer, reader: &mut Reader<'_>) -> Result<Self, ConnectionConfigError> {
         let ApiServer { cluster, credential } = api_server;
         let mut config = match cluster {
-            // With credentials from an option, the kubeconfig's user is not read: its files may be missing.
             Cluster::Kubeconfig(path) => {
-                Kubeconfig::read(path, reader)?.config(credential.is_none(), reader)?
+                let kubeconfig = Kubeconfig::read(path, reader)?;
+                let mut config = kubeconfig.config(reader)?;
+                // With credentials from an option, the kubeconfig's user is not read: its files may be missing.
+                if credential.is_none() {
+                    kubeconfig.present_user(&mut config, reader)?;
+                }
+                config
             }
             Cluster::Url { url, authority } => {
                 let mut config = Self::new(url)?;

@@ -58,13 +58,8 @@ impl Kubeconfig {
         })
     }
 
-    /// The configuration of the cluster. `with_user`: with the credentials of the kubeconfig, as far as it
-    /// has any.
-    pub(super) fn config(
-        self,
-        with_user: bool,
-        reader: &mut Reader<'_>,
-    ) -> Result<ConnectionConfig, ConnectionConfigError> {
+    /// The configuration of the cluster, without credentials.
+    pub(super) fn config(&self, reader: &mut Reader<'_>) -> Result<ConnectionConfig, ConnectionConfigError> {
         // Complete on purpose: a new field of kube's type has to be considered before this compiles.
         let Cluster {
             server,
@@ -93,13 +88,11 @@ impl Kubeconfig {
         )? {
             config.trust(pem)?;
         }
-        if with_user {
-            self.present_user(&mut config, reader)?;
-        }
         Ok(config)
     }
 
-    fn present_user(
+    /// Adds the credentials of the kubeconfig, as far as it has any.
+    pub(super) fn present_user(
         &self,
         config: &mut ConnectionConfig,
         reader: &mut Reader<'_>,

@@ -121,7 +121,7 @@ impl LeaseTask {
                     if stuck {
                         what.push_str(", and this process the one that comes first: no process has both");
                     }
-                    self.wait_for(what, !stuck);
+                    self.wait_for(what, if stuck { Candidate::Hindered } else { Candidate::Standby });
                     let next = self.next_attempt();
                     tokio::select! {
                         () = sleep_until(next.min(free_at)) => {}
@@ -143,7 +143,7 @@ impl LeaseTask {
                     let retry_after = trouble.retry_after;
                     self.wait_for(
                         format!("the lease {} cannot be acquired: {trouble}", self.candidate),
-                        false,
+                        Candidate::Hindered,
                     );
                     sleep(backoff.next(retry_after)).await;
                 }
@@ -370,7 +370,8 @@ impl LeaseTask {
         self.state.send_replace(State::Leading { until: Some(until) });
     }
 
-    fn wait_for(&mut self, what: String, stands_by: bool) {
+    fn wait_for(&mut self, what: String, candidate: Candidate) {
+        let stands_by = candidate == Candidate::Standby;
         if self.said.as_ref() != Some(&what) {
             tracing::info!(waits_for = what, "this process does not lead yet");
             self.state.send_replace(State::Waiting { what: what.clone(), stands_by });
@@ -382,6 +383,14 @@ impl LeaseTask {
         self.metrics.iter().for_each(|metrics| metrics.leads_no_more());
         self.state.send_replace(State::Over);
     }
+}
+
+/// A process that does not lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Candidate {
+    /// Another process leads, as it should be.
+    Standby,
+    Hindered,
 }
 
 /// The outcome of an attempt to acquire the Lease.

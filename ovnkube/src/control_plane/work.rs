@@ -12,7 +12,7 @@
 //! The database is copied before this process leads. Nodes and pods are listed only when it does: the lists
 //! have to contain the last writes of the former leader, or an address could be assigned twice.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use controller::{
     Controller,
@@ -124,7 +124,7 @@ impl Work {
         let (leadership, elector) = match &config.election {
             None => (Leadership::always(), None),
             Some(election) => {
-                let candidates = election.candidates(&config.identity, config.pidfile.is_some());
+                let candidates = election.candidates(&config.identity, config.pidfile.as_deref());
                 let (leadership, elector) =
                     LeaderElector::start(api.clone(), candidates, metrics.api_server.clone());
                 (leadership, Some(elector))
@@ -363,27 +363,27 @@ async fn own_cluster(of_controller: Option<watch::Receiver<Progress>>) -> Cluste
 }
 
 impl Election {
-    fn candidates(&self, identity: &str, has_pidfile: bool) -> ElectionConfigs {
+    fn candidates(&self, identity: &str, pidfile: Option<&Path>) -> ElectionConfigs {
         let durations = Durations::new(self.duration, self.renew_deadline, self.retry_period);
         let candidate = |lease: &String| ElectionConfig {
             identity: identity.to_owned(),
             namespace: self.namespace.clone(),
             lease: lease.clone(),
             durations: durations.expect("the options' own check is the same"),
-            own_lease: self.own_lease(lease, identity, has_pidfile),
+            own_lease: self.own_lease(lease, identity, pidfile),
         };
         ElectionConfigs { first: candidate(&self.lease), second: self.second_lease.as_ref().map(candidate) }
     }
 
     /// How this process takes its own Lease again after a crash. A lock that cannot be taken is no error: it
     /// only takes longer then.
-    fn own_lease(&self, lease: &str, identity: &str, has_pidfile: bool) -> OwnLease {
+    fn own_lease(&self, lease: &str, identity: &str, pidfile: Option<&Path>) -> OwnLease {
         match host_lock::take(&self.lock_directory, &format!("{lease}_{identity}")) {
             // The lock on the pidfile shows that no other process of this name lives, except one with another
             // pidfile.
-            Ok(lock) if has_pidfile => OwnLease::Resume(Some(lock)),
+            Ok(lock) if pidfile.is_some() => OwnLease::Resume(Some(lock)),
             Ok(lock) => OwnLease::Lock(lock),
-            Err(_) if has_pidfile => OwnLease::Resume(None),
+            Err(_) if pidfile.is_some() => OwnLease::Resume(None),
             Err(error) => {
                 let directory = self.lock_directory.display();
                 tracing::warn!(

@@ -46,8 +46,9 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     // Without usable subnets both families count, so that the errors of the other ranges are reported, too.
     let families = of_pods.unwrap_or(Families { v4: true, v6: true });
     let mut pair = |v4: &'static Spec, v6: &'static Spec| {
-        let v4 = of_family(reading, v4, families.v4, |text| networks::v4(text).map(IpNet::V4));
-        let v6 = of_family(reading, v6, families.v6, |text| networks::v6(text).map(IpNet::V6));
+        // A range of a family that pods do not have is still parsed, for its errors.
+        let v4 = range(reading, v4, |text| networks::v4(text).map(IpNet::V4)).filter(|_| families.v4);
+        let v6 = range(reading, v6, |text| networks::v6(text).map(IpNet::V6)).filter(|_| families.v6);
         [v4, v6].into_iter().flatten().collect::<Vec<Range>>()
     };
     let join = pair(&table::V4_JOIN_SUBNET, &table::V6_JOIN_SUBNET);
@@ -55,8 +56,8 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
 
     // Load balancers name the masquerade addresses of both families, whatever families pods have.
     let masquerades = [
-        of_family(reading, &table::V4_MASQUERADE_SUBNET, true, |text| networks::v4(text).map(IpNet::V4)),
-        of_family(reading, &table::V6_MASQUERADE_SUBNET, true, |text| networks::v6(text).map(IpNet::V6)),
+        range(reading, &table::V4_MASQUERADE_SUBNET, |text| networks::v4(text).map(IpNet::V4)),
+        range(reading, &table::V6_MASQUERADE_SUBNET, |text| networks::v6(text).map(IpNet::V6)),
     ];
     let in_use = |range: &Range| if range.network.addr().is_ipv4() { families.v4 } else { families.v6 };
     let masquerade: Vec<Range> = masquerades.iter().copied().flatten().filter(in_use).collect();
@@ -110,14 +111,12 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     })
 }
 
-/// The range, if pods have its family. A range of another family is still parsed, for its errors.
-fn of_family(
+fn range(
     reading: &mut Reading,
     spec: &'static Spec,
-    in_use: bool,
     parse: impl FnOnce(&str) -> Result<IpNet, String>,
 ) -> Option<Range> {
-    reading.read(spec, parse).filter(|_| in_use).map(|network| Range { spec, network })
+    reading.read(spec, parse).map(|network| Range { spec, network })
 }
 
 fn same_families(reading: &mut Reading, of_pods: Families, of_services: Families) {

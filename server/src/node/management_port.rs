@@ -29,6 +29,7 @@
 use std::{io, time::Duration};
 
 use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
+use podnet::bridge::Datapath;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
@@ -404,7 +405,7 @@ impl PortReconciler {
                 outcome.missing = Some(format!("interface {INTERFACE}: {why}"));
                 break;
             };
-            let steps = steps(desired, seen.in_user_space, &link);
+            let steps = steps(desired, seen.datapath.unwrap_or(Datapath::Kernel), &link);
             if steps.is_empty() {
                 break;
             }

@@ -58,6 +58,7 @@ struct Row<'a> {
 /// The rules of a node for one protocol.
 #[derive(Default)]
 struct Rules {
+    has_router: bool,
     switch: Vips,
     router: Vips,
     local_router: Vips,
@@ -78,10 +79,9 @@ pub(super) fn load_balancers(
     let mut classes: HashMap<Class<'_>, Vec<(On, usize)>> = HashMap::new();
     let (mut nodes, mut routers) = (0, 0);
     for node in store.local_nodes() {
-        let has_router = store.has_gateway_router(&node.name);
+        let class = of_nodes.of(node, store);
         nodes += 1;
-        routers += usize::from(has_router);
-        let class = of_nodes.of(node, has_router);
+        routers += usize::from(class.has_router);
         if let Some(known) = classes.get(&class) {
             for (on, place) in known {
                 rows[*place].join(*on, &node.name);
@@ -91,7 +91,7 @@ pub(super) fn load_balancers(
         let mut own = Vec::new();
         for protocol in Protocol::ALL {
             let of_protocol = fronts.iter().filter(|front| front.port.port.protocol == protocol);
-            for (on, vips) in rules(of_protocol, node, has_router, store).rows(has_router) {
+            for (on, vips) in rules(of_protocol, node, store).rows() {
                 let hash = hash(&(protocol, on == On::LocalRouter, &vips));
                 let alike = equal.entry(hash).or_default();
                 let is_equal = |place: &&usize| {
@@ -156,7 +156,8 @@ impl<'a> Classes<'a> {
         }
     }
 
-    fn of<'n>(&self, node: &'n Node, has_router: bool) -> Class<'n> {
+    fn of<'n>(&self, node: &'n Node, store: &Store) -> Class<'n> {
+        let has_router = store.has_gateway_router(&node.name);
         let is_host = || node.host_addresses.iter().any(|address| self.hosts.contains(address));
         let is_own = self.all || self.nodes.contains(&*node.name) || has_router && is_host();
         Class {
@@ -168,13 +169,8 @@ impl<'a> Classes<'a> {
 }
 
 /// The rules of a node.
-fn rules<'a>(
-    fronts: impl Iterator<Item = &'a Front<'a>>,
-    node: &Node,
-    has_router: bool,
-    store: &Store,
-) -> Rules {
-    let mut rules = Rules::default();
+fn rules<'a>(fronts: impl Iterator<Item = &'a Front<'a>>, node: &Node, store: &Store) -> Rules {
+    let mut rules = Rules { has_router: store.has_gateway_router(&node.name), ..Rules::default() };
     for front in fronts {
         let port = front.port;
         let local = |family| port.usable(family, |backend| is_local(backend.endpoint, node));
@@ -198,7 +194,7 @@ fn rules<'a>(
                 spell(&local(family))
             });
         }
-        if has_router {
+        if rules.has_router {
             // A gateway router cannot send to its own address: the node takes these back from the masquerade
             // address.
             let own = store.config.masquerade(Masquerade::Host);
@@ -251,8 +247,8 @@ fn near(port: &Port<'_>, family: usize, node: &Node) -> Vec<SocketAddr> {
 
 impl Rules {
     /// The rows of one node, in the order in which upstream makes them.
-    fn rows(self, has_router: bool) -> Vec<(On, Vips)> {
-        let Self { switch, router, local_router } = self;
+    fn rows(self) -> Vec<(On, Vips)> {
+        let Self { has_router, switch, router, local_router } = self;
         if has_router && switch == router && local_router.is_empty() {
             return if switch.is_empty() { Vec::new() } else { vec![(On::Both, switch)] };
         }

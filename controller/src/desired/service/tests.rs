@@ -9,7 +9,10 @@ use crate::{
     key::Key,
     observation::{Observation, Seen},
     rows::{DesiredRow, Value},
-    store::wire::{NodeObject, ServiceObject, SliceObject},
+    store::{
+        TemplateUse,
+        wire::{NodeObject, ServiceObject, SliceObject},
+    },
 };
 
 /// Nodes n1 and n2 in the zones east and west.
@@ -287,7 +290,7 @@ fn an_external_policy_leaves_the_address_in_the_cluster_alone() {
 /// The rows with templates.
 fn templated(objects: &[Json]) -> Vec<String> {
     let mut store = store(objects);
-    store.use_templates(true, true);
+    store.use_templates(TemplateUse::FromTheStart);
     lines(&store)
 }
 
@@ -335,9 +338,9 @@ fn node_ports_that_differ_by_node_are_rows_of_nodes_with_templates_too() {
 
 #[test]
 fn variables_are_a_nodes_addresses_in_order_and_none_where_it_has_no_node_ports() {
-    let variables = |templates: bool, node_ports: bool| -> Vec<String> {
+    let variables = |templates: TemplateUse, node_ports: bool| -> Vec<String> {
         let mut store = store(&[]);
-        store.use_templates(templates, templates);
+        store.use_templates(templates);
         let addresses = ["172.18.0.9", "fd00::9", "172.18.0.10"].map(|address| address.parse().unwrap());
         let node = Node {
             subnets: vec!["10.244.3.0/24".parse().unwrap()],
@@ -356,8 +359,9 @@ fn variables_are_a_nodes_addresses_in_order_and_none_where_it_has_no_node_ports(
         pairs.flatten().map(|(name, value)| format!("{name}={value}")).collect()
     };
     let all = ["NODEIP_IPv4_0=172.18.0.9", "NODEIP_IPv4_1=172.18.0.10", "NODEIP_IPv6_0=fd00::9"];
-    assert_eq!(variables(true, true), all);
-    assert_eq!([variables(false, true), variables(true, false)], [const { Vec::<String>::new() }; 2]);
+    let (always, never) = (TemplateUse::FromTheStart, TemplateUse::Never);
+    assert_eq!(variables(always, true), all);
+    assert_eq!([variables(never, true), variables(always, false)], [const { Vec::<String>::new() }; 2]);
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn with_templates_a_node_concerns_its_variables_and_a_node_port_only_if_there_ar
         ..node(&format!("n{number}"), &format!("10.244.{number}.0/24"))
     };
     let mut store = complete(vec![at(1, &[1])], vec![]);
-    store.use_templates(true, true);
+    store.use_templates(TemplateUse::FromTheStart);
     let mut with_port = service(1, Traffic::Cluster);
     with_port.ports[0].node_port = Some(30080);
     apply_service(&mut store, "port", with_port);
@@ -261,7 +261,7 @@ fn variables_that_no_node_has_any_longer_go_once_the_chassis_of_all_nodes_are_kn
         ..node(&format!("n{number}"), &format!("10.244.{number}.0/24"))
     };
     let mut store = complete(vec![at(1), at(2)], vec![]);
-    store.use_templates(true, true);
+    store.use_templates(TemplateUse::FromTheStart);
     let chassis = Key::Chassis("c2".into());
     observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n3"))));
     let gone = observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));

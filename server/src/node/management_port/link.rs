@@ -5,6 +5,7 @@ use std::fmt;
 
 use contract::mac::Mac;
 use ipnet::IpNet;
+use podnet::bridge::Datapath;
 
 use super::{
     plan::{Desired, Neighbour, Route},
@@ -55,8 +56,8 @@ pub(in crate::node) enum Step {
 }
 
 /// The steps from `seen` to `desired`, in the order in which they have to be done. Empty if nothing differs.
-/// `in_user_space`: the bridge's datapath is in user space.
-pub(super) fn steps(desired: &Desired, in_user_space: bool, seen: &SeenLink) -> Vec<Step> {
+/// `datapath`: that of the port's bridge.
+pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> Vec<Step> {
     let Desired { iface_id: _, mac, mtu, addresses, neighbours, routes, destinations: _ } = desired;
     let mut steps = Vec::new();
     if seen.mac != Some(*mac) {
@@ -65,8 +66,8 @@ pub(super) fn steps(desired: &Desired, in_user_space: bool, seen: &SeenLink) -> 
     if seen.mtu != mtu.bytes() {
         steps.push(Step::SetMtu(mtu.bytes()));
     }
-    // That datapath forwards packets as they are: a checksum that is left to the device stays wrong.
-    if in_user_space && seen.leaves_checksums == Some(true) {
+    // In user space packets are forwarded as they are: a checksum that is left to the device stays wrong.
+    if datapath == Datapath::Userspace && seen.leaves_checksums == Some(true) {
         steps.push(Step::TurnChecksumOffloadOff);
     }
     // Before the link is up: with `accept_ra` still on it could take a router advertisement first.

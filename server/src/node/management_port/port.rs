@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use contract::external_ids::{IFACE_ID, OVN_INSTALLED};
 use ovsdb::{Condition, Monitor, Mutation, NamedUuid, Row, Transaction, Updates, Uuid, Where};
+use podnet::bridge::Datapath;
 
 use super::plan::{Desired, INTERFACE};
 
@@ -36,9 +37,8 @@ ovsdb::table! {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Seen {
     bridge: Option<Uuid>,
-    /// Whether the bridge's datapath is in user space, where a checksum that the sender left to the device
-    /// stays wrong.
-    pub(super) in_user_space: bool,
+    /// The bridge's datapath. In user space, a checksum that the sender left to the device stays wrong.
+    pub(super) datapath: Option<Datapath>,
     port: Option<SeenPort>,
     /// Ports of this node under the names of earlier versions, each with its bridge.
     old: Vec<(Uuid, Uuid)>,
@@ -97,7 +97,7 @@ impl Seen {
             .collect();
         Self {
             bridge,
-            in_user_space: integration.is_some_and(|(_, bridge)| bridge.datapath_type == "netdev"),
+            datapath: integration.map(|(_, bridge)| Datapath::of(&bridge.datapath_type)),
             port,
             old,
         }

@@ -52,7 +52,7 @@ fn finished() -> SeenLink {
 }
 
 fn said(seen: &SeenLink) -> Vec<String> {
-    steps(&desired(), true, seen).iter().map(ToString::to_string).collect()
+    steps(&desired(), Datapath::Userspace, seen).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_fresh_link_gets_everything_in_the_order_in_which_it_lasts() {
             "added route 10.244.0.0/16 via 10.244.1.1",
         ]
     );
-    assert!(!steps(&desired(), false, &fresh()).contains(&Step::TurnChecksumOffloadOff));
+    assert!(!steps(&desired(), Datapath::Kernel, &fresh()).contains(&Step::TurnChecksumOffloadOff));
 }
 
 #[test]

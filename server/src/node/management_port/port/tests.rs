@@ -34,7 +34,7 @@ fn interface() -> Interface {
 
 fn seen(interface: Interface) -> Seen {
     let port = SeenPort { port: uuid(2), elsewhere: None, interface: Some((uuid(3), interface)) };
-    Seen { bridge: Some(uuid(1)), in_user_space: true, port: Some(port), old: Vec::new() }
+    Seen { bridge: Some(uuid(1)), datapath: Some(Datapath::Userspace), port: Some(port), old: Vec::new() }
 }
 
 fn done(seen: &Seen) -> Vec<String> {

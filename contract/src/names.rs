@@ -116,8 +116,8 @@ impl FromStr for IfName {
 
 /// Namespace and name of an object, as `namespace/name`. A clone shares the text.
 ///
-/// The place of the '/' is not stored: a key of two words is in a dozen tables of the controller for each pod,
-/// and a third word would be 1.5 MB for 10,000 pods.
+/// The place of the '/' is not stored: a key of two words is in a dozen tables of the controller for each
+/// pod, and a third word would be 1.5 MB for 10,000 pods.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Namespaced(Arc<str>);
 

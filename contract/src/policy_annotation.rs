@@ -55,7 +55,8 @@ impl Enforcement {
     /// What the annotations of a policy say.
     ///
     /// # Errors
-    /// The value is neither `true` nor `false`. The policy is enforced then: a misspelt value must not open pods.
+    /// The value is neither `true` nor `false`. The policy is enforced then: a misspelt value must not open
+    /// pods.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadPolicyAnnotation> {
         let is_dry_run = switch(annotations, DRY_RUN)?;
         Ok(if is_dry_run { Self::DryRun } else { Self::Enforced })

@@ -61,8 +61,8 @@ pub enum Only {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     pub object: Object,
-    /// UID of the object that is meant. The API server ignores it in the status of a custom resource: what was
-    /// under way for an object that is gone may reach its successor, whose own status follows it.
+    /// UID of the object that is meant. The API server ignores it in the status of a custom resource: what
+    /// was under way for an object that is gone may reach its successor, whose own status follows it.
     pub uid: Arc<str>,
     /// The field manager of the server-side apply.
     pub manager: String,

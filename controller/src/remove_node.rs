@@ -100,8 +100,8 @@ pub async fn from_northbound(
     }
 }
 
-/// The keys whose rows are removed: the node's, its gateway's with the translations of pods, and those of the pods with ports on its
-/// switch.
+/// The keys whose rows are removed: the node's, its gateway's with the translations of pods, and those of the
+/// pods with ports on its switch.
 fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let index = &northbound.index;
     let key = Key::Node(node.into());

@@ -93,9 +93,9 @@ pub enum NodeTrouble {
     )]
     OutsideOfRanges { subnet: IpNet },
     #[error(
-        "its address {address} in the annotation {annotation} is outside of the subnets that the options give; \
-         it stays, so that not all nodes change at once: drain the node, delete the annotation, and it gets \
-         another one"
+        "its address {address} in the annotation {annotation} is outside of the subnets that the options \
+         give; it stays, so that not all nodes change at once: drain the node, delete the annotation, and it \
+         gets another one"
     )]
     OutsideOfSubnets { annotation: &'static str, address: IpNet },
     #[error("id {id} has no address in {subnet}; a larger subnet is needed")]
@@ -110,13 +110,13 @@ pub enum ServiceTrouble {
     #[error(transparent)]
     Unusable(Box<Unusable>),
     #[error(
-        "it has more than {most} backends over all of its addresses and ports; those of its ports from {first} \
-         on are left out"
+        "it has more than {most} backends over all of its addresses and ports; those of its ports from \
+         {first} on are left out"
     )]
     TooManyBackends { most: usize, first: u16 },
     #[error(
-        "its address {address} is in the range of no ServiceCIDR; it is served, but nodes may have no route to \
-         it"
+        "its address {address} is in the range of no ServiceCIDR; it is served, but nodes may have no route \
+         to it"
     )]
     OutsideOfRanges { address: IpAddr },
 }

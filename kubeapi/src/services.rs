@@ -5,8 +5,8 @@
 //!         services/wire.rs: the fields in use
 //! ```
 //!
-//! Knows what the API's fields mean; neither who may reach whom, nor how connections are balanced. A value that
-//! cannot be used is left out, and the first one is named: one bad port must not take away the others.
+//! Knows what the API's fields mean; neither who may reach whom, nor how connections are balanced. A value
+//! that cannot be used is left out, and the first one is named: one bad port must not take away the others.
 
 mod wire;
 
@@ -173,7 +173,8 @@ pub enum Unusable {
     #[error("its {field} has {value:?}, which is no network; it is left out")]
     NoNetwork { field: &'static str, value: Box<str> },
     #[error(
-        "its EndpointSlice {slice} has the address {value:?}, which is not of its type {family}; it is left out"
+        "its EndpointSlice {slice} has the address {value:?}, which is not of its type {family}; it is left \
+         out"
     )]
     OtherFamily { slice: Box<str>, family: Family, value: Box<str> },
     #[error("{place} has the port {port}, which is none; it is left out")]

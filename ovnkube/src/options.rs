@@ -175,7 +175,8 @@ impl Options {
         self
     }
 
-    /// The configuration of `policy explain`, which has these options. External ids are read as for other roles.
+    /// The configuration of `policy explain`, which has these options. External ids are read as for other
+    /// roles.
     ///
     /// # Errors
     ///

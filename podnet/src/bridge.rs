@@ -436,8 +436,8 @@ impl Bridge {
     /// they are used.
     ///
     /// # Errors
-    /// [`BridgeError::NoBridge`] if there is no integration bridge; otherwise the database is out of reach, too
-    /// slow or refuses.
+    /// [`BridgeError::NoBridge`] if there is no integration bridge; otherwise the database is out of reach,
+    /// too slow or refuses.
     pub async fn datapath(&self) -> Result<(Datapath, Option<String>), BridgeError> {
         let mut tx = Transaction::new();
         let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["datapath_type"]);

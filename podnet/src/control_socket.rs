@@ -19,8 +19,8 @@ use tokio::{
 /// The daemon of the switch.
 pub const VSWITCHD: &str = "ovs-vswitchd";
 
-/// Bytes of the longest answer, if the caller says nothing else. Far above any real one: a daemon that goes mad
-/// must not fill the memory.
+/// Bytes of the longest answer, if the caller says nothing else. Far above any real one: a daemon that goes
+/// mad must not fill the memory.
 const LONGEST: usize = 1 << 18;
 
 /// A daemon, found by its pid file.

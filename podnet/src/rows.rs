@@ -58,9 +58,9 @@ pub struct QosRow {
 
 /// How much of its limit's time a pod may save up: the burst of the policer is what the limit allows in a
 /// quarter of a second. A policer has no queue: it drops what exceeds the burst, and TCP, whose last segments
-/// are lost, waits for its retransmission timer, 200 ms at least (TCP_RTO_MIN). What a smaller burst cannot save
-/// up meanwhile is lost for good: with a tenth of a second TCP gets 56 to 71 % of its limit, with two tenths 97 %
-/// and more (`make test-kernel`, 8 and 20 Mbit/s, Linux 6.1).
+/// are lost, waits for its retransmission timer, 200 ms at least (TCP_RTO_MIN). What a smaller burst cannot
+/// save up meanwhile is lost for good: with a tenth of a second TCP gets 56 to 71 % of its limit, with two
+/// tenths 97 % and more (`make test-kernel`, 8 and 20 Mbit/s, Linux 6.1).
 const BURSTS_PER_SECOND: i64 = 4;
 
 /// The least burst, in kilobits, however low the limit: two packets of 64 KiB, as the pod's kernel hands them

@@ -106,8 +106,8 @@ impl Events {
 
     /// The pod has a limit for what it sends, which the node's datapath cannot keep.
     pub(crate) fn not_limited(&self, pod: &PodKey, uid: &str) {
-        let note = "what the pod sends is not limited: Open vSwitch polices in the kernel, and the packets of \
-                    its userspace datapath (datapath_type=netdev of br-int) do not pass there";
+        let note = "what the pod sends is not limited: Open vSwitch polices in the kernel, and the packets \
+                    of its userspace datapath (datapath_type=netdev of br-int) do not pass there";
         let reason = EventReason::new("AddNetwork", "EgressNotLimited");
         self.recorder.event(Event::new(Object::Pod(pod.clone()), uid, reason, note));
     }

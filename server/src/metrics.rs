@@ -131,8 +131,8 @@ impl Metrics {
             degraded,
             node_ports: register.int_gauge(
                 "ovnkube_node_nodeport_enabled",
-                "Whether the node's gateway router serves node ports (--nodeport): 1 if it does. The host serves \
-                 them otherwise.",
+                "Whether the node's gateway router serves node ports (--nodeport): 1 if it does. The host \
+                 serves them otherwise.",
             )?,
             ready_duration: register.gauge(
                 "ovnkube_node_ready_duration_seconds",

@@ -1,5 +1,5 @@
-//! The node's part in Services. OVN does the load balancing; the node follows Services and their endpoints for
-//! what OVN does not do.
+//! The node's part in Services. OVN does the load balancing; the node follows Services and their endpoints
+//! for what OVN does not do.
 //!
 //! ```text
 //! API server ─watch─▶ wire ─▶ Known ─┬▶ Facts: ranges, destinations ─▶ management port: routes and rules

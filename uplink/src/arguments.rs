@@ -13,8 +13,8 @@ Usage: ovnkube nics-to-bridge [--db=ENDPOINT] INTERFACE...
        ovnkube bridges-to-nic [--db=ENDPOINT] BRIDGE...
 
 nics-to-bridge makes each interface the uplink of a new Open vSwitch bridge, brINTERFACE, and moves the
-interface's addresses and routes there. bridges-to-nic moves them back and removes the bridge. If a step fails,
-those before it are undone. A second run changes nothing; one after a run that was killed completes it.
+interface's addresses and routes there. bridges-to-nic moves them back and removes the bridge. If a step
+fails, those before it are undone. A second run changes nothing; one after a run that was killed completes it.
 
       --db=ENDPOINT  Open vSwitch's database [default: unix:/var/run/openvswitch/db.sock]
   -h, --help         this text

@@ -1,6 +1,6 @@
-//! A node's NIC and the bridge in front of it. `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the uplink of an Open vSwitch bridge, which takes
-//! over the node's addresses and routes, and back. A node must not lose its network: if a step fails, all
-//! steps before it are undone.
+//! A node's NIC and the bridge in front of it. `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the
+//! uplink of an Open vSwitch bridge, which takes over the node's addresses and routes, and back. A node must
+//! not lose its network: if a step fails, all steps before it are undone.
 //!
 //! | module | what it knows | reads | writes |
 //! |---|---|---|---|
@@ -91,7 +91,8 @@ fn failed(error: &StepError, undo_errors: &[StepError]) -> String {
     format!("{error}; of what had been done before, this could not be undone: {}", undone.join("; "))
 }
 
-/// Why a NIC was not made the uplink of a bridge. All steps have been undone, unless the error says otherwise.
+/// Why a NIC was not made the uplink of a bridge. All steps have been undone, unless the error says
+/// otherwise.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct NotMoved(BridgeError);
@@ -108,8 +109,8 @@ pub async fn nic_to_bridge(database: &Endpoint, nic: &str) -> Result<Vec<String>
         .map_err(NotMoved)
 }
 
-/// Puts a bridge's uplink into the bridge once more, with all settings: under another name, or because it is another
-/// device of the same name, which the userspace datapath does not notice. Needs a tokio runtime.
+/// Puts a bridge's uplink into the bridge once more, with all settings: under another name, or because it is
+/// another device of the same name, which the userspace datapath does not notice. Needs a tokio runtime.
 ///
 /// # Errors
 /// Open vSwitch's database cannot be reached or refuses, or has no such port.
@@ -136,7 +137,8 @@ pub async fn replace(database: &Endpoint, bridge: &str, before: &str, now: &str)
     replaced.await.map_err(NotMoved)
 }
 
-/// Adds the NIC that the bridge names as its uplink, and lacks: [`replace`] was interrupted. Needs a tokio runtime.
+/// Adds the NIC that the bridge names as its uplink, and lacks: [`replace`] was interrupted. Needs a tokio
+/// runtime.
 ///
 /// # Errors
 /// Open vSwitch's database cannot be reached or refuses, or there is no such NIC.

@@ -222,8 +222,9 @@ impl Ovs {
         Ok(())
     }
 
-    /// Puts another port in the place of a bridge's uplink, with the same settings and perhaps the same name. A port
-    /// cannot be renamed (`ovs-vswitchd.conf.db(5)`), and in user space one whose device is another one is dead.
+    /// Puts another port in the place of a bridge's uplink, with the same settings and perhaps the same name.
+    /// A port cannot be renamed (`ovs-vswitchd.conf.db(5)`), and in user space one whose device is another
+    /// one is dead.
     pub(crate) async fn replace_uplink(&self, bridge: &str, before: &str, now: &str) -> Result<(), OvsError> {
         let named = |name: &str| vec![Condition::equal("name", name)];
         let mut tx = Transaction::new();
@@ -248,7 +249,8 @@ impl Ovs {
         ];
         tx.mutate("Bridge", row.uuid(), named.into());
         tx.mutate("Bridge", row.uuid(), vec![Mutation::delete("ports", old.uuid())]);
-        // ovs-vswitchd has to see a bridge without the port: it keeps the device of one whose row is another one.
+        // ovs-vswitchd has to see a bridge without the port: it keeps the device of one whose row is another
+        // one.
         if before == now {
             tx.comment(&format!("ovnkube: {now} of {bridge} is another device"));
             self.connection.transact(tx).await?;

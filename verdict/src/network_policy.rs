@@ -1,5 +1,5 @@
-//! A NetworkPolicy. Each function is a sentence of the API reference (`NetworkPolicySpec`, `NetworkPolicyPeer`,
-//! `NetworkPolicyPort`).
+//! A NetworkPolicy. Each function is a sentence of the API reference (`NetworkPolicySpec`,
+//! `NetworkPolicyPeer`, `NetworkPolicyPort`).
 
 use crate::{
     Namespace, Selector,
@@ -112,8 +112,9 @@ impl Peer<'_> {
 }
 
 impl Port<'_> {
-    /// "This can either be a numerical or named port on a pod. If this field is not provided, this matches all
-    /// port names and numbers. If present, only traffic on the specified protocol AND port will be matched."
+    /// "This can either be a numerical or named port on a pod. If this field is not provided, this matches
+    /// all port names and numbers. If present, only traffic on the specified protocol AND port will be
+    /// matched."
     fn is_at(&self, server: End<'_>, place: Place) -> bool {
         let is_number = match self.number {
             None => true,

@@ -21,7 +21,8 @@ impl AnnotationMetrics {
             patches: IntCounterVec::new(
                 Opts::new(
                     "ovnkube_controller_annotation_patches_total",
-                    "Attempts to write annotations of nodes and pods, and the status of policies, by what came of them.",
+                    "Attempts to write annotations of nodes and pods, and the status of policies, by what \
+                     came of them.",
                 ),
                 &["kind", "result"],
             )?,
@@ -35,7 +36,8 @@ impl AnnotationMetrics {
             refused: IntGaugeVec::new(
                 Opts::new(
                     "ovnkube_controller_annotations_refused",
-                    "Objects whose annotations or status the API server refused when they were tried last, by reason.",
+                    "Objects whose annotations or status the API server refused when they were tried last, \
+                     by reason.",
                 ),
                 &["kind", "reason"],
             )?,

@@ -59,7 +59,8 @@ impl Problems {
                 self.solved(&written.object());
             }
             (Outcome::Unwritable(trouble), _) => {
-                // Once, not for each object: it says something about the kind, or about this program's rights.
+                // Once, not for each object: it says something about the kind, or about this program's
+                // rights.
                 if self.unwritable.insert(trouble.code) {
                     tracing::warn!(
                         what = self.matter.name(),

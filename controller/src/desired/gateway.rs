@@ -174,8 +174,8 @@ fn masquerade_neighbours(gateway: &Gateway<'_>, config: &ClusterConfig) -> Vec<D
     neighbours.map(|neighbour| binding(neighbour).into()).collect()
 }
 
-/// The translation of one pod's address, where each pod has its own (`--disable-snat-multiple-gws`): a pod that
-/// leaves by another gateway than its node's can do without.
+/// The translation of one pod's address, where each pod has its own (`--disable-snat-multiple-gws`): a pod
+/// that leaves by another gateway than its node's can do without.
 pub fn of_pod(store: &Store, node: &str, inside: IpAddr) -> RowSet {
     let Some(gateway) = store.gateway(node).filter(|_| store.is_translated(node, inside)) else {
         return Vec::new();

@@ -46,8 +46,8 @@ use crate::{
 const DENY: i64 = 1000;
 /// See [`DENY`].
 pub(super) const ALLOW: i64 = 1001;
-/// Priorities of dry runs, of what they would drop and what they would allow. Behind all that decides in their
-/// tier: an ACL that passes skips the rest of it.
+/// Priorities of dry runs, of what they would drop and what they would allow. Behind all that decides in
+/// their tier: an ACL that passes skips the rest of it.
 const WOULD_DROP: i64 = 900;
 /// See [`WOULD_DROP`].
 const WOULD_ALLOW: i64 = 901;
@@ -79,8 +79,8 @@ pub fn policy(store: &Store, key: &PolicyKey) -> RowSet {
     rows
 }
 
-/// What a dry run would drop: everything that no policy allows, itself included. It is logged, and left to the
-/// next tier, as it is without the policy.
+/// What a dry run would drop: everything that no policy allows, itself included. It is logged, and left to
+/// the next tier, as it is without the policy.
 fn would_drop(store: &Store, key: &PolicyKey, direction: Direction) -> [DesiredRow; 2] {
     let group = ObjectId::policy(key);
     let severity = store.logging(key.namespace()).deny.unwrap_or(DRY_RUN_SEVERITY);

@@ -1,4 +1,5 @@
-//! The store's outbox: annotations and conditions to write, and problems to report as events. Knows nothing of requests.
+//! The store's outbox: annotations and conditions to write, and problems to report as events. Knows nothing
+//! of requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

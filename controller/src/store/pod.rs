@@ -34,7 +34,8 @@ pub struct Pod {
     pub labels: PodLabels,
 }
 
-/// Labels as one text: a list of all pods is in memory for a moment, and a map of texts is ten times as large.
+/// Labels as one text: a list of all pods is in memory for a moment, and a map of texts is ten times as
+/// large.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodLabels(Box<str>);
 

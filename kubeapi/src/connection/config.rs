@@ -123,7 +123,8 @@ impl ConnectionConfig {
             Cluster::Kubeconfig(path) => {
                 let kubeconfig = Kubeconfig::read(path, reader)?;
                 let mut config = kubeconfig.config(reader)?;
-                // With credentials from an option, the kubeconfig's user is not read: its files may be missing.
+                // With credentials from an option, the kubeconfig's user is not read: its files may be
+                // missing.
                 if credential.is_none() {
                     kubeconfig.present_user(&mut config, reader)?;
                 }

@@ -104,8 +104,8 @@ impl Kubeconfig {
                  which is not run on a node: use a token file or a client certificate",
             ));
         }
-        // Nothing else is handed on: kube would read the files of credentials once and for all, and an unknown
-        // entry may hold a secret that no message should show.
+        // Nothing else is handed on: kube would read the files of credentials once and for all, and an
+        // unknown entry may hold a secret that no message should show.
         config.config.auth_info = AuthInfo {
             impersonate: self.user.impersonate.clone(),
             impersonate_uid: self.user.impersonate_uid.clone(),

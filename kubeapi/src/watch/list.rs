@@ -59,8 +59,8 @@ pub async fn list<K: Watched>(
 
 /// What `read` makes of all objects, and the `resourceVersion` of the list.
 ///
-/// Each page is requested before the one before it is parsed: the API server writes the token of the next page
-/// in front of the objects, and takes as long to prepare a page as this program to parse it.
+/// Each page is requested before the one before it is parsed: the API server writes the token of the next
+/// page in front of the objects, and takes as long to prepare a page as this program to parse it.
 pub(super) async fn pages<K: Watched>(
     connection: &Connection,
     selection: &Selection,

@@ -1,9 +1,10 @@
-//! What the northbound database does with a connection: the ACLs of both ends, and the one that decides in each
-//! stage. Reads only; knows nothing of policies.
+//! What the northbound database does with a connection: the ACLs of both ends, and the one that decides in
+//! each stage. Reads only; knows nothing of policies.
 //!
 //! OVN asks the ACLs of a switch in stages: those of packets from a port as they were sent, those of packets
-//! from a port behind load balancers (`apply-after-lb`), and those of packets to a port. In each stage the tiers
-//! are asked in turn, and in a tier the ACL with the highest priority that matches (ovn-nb(5), "ACL TABLE").
+//! from a port behind load balancers (`apply-after-lb`), and those of packets to a port. In each stage the
+//! tiers are asked in turn, and in a tier the ACL with the highest priority that matches (ovn-nb(5), "ACL
+//! TABLE").
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! What is said about one connection, as text: what the policies say, what the database does, and whether both
-//! are the same.
+//! What is said about one connection, as text: what the policies say, what the database does, and whether
+//! both are the same.
 
 use std::fmt::Write as _;
 
@@ -16,8 +16,8 @@ use super::{
     objects::Objects,
 };
 
-/// One end of the connection: what its policies say, and what the ACLs of its port do. None: the database has no
-/// such port.
+/// One end of the connection: what its policies say, and what the ACLs of its port do. None: the database has
+/// no such port.
 #[derive(Debug)]
 pub(super) struct End<'a> {
     pub(super) side: Side<'a>,

@@ -8,18 +8,19 @@ use verdict::Protocol;
 const USAGE: &str = "\
 Usage: ovnkube policy explain NAMESPACE/POD NAMESPACE/POD PORT[/PROTOCOL] [OPTION…]
 
-Says whether the first pod may connect to the second one at the port: which NetworkPolicies and policies of the
-cluster select either end, what each of their rules says, which one decides, and which ACLs of OVN's northbound
-database carry it. PROTOCOL is TCP (the default), UDP or SCTP. Nothing is written.
+Says whether the first pod may connect to the second one at the port: which NetworkPolicies and policies of
+the cluster select either end, what each of their rules says, which one decides, and which ACLs of OVN's
+northbound database carry it. PROTOCOL is TCP (the default), UDP or SCTP. Nothing is written.
 
-  ovnkube policy explain shop/cart-0 shop/db-0 5432 --k8s-kubeconfig ~/.kube/config --nb-address unix:/run/ovn/ovnnb_db.sock
+  ovnkube policy explain shop/cart-0 shop/db-0 5432 --k8s-kubeconfig ~/.kube/config \\
+      --nb-address unix:/run/ovn/ovnnb_db.sock
 
 Options are those of the control plane that say where the API server and the database are; see ovnkube --help.
 The API server has to let the user get pods and namespaces, and list networkpolicies and the kinds of
 policy.networking.k8s.io.
 
-Exit status: 0: said, whatever the verdict. 1: something could not be read, or the database does not do what the
-policies say. 2: the command line or an option cannot be used.
+Exit status: 0: said, whatever the verdict. 1: something could not be read, or the database does not do what
+the policies say. 2: the command line or an option cannot be used.
 ";
 
 /// What the command line asks for.

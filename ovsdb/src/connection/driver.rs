@@ -177,7 +177,8 @@ impl Driver {
                     tokio::select! {
                         command = self.commands.recv(), if in_use => Done::Command(command),
                         count = reader.read(&mut chunk) => Done::Read(count),
-                        done = send(writer, &self.out[self.written..]), if self.unflushed || !self.out.is_empty() => done,
+                        done = send(writer, &self.out[self.written..]),
+                            if self.unflushed || !self.out.is_empty() => done,
                     }
                 } => match done {
                     Done::Command(Some(command)) => {
@@ -193,7 +194,8 @@ impl Driver {
                     Done::Flushed(Ok(())) => self.unflushed = false,
                     Done::Write(Err(error)) | Done::Flushed(Err(error)) => {
                         // The server may have sent the reason before it stopped reading, such as a TLS alert.
-                        return Err(timeout(FAREWELL, self.hear_out(reader)).await.unwrap_or_else(|_| broken(error)));
+                        let reason = timeout(FAREWELL, self.hear_out(reader)).await;
+                        return Err(reason.unwrap_or_else(|_| broken(error)));
                     }
                 },
                 () = &mut timer, if self.options.probe_interval.is_some() => {

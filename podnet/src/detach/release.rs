@@ -1,8 +1,8 @@
 //! The wait until Open vSwitch has let go of links whose ports are gone from the database.
 //!
-//! In the kernel's datapath a port is an upper device of its link (`IFLA_MASTER`). A link that is deleted first
-//! takes the port along, and ovs-vswitchd, which still means to remove it, logs `port_del failed (No such
-//! device)`. In the userspace datapath links have no upper device, and nothing waits.
+//! In the kernel's datapath a port is an upper device of its link (`IFLA_MASTER`). A link that is deleted
+//! first takes the port along, and ovs-vswitchd, which still means to remove it, logs `port_del failed (No
+//! such device)`. In the userspace datapath links have no upper device, and nothing waits.
 //!
 //! Must not know whose links these are.
 
@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-/// ovs-vswitchd takes some milliseconds, and a tenth of a second with hundreds of ports. If it hangs or is not
-/// there, a removal does not wait for it: all that the wait saves is a line in its log.
+/// ovs-vswitchd takes some milliseconds, and a tenth of a second with hundreds of ports. If it hangs or is
+/// not there, a removal does not wait for it: all that the wait saves is a line in its log.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Waits until none of these links is a port of a datapath any more, or for [`PATIENCE`].

@@ -2,8 +2,9 @@
 //!
 //! Such a bridge reads the NIC with a packet socket, and the kernel hands each frame to its own stack, too:
 //! the host answers what the bridge has forwarded already, and refuses (RST) connections of pods whose source
-//! is translated to the host's address. Packet sockets are served before the ingress hook, so the bridge loses
-//! nothing. A port of the kernel's datapath must never get this: there the hook comes before the bridge.
+//! is translated to the host's address. Packet sockets are served before the ingress hook, so the bridge
+//! loses nothing. A port of the kernel's datapath must never get this: there the hook comes before the
+//! bridge.
 
 use std::io;
 

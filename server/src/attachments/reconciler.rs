@@ -120,7 +120,8 @@ impl Reconciler {
                 () = self.rows.changed() => self.look_soon(),
                 news = self.links.next() => self.kernel_says(news).await,
                 changed = conditions.changed() => {
-                    let are_known = changed.is_ok() && !conditions.borrow_and_update().contains_key(&Part::PODS);
+                    let are_known =
+                        changed.is_ok() && !conditions.borrow_and_update().contains_key(&Part::PODS);
                     // Before the pods are known, no attachment can be found stale: now it can.
                     if are_known && !pods_were_known {
                         self.look_soon();

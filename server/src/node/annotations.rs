@@ -213,7 +213,8 @@ fn wanted(
     wanted
 }
 
-/// Those of `wanted` that the object lacks or has with another value. In a merge patch `None` removes a key (RFC 7386).
+/// Those of `wanted` that the object lacks or has with another value. In a merge patch `None` removes a key
+/// (RFC 7386).
 fn differing(
     wanted: &BTreeMap<&'static str, String>,
     seen: &NodeFacts,

@@ -59,9 +59,9 @@ pub struct Cleaned {
     pub failures: Vec<String>,
 }
 
-/// Removes the CNI configuration, the plugin, the gateway, the management port with its rules, the node's annotations, the
-/// settings in Open vSwitch's database and the socket, as far as they are this program's. It is no error if
-/// something is gone already. No server may run: it would put back what is removed.
+/// Removes the CNI configuration, the plugin, the gateway, the management port with its rules, the node's
+/// annotations, the settings in Open vSwitch's database and the socket, as far as they are this program's. It
+/// is no error if something is gone already. No server may run: it would put back what is removed.
 ///
 /// # Errors
 ///

@@ -84,8 +84,8 @@ const ECHO: Duration = Duration::from_secs(1);
 /// Events of the kernel come in bursts (a routing daemon starts). They cause at most one comparison in this
 /// time: short enough for a broken port, long enough for a busy host.
 const SETTLE: Duration = Duration::from_millis(200);
-/// The host's addresses tell which interfaces forward for pods. They change with each interface of a pod, which gets
-/// one of link scope, and seldom matter: a new uplink may forward this much later.
+/// The host's addresses tell which interfaces forward for pods. They change with each interface of a pod,
+/// which gets one of link scope, and seldom matter: a new uplink may forward this much later.
 const ADDRESSES: Duration = Duration::from_secs(2);
 /// One step may undo another (the kernel removes routes with an address), so the steps are computed again
 /// after they were done, at most this often: another program may undo them each time.
@@ -247,7 +247,9 @@ impl PortReconciler {
                 }
                 // The first event starts the clock; those that follow until then are covered by one
                 // comparison.
-                () = changed(&mut self.happened), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                () = changed(&mut self.happened), if settled.is_none() => {
+                    settled = Some(self.looked + SETTLE)
+                }
                 () = changed(&mut self.addresses), if addressed.is_none() => {
                     addressed = Some(self.looked + ADDRESSES)
                 }

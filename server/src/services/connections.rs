@@ -1,5 +1,5 @@
-//! Removes stale connections: those that Open vSwitch tracks itself, where its datapath is in user space, and the
-//! kernel's. A failure changes nothing for new connections, so it is logged and the rest goes on.
+//! Removes stale connections: those that Open vSwitch tracks itself, where its datapath is in user space, and
+//! the kernel's. A failure changes nothing for new connections, so it is logged and the rest goes on.
 
 use std::{
     collections::BTreeSet,
@@ -14,8 +14,8 @@ use podnet::{
     control_socket::ControlSocket,
 };
 
-/// How long ovs-vswitchd may take for one. It answers in milliseconds, unless it is busy with ten thousands of
-/// connections; there will be another attempt.
+/// How long ovs-vswitchd may take for one. It answers in milliseconds, unless it is busy with ten thousands
+/// of connections; there will be another attempt.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -39,7 +39,10 @@ impl Connections {
                 [&original, &reply].into_iter().flatten().map(String::as_str).collect();
             if let Err(error) = self.switch.ask("dpctl/flush-conntrack", &arguments, PATIENCE).await {
                 self.failing.now(|times| {
-                    tracing::warn!(%error, times, "ovs-vswitchd does not remove connections to endpoints that are gone")
+                    tracing::warn!(
+                        %error, times,
+                        "ovs-vswitchd does not remove connections to endpoints that are gone"
+                    )
                 });
                 break;
             }
@@ -51,7 +54,10 @@ impl Connections {
             Ok(0) => {}
             Ok(removed) => tracing::debug!(removed, "removed tracked connections to endpoints that are gone"),
             Err(error) => self.failing.now(|times| {
-                tracing::warn!(%error, times, "the kernel does not remove connections to endpoints that are gone")
+                tracing::warn!(
+                    %error, times,
+                    "the kernel does not remove connections to endpoints that are gone"
+                )
             }),
         }
     }
@@ -82,7 +88,8 @@ async fn of_switch(switch: &ControlSocket) -> io::Result<BTreeSet<Translated>> {
 fn unknown(tracker: &str, error: &io::Error) -> BTreeSet<Translated> {
     tracing::warn!(
         %error, tracker,
-        "connections are unknown: a UDP client may go on sending to an endpoint that went while this server was away"
+        "connections are unknown: a UDP client may go on sending to an endpoint that went while this server \
+         was away"
     );
     BTreeSet::new()
 }

@@ -6,11 +6,11 @@
 //! | `externalIPs`, load balancer's | from outside, and from the host | they do not come from a pod |
 //! | the cluster's, with endpoints on hosts | from the host | its answer would seem to come from the host itself |
 //!
-//! A connection goes to the cluster's address of the Service, and OVN chooses the endpoint: with affinity, hints, and
-//! a refusal if there is none. Where an endpoint is a host, the kernel chooses.
+//! A connection goes to the cluster's address of the Service, and OVN chooses the endpoint: with affinity,
+//! hints, and a refusal if there is none. Where an endpoint is a host, the kernel chooses.
 //!
-//! Under `externalTrafficPolicy: Local` a connection from outside goes to a masquerade address that has the node port
-//! in OVN, with the endpoints of this node alone, and keeps the client's address.
+//! Under `externalTrafficPolicy: Local` a connection from outside goes to a masquerade address that has the
+//! node port in OVN, with the endpoints of this node alone, and keeps the client's address.
 
 use std::{
     collections::BTreeSet,

@@ -22,8 +22,8 @@ use super::{
     reduced::{Endpoint, Service, ServiceKey, ServicePort, Slice, SlicePort},
 };
 
-/// Addresses in a range that show whether OVN serves it. The first one alone could be that of a Service which OVN
-/// does not serve for a reason of its own; each more costs the switch a look at all of its flows.
+/// Addresses in a range that show whether OVN serves it. The first one alone could be that of a Service which
+/// OVN does not serve for a reason of its own; each more costs the switch a look at all of its flows.
 const SAMPLES: usize = 3;
 
 /// A health check that this node has to answer.
@@ -330,8 +330,8 @@ impl Known {
         moves
     }
 
-    /// The endpoints that a connection may be translated to. One that is terminating and still serves may go on
-    /// with the connections that it has.
+    /// The endpoints that a connection may be translated to. One that is terminating and still serves may go
+    /// on with the connections that it has.
     fn udp_endpoints(&self, key: &ServiceKey) -> UdpEndpoints {
         let mut all = UdpEndpoints::new();
         let Some(service) = self.services.get(key) else { return all };
@@ -412,8 +412,8 @@ impl Moves {
         moves
     }
 
-    /// A client that sent to a node port before there was one has a connection to the host itself, and keeps it for as
-    /// long as it sends.
+    /// A client that sent to a node port before there was one has a connection to the host itself, and keeps
+    /// it for as long as it sends.
     fn add_untranslated(&mut self, before: &UdpEndpoints, now: &UdpEndpoints) {
         let only_in = |some: &UdpEndpoints, other: &UdpEndpoints| -> Vec<Stale> {
             let node_ports = some.keys().filter(|key| key.0.is_none() && !other.contains_key(key));

@@ -1,5 +1,5 @@
-//! Services, EndpointSlices and ServiceCIDRs ([`kubeapi::services`]), each reduced to what a node keeps as soon as
-//! it is read: every node reads those of the whole cluster.
+//! Services, EndpointSlices and ServiceCIDRs ([`kubeapi::services`]), each reduced to what a node keeps as
+//! soon as it is read: every node reads those of the whole cluster.
 
 use std::{fmt::Display, sync::Arc};
 

@@ -154,9 +154,9 @@ pub enum PodSource {
 pub struct Exposed {
     pub protocol: Protocol,
     pub front: Front,
-    /// With `externalTrafficPolicy: Local` and an endpoint that is this host: the number of its port. The host
-    /// is then asked directly, with the client's address kept. A named port has to be resolved; as long as it
-    /// is not, `None`.
+    /// With `externalTrafficPolicy: Local` and an endpoint that is this host: the number of its port. The
+    /// host is then asked directly, with the client's address kept. A named port has to be resolved; as long
+    /// as it is not, `None`.
     pub host_endpoint: Option<u16>,
 }
 

@@ -25,8 +25,8 @@ const UNTOLD: Duration = Duration::from_secs(15);
 /// What happened to the flows of a bridge that are kept.
 #[derive(Debug)]
 pub enum Event {
-    /// The flows are these, the desired ones, except for those that the outcome names. Comes after each change of
-    /// the desired flows, each connection and each repair, even if nothing was to be done.
+    /// The flows are these, the desired ones, except for those that the outcome names. Comes after each
+    /// change of the desired flows, each connection and each repair, even if nothing was to be done.
     Installed { flows: Arc<Flows>, outcome: Outcome },
     /// Another program has changed our flows. They are put back next.
     Changed,

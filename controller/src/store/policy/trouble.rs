@@ -11,8 +11,8 @@ pub enum PolicyTrouble {
     #[error(transparent)]
     Unusable(Box<Unusable>),
     #[error(
-        "its annotation k8s.ovn.org/acl-stateless has no effect without the option --enable-stateless-netpol; \
-         the connections that it allows are tracked"
+        "its annotation k8s.ovn.org/acl-stateless has no effect without the option \
+         --enable-stateless-netpol; the connections that it allows are tracked"
     )]
     StatelessOff,
     #[error(

@@ -10,9 +10,10 @@ const WIDTH: usize = 100;
 const HEAD: &str = "\
 # Options of OVN-Kubernetes: /etc/openvswitch/ovn_k8s.conf, as ovn_k8s.conf(5) describes it.
 #
-# Nothing is set here: every value below is the default. What is given on ovnkube's command line (the name behind each key) wins over
-# this file, and this file over the environment, a pod's service account and external_ids of Open vSwitch's database. Files of earlier
-# programs can be used as they are. `ovnkube --print-config` shows each value in force and where it comes from.
+# Nothing is set here: every value below is the default. What is given on ovnkube's command line (the
+# name behind each key) wins over this file, and this file over the environment, a pod's service account
+# and external_ids of Open vSwitch's database. Files of earlier programs can be used as they are.
+# `ovnkube --print-config` shows each value in force and where it comes from.
 ";
 
 /// The text of the file. `make docs` writes it; a test compares `conf/ovn_k8s.conf` with it.

@@ -104,10 +104,8 @@ pub(super) fn annotations() -> String {
         ("Namespaces", &annotations::OF_NAMESPACES),
         ("NetworkPolicies", &annotations::OF_POLICIES),
     ] {
-        let _ = write!(
-            text,
-            "\n## {title}\n\n| annotation | meaning | written by | read by | example |\n|---|---|---|---|---|\n"
-        );
+        let _ = write!(text, "\n## {title}\n\n| annotation | meaning | written by | read by | example |\n");
+        text.push_str("|---|---|---|---|---|\n");
         for Annotation { name, meaning, written_by, read_by, example } in table {
             let example = if example.is_empty() { String::new() } else { format!("`{example}`") };
             row(&mut text, &[&format!("`{name}`"), meaning, written_by, read_by, &example]);

@@ -21,21 +21,21 @@ options! { Group::Gateway;
         .help("How packets of pods leave the node: shared, through OVN and a bridge with the node's NIC; \
                local, through the host's own routes; disabled, or empty, without a gateway");
     INTERFACE = Spec::new("gateway-interface", INTERFACE_KIND).key(SECTION, "interface")
-        .help("A NIC, a bridge of Open vSwitch, or a NIC in such a bridge, to the outside; unless given, that of \
-               the default route. A NIC becomes the uplink of a bridge as by nics-to-bridge");
+        .help("A NIC, a bridge of Open vSwitch, or a NIC in such a bridge, to the outside; unless given, \
+               that of the default route. A NIC becomes the uplink of a bridge as by nics-to-bridge");
     NEXTHOP = Spec::new("gateway-nexthop", NEXT_HOPS).key(SECTION, "next-hop")
         .help("Next routers outside, one of each family; unless given, those of the default routes");
     VLANID = Spec::new("gateway-vlanid", VLAN).key(SECTION, "vlan-id").default("0")
         .help("VLAN of pods' packets outside, in shared mode; 0 for none");
     NODEPORT = Spec::new("nodeport", Kind::Switch).key(SECTION, "nodeport").default("false")
-        .help("In shared mode, let the gateway router serve node ports and outer addresses for the world; unless \
-               given, the host does");
+        .help("In shared mode, let the gateway router serve node ports and outer addresses for the world; \
+               unless given, the host does");
     CONNTRACK_ZONE = Spec::new("conntrack-zone", ZONE).key("default", "conntrack-zone").default("64000")
         .help("First of the five conntrack zones of the bridge's flows");
     SNAT_MULTIPLE_GWS = Spec::new("disable-snat-multiple-gws", Kind::Switch)
         .key(SECTION, "disable-snat-multiple-gws").default("false")
-        .help("Translate the source of each pod for itself at its node's gateway router, instead of that of all pods \
-               there; for the control plane and the nodes");
+        .help("Translate the source of each pod for itself at its node's gateway router, instead of that of \
+               all pods there; for the control plane and the nodes");
     INIT_GATEWAYS = Spec::new("init-gateways", Kind::Switch).help("Deprecated: --gateway-mode shared");
     GATEWAY_LOCAL = Spec::new("gateway-local", Kind::Switch).aliases(&["gateway-localnet"])
         .help("Deprecated: --gateway-mode local");

@@ -1,5 +1,5 @@
-//! The bridge to the outside in Open vSwitch's database: its ports, and the entry that tells ovn-controller of
-//! it. Pure.
+//! The bridge to the outside in Open vSwitch's database: its ports, and the entry that tells ovn-controller
+//! of it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,8 +121,8 @@ impl Seen {
         seen
     }
 
-    /// The bridge to which `interface` belongs: itself, or the one that has it as a port, or the gateway's that was
-    /// made for it before it got another name.
+    /// The bridge to which `interface` belongs: itself, or the one that has it as a port, or the gateway's
+    /// that was made for it before it got another name.
     pub(super) fn bridge_of(&self, interface: &str) -> Option<&str> {
         let own = self.bridges.get_key_value(interface);
         let found =
@@ -263,8 +263,8 @@ impl SeenBridge {
     /// What the bridge is told to have, and may be told otherwise.
     pub(super) fn told(&self, name: &str) -> Told {
         Told {
-            // In user space the bridge's link is a tap, which Open vSwitch takes down for a new MAC address: the
-            // node's routes would be gone. There the NIC is promiscuous, and the old address serves.
+            // In user space the bridge's link is a tap, which Open vSwitch takes down for a new MAC address:
+            // the node's routes would be gone. There the NIC is promiscuous, and the old address serves.
             mac: self.hwaddr.as_ref().filter(|_| !self.in_user_space).and_then(|mac| mac.parse().ok()),
             mtu: self.ports.get(name).and_then(|own| own.mtu_request),
         }

@@ -43,7 +43,8 @@ pub struct GatewayConfig {
     pub next_hops: Vec<IpAddr>,
     /// The VLAN of pods' packets outside.
     pub vlan: Option<u16>,
-    /// Whether the gateway router translates the source of each pod for itself, and some may have no translation.
+    /// Whether the gateway router translates the source of each pod for itself, and some may have no
+    /// translation.
     pub snat_per_pod: bool,
     /// Whether the gateway router serves node ports.
     pub node_ports: bool,

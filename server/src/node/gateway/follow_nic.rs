@@ -76,7 +76,8 @@ impl GatewayReconciler {
         Ok(())
     }
 
-    /// Puts the NIC into the bridge again, perhaps under a new name. The event of that starts the next comparison.
+    /// Puts the NIC into the bridge again, perhaps under a new name. The event of that starts the next
+    /// comparison.
     async fn replace_nic(&mut self, bridge: &str, before: &str, now: &str) -> Waiting {
         match uplink::replace(&self.ties.endpoint, bridge, before, now).await {
             Ok(()) => {

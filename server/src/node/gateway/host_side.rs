@@ -1,7 +1,8 @@
-//! The host's way to its gateway router: the first masquerade address, from which OVN asks endpoints that are the
-//! host itself. The answers go over the bridge. Pure.
+//! The host's way to its gateway router: the first masquerade address, from which OVN asks endpoints that are
+//! the host itself. The answers go over the bridge. Pure.
 //!
-//! What the host asks of Services goes over the management port, so it needs no masquerade address of its own.
+//! What the host asks of Services goes over the management port, so it needs no masquerade address of its
+//! own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,7 +29,8 @@ impl HostSide {
                 if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
             Route { to: ovn(node).into(), via, mtu: None, source: Some(node) }
         };
-        // OVN answers no ARP request for the address; the flows bring the packets in, whatever the MAC address.
+        // OVN answers no ARP request for the address; the flows bring the packets in, whatever the MAC
+        // address.
         let neighbour = |node: IpAddr| Neighbour { address: ovn(node), mac: Mac::from_ip(ovn(node)) };
         let nodes = || addresses.iter().map(IpNet::addr);
         Self { routes: nodes().map(route).collect(), neighbours: nodes().map(neighbour).collect() }

@@ -20,8 +20,8 @@ pub(super) enum Undecided {
     #[error("the host has no default route yet; --gateway-interface names an interface to the outside")]
     NoDefaultRoute,
     #[error(
-        "the default route of IPv4 is over {v4} and that of IPv6 over {v6}: --gateway-interface has to name one of \
-         them"
+        "the default route of IPv4 is over {v4} and that of IPv6 over {v6}: --gateway-interface has to name \
+         one of them"
     )]
     Apart { v4: String, v6: String },
 }

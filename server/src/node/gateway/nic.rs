@@ -1,7 +1,7 @@
 //! The NIC behind the bridge, and what the bridge takes over when it changes. Pure.
 //!
-//! `nics-to-bridge` gives a bridge the MAC address and the MTU of its NIC, and Open vSwitch keeps them from then on,
-//! whatever becomes of the NIC. What an administrator has set otherwise stays.
+//! `nics-to-bridge` gives a bridge the MAC address and the MTU of its NIC, and Open vSwitch keeps them from
+//! then on, whatever becomes of the NIC. What an administrator has set otherwise stays.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What follows from the facts: the node's entry for the controller, and what the flows of the bridge depend on.
-//! Pure.
+//! What follows from the facts: the node's entry for the controller, and what the flows of the bridge depend
+//! on. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,8 +83,8 @@ pub(crate) fn annotation(before: Option<&str>, entry: &GatewayEntry) -> String {
     entries.to_string()
 }
 
-/// The text of the annotation of a node whose gateway is disabled: the controller removes its rows, which it keeps
-/// while an annotation is merely missing. `None` if there is no entry, or it says so already.
+/// The text of the annotation of a node whose gateway is disabled: the controller removes its rows, which it
+/// keeps while an annotation is merely missing. `None` if there is no entry, or it says so already.
 pub(crate) fn annotation_disabled(annotations: &BTreeMap<String, String>) -> Option<String> {
     let before = PerNetwork::parse(annotations.get(GATEWAY_CONFIG)?).ok()?;
     let mut after = before.clone();
@@ -92,8 +92,8 @@ pub(crate) fn annotation_disabled(annotations: &BTreeMap<String, String>) -> Opt
     (after != before).then(|| after.to_string())
 }
 
-/// The text of the annotation without the entry, an inner `None` if no other network has one. `None` if there is no
-/// entry.
+/// The text of the annotation without the entry, an inner `None` if no other network has one. `None` if there
+/// is no entry.
 pub(crate) fn annotation_without(annotations: &BTreeMap<String, String>) -> Option<Option<String>> {
     let before = PerNetwork::parse(annotations.get(GATEWAY_CONFIG)?).ok()?;
     let mut after = before.clone();
@@ -147,9 +147,9 @@ pub(super) fn flows_config(
             masquerade: Masquerade { ovn, host: own },
         }
     });
-    // Without node ports the host serves, as without a gateway, but for `externalTrafficPolicy: Local`: the answers to
-    // a client's own address leave through the gateway router, which has to know their connections. The client's
-    // network is checked by the host alone.
+    // Without node ports the host serves, as without a gateway, but for `externalTrafficPolicy: Local`: the
+    // answers to a client's own address leave through the gateway router, which has to know their
+    // connections. The client's network is checked by the host alone.
     let is_served = |destination: &&Destination| {
         let by_router = config.node_ports || destination.local.is_some();
         config.mode == GatewayMode::Shared && by_router && destination.clients.is_none()
@@ -189,8 +189,8 @@ fn exposed(destination: &Destination) -> Option<Exposed> {
     Some(Exposed { protocol, front, host_endpoint })
 }
 
-/// What a tunnel adds to a pod's packet: the headers of Ethernet inside (14), of IP, of UDP (8), and of Geneve with
-/// OVN's option (16).
+/// What a tunnel adds to a pod's packet: the headers of Ethernet inside (14), of IP, of UDP (8), and of
+/// Geneve with OVN's option (16).
 pub(super) fn tunnel_bytes(address: IpAddr) -> u32 {
     let of_ip = if address.is_ipv4() { 20 } else { 40 };
     14 + of_ip + 8 + 16

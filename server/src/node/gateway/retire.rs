@@ -1,5 +1,5 @@
-//! The start of a node without a gateway that had one of this program: it is removed, as by `--cleanup-node`. That of
-//! another program stays.
+//! The start of a node without a gateway that had one of this program: it is removed, as by `--cleanup-node`.
+//! That of another program stays.
 
 use std::{collections::BTreeMap, time::Duration};
 

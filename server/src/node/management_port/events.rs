@@ -55,7 +55,8 @@ pub(crate) struct Happened {
     pub(crate) to_interface: watch::Receiver<u64>,
     /// Those of the table. Without a sender there are none.
     pub(crate) to_table: watch::Receiver<u64>,
-    /// Events of the host's addresses and of what leads to masquerade addresses, of its default routes, and of links with addresses for other machines.
+    /// Events of the host's addresses and of what leads to masquerade addresses, of its default routes, and
+    /// of links with addresses for other machines.
     pub(crate) to_addresses: watch::Receiver<u64>,
 }
 

@@ -85,8 +85,8 @@ pub(crate) enum PlanError {
 }
 
 impl ManagementPort {
-    /// The desired port of node `node` with the subnets of `assigned`. `services`: the ranges of Services that
-    /// are reached over it.
+    /// The desired port of node `node` with the subnets of `assigned`. `services`: the ranges of Services
+    /// that are reached over it.
     pub(crate) fn desired(
         &self,
         node: &str,

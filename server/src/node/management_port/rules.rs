@@ -1,5 +1,5 @@
-//! nftables rules for the packets between this host, its pods and the rest of the network. All chains are in one
-//! table, which goes with the node's server; those of Services are in `service_rules`.
+//! nftables rules for the packets between this host, its pods and the rest of the network. All chains are in
+//! one table, which goes with the node's server; those of Services are in `service_rules`.
 //!
 //! ```text
 //! table inet ovn-kubernetes {
@@ -22,8 +22,8 @@
 //!
 //! - OVN knows the way back to the port's own address only, so other addresses of this host are translated.
 //! - Other hosts have no route to pods: these leave under the address of the interface.
-//! - A packet that comes from the overlay and belongs into it again is for an address that no pod and no Service
-//!   has. OVN would send it back here, until its hop limit is used up.
+//! - A packet that comes from the overlay and belongs into it again is for an address that no pod and no
+//!   Service has. OVN would send it back here, until its hop limit is used up.
 
 use std::{io, net::IpAddr};
 
@@ -36,8 +36,8 @@ use nix::libc;
 use podnet::nftables::{Chain, Found, Rule, Task};
 
 use super::plan::{Desired, INTERFACE};
-/// Upstream's names of the table and the first chain, so that a node that changes from upstream to this program
-/// keeps its rules.
+/// Upstream's names of the table and the first chain, so that a node that changes from upstream to this
+/// program keeps its rules.
 pub(super) const TABLE: &str = "ovn-kubernetes";
 const SOURCE_NAT: Chain = Chain { table: TABLE, name: "mgmtport-snat", task: Task::SourceNat };
 const MASQUERADE: Chain = Chain { table: TABLE, name: "pods-masquerade", task: Task::SourceNat };
@@ -62,8 +62,8 @@ pub(super) struct ChainRules {
     worded: Worded,
 }
 
-/// The rules of a chain that were written last, and what the kernel shows of them: it may show a rule in another
-/// form.
+/// The rules of a chain that were written last, and what the kernel shows of them: it may show a rule in
+/// another form.
 #[derive(Debug, Default)]
 pub(super) struct Worded(Option<(Vec<Rule>, Vec<Rule>)>);
 
@@ -74,8 +74,8 @@ impl Worded {
         matches!(found, Found::Rules(rules) if rules == wanted || Some(rules) == as_worded)
     }
 
-    /// Learns how the kernel shows rules that were just written. Without this, a kernel that shows them in another
-    /// form would have them written at every comparison.
+    /// Learns how the kernel shows rules that were just written. Without this, a kernel that shows them in
+    /// another form would have them written at every comparison.
     pub(super) async fn learn(&mut self, chain: Chain, written: Vec<Rule>) -> io::Result<()> {
         if let Found::Rules(worded) = chain.look().await? {
             self.0 = Some((written, worded));
@@ -104,7 +104,8 @@ pub(super) fn chains() -> [ChainRules; 3] {
         ChainRules {
             chain: NO_RETURN,
             wanted: |_| vec![no_return()],
-            without: "a packet of a pod for an address that nothing has is forwarded until its hop limit is used up",
+            without: "a packet of a pod for an address that nothing has is forwarded until its hop limit is \
+                      used up",
             what: "the end of what the overlay sends back",
             worded: Worded::default(),
         },
@@ -157,8 +158,8 @@ impl Address {
         u32::try_from(self.octets.len()).unwrap_or_default()
     }
 
-    /// Whether the packet is of the address' family. A table of family `inet` sees both: without this first, the
-    /// offset would mean another field.
+    /// Whether the packet is of the address' family. A table of family `inet` sees both: without this first,
+    /// the offset would mean another field.
     fn is_of_family(&self) -> [Expressions; 2] {
         is_of_family(self.family)
     }
@@ -178,7 +179,8 @@ pub(super) fn is_of_family(family: u8) -> [Expressions; 2] {
     [meta(MetaKey::Nfproto), compare(Operator::Equal, vec![family])]
 }
 
-// The attributes of all expressions are in the order in which the kernel shows them, because they are compared.
+// The attributes of all expressions are in the order in which the kernel shows them, because they are
+// compared.
 
 pub(super) fn meta(key: MetaKey) -> Expressions {
     Expressions::Meta(vec![Meta::Key(key), Meta::DestinationRegister(Register::Reg1)])
@@ -249,7 +251,8 @@ fn masquerade(subnet: IpNet) -> Rule {
 
 /// Packets that came in through the port and would leave through it again.
 fn no_return() -> Rule {
-    // `NFTA_REJECT_TYPE` (`NFT_REJECT_ICMPX_UNREACH`), `NFTA_REJECT_ICMP_CODE` (`NFT_REJECT_ICMPX_HOST_UNREACH`).
+    // `NFTA_REJECT_TYPE` (`NFT_REJECT_ICMPX_UNREACH`), `NFTA_REJECT_ICMP_CODE`
+    // (`NFT_REJECT_ICMPX_HOST_UNREACH`).
     let attributes = vec![DefaultNla::new(1, 2_u32.to_be_bytes().to_vec()), DefaultNla::new(2, vec![2])];
     let ways = interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain(interface(
         MetaKey::Oifname,

@@ -1,5 +1,6 @@
-//! nftables rules that translate connections to addresses of Services: from other machines, and from this host. One
-//! look at a map is enough for any number of Services, and a change of one changes its elements alone.
+//! nftables rules that translate connections to addresses of Services: from other machines, and from this
+//! host. One look at a map is enough for any number of Services, and a change of one changes its elements
+//! alone.
 //!
 //! ```text
 //! map services-v4 {                   address . number of targets . the one that is drawn . protocol . port
@@ -38,8 +39,8 @@
 //!   answer. The rule and its sets are there with the first Service: a large change is several transactions,
 //!   and none of them may let a connection through.
 //! - Other programs that translate come first: the gateway of upstream's, kube-proxy, `portmap`.
-//! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`): OVN knows the way
-//!   back to no other one.
+//! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`): OVN knows
+//!   the way back to no other one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -69,10 +70,11 @@ pub(super) const WHAT: &str = "addresses of Services";
 pub(super) const WITHOUT: &str =
     "node ports and external addresses are not served, nor this host by Services with endpoints on hosts";
 
-/// Targets of one destination: each is an element. A Service with more of them on hosts gets no further by more.
+/// Targets of one destination: each is an element. A Service with more of them on hosts gets no further by
+/// more.
 const MOST_TARGETS: usize = 64;
-/// Changes of one transaction, each of at most 400 elements with at most 80 bytes: the kernel takes some 200 KiB at
-/// once. What is more follows in further transactions: elements do not depend on each other.
+/// Changes of one transaction, each of at most 400 elements with at most 80 bytes: the kernel takes some 200
+/// KiB at once. What is more follows in further transactions: elements do not depend on each other.
 const MOST_CHANGES: usize = 4;
 
 // Types of nftables(8), as `nft` numbers them.

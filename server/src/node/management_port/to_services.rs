@@ -56,8 +56,8 @@ impl ToServices {
         is_new || decided.may_change()
     }
 
-    /// Adds to `desired` what this host needs to reach Services over the interface. Returns whether that is the
-    /// same as before.
+    /// Adds to `desired` what this host needs to reach Services over the interface. Returns whether that is
+    /// the same as before.
     pub(super) async fn decide(
         &mut self,
         kernel: &Kernel,
@@ -90,7 +90,8 @@ impl ToServices {
         Ok(self.tell(decided, desired))
     }
 
-    /// Shows the ranges without a route in `/readyz?verbose`, and logs a change. Returns whether there is none.
+    /// Shows the ranges without a route in `/readyz?verbose`, and logs a change. Returns whether there is
+    /// none.
     fn tell(&mut self, decided: Decided, desired: &Desired) -> bool {
         let now = (decided, desired.destinations.clone());
         if self.decided.as_ref() == Some(&now) {
@@ -151,8 +152,8 @@ impl ToServices {
     }
 }
 
-/// The destinations that this host reaches over the interface. What another program routes is that program's to
-/// translate. An address of the ranges is the cluster's to give: no Service gets it by asking.
+/// The destinations that this host reaches over the interface. What another program routes is that program's
+/// to translate. An address of the ranges is the cluster's to give: no Service gets it by asking.
 fn routed(all: &[Destination], ranges: &[IpNet]) -> Vec<Destination> {
     let is_routed = |address: &IpAddr| ranges.iter().any(|range| range.contains(address));
     let is_own = |destination: &Destination| {

@@ -15,8 +15,8 @@ use super::{
     Family, To, Use, octets,
 };
 
-/// The register of the 32-bit word with this number, as the kernel names it: by its old name, of four words, where
-/// it has one.
+/// The register of the 32-bit word with this number, as the kernel names it: by its old name, of four words,
+/// where it has one.
 fn register(word: u32) -> Register {
     Register::from(if word.is_multiple_of(4) { 1 + word / 4 } else { 8 + word })
 }
@@ -100,7 +100,8 @@ pub(super) fn leave_to_host() -> Rule {
 }
 
 pub(super) fn refuse(family: Family) -> Rule {
-    // `NFTA_REJECT_TYPE` (`NFT_REJECT_ICMPX_UNREACH`), `NFTA_REJECT_ICMP_CODE` (`NFT_REJECT_ICMPX_PORT_UNREACH`).
+    // `NFTA_REJECT_TYPE` (`NFT_REJECT_ICMPX_UNREACH`), `NFTA_REJECT_ICMP_CODE`
+    // (`NFT_REJECT_ICMPX_PORT_UNREACH`).
     let attributes = vec![attribute(1, 2), DefaultNla::new(2, vec![1])];
     let matches = is_of_family(family.number()).into_iter().chain(is_in(Use::Refused, family));
     rule(matches.chain([other("reject", attributes)]))
@@ -180,7 +181,8 @@ pub(super) fn keep_source(family: Family) -> Rule {
     let way = interface(MetaKey::Oifname, Operator::Equal, INTERFACE);
     let matches = way.into_iter().chain(is_of_family(family.number()));
     let matches = matches.chain(is_translated()).chain(is_in(Use::SourceKept, family));
-    // `NFTA_NAT_TYPE` (source), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_FLAGS` (`NF_NAT_RANGE_MAP_IPS`).
+    // `NFTA_NAT_TYPE` (source), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_FLAGS`
+    // (`NF_NAT_RANGE_MAP_IPS`).
     let address = u32::from(register(0));
     let nat = [(1, 0), (2, u32::from(family.number())), (3, address), (4, address), (7, 1)];
     let nat = nat.map(|(kind, value)| attribute(kind, value)).to_vec();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     gates::Gate,
-    measurements::{Cell, Contestant, Process, Verb},
+    measurements::{Cell, Process},
     plan::Size,
     processes::{Growth, Holding},
     summary::Summary,
@@ -69,31 +69,17 @@ impl Report {
         writeln!(f, "\n")
     }
 
-    /// Where the time of a verb goes: the floor's and the plugin's median of each part, and the plugin's p99.
-    fn parts(&self, f: &mut fmt::Formatter<'_>, verb: Verb, at_once: usize) -> fmt::Result {
-        let [floor, ours] = [Contestant::Floor, Contestant::Ours].map(|contestant| {
-            let cell = Cell { verb, ports: 0, at_once, contestant };
-            self.cells.iter().find(|other| other.cell == cell).map(|found| &found.summary.parts)
-        });
-        let names = Stage::ALL.map(|stage| (stage.name(), "")).into_iter().chain([
-            ("outside", "   exec, start and end of the process"),
-            ("between", "   before the first stage, between stages, after the last"),
-        ]);
-        let rows: Vec<_> = names
-            .map(|(part, explanation)| {
-                (part, explanation, floor.and_then(|f| f.get(part)), ours.and_then(|o| o.get(part)))
-            })
-            .filter(|(_, _, floor, ours)| floor.or(*ours).is_some())
-            .collect();
-        if !rows.is_empty() {
-            let title = format!("{verb}, {at_once} at once, ms");
-            writeln!(f, "{title:<32}{:>10}{:>10}{:>10}", "floor p50", "ours p50", "ours p99")?;
-        }
-        for (part, explanation, floor, ours) in rows {
-            let time = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.2}"));
-            let [floor, p50, p99] =
-                [floor.map(|t| t.p50), ours.map(|t| t.p50), ours.map(|t| t.p99)].map(time);
-            writeln!(f, "  {part:<30}{floor:>10}{p50:>10}{p99:>10}{explanation}")?;
+    /// Where the time of calls goes: the floor's stages, and those of the plugin.
+    fn parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "parts, ms: p50 (p99); outside: exec, start and end of the process; between: the stages")?;
+        for CellReport { cell: Cell { verb, ports, at_once, contestant }, summary } in &self.cells {
+            let mut parts: Vec<_> = summary.parts.iter().filter(|_| *ports == 0).collect();
+            parts.sort_by_key(|(part, _)| Stage::ALL.iter().position(|stage| stage.name() == *part).ok_or(()));
+            let parts = parts.iter().map(|(part, times)| format!("{part} {:.2} ({:.2})", times.p50, times.p99));
+            let parts = parts.collect::<Vec<_>>().join(", ");
+            if !parts.is_empty() {
+                writeln!(f, "  {verb}, {at_once} at once, {contestant}: {parts}")?;
+            }
         }
         writeln!(f)
     }
@@ -101,12 +87,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { environment, size: Size { pods, rounds, at_once, .. }, seconds, .. } = self;
+        let Self { environment, size: Size { pods, rounds, .. }, seconds, .. } = self;
         writeln!(f, "\n{rounds} rounds of {pods} pods, {seconds:.0} s; {environment}\n")?;
         self.figures(f)?;
-        for verb in [Verb::Add, Verb::Del] {
-            at_once.iter().try_for_each(|at_once| self.parts(f, verb, *at_once))?;
-        }
+        self.parts(f)?;
         for Growth { process, before, after } in &self.processes {
             let Holding { rss_kb, peak_rss_kb, descriptors, threads } = after;
             writeln!(

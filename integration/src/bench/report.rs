@@ -71,11 +71,16 @@ impl Report {
 
     /// Where the time of calls goes: the floor's stages, and those of the plugin.
     fn parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "parts, ms: p50 (p99); outside: exec, start and end of the process; between: the stages")?;
+        writeln!(
+            f,
+            "parts, ms: p50 (p99); outside: exec, start and end of the process; between: the stages"
+        )?;
         for CellReport { cell: Cell { verb, ports, at_once, contestant }, summary } in &self.cells {
             let mut parts: Vec<_> = summary.parts.iter().filter(|_| *ports == 0).collect();
-            parts.sort_by_key(|(part, _)| Stage::ALL.iter().position(|stage| stage.name() == *part).ok_or(()));
-            let parts = parts.iter().map(|(part, times)| format!("{part} {:.2} ({:.2})", times.p50, times.p99));
+            parts
+                .sort_by_key(|(part, _)| Stage::ALL.iter().position(|stage| stage.name() == *part).ok_or(()));
+            let parts =
+                parts.iter().map(|(part, times)| format!("{part} {:.2} ({:.2})", times.p50, times.p99));
             let parts = parts.collect::<Vec<_>>().join(", ");
             if !parts.is_empty() {
                 writeln!(f, "  {verb}, {at_once} at once, {contestant}: {parts}")?;

@@ -1,5 +1,5 @@
-//! The node's gateway: the bridge between the physical network, the host and OVN. It is a desired state, compared
-//! and repaired after each event of Open vSwitch's database or of the kernel.
+//! The node's gateway: the bridge between the physical network, the host and OVN. It is a desired state,
+//! compared and repaired after each event of Open vSwitch's database or of the kernel.
 //!
 //! ```text
 //! options, default routes ─▶ next_hop ─▶ interface ─▶ bridge (uplink: a NIC becomes one) ─▶ Place ─┬─▶ flows
@@ -14,6 +14,9 @@
 //! | `config` | what an administrator says of it |
 //! | `follow_nic` | how the bridge follows its NIC |
 //! | `nic` | the NIC behind the bridge, and what the bridge takes over from it |
+//! | `facts` | what a comparison reads of host and bridge |
+//! | `corrections` | what it corrects beside the rows of the bridge |
+//! | `tunnel_mtu` | whether pods' largest packets pass between nodes |
 //! | `host_side` | the host's way to the gateway router |
 //! | `announce` | that the host tells its neighbours of a new MAC address |
 //! | `bridge` | the bridge in Open vSwitch's database, and the entry for ovn-controller |
@@ -22,34 +25,33 @@
 //! | `retire` | the gateway of an earlier configuration |
 //! | `plan` | the entry for the controller, and what the flows depend on |
 //!
-//! The gateway router has the address and the MAC address of the bridge. So its order is fixed: flows that keep
-//! the host reachable come before the entry for ovn-controller, which makes the patch port, and all other flows
-//! after it.
+//! The gateway router has the address and the MAC address of the bridge. So its order is fixed: flows that
+//! keep the host reachable come before the entry for ovn-controller, which makes the patch port, and all
+//! other flows after it.
 
-use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use contract::{error::chain, mtu::Mtu, names::IfName, node_annotation::GatewayEntry};
+use contract::{error::chain, mtu::Mtu, node_annotation::GatewayEntry};
 use ipnet::IpNet;
 use ovsdb::{Client, Endpoint, Event, Updates};
-use podnet::nftables::ingress;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use uplink::flows::{self, Datapath};
+use uplink::flows;
 
 use self::{
-    bridge::{Seen, SeenBridge},
+    bridge::Seen,
+    corrections::ignore_own,
     flow_keeper::FlowKeeper,
     host::Host,
-    host_side::HostSide,
     next_hop::Undecided,
     nic::Nic,
-    plan::{BridgePorts, Place, Surroundings},
+    plan::{Place, Surroundings},
 };
 use super::{
     at, changed,
-    management_port::{AssignedSubnetsOf, Watched, kernel::Kernel},
+    management_port::{AssignedSubnetsOf, Watched},
     object::NodeView,
     open_vswitch::Identity,
 };
@@ -62,6 +64,8 @@ mod announce;
 mod bridge;
 mod cleanup;
 mod config;
+mod corrections;
+mod facts;
 mod flow_keeper;
 mod follow_nic;
 mod host;
@@ -70,6 +74,7 @@ mod next_hop;
 mod nic;
 mod plan;
 mod retire;
+mod tunnel_mtu;
 
 pub(super) use cleanup::{Removed, remove};
 pub use config::{GatewayConfig, GatewayMode};
@@ -78,16 +83,17 @@ pub(super) use retire::retire;
 
 /// The gateway is compared after this long without an event, in case one was lost.
 const RESYNC: Duration = Duration::from_secs(300);
-/// A repair that failed is tried again after this long, then after twice as long each time, up to `LAST_RETRY`.
-/// The first ones are short because a node's network comes up in steps; the last one is for a cause that only an
-/// administrator can remove.
+/// A repair that failed is tried again after this long, then after twice as long each time, up to
+/// `LAST_RETRY`. The first ones are short because a node's network comes up in steps; the last one is for a
+/// cause that only an administrator can remove.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// Events of the kernel come in bursts (an address moves with its routes). They cause at most one comparison in
-/// this time: short enough for a changed address, long enough for a busy host.
+/// Events of the kernel come in bursts (an address moves with its routes). They cause at most one comparison
+/// in this time: short enough for a changed address, long enough for a busy host.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long the monitor may take to report a transaction that the database has committed. Without the report, the
-/// next comparison makes the same change again; without the limit, a report that never comes would stop repairs.
+/// How long the monitor may take to report a transaction that the database has committed. Without the report,
+/// the next comparison makes the same change again; without the limit, a report that never comes would stop
+/// repairs.
 const ECHO: Duration = Duration::from_secs(1);
 
 /// What the controller is told of the node's gateway, by an annotation.
@@ -217,7 +223,7 @@ impl GatewayReconciler {
         let timer = sleep(at_most);
         tokio::pin!(timer);
         let seen = Seen::look(&self.updates);
-        let mut settled = None;
+        let (mut settled, soon) = (None, Some(self.looked + SETTLE));
         loop {
             tokio::select! {
                 event = self.updates.next() => match event {
@@ -227,11 +233,12 @@ impl GatewayReconciler {
                     Event::Changed(_) if Seen::look(&self.updates) == seen => {}
                     Event::Changed(_) => return,
                 },
-                // The first event starts the clock; those that follow until then are covered by one comparison.
-                () = changed(&mut self.ties.happened), if settled.is_none() => settled = Some(self.looked + SETTLE),
-                () = changed(&mut self.ties.services), if settled.is_none() => settled = Some(self.looked + SETTLE),
-                () = changed(&mut self.ties.assigned), if settled.is_none() => settled = Some(self.looked + SETTLE),
-                () = changed(&mut self.ties.identity), if settled.is_none() => settled = Some(self.looked + SETTLE),
+                // The first event starts the clock; those that follow until then are covered by one
+                // comparison.
+                () = changed(&mut self.ties.happened), if settled.is_none() => settled = soon,
+                () = changed(&mut self.ties.services), if settled.is_none() => settled = soon,
+                () = changed(&mut self.ties.assigned), if settled.is_none() => settled = soon,
+                () = changed(&mut self.ties.identity), if settled.is_none() => settled = soon,
                 () = changed(&mut self.lost) => return,
                 () = at(settled) => return,
                 () = &mut timer => return,
@@ -291,9 +298,9 @@ impl GatewayReconciler {
         if ports.patch.is_none() {
             let port = plan::patch_port(&name, &self.ties.node);
             return Err(Waiting::event(format!(
-                "ovn-controller has not made {port} on bridge {name} yet: does OVN have the node's gateway router \
-                 (ovn-nbctl show GR_{0}), and is ovn-controller on node {0} connected? See the log of the control \
-                 plane, and its log there",
+                "ovn-controller has not made {port} on bridge {name} yet: does OVN have the node's gateway \
+                 router (ovn-nbctl show GR_{0}), and is ovn-controller on node {0} connected? See the log of \
+                 the control plane, and its log there",
                 self.ties.node
             )));
         }
@@ -319,11 +326,6 @@ impl GatewayReconciler {
         Ok(place)
     }
 
-    async fn host(&self) -> Result<Host, Waiting> {
-        let host = Host::read().await;
-        host.map_err(|error| Waiting::failed(format!("the host's links and routes cannot be read: {error}")))
-    }
-
     /// Makes the interface the uplink of a new bridge. The event of that starts the next comparison.
     async fn make_bridge(&self, host: &Host, interface: &str) -> Waiting {
         if !host.has(interface) {
@@ -341,131 +343,6 @@ impl GatewayReconciler {
                 chain(&error)
             )),
         }
-    }
-
-    /// Remarks it if pods' largest packets do not pass between nodes.
-    fn remark_mtu(&mut self, host: &Host, place: &Place) {
-        let tunnel = self.ties.identity.borrow().encap_ip;
-        let of_tunnel = place.addresses.iter().map(IpNet::addr).find(|address| Some(*address) == tunnel);
-        let needed = of_tunnel.map(|address| self.ties.mtu.bytes() + plan::tunnel_bytes(address));
-        let remark = host.mtu(&place.bridge).zip(needed).filter(|(mtu, needed)| mtu < needed).map(|(mtu, needed)| {
-            format!(
-                "MTU {mtu} of {} is too small for pods' packets of {} bytes (--mtu) in tunnels, which need {needed}: \
-                 those are lost between nodes",
-                place.bridge,
-                self.ties.mtu.bytes()
-            )
-        });
-        if remark == self.remark {
-            return;
-        }
-        match &remark {
-            Some(why) => {
-                tracing::warn!(why, "the node's link is too small");
-                self.ties.conditions.remark(Part::GATEWAY, why.clone());
-            }
-            None => {
-                tracing::info!(bridge = place.bridge, "the node's link is large enough");
-                self.ties.conditions.unremark(Part::GATEWAY);
-            }
-        }
-        self.remark = remark;
-    }
-
-    /// The node's place in the physical network.
-    fn place(&mut self, host: &Host, interface: &str, bridge: &str) -> Result<Place, Waiting> {
-        let mac = host
-            .mac(bridge)
-            .ok_or_else(|| Waiting::failed(format!("Open vSwitch has not made link {bridge}")))?;
-        let known = self.known_addresses();
-        let addresses = host.addresses_on(bridge, &known);
-        if addresses.is_empty() {
-            return Err(Waiting::event(format!("bridge {bridge} has no address yet")));
-        }
-        let links = BTreeSet::from([interface, bridge]);
-        let next_hops = next_hop::next_hops(&self.config.next_hops, &host.routes, &links);
-        let has_family = |hop: &IpAddr| addresses.iter().any(|net| net.addr().is_ipv4() == hop.is_ipv4());
-        let next_hops = next_hops.into_iter().filter(has_family).collect();
-        Ok(Place { bridge: bridge.to_owned(), mac, addresses, next_hops })
-    }
-
-    /// The addresses at which other nodes know this one: that of tunnels first.
-    fn known_addresses(&mut self) -> Vec<IpAddr> {
-        let mut known: Vec<IpAddr> = self.ties.identity.borrow_and_update().encap_ip.into_iter().collect();
-        if let Some(view) = &self.ties.view
-            && let NodeView::There(seen) = &*view.borrow()
-        {
-            known.extend(&seen.addresses);
-        }
-        known
-    }
-
-    /// The numbers of the bridge's ports.
-    fn ports(&self, name: &str, bridge: &SeenBridge) -> Result<BridgePorts, Waiting> {
-        let uplink = bridge.uplink(name).ok_or_else(|| {
-            Waiting::event(format!(
-                "bridge {name} has no uplink: none of its ports is a NIC, or several are; \
-                 ovs-vsctl br-set-external-id {name} bridge-uplink NIC names it"
-            ))
-        })?;
-        let port = bridge.port(uplink);
-        let number = port.and_then(|port| port.number).ok_or_else(|| {
-            let error = port.and_then(|port| port.error.clone());
-            let why =
-                error.unwrap_or_else(|| "ovs-vswitchd has not opened it yet: is it running?".to_owned());
-            Waiting::event(format!("uplink {uplink} of bridge {name}: {why}"))
-        })?;
-        let patch = plan::patch_port(name, &self.ties.node);
-        Ok(BridgePorts {
-            uplink: number,
-            patch: bridge.port(&patch).and_then(|port| port.number),
-            others: bridge.others(&[uplink, &patch, name]),
-            datapath: if bridge.in_user_space { Datapath::Userspace } else { Datapath::Kernel },
-        })
-    }
-
-    /// Installs the flows in the bridge, as far as they differ, and keeps them.
-    async fn install(&mut self, bridge: &str, flows: flows::Flows) -> Result<(), Waiting> {
-        let installed = self.flows.install(bridge, flows).await;
-        installed.map_err(|why| Waiting::failed(format!("the flows of bridge {bridge}: {why}")))
-    }
-
-    /// Removes what earlier configurations have left in other bridges.
-    async fn leave_others(&self, seen: &Seen, bridge: &str) -> Result<(), Waiting> {
-        let mut removed = Removed::default();
-        let patch_ports = bridge::patch_ports(&self.updates);
-        let mut others = seen.marked();
-        others.retain(|other| other != bridge);
-        let ports = (patch_ports.as_slice(), self.ties.ovs_run_dir.as_path());
-        let left = cleanup::remove_from(&others, &self.ties.client, seen, ports, &mut removed).await;
-        left.map_err(|error| Waiting::failed(format!("an earlier gateway: {}", chain(&error))))?;
-        removed.log();
-        Ok(())
-    }
-
-    /// Corrects routes and neighbours on the bridge's link. A node in local mode has none.
-    async fn correct_host_side(&self, place: &Place) -> Result<(), Waiting> {
-        let failed = |error: &dyn std::fmt::Display| Waiting::failed(format!("{}: {error}", place.bridge));
-        let name = place.bridge.parse().map_err(|error| failed(&error))?;
-        let ovn = |like| plan::masquerade(&self.config, like, plan::OVN);
-        let is_shared = self.config.mode == GatewayMode::Shared;
-        // Before the kernel is read: a change after that must be an event.
-        let masquerade = place.addresses.iter().filter(|_| is_shared).map(|net| ovn(net.addr())).collect();
-        self.ties.watched.send_modify(|watched| watched.masquerade = masquerade);
-        let kernel = Kernel::open_for(name).map_err(|error| failed(&error))?;
-        let Some(seen) = kernel.look().await.map_err(|error| failed(&error))? else {
-            return Err(gone(&place.bridge));
-        };
-        let steps = match self.config.mode {
-            GatewayMode::Shared => HostSide::of(&place.addresses, ovn).steps(&seen),
-            // Those of a start in shared mode.
-            GatewayMode::Local => HostSide::removal(&seen),
-        };
-        for step in steps {
-            kernel.take(seen.index, &step).await.map_err(|error| Waiting::failed(chain(&error)))?;
-            tracing::info!(bridge = place.bridge, done = %step, "set up the node's gateway");
-        }
-        Ok(())
     }
 
     /// Waits for the report of a transaction, after which the rows are so.
@@ -488,23 +365,4 @@ impl GatewayReconciler {
 
 fn gone(bridge: &str) -> Waiting {
     Waiting::failed(format!("bridge {bridge} is gone"))
-}
-
-/// Has the host's own stack ignore what the uplink receives: a bridge in user space does not take it away.
-async fn ignore_own(bridge: &SeenBridge, name: &str) -> Result<(), Waiting> {
-    let Some(nic) = bridge.uplink(name) else { return Ok(()) };
-    let failed = |error: &dyn std::fmt::Display| {
-        Waiting::failed(format!(
-            "nftables: what the host itself does with frames that {nic} receives: {error}"
-        ))
-    };
-    let nic: IfName = nic.parse().map_err(|error| failed(&error))?;
-    match ingress::ignore(&nic).await {
-        Ok(false) => Ok(()),
-        Ok(true) => {
-            tracing::info!(%nic, bridge = name, "the host's own stack ignores what a NIC of a userspace bridge receives");
-            Ok(())
-        }
-        Err(error) => Err(failed(&error)),
-    }
 }

@@ -1,0 +1,73 @@
+//! The facts of a comparison: the host, the node's place in the physical network, the ports of the bridge.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use uplink::flows::Datapath;
+
+use super::{
+    GatewayReconciler, Waiting,
+    bridge::SeenBridge,
+    host::Host,
+    next_hop,
+    plan::{self, BridgePorts, Place},
+};
+use crate::node::object::NodeView;
+
+impl GatewayReconciler {
+    pub(super) async fn host(&self) -> Result<Host, Waiting> {
+        let host = Host::read().await;
+        host.map_err(|error| Waiting::failed(format!("the host's links and routes cannot be read: {error}")))
+    }
+
+    /// The node's place in the physical network.
+    pub(super) fn place(&mut self, host: &Host, interface: &str, bridge: &str) -> Result<Place, Waiting> {
+        let mac = host
+            .mac(bridge)
+            .ok_or_else(|| Waiting::failed(format!("Open vSwitch has not made link {bridge}")))?;
+        let known = self.known_addresses();
+        let addresses = host.addresses_on(bridge, &known);
+        if addresses.is_empty() {
+            return Err(Waiting::event(format!("bridge {bridge} has no address yet")));
+        }
+        let links = BTreeSet::from([interface, bridge]);
+        let next_hops = next_hop::next_hops(&self.config.next_hops, &host.routes, &links);
+        let has_family = |hop: &IpAddr| addresses.iter().any(|net| net.addr().is_ipv4() == hop.is_ipv4());
+        let next_hops = next_hops.into_iter().filter(has_family).collect();
+        Ok(Place { bridge: bridge.to_owned(), mac, addresses, next_hops })
+    }
+
+    /// The addresses at which other nodes know this one: that of tunnels first.
+    fn known_addresses(&mut self) -> Vec<IpAddr> {
+        let mut known: Vec<IpAddr> = self.ties.identity.borrow_and_update().encap_ip.into_iter().collect();
+        if let Some(view) = &self.ties.view
+            && let NodeView::There(seen) = &*view.borrow()
+        {
+            known.extend(&seen.addresses);
+        }
+        known
+    }
+
+    /// The numbers of the bridge's ports.
+    pub(super) fn ports(&self, name: &str, bridge: &SeenBridge) -> Result<BridgePorts, Waiting> {
+        let uplink = bridge.uplink(name).ok_or_else(|| {
+            Waiting::event(format!(
+                "bridge {name} has no uplink: none of its ports is a NIC, or several are; \
+                 ovs-vsctl br-set-external-id {name} bridge-uplink NIC names it"
+            ))
+        })?;
+        let port = bridge.port(uplink);
+        let number = port.and_then(|port| port.number).ok_or_else(|| {
+            let error = port.and_then(|port| port.error.clone());
+            let why =
+                error.unwrap_or_else(|| "ovs-vswitchd has not opened it yet: is it running?".to_owned());
+            Waiting::event(format!("uplink {uplink} of bridge {name}: {why}"))
+        })?;
+        let patch = plan::patch_port(name, &self.ties.node);
+        Ok(BridgePorts {
+            uplink: number,
+            patch: bridge.port(&patch).and_then(|port| port.number),
+            others: bridge.others(&[uplink, &patch, name]),
+            datapath: if bridge.in_user_space { Datapath::Userspace } else { Datapath::Kernel },
+        })
+    }
+}

@@ -23,6 +23,7 @@ mod database_lock;
 mod deadlines;
 mod flap;
 mod moves;
+mod observed;
 mod permission;
 mod report;
 mod start;
@@ -45,9 +46,9 @@ use crate::{
     key::{Dirty, Key},
     metrics::Metrics,
     northbound::{Event, Northbound, foreign::Moves},
-    observation::{Observation, Seen},
+    observation::Observation,
     rows::Table,
-    store::{FirewallStatus, Node, PodAnnotation, PolicyCondition, Store},
+    store::{FirewallStatus, PodAnnotation, PolicyCondition, Store},
 };
 
 /// The inputs and outputs of the reconciler.
@@ -253,74 +254,6 @@ impl Reconciler {
         {
             // Whatever it is: the next leader reads the database.
             drop(outcome.await);
-        }
-    }
-
-    fn observed(&mut self, observation: Observation) {
-        if let Observation::Cluster(id) = &observation {
-            self.cluster.told(id.clone());
-        }
-        // Until `begin`, the store must not decide on anything: it does not know the addresses in use.
-        if let Some(early) = &mut self.early {
-            // A list replaces all that came before it. The wait for the right cluster may see many.
-            if observation.is_list() {
-                early.retain(|seen| !seen.is_like(&observation));
-            }
-            early.push(observation);
-            return;
-        }
-        let observation = self.hold_moves(observation);
-        self.follow(|store, dirty| store.observe(observation, dirty));
-        self.absences.are(self.store.absent(), Instant::now());
-        self.graces.are(self.store.in_grace(), Instant::now());
-    }
-
-    /// Takes another chassis or zone of a node out of the observation, until it has lasted.
-    fn hold_moves(&mut self, observation: Observation) -> Observation {
-        let until = Instant::now() + self.hold;
-        let Self { store, moves, .. } = self;
-        let mut judge = |node: Node| {
-            let before = store.node(&node.name);
-            moves.judge(before, node, &store.config.zone, until)
-        };
-        match observation {
-            Observation::Nodes(Seen::All(nodes)) => {
-                Observation::Nodes(Seen::All(nodes.into_iter().map(judge).collect()))
-            }
-            Observation::Nodes(Seen::Applied(node)) => Observation::Nodes(Seen::Applied(judge(node))),
-            Observation::Nodes(Seen::Deleted(name)) => {
-                moves.gone(&name);
-                Observation::Nodes(Seen::Deleted(name))
-            }
-            other => other,
-        }
-    }
-
-    /// Takes over what nodes have said for long enough.
-    fn accept_moves(&mut self) {
-        for node in self.moves.take_over(Instant::now()) {
-            // The node may have gone with a list.
-            if self.store.node(&node.name).is_some_and(|known| known.uid == node.uid) {
-                tracing::warn!(
-                    node = %node.name,
-                    chassis = ?node.chassis,
-                    zone = ?node.zone,
-                    "a node has another chassis or is in another zone"
-                );
-                self.follow(|store, dirty| {
-                    store.observe(Observation::Nodes(Seen::Applied(node)), dirty);
-                });
-            }
-        }
-    }
-
-    /// Treats static pods as gone whose mirror pods have not come back in time, and Services as awake.
-    fn pass_deadlines(&mut self) {
-        for pod in self.absences.take_over(Instant::now()) {
-            self.follow(|store, dirty| store.is_gone(&pod, dirty));
-        }
-        for service in self.graces.take_over(Instant::now()) {
-            self.follow(|store, dirty| store.is_awake(&service, dirty));
         }
     }
 

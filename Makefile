@@ -25,15 +25,10 @@ help: ## List these commands
 
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
-	# In parallel: the plugin's link-time optimisation keeps one processor busy for long.
-	@$(MAKE) --no-print-directory -j2 plugin ovnkube
-	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/plugin/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
-
-plugin: # A profile of its own has a directory of its own, so cargo's locks do not block the other build.
-	cargo rustc --locked --profile plugin --target $(STATIC) -p cni --bin ovn-k8s-cni-overlay -- -C relocation-model=static
-
-ovnkube: # Built beside the plugin.
-	cargo build --locked --release --target $(STATIC) -p ovnkube --bin ovnkube
+	# One job more than processors: the plugin's link-time optimisation, which keeps one busy for long, does not wait for the others' end.
+	RUSTC_WORKSPACE_WRAPPER=$(abspath integration/rustc-wrapper.sh) RUSTFLAGS="$${RUSTFLAGS-} -C embed-bitcode=yes" cargo build --locked --release \
+		--target $(STATIC) --jobs $$(($$(nproc) + 1)) -p cni --bin ovn-k8s-cni-overlay -p ovnkube --bin ovnkube
+	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/release/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
 
 install: build sbom ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay

@@ -42,22 +42,8 @@ impl Stream {
                 let (reader, writer) = tcp::connect(host, *port).await?.into_split();
                 Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
             }
-            Endpoint::Ssl { host, port } => {
-                Self::secured(host, *port, ssl.ok_or(SslError::NotConfigured)?).await
-            }
+            Endpoint::Ssl { host, port } => ssl.ok_or(SslError::NotConfigured)?.connect(host, *port).await,
         }
-    }
-
-    #[cfg(feature = "ssl")]
-    async fn secured(host: &str, port: u16, ssl: &Ssl) -> Result<Self, ConnectFault> {
-        let (reader, writer) = tokio::io::split(crate::ssl::connect(host, port, ssl).await?);
-        Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
-    }
-
-    #[cfg(not(feature = "ssl"))]
-    #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
-    async fn secured(_host: &str, _port: u16, _ssl: &Ssl) -> Result<Self, ConnectFault> {
-        Err(SslError::NotBuiltIn.into())
     }
 }
 

@@ -91,11 +91,11 @@ impl Side {
         let missing_authority =
             if bootstrap { MissingAuthority::Bootstrap } else { MissingAuthority::Refuse };
         let identity = Some(Identity { private_key: private_key?, certificate: certificate? });
-        Some(Database {
-            endpoints,
-            ssl: Some(Ssl { identity, authority: authority?, missing_authority, common_name }),
-            probe,
-        })
+        let mut ssl = Ssl::new(authority?);
+        ssl.identity = identity;
+        ssl.missing_authority = missing_authority;
+        ssl.common_name = common_name;
+        Some(Database { endpoints, ssl: Some(ssl), probe })
     }
 
     /// The path of the CA file, if there is no such file.

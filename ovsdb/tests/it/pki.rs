@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ovsdb::{Identity, MissingAuthority, Ssl};
+use ovsdb::{Identity, Ssl};
 
 use crate::daemon::run;
 
@@ -137,15 +137,12 @@ impl Pki {
 
     /// A client's settings, by the names of the files.
     pub(crate) fn ssl(&self, identity: &str, authority: &str) -> Ssl {
-        Ssl {
-            identity: Some(Identity {
-                private_key: self.path(&format!("{identity}.key")),
-                certificate: self.path(&format!("{identity}.crt")),
-            }),
-            authority: self.path(&format!("{authority}.crt")),
-            missing_authority: MissingAuthority::Refuse,
-            common_name: None,
-        }
+        let mut ssl = Ssl::new(self.path(&format!("{authority}.crt")));
+        ssl.identity = Some(Identity {
+            private_key: self.path(&format!("{identity}.key")),
+            certificate: self.path(&format!("{identity}.crt")),
+        });
+        ssl
     }
 
     /// The options of an `ovsdb-server`.

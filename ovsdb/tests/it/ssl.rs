@@ -116,12 +116,8 @@ async fn certificates_of_ovs_pki_are_good_and_their_common_name_counts() {
         private_key: directory.join("client-privkey.pem"),
         certificate: directory.join("client-cert.pem"),
     };
-    let mut ssl = Ssl {
-        identity: Some(identity),
-        authority,
-        missing_authority: MissingAuthority::Refuse,
-        common_name: None,
-    };
+    let mut ssl = Ssl::new(authority);
+    ssl.identity = Some(identity);
     open(&endpoint, &ssl).await.unwrap();
 
     let subject = run(
@@ -397,7 +393,9 @@ async fn files_are_read_again_for_each_connection_and_standing_ones_stay() {
 }
 
 fn bootstrapped(pki: &Pki) -> Ssl {
-    Ssl { missing_authority: MissingAuthority::Bootstrap, ..pki.ssl("client", "learned") }
+    let mut ssl = pki.ssl("client", "learned");
+    ssl.missing_authority = MissingAuthority::Bootstrap;
+    ssl
 }
 
 fn same(pki: &Pki, one: &str, other: &str) {

@@ -1,0 +1,12 @@
+#!/bin/sh
+# rustc-wrapper.sh RUSTC ARGUMENTS: how `make build` has cargo compile this project's own packages (RUSTC_WORKSPACE_WRAPPER). The plugin is copied to
+# hosts and started once per pod event: size counts (at most 4 MB), so it gets link-time optimisation; a panic has nothing to unwind to. A profile
+# has both for all executables or for none, and a second profile would build every library twice. Thin LTO takes as long and is 0.3 MB larger;
+# level 3 is over the limit. With a level of its own (Cargo.toml), cargo does not strip it.
+rustc=$1
+shift
+case " $* " in
+*" --crate-name ovn_k8s_cni_overlay "*" --crate-type bin "*)
+    exec "$rustc" "$@" -C opt-level=2 -C lto=fat -C codegen-units=1 -C panic=abort -C strip=symbols -C relocation-model=static ;;
+*) exec "$rustc" "$@" ;;
+esac

@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use acl::Packet;
 use contract::{
     names::{IfaceId, Network},
     policy_annotation::Enforcement,
@@ -28,7 +29,6 @@ use verdict::{Direction, Place, Policies, side};
 use crate::{chain, control_plane};
 
 mod database;
-mod expression;
 mod objects;
 mod page;
 mod question;
@@ -37,7 +37,6 @@ pub use question::{Command, Question};
 
 use self::{
     database::Database,
-    expression::Packet,
     objects::{Objects, PodFacts, Unanswered},
     page::Page,
 };
@@ -123,7 +122,7 @@ fn pages(
         let end = |direction, name: &str| page::End {
             side: policies.side(direction, connection),
             with_dry_runs: with_dry_runs.side(direction, connection),
-            carried: database.carries(name, direction, packet),
+            carried: database.carries(name, direction, &packet),
         };
         let page = Page {
             question,

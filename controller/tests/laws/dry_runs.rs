@@ -19,12 +19,12 @@ use crate::{
 };
 
 /// The schema of this machine's OVN, with tiers of ACLs or without.
-struct Schema {
+pub(crate) struct Schema {
     scratch: Scratch,
 }
 
 impl Schema {
-    fn of_acls(tiers: bool) -> Self {
+    pub(crate) fn of_acls(tiers: bool) -> Self {
         let text = std::fs::read_to_string("/usr/share/ovn/ovn-nb.ovsschema").unwrap();
         let mut schema: Value = serde_json::from_str(&text).unwrap();
         let columns = schema["tables"]["ACL"]["columns"].as_object_mut().unwrap();
@@ -42,7 +42,7 @@ impl Schema {
         Self { scratch }
     }
 
-    fn path(&self) -> &'static str {
+    pub(crate) fn path(&self) -> &'static str {
         // For as long as the test runs.
         self.scratch.join("nb.ovsschema").display().to_string().leak()
     }

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use acl::{Acl, Expression};
 use ovsdb::{Client, Endpoint, Event, Monitor, Options, Replica, Uuid, Where};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
@@ -34,6 +35,18 @@ ovsdb::table! {
     pub(crate) struct GroupRow in "Port_Group" {
         name: String,
         ports: Vec<Uuid>,
+        acls: Vec<Uuid>,
+    }
+}
+
+ovsdb::table! {
+    pub(crate) struct AclRow in "ACL" {
+        direction: String,
+        tier: i64,
+        priority: i64,
+        action: String,
+        matching: String = "match",
+        options: BTreeMap<String, String>,
     }
 }
 
@@ -48,15 +61,31 @@ ovsdb::table! {
 /// What a commit shows of ports and sets, by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commit {
-    ports: BTreeMap<String, Port>,
+    pub(crate) ports: BTreeMap<String, Port>,
     /// Address sets of a controller.
-    sets: BTreeMap<String, Set>,
+    pub(crate) sets: BTreeMap<String, Set>,
     switches: BTreeSet<String>,
+    /// The ACLs of each port group.
+    pub(crate) acls: BTreeMap<String, Vec<Acl>>,
+}
+
+impl AclRow {
+    fn acl(&self) -> Acl {
+        let Self { direction, tier, priority, action, matching, options } = self;
+        Acl {
+            direction: direction.clone(),
+            after_load_balancers: options.get("apply-after-lb").is_some_and(|text| text == "true"),
+            tier: *tier,
+            priority: *priority,
+            action: action.clone(),
+            matching: Expression::parse(matching),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
-struct Set {
-    addresses: BTreeSet<String>,
+pub(crate) struct Set {
+    pub(crate) addresses: BTreeSet<String>,
     /// What the names of its pods' ports begin with: nothing, if they may be of any namespace.
     ports: String,
 }
@@ -77,12 +106,12 @@ impl From<&SetRow> for Set {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Port {
+pub(crate) struct Port {
     is_pods: bool,
-    addresses: BTreeSet<String>,
+    pub(crate) addresses: BTreeSet<String>,
     port_security: BTreeSet<String>,
     switches: BTreeSet<String>,
-    groups: BTreeSet<String>,
+    pub(crate) groups: BTreeSet<String>,
 }
 
 /// A rule that holds at every commit.
@@ -165,8 +194,12 @@ impl Commit {
         for (_, SwitchRow { name, ports }) in replica.rows() {
             hold(ports, &|port| port.switches.extend([name.clone()]));
         }
-        for (_, GroupRow { name, ports }) in replica.rows() {
+        for (_, GroupRow { name, ports, .. }) in replica.rows() {
             hold(ports, &|port| port.groups.extend([name.clone()]));
+        }
+        for (_, GroupRow { name, acls, .. }) in replica.rows() {
+            let rows = acls.iter().filter_map(|acl| replica.row::<AclRow>(*acl));
+            commit.acls.insert(name.clone(), rows.map(AclRow::acl).collect());
         }
         commit.switches = replica.rows::<SwitchRow>().map(|(_, row)| row.name.clone()).collect();
         let sets = replica.rows::<SetRow>().map(|(_, row)| row);
@@ -196,6 +229,7 @@ impl Watcher {
             .table::<PortRow>(Where::all())
             .table::<SwitchRow>(Where::all())
             .table::<GroupRow>(Where::all())
+            .table::<AclRow>(Where::all())
             .table::<SetRow>(Where::all());
         let (tell, seen) = watch::channel(Seen::default());
         let task = tokio::spawn(async move {

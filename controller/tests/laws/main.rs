@@ -5,6 +5,7 @@
 mod bad_input;
 mod bad_policies;
 mod bench;
+mod closed;
 mod cluster;
 mod conditions;
 mod cost;

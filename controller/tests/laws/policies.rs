@@ -179,7 +179,7 @@ fn packet(client: End<'_>, server: &Pod, Place { is_ipv6, protocol, port }: Plac
     (node.name(), packet)
 }
 
-fn observe(controller: &Running, world: &World, manifests: Manifests) {
+pub(crate) fn observe(controller: &Running, world: &World, manifests: Manifests) {
     let Manifests { namespaces, pods, policies, cluster_policies } = manifests;
     let of_kind = |kind: ClusterPolicyKind| -> Vec<Value> {
         cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).cloned().collect()

@@ -189,7 +189,8 @@ pub enum Passes {
     No,
 }
 
-fn cluster_policy(passes: Passes) -> impl Strategy<Value = ClusterPolicy> {
+/// A policy of the cluster without a name, and of the highest priority.
+pub fn cluster_policy(passes: Passes) -> impl Strategy<Value = ClusterPolicy> {
     let kind = select(vec![
         Kind::ClusterNetworkPolicy(Tier::Admin, 0),
         Kind::ClusterNetworkPolicy(Tier::Baseline, 0),

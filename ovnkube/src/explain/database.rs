@@ -1,18 +1,12 @@
 //! What the northbound database does with a connection: the ACLs of both ends, and the one that decides in
 //! each stage. Reads only; knows nothing of policies.
-//!
-//! OVN asks the ACLs of a switch in stages: those of packets from a port as they were sent, those of packets
-//! from a port behind load balancers (`apply-after-lb`), and those of packets to a port. In each stage the
-//! tiers are asked in turn, and in a tier the ACL with the highest priority that matches (ovn-nb(5), "ACL
-//! TABLE").
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use acl::{Carried, End, Expression, Packet, Port, Sets};
 use contract::ovn::{CLUSTER_PORT_GROUP, ObjectId};
 use ovsdb::{Condition, Connection, SelectedRow, Selection, TransactError, Transaction, Uuid};
 use verdict::Direction;
-
-use super::expression::{Expression, Packet, Port, Sets};
 
 /// The two ports in the database.
 #[derive(Debug)]
@@ -35,24 +29,9 @@ pub(super) struct Acl {
     pub(super) uuid: Uuid,
     /// `external_ids:k8s.ovn.org/id`
     pub(super) id: Option<String>,
-    pub(super) direction: String,
-    after_load_balancers: bool,
-    /// 0 in a database without tiers.
-    pub(super) tier: i64,
-    pub(super) priority: i64,
-    pub(super) action: String,
+    pub(super) acl: acl::Acl,
+    /// The text of its match.
     pub(super) matching: String,
-}
-
-/// What the ACLs of one end do with the connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Carried {
-    /// None: an ACL that could decide cannot be evaluated.
-    pub(super) allows: Option<bool>,
-    /// The ACL that decides in each stage, if one does.
-    pub(super) by: Vec<Acl>,
-    /// Those that cannot be evaluated.
-    pub(super) unknown: Vec<Acl>,
 }
 
 impl Database {
@@ -78,61 +57,31 @@ impl Database {
             found.insert(name.to_owned(), PortRows { port, acls: read_acls(connection, &wanted).await? });
         }
         let all = found.values().flat_map(|rows| &rows.acls);
-        let expressions: Vec<Expression> = all.filter_map(|acl| Expression::parse(&acl.matching)).collect();
-        let names: BTreeSet<&str> = expressions.iter().flat_map(Expression::sets).collect();
-        Ok(Self { ports: found, sets: read_sets(connection, &names).await? })
+        let expressions = all.filter_map(|acl| acl.acl.matching.as_ref());
+        let names: BTreeSet<&str> = expressions.flat_map(Expression::sets).collect();
+        let sets = read_sets(connection, &names).await?;
+        Ok(Self { ports: found, sets })
     }
 
     /// What the ACLs of this end's port do with the packet. None: there is no such port.
-    pub(super) fn carries(&self, name: &str, direction: Direction, packet: Packet<'_>) -> Option<Carried> {
+    pub(super) fn carries(
+        &self,
+        name: &str,
+        direction: Direction,
+        packet: &Packet<'_>,
+    ) -> Option<Carried<Acl>> {
         let PortRows { port, acls } = self.ports.get(name)?;
-        let (packet, stages): (_, &[_]) = match direction {
-            Direction::Egress => {
-                (Packet { inport: Some(port), ..packet }, &[("from-lport", false), ("from-lport", true)])
-            }
-            Direction::Ingress => (Packet { outport: Some(port), ..packet }, &[("to-lport", false)]),
+        let end = match direction {
+            Direction::Egress => End::Client(port),
+            Direction::Ingress => End::Server(port),
         };
-        let mut carried = Carried { allows: Some(true), by: Vec::new(), unknown: Vec::new() };
-        for (direction, after) in stages {
-            let of_stage = |acl: &&Acl| acl.direction == *direction && acl.after_load_balancers == *after;
-            self.stage(acls.iter().filter(of_stage).collect(), &packet, &mut carried);
-            if carried.allows != Some(true) {
-                break;
-            }
-        }
-        Some(carried)
+        Some(Carried::of(acls.iter(), end, packet, &self.sets))
     }
+}
 
-    fn stage(&self, mut acls: Vec<&Acl>, packet: &Packet<'_>, carried: &mut Carried) {
-        acls.sort_by_key(|acl| (acl.tier, std::cmp::Reverse(acl.priority)));
-        let mut passed = None;
-        for acl in acls {
-            // The rest of a tier that a rule has passed over.
-            if passed == Some(acl.tier) {
-                continue;
-            }
-            let matches = Expression::parse(&acl.matching)
-                .and_then(|expression| expression.matches(packet, &self.sets));
-            match (matches, acl.action.as_str()) {
-                (Some(false), _) => {}
-                (None, _) => {
-                    carried.allows = None;
-                    carried.unknown.push(acl.clone());
-                    return;
-                }
-                (Some(true), action) => {
-                    carried.by.push(acl.clone());
-                    match action {
-                        "pass" => passed = Some(acl.tier),
-                        "allow" | "allow-related" | "allow-stateless" => return,
-                        _ => {
-                            carried.allows = Some(false);
-                            return;
-                        }
-                    }
-                }
-            }
-        }
+impl AsRef<acl::Acl> for Acl {
+    fn as_ref(&self) -> &acl::Acl {
+        &self.acl
     }
 }
 
@@ -164,15 +113,25 @@ async fn read_acls(connection: &Connection, wanted: &BTreeSet<Uuid>) -> Result<V
     let selections: Vec<Selection> =
         wanted.iter().map(|uuid| query.select("ACL", Condition::uuid(*uuid), &columns)).collect();
     let outcome = connection.transact(query).await?;
-    let read = |row: &SelectedRow| Acl {
-        uuid: row.uuid(),
-        id: row.map("external_ids").remove(contract::ovn::ID),
-        direction: row.string("direction").unwrap_or_default().to_owned(),
-        after_load_balancers: row.map("options").get("apply-after-lb").is_some_and(|text| text == "true"),
-        tier: row.integer("tier").unwrap_or_default(),
-        priority: row.integer("priority").unwrap_or_default(),
-        action: row.string("action").unwrap_or_default().to_owned(),
-        matching: row.string("match").unwrap_or_default().to_owned(),
+    let read = |row: &SelectedRow| {
+        let text = |column: &str| row.string(column).unwrap_or_default().to_owned();
+        let matching = text("match");
+        Acl {
+            uuid: row.uuid(),
+            id: row.map("external_ids").remove(contract::ovn::ID),
+            acl: acl::Acl {
+                direction: text("direction"),
+                after_load_balancers: row
+                    .map("options")
+                    .get("apply-after-lb")
+                    .is_some_and(|text| text == "true"),
+                tier: row.integer("tier").unwrap_or_default(),
+                priority: row.integer("priority").unwrap_or_default(),
+                action: text("action"),
+                matching: Expression::parse(&matching),
+            },
+            matching,
+        }
     };
     Ok(selections.into_iter().flat_map(|selection| outcome.rows(selection)).map(read).collect())
 }

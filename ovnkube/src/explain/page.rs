@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use acl::Carried;
 use contract::names::{ClusterPolicyKey, PolicyKey};
 use verdict::{
     Direction,
@@ -10,11 +11,7 @@ use verdict::{
     side::{self, By, Fit, Selecting, Side},
 };
 
-use super::{
-    Question,
-    database::{Acl, Carried},
-    objects::Objects,
-};
+use super::{Question, database::Acl, objects::Objects};
 
 /// One end of the connection: what its policies say, and what the ACLs of its port do. None: the database has
 /// no such port.
@@ -23,7 +20,7 @@ pub(super) struct End<'a> {
     pub(super) side: Side<'a>,
     /// What they would say if dry runs were enforced.
     pub(super) with_dry_runs: Side<'a>,
-    pub(super) carried: Option<Carried>,
+    pub(super) carried: Option<Carried<Acl>>,
 }
 
 /// One connection.
@@ -169,7 +166,8 @@ fn order(kind: Kind) -> String {
 }
 
 fn row(page: &mut String, acl: &Acl) {
-    let Acl { uuid, id, direction, tier, priority, action, matching, .. } = acl;
+    let Acl { uuid, id, acl, matching } = acl;
+    let acl::Acl { direction, tier, priority, action, .. } = acl;
     let _ = writeln!(page, "    ACL {uuid}: {action}, {direction}, tier {tier}, priority {priority}");
     let _ = writeln!(page, "      id    {}", id.as_deref().unwrap_or("none: it is not this program's"));
     let _ = writeln!(page, "      match {matching}");

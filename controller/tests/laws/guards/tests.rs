@@ -25,6 +25,7 @@ fn commit(ports: &[(&str, Port)], set: &[&str]) -> Commit {
             Set { addresses: set.iter().map(|text| (*text).to_owned()).collect(), ports: "a".to_owned() },
         )]),
         switches: BTreeSet::new(),
+        acls: BTreeMap::new(),
     }
 }
 

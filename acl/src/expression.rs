@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 /// A parsed match.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Expression {
+pub enum Expression {
     Any(Vec<Expression>),
     All(Vec<Expression>),
     Not(Box<Expression>),
@@ -24,7 +24,7 @@ pub(super) enum Expression {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Relation {
+pub enum Relation {
     Equal,
     NotEqual,
     Less,
@@ -35,26 +35,26 @@ pub(super) enum Relation {
 
 /// The first packet of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Packet<'a> {
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
+pub struct Packet<'a> {
+    pub source: IpAddr,
+    pub destination: IpAddr,
     /// `tcp`, `udp` or `sctp`.
-    pub(super) protocol: &'a str,
-    pub(super) port: u16,
+    pub protocol: &'a str,
+    pub port: u16,
     /// None: not known in this stage.
-    pub(super) inport: Option<&'a Port>,
-    pub(super) outport: Option<&'a Port>,
+    pub inport: Option<&'a Port>,
+    pub outport: Option<&'a Port>,
 }
 
 /// A logical port, and the port groups that it is in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Port {
-    pub(super) name: String,
-    pub(super) groups: BTreeSet<String>,
+pub struct Port {
+    pub name: String,
+    pub groups: BTreeSet<String>,
 }
 
 /// Elements of address sets, by the sets' names.
-pub(super) type Sets = BTreeMap<String, Vec<String>>;
+pub type Sets = BTreeMap<String, Vec<String>>;
 
 /// Predicates of which none is true of the first packet of a connection between pods.
 const OTHER_PACKETS: [&str; 14] = [
@@ -82,14 +82,14 @@ const DEEPEST: usize = 64;
 
 impl Expression {
     /// None if it cannot be read.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut parser = Parser { tokens: tokens(text)?, place: 0, depth: 0 };
         let expression = parser.any()?;
         (parser.place == parser.tokens.len()).then_some(expression)
     }
 
     /// The names of the address sets in it.
-    pub(super) fn sets(&self) -> BTreeSet<&str> {
+    pub fn sets(&self) -> BTreeSet<&str> {
         match self {
             Self::Any(all) | Self::All(all) => all.iter().flat_map(Self::sets).collect(),
             Self::Not(inner) => inner.sets(),
@@ -101,7 +101,7 @@ impl Expression {
     }
 
     /// Whether the packet matches; none if that is not known.
-    pub(super) fn matches(&self, packet: &Packet<'_>, sets: &Sets) -> Option<bool> {
+    pub fn matches(&self, packet: &Packet<'_>, sets: &Sets) -> Option<bool> {
         match self {
             Self::Any(all) => one_is(true, all, packet, sets),
             Self::All(all) => one_is(false, all, packet, sets).map(|one_is_false| !one_is_false),

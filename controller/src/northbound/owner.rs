@@ -11,7 +11,8 @@
 //! | the same of the kind `NetpolNamespace` | isolation of the namespace |
 //! | ACL by its ids, of the kind `EgressFirewall`; port group of the kind `Namespace` that holds such a one | egress firewall of the namespace |
 //! | ACL by its ids, of the kind `ServiceSourceRanges` | the Service |
-//! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort`, `NodeSelector`, `EgressFirewallDNS` | the set |
+//! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort` | the set |
+//! | the same of the kinds `NodeSelector`, `EgressFirewallDNS` | the set |
 //! | route of the cluster router by source, from a subnet via its `.2`, where such an ACL of X names `.2` | node X |
 //! | router `GR_X`; its ports `rtoj-GR_X` and `rtoe-GR_X`; switch `ext_X`; switch ports `jtor-GR_X` and `etor-GR_X` | gateway of X |
 //! | localnet port in the switch `ext_X` | gateway of X |

@@ -160,8 +160,8 @@ impl Store {
         self.stands(key, Standing::Ready);
     }
 
-    /// What the condition should say; none before the rows have been compared. Rows that are there do not make up
-    /// for what of the policy cannot be done.
+    /// What the condition should say; none before the rows have been compared. Rows that are there do not make
+    /// up for what of the policy cannot be done.
     fn wanted_standing(&self, key: &ClusterPolicyKey) -> Option<Standing> {
         match self.cluster_policies.said(key)?.standing.as_ref()? {
             Standing::Ready => Some(match self.cluster_policy_trouble(key) {

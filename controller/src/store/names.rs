@@ -126,7 +126,8 @@ impl Store {
         }
     }
 
-    /// The addresses of the name outside of the cluster: what pods reach of each other, rules about pods decide.
+    /// The addresses of the name outside of the cluster: what pods reach of each other, rules about pods
+    /// decide.
     pub(super) fn addresses_of_name(&self, name: &str) -> impl Iterator<Item = IpAddr> + use<'_> {
         let known = self.names.all.get(name).and_then(|known| known.addresses.as_ref());
         known.into_iter().flatten().copied().filter(|address| !self.config.is_of_pods(*address))

@@ -198,8 +198,8 @@ impl Node {
         self.unreadable.iter().any(|unreadable| annotations.contains(&unreadable.annotation))
     }
 
-    /// Whether it has addresses that are not known, because its annotations cannot be read. A node that merely waits
-    /// for them, as each new one does, has none in the database.
+    /// Whether it has addresses that are not known, because its annotations cannot be read. A node that merely
+    /// waits for them, as each new one does, has none in the database.
     pub(super) fn lacks_host_addresses(&self) -> bool {
         self.host_addresses.is_empty() && !self.unreadable.is_empty()
     }

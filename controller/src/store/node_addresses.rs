@@ -1,8 +1,9 @@
-//! The addresses of nodes by their labels: of rules of EgressFirewalls, which list them, and of sets that policies
-//! of the whole cluster name.
+//! The addresses of nodes by their labels: of rules of EgressFirewalls, which list them, and of sets that
+//! policies of the whole cluster name.
 //!
-//! A start may meet a node whose annotations cannot be read. Its addresses are then among those that the database
-//! has for the rule or the set. Of these, the ones that no readable node has stay until all nodes can be read.
+//! A start may meet a node whose annotations cannot be read. Its addresses are then among those that the
+//! database has for the rule or the set. Of these, the ones that no readable node has stay until all nodes can
+//! be read.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -142,8 +143,8 @@ impl Store {
         }
     }
 
-    /// What was found at the start is not needed any more once all nodes can be read. A node that comes later and
-    /// cannot be read has nothing in the database.
+    /// What was found at the start is not needed any more once all nodes can be read. A node that comes later
+    /// and cannot be read has nothing in the database.
     pub(super) fn forget_found_if_all_are_read(&mut self) {
         let is_any = !self.node_addresses.found.is_empty() && self.listed.contains(Kind::Node);
         if is_any && !self.nodes.iter().any(super::Node::lacks_host_addresses) {

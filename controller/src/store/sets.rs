@@ -1,5 +1,5 @@
-//! The sets of addresses that policies name: which there are, and which pods are in them. Who is in those of names
-//! and of nodes, `names` and `node_addresses` know.
+//! The sets of addresses that policies name: which there are, and which pods are in them. Who is in those of
+//! names and of nodes, `names` and `node_addresses` know.
 //!
 //! A set is there as long as a policy names it. A set that a policy does not name any more stays until the
 //! database shows the policy's new rows: a rule that names a set which is not there allows nothing, not even

@@ -363,7 +363,9 @@ impl<'a> Diff<'a> {
     /// Removes the rows of this key that it does not want.
     fn remove_rest(&mut self) {
         let index = &self.northbound.index;
-        for row in index.owned(self.key).filter(|row| !self.is_matched(*row)).collect::<Vec<_>>() {
+        // A policy may have thousands of rows: each is looked up, and not compared with all others.
+        let matched: HashSet<Uuid> = self.rows.values().copied().flatten().collect();
+        for row in index.owned(self.key).filter(|row| !matched.contains(row)).collect::<Vec<_>>() {
             let Some(table) = index.table(row).filter(|table| !self.kept.has(*table)) else { continue };
             // ovsdb-server deletes a row of a non-root table with the last strong reference to it.
             if table.needs_holder() {

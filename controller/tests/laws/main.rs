@@ -19,6 +19,7 @@ mod gateways;
 mod guards;
 mod histories;
 mod history;
+mod hostile_policies;
 mod idling;
 mod leaving;
 mod logical;

@@ -408,9 +408,12 @@ impl Store {
     /// Whether it cannot be said if the node is in this zone, or which subnets it has, because of a text that
     /// is no annotation. A node that merely waits for them, as each new one does, holds up no Service.
     fn is_unreadable(&self, node: &Node) -> bool {
-        node.is_unreadable(&[ZONE, NODE_SUBNETS])
-            && self.place(node) != Place::Elsewhere
-            && !self.is_decided(node)
+        node.is_unreadable(&[ZONE, NODE_SUBNETS]) && self.is_open(node)
+    }
+
+    /// Whether it cannot be said yet if the node is in this zone, or which subnets it has.
+    fn is_open(&self, node: &Node) -> bool {
+        self.place(node) != Place::Elsewhere && !self.is_decided(node)
     }
 
     fn has_unreadable_node(&self) -> bool {

@@ -3,7 +3,7 @@
 //! `policy.networking.k8s.io`.
 
 use crate::{
-    Name, Namespace, Policies, Selector,
+    Name, Namespace, Node, Selector,
     connection::{Cidr, Direction, End, Place, Pod, Protocol},
 };
 
@@ -108,8 +108,14 @@ impl ClusterPolicy<'_> {
 }
 
 impl ClusterRule<'_> {
-    pub(crate) fn has_peer(&self, end: End<'_>, all: Policies<'_>) -> bool {
-        self.peers.iter().any(|peer| peer.is(end, all))
+    pub(crate) fn has_peer(
+        &self,
+        end: End<'_>,
+        namespaces: &[Namespace<'_>],
+        nodes: &[Node<'_>],
+        names: &[Name<'_>],
+    ) -> bool {
+        self.peers.iter().any(|peer| peer.is(end, namespaces, nodes, names))
     }
 
     pub(crate) fn has_port(&self, server: End<'_>, place: Place) -> bool {
@@ -118,7 +124,7 @@ impl ClusterRule<'_> {
 }
 
 impl ClusterPeer<'_> {
-    fn is(&self, end: End<'_>, Policies { namespaces, nodes, names, .. }: Policies<'_>) -> bool {
+    fn is(&self, end: End<'_>, namespaces: &[Namespace<'_>], nodes: &[Node<'_>], names: &[Name<'_>]) -> bool {
         match (self, end.pod) {
             (Self::Networks(nets), _) => nets.iter().any(|net| net.contains(end.address)),
             // "It selects the nodeIPs as the peer type by matching on the IPs present in the node."

@@ -139,7 +139,7 @@ impl<'a> Policies<'a> {
                 let rules = policy.rules(direction).iter();
                 let fit = rules.map(|rule| Fit {
                     action: rule.action,
-                    peer: rule.has_peer(peer, *self),
+                    peer: rule.has_peer(peer, self.namespaces, self.nodes, self.names),
                     port: rule.has_port(server, place),
                 });
                 fit.collect()

@@ -98,9 +98,14 @@ fn every_service_is_compared_when_the_last_node_that_could_not_be_read_is_readab
     assert_eq!((last.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
     observe(&mut store, garbled("n4"));
     assert_eq!(store.kept(&key), Kept::LOAD_BALANCERS);
-    // It has merely no subnet yet.
+    // A text that was removed says as little as before; it took the rows of the node along.
     let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n4"))));
-    assert_eq!((waits.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
+    assert_eq!((waits.contains(&key), store.kept(&key)), (false, Kept::LOAD_BALANCERS));
+    let known = observe(&mut store, Observation::Nodes(Seen::Applied(node("n4", "10.244.4.0/24"))));
+    assert_eq!((known.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
+    // A new node has merely no subnet yet.
+    observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n5"))));
+    assert_eq!(store.kept(&key), Kept::NOTHING);
 }
 
 /// Each change of a node concerned each of thousands of node ports.

@@ -26,6 +26,7 @@
 //! | `foreign` | addresses of ports that are not this controller's |
 //! | `announce` | annotations to write, problems to report as events |
 //! | `conditions` | the condition of a policy of the cluster in this zone |
+//! | `said` | what was said of an object in its status |
 
 mod announce;
 mod assign;
@@ -51,6 +52,7 @@ mod policies;
 pub mod policy;
 mod port_names;
 mod ranges;
+mod said;
 pub mod selector;
 pub mod selectors;
 mod services;

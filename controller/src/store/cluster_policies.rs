@@ -10,7 +10,8 @@ use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey};
 use super::{
     DnsName, Store,
     cluster_policy::{ClusterPeer, ClusterPolicy, Effect, PolicyTier, Unusable},
-    conditions::Said,
+    conditions::Standing,
+    said::Said,
     selectors::SelectorId,
     sets::drop_from,
 };
@@ -24,7 +25,8 @@ use crate::{
 struct Known {
     policy: ClusterPolicy,
     subject: Option<[SelectorId; 2]>,
-    said: Said,
+    /// With the generation that it was said of.
+    said: Said<(i64, Standing)>,
 }
 
 /// The known policies.
@@ -84,11 +86,11 @@ impl ClusterPolicies {
         self.all.keys()
     }
 
-    pub(super) fn said(&self, key: &ClusterPolicyKey) -> Option<&Said> {
+    pub(super) fn said(&self, key: &ClusterPolicyKey) -> Option<&Said<(i64, Standing)>> {
         self.all.get(key).map(|known| &known.said)
     }
 
-    pub(super) fn said_mut(&mut self, key: &ClusterPolicyKey) -> Option<&mut Said> {
+    pub(super) fn said_mut(&mut self, key: &ClusterPolicyKey) -> Option<&mut Said<(i64, Standing)>> {
         self.all.get_mut(key).map(|known| &mut known.said)
     }
 
@@ -215,7 +217,12 @@ impl Store {
         let known = self.cluster_policies.all.keys().filter(|key| key.kind == kind);
         let gone: Vec<ClusterPolicyKey> = known.filter(|key| !there.contains(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove_cluster_policy(key, dirty));
-        policies.into_iter().for_each(|(key, policy)| self.put_cluster_policy(&key, policy, dirty));
+        for (key, policy) in policies {
+            if let Some(known) = self.cluster_policies.all.get_mut(&key) {
+                known.said.listed();
+            }
+            self.put_cluster_policy(&key, policy, dirty);
+        }
     }
 
     pub(super) fn put_cluster_policy(

@@ -61,15 +61,6 @@ pub struct PolicyCondition {
     pub since: Option<Box<str>>,
 }
 
-/// What is known about the rows of a policy, and what was said of it.
-#[derive(Debug, Default)]
-pub(super) struct Said {
-    /// None: the rows have not been compared yet.
-    standing: Option<Standing>,
-    /// The generation and the standing that were queued or are on their way, and have not been observed since.
-    sent: Option<(i64, Standing)>,
-}
-
 impl Condition {
     /// The conditions of zones in a status. Anything else in it is left out: others write it, too.
     pub fn of_zones(status: &serde_json::Value) -> Box<[Self]> {
@@ -187,15 +178,10 @@ impl Store {
         let Some(standing) = self.wanted_standing(key) else { return };
         let Some(said) = self.cluster_policies.said_mut(key) else { return };
         if observed.is_some_and(|condition| standing.is_said_by(&condition, generation)) {
-            said.sent = None;
+            said.arrived();
             self.outbox.forget_condition(key);
-        } else {
-            let wanted = (generation, standing);
-            // Otherwise it is on its way, and the event shows the policy as it was before.
-            if said.sent.as_ref() != Some(&wanted) {
-                said.sent = Some(wanted);
-                self.outbox.say_condition(key.clone());
-            }
+        } else if said.hand_out((generation, standing)) {
+            self.outbox.say_condition(key.clone());
         }
     }
 
@@ -210,7 +196,7 @@ impl Store {
 
     fn condition_to_write(&self, key: ClusterPolicyKey) -> Option<PolicyCondition> {
         let policy = self.cluster_policy(&key)?;
-        let (generation, standing) = self.cluster_policies.said(&key)?.sent.clone()?;
+        let (generation, standing) = self.cluster_policies.said(&key)?.sent()?.clone();
         let same = self.observed_condition(&key).filter(|condition| *condition.status == *standing.status());
         let since = same.map(|condition| condition.last_transition_time.clone());
         Some(PolicyCondition {

@@ -12,6 +12,7 @@ use super::{
     conditions::Standing,
     egress_firewall::{Destination, ObservedStatus, Unusable},
     fanout,
+    said::Said,
     selector::Selector,
     selectors::SelectorId,
     sets::drop_from,
@@ -32,10 +33,7 @@ const NOT_APPLIED: &str = "EgressFirewall Rules not correctly applied";
 struct Known {
     firewall: EgressFirewall,
     nodes: BTreeMap<Selector, SelectorId>,
-    /// The status that was handed out to be written, until it is observed.
-    written: Option<FirewallStatus>,
-    /// Whether the database has its rows; none: they have not been compared yet.
-    standing: Option<Standing>,
+    said: Said<FirewallStatus>,
 }
 
 /// The known EgressFirewalls.
@@ -161,9 +159,8 @@ impl Store {
         let gone: Vec<Arc<str>> = known.filter(|namespace| !there.contains(namespace)).cloned().collect();
         gone.iter().for_each(|namespace| self.remove_egress_firewall(namespace, dirty));
         for (namespace, firewall) in firewalls {
-            // What was sent and has not arrived may be lost: another API server does not know it.
             if let Some(known) = self.egress_firewalls.all.get_mut(&namespace) {
-                known.written = None;
+                known.said.listed();
             }
             self.put_egress_firewall(&namespace, firewall, dirty);
         }
@@ -209,7 +206,7 @@ impl Store {
                     nodes.insert(selector.clone(), self.nodes.selectors.refer_to(selector));
                 }
             }
-            Box::new(Known { firewall, nodes, written: None, standing: None })
+            Box::new(Known { firewall, nodes, said: Said::default() })
         });
         if let Some(before) = self.egress_firewalls.all.remove(namespace) {
             for id in before.nodes.into_values() {
@@ -258,7 +255,7 @@ impl Store {
 
     pub(super) fn firewall_stands(&mut self, namespace: &Arc<str>, standing: Standing) {
         if let Some(known) = self.egress_firewalls.all.get_mut(namespace) {
-            known.standing = Some(standing);
+            known.said.standing = Some(standing);
             self.write_status(namespace);
         }
     }
@@ -268,7 +265,7 @@ impl Store {
     pub(super) fn write_status(&mut self, namespace: &Arc<str>) {
         let Some(known) = self.egress_firewalls.known(namespace) else { return };
         let trouble = || self.egress_firewall_trouble(namespace).map(|trouble| trouble.to_string());
-        let why = match &known.standing {
+        let why = match &known.said.standing {
             None => return,
             Some(Standing::Ready) => trouble(),
             Some(Standing::Failed(why)) => Some(why.to_string()),
@@ -283,9 +280,8 @@ impl Store {
         let is_there = wanted.is_in(&known.firewall.status);
         let Some(known) = self.egress_firewalls.all.get_mut(&wanted.namespace) else { return };
         if is_there {
-            known.written = None;
-        } else if known.written.as_ref() != Some(&wanted) {
-            known.written = Some(wanted.clone());
+            known.said.arrived();
+        } else if known.said.hand_out(wanted.clone()) {
             self.outbox.write_status(wanted);
         }
     }

@@ -72,6 +72,18 @@ fn a_policy_is_ready_once_its_rows_are_written_and_that_is_said_once() {
 }
 
 #[test]
+fn a_condition_that_a_list_does_not_show_is_handed_out_again() {
+    let mut store = begun();
+    see(&mut store, object(1, 5, &json!([])));
+    settle_policy(&mut store);
+    let ready = condition("True", "SetupSucceeded", READY, 1);
+    assert_eq!(written(&mut store), std::slice::from_ref(&ready));
+    let list = || Observation::ClusterPolicies(KIND, Seen::All(vec![object(1, 5, &json!([]))]));
+    assert_eq!(observe(&mut store, list()), [], "a status concerns no row");
+    assert_eq!(written(&mut store), [ready], "what was sent may be lost with the watch");
+}
+
+#[test]
 fn a_start_with_the_right_condition_in_the_status_writes_nothing_and_other_zones_conditions_do_not_count() {
     let ready = condition("True", "SetupSucceeded", READY, 1);
     let mut other = ready.clone();

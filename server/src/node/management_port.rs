@@ -21,6 +21,7 @@
 //! | `forwarding` | settings of the interfaces over which pods reach other hosts |
 //! | `to_services` | what this host needs to reach Services over the port |
 //! | `service_ranges` | which ranges of Services are reached over the port |
+//! | `outcome` | what a comparison has come to |
 //! | `events` | notifications of the kernel that something changed |
 //!
 //! Only what differs is written: a restart changes nothing. The control plane owns the logical port
@@ -45,6 +46,7 @@ mod events;
 mod forwarding;
 pub(super) mod kernel;
 pub(super) mod link;
+mod outcome;
 pub(super) mod plan;
 mod port;
 mod rules;
@@ -60,8 +62,9 @@ pub(super) use service_ranges::ServiceRanges;
 
 use self::{
     forwarding::Uplinks,
-    kernel::{Kernel, Refused},
-    link::{Step, steps},
+    kernel::Kernel,
+    link::steps,
+    outcome::{Occasion, Outcome, log},
     plan::Desired,
     port::Seen,
     rules::ChainRules,
@@ -141,25 +144,6 @@ pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, Tran
 /// Removes the nftables rules. Returns the name of their table, if there was one.
 pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
     rules::remove().await
-}
-
-/// Why something is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Occasion {
-    SetUp,
-    /// The port was complete: another program has changed it.
-    Repair,
-}
-
-/// The result of a comparison.
-#[derive(Default)]
-struct Outcome {
-    /// Why pods and node do not reach each other.
-    missing: Option<String>,
-    /// Settings that this environment does not allow. Everything else is in place.
-    forbidden: Vec<String>,
-    /// Whether another attempt without an event may succeed.
-    failed: bool,
 }
 
 impl PortReconciler {
@@ -421,35 +405,5 @@ impl PortReconciler {
         }
         log(&done, occasion);
         Ok(outcome)
-    }
-}
-
-impl Outcome {
-    /// Records a step that failed.
-    fn take(&mut self, step: &Step, error: &Refused) {
-        self.failed |= !error.is_final();
-        let error = chain(error);
-        match step {
-            // A container may lack the right to both (a read-only `/proc/sys`): reported, but the port counts
-            // as there.
-            Step::SetSysctl(_) | Step::TurnChecksumOffloadOff => self.forbidden.push(error),
-            _ => {
-                self.missing =
-                    Some(self.missing.take().map_or(error.clone(), |before| format!("{before}; {error}")))
-            }
-        }
-    }
-}
-
-/// A repair is a warning.
-fn log(done: &[String], occasion: Occasion) {
-    match (done, occasion) {
-        ([], _) => {}
-        (done, Occasion::Repair) => {
-            tracing::warn!(interface = INTERFACE, done = done.join(", "), "repaired the management port")
-        }
-        (done, Occasion::SetUp) => {
-            tracing::info!(interface = INTERFACE, done = done.join(", "), "set up the management port")
-        }
     }
 }

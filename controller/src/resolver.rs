@@ -122,8 +122,8 @@ impl Asked {
     }
 }
 
-/// Asks the host's resolver, as `/etc/resolv.conf` has it, for addresses of both families. Domains to search in
-/// are not used: the name is a whole one.
+/// Asks the host's resolver, as `/etc/resolv.conf` has it, for addresses of both families. Domains to search
+/// in are not used: the name is a whole one.
 ///
 /// # Errors
 /// There is no answer, or the name has no addresses.

@@ -83,12 +83,12 @@ impl Policy<'_> {
 }
 
 impl<'a> Policies<'a> {
-    /// What the policies of the connection's client (egress) or server (ingress) say. An end that is no pod has
-    /// none, and everything is allowed.
+    /// What the policies of the connection's client (egress) or server (ingress) say. An end that is no pod
+    /// has none, and everything is allowed.
     ///
     /// The tiers in their order: "If Admin tier has made a final decision (Accept or Deny) on a connection,
-    /// then no further evaluation is done." "v1.NetworkPolicy always makes a final decision for selected pods."
-    /// "If a given connection wasn't allowed or denied by any of the tiers", all pods can communicate.
+    /// then no further evaluation is done." "v1.NetworkPolicy always makes a final decision for selected
+    /// pods." "If a given connection wasn't allowed or denied by any of the tiers", all pods can communicate.
     pub fn side(&self, direction: Direction, connection: Connection<'_>) -> Side<'a> {
         let own = match direction {
             Direction::Ingress => connection.server,
@@ -154,8 +154,8 @@ fn decision(selecting: &[Selecting<'_>]) -> (bool, By) {
     {
         return (action == Action::Accept, by);
     }
-    // "Traffic is allowed if there are no NetworkPolicies selecting the pod, or if the traffic matches at least
-    // one rule across all of the NetworkPolicy objects whose podSelector matches the pod."
+    // "Traffic is allowed if there are no NetworkPolicies selecting the pod, or if the traffic matches at
+    // least one rule across all of the NetworkPolicy objects whose podSelector matches the pod."
     if selecting.iter().any(|of| of.policy.tier().is_none()) {
         return first(selecting, None).map_or((false, By::Isolation), |(_, by)| (true, by));
     }

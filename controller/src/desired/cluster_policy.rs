@@ -11,9 +11,9 @@
 //! | NetworkPolicies | 1000 and above, below 1100 |
 //! | behind NetworkPolicies | those that the policies need, from 999 down |
 //!
-//! So the priorities alone keep the order where a database has no tiers; what they cannot do is to pass. Those
-//! of the first tier depend on the policy alone: a policy more moves no other one's ACLs. In the last tier there
-//! is less room, and policies are counted.
+//! So the priorities alone keep the order where a database has no tiers; what they cannot do is to pass.
+//! Those of the first tier depend on the policy alone: a policy more moves no other one's ACLs. In the last
+//! tier there is less room, and policies are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

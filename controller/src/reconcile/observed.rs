@@ -1,5 +1,5 @@
-//! What comes from the API server, on its way to the store: kept until the store may decide, and without what a
-//! node says of itself only for a moment. And what time alone decides.
+//! What comes from the API server, on its way to the store: kept until the store may decide, and without what
+//! a node says of itself only for a moment. And what time alone decides.
 
 use tokio::time::Instant;
 

@@ -41,7 +41,8 @@ pub(super) struct ClusterPolicies {
     tiers: Tiers,
 }
 
-/// Whether the ACLs of the database have tiers. Without them no ACL can leave a connection to NetworkPolicies.
+/// Whether the ACLs of the database have tiers. Without them no ACL can leave a connection to
+/// NetworkPolicies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tiers {
     #[default]

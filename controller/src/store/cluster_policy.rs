@@ -2,8 +2,8 @@
 //! BaselineAdminNetworkPolicy (v1alpha1), which are read as one. Knows no other object.
 //!
 //! What cannot be used fails closed, as the API reference of `policy.networking.k8s.io` has it, and the first
-//! such value is named: a rule that accepts is left out, and a rule that denies or passes denies all. A policy
-//! that does not tell its pods, its tier or its priority has no effect.
+//! such value is named: a rule that accepts is left out, and a rule that denies or passes denies all. A
+//! policy that does not tell its pods, its tier or its priority has no effect.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -220,8 +220,8 @@ impl Effect {
         }
     }
 
-    /// The rules of a direction with their levels. Among neighbours with one action the order has no effect, so
-    /// that they share a level.
+    /// The rules of a direction with their levels. Among neighbours with one action the order has no effect,
+    /// so that they share a level.
     pub fn levels(&self, direction: Direction) -> impl Iterator<Item = (usize, &ClusterRule)> {
         let mut level = 0;
         let mut before = None;

@@ -1,8 +1,8 @@
 //! An EgressFirewall (`k8s.ovn.org/v1`), read once from the API's spelling. Knows no other object.
 //!
 //! The first rule that fits a connection decides, and without one it is allowed. So what cannot be used fails
-//! closed, and the first such value is named: a rule that allows is left out, and the part of a rule that denies
-//! stands for everything. A specification that cannot be read denies everything.
+//! closed, and the first such value is named: a rule that allows is left out, and the part of a rule that
+//! denies stands for everything. A specification that cannot be read denies everything.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -135,8 +135,8 @@ pub enum Unusable {
 }
 
 impl Policy {
-    /// The policy with this specification. `None` stands for an empty one, and an error for one that cannot be
-    /// read.
+    /// The policy with this specification. `None` stands for an empty one, and an error for one that cannot
+    /// be read.
     pub fn new(key: &PolicyKey, uid: &str, spec: Result<Option<NetworkPolicySpec>, String>) -> Self {
         let all_pods = Selector::of_namespace(key.namespace());
         let spec = match spec {

@@ -1,4 +1,5 @@
-//! The objects of the API server that a question is about, and the same for the model of policies. Reads only.
+//! The objects of the API server that a question is about, and the same for the model of policies. Reads
+//! only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -258,8 +259,8 @@ fn network_policy<'a>(key: &'a PolicyKey, policy: &'a Policy) -> network::Networ
     }
 }
 
-/// Of a list whose elements cannot be used, nothing is left, and it allows nothing; to the model an empty list
-/// is as none.
+/// Of a list whose elements cannot be used, nothing is left, and it allows nothing; to the model an empty
+/// list is as none.
 fn rule(Rule { peers, ports }: &Rule) -> network::Rule<'_> {
     const NOTHING: verdict::Cidr = verdict::Cidr(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     let nobody = || network::Peer::Block { cidr: NOTHING, except: vec![NOTHING] };

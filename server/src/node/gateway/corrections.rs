@@ -1,5 +1,5 @@
-//! What a comparison corrects beside the rows of the bridge: its flows, what earlier configurations have left,
-//! the host's own side.
+//! What a comparison corrects beside the rows of the bridge: its flows, what earlier configurations have
+//! left, the host's own side.
 
 use std::fmt;
 

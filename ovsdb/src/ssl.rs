@@ -24,7 +24,9 @@ mod verify;
 
 use std::{fmt, path::PathBuf, pin::Pin};
 
-use crate::{error::ConnectFault, stream::Stream};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::error::ConnectFault;
 
 /// The client's key and certificate, and the authorities that it trusts. All files are PEM.
 ///
@@ -60,7 +62,7 @@ impl Ssl {
     }
 
     /// Connects, and verifies the server.
-    pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<Stream, ConnectFault> {
+    pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<Halves, ConnectFault> {
         (self.connect.0)(host, port, self).await
     }
 }
@@ -71,7 +73,10 @@ impl Ssl {
 struct Connect(for<'a> fn(&'a str, u16, &'a Ssl) -> Connecting<'a>);
 
 /// An attempt to connect.
-type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Stream, ConnectFault>> + Send + 'a>>;
+type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Halves, ConnectFault>> + Send + 'a>>;
+
+/// The two directions of a connection.
+type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 impl fmt::Debug for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +97,7 @@ impl Eq for Connect {}
 fn connect<'a>(host: &'a str, port: u16, ssl: &'a Ssl) -> Connecting<'a> {
     Box::pin(async move {
         let (reader, writer) = tokio::io::split(handshake::connect(host, port, ssl).await?);
-        Ok(Stream { reader: Box::new(reader), writer: Box::new(writer) })
+        Ok((Box::new(reader) as _, Box::new(writer) as _))
     })
 }
 

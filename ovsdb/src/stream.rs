@@ -42,7 +42,10 @@ impl Stream {
                 let (reader, writer) = tcp::connect(host, *port).await?.into_split();
                 Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
             }
-            Endpoint::Ssl { host, port } => ssl.ok_or(SslError::NotConfigured)?.connect(host, *port).await,
+            Endpoint::Ssl { host, port } => {
+                let (reader, writer) = ssl.ok_or(SslError::NotConfigured)?.connect(host, *port).await?;
+                Ok(Self { reader, writer })
+            }
         }
     }
 }

@@ -55,9 +55,12 @@
 //! | `leadership` | the control plane's leader dies, stops, ends, has the wrong database: 82 to 86 |
 //! | `leadership::other_cluster` | the control plane has another cluster's database or API server: 87, 88 |
 //! | `runtimes` | how a container runtime judges a node: 67 to 70 |
+//! | `gateways` | the gateway of a node: rules, flows, routes, ovs-vswitchd, its own server: 89 to 93 |
 //! | `oracles` | none: shows that each check that every row makes can fail |
 
 mod annotations;
+#[path = "../tests/support/api.rs"]
+mod api;
 mod api_server;
 #[path = "../tests/support/attached.rs"]
 mod attached;
@@ -72,15 +75,22 @@ mod database;
 mod del;
 mod disks;
 mod ending;
+mod gateways;
 mod gc;
 mod health;
 #[path = "../tests/support/in_service.rs"]
 mod in_service;
 mod keeper;
 mod kernel;
+#[path = "../tests/support/lasting.rs"]
+mod lasting;
+#[path = "../tests/support/late_nic.rs"]
+mod late_nic;
 mod leadership;
 mod limits;
 mod links;
+#[path = "../tests/support/managed.rs"]
+mod managed;
 mod memory;
 mod oracles;
 mod ovn;
@@ -89,6 +99,8 @@ mod sandboxes;
 #[path = "../tests/support/second.rs"]
 mod second;
 mod server;
+#[path = "../tests/support/site.rs"]
+mod site;
 mod stuck;
 mod switch;
 mod versions;

@@ -3,13 +3,14 @@
 
 #[path = "support/api.rs"]
 mod api;
+#[path = "support/late_nic.rs"]
+mod late_nic;
 #[path = "support/managed.rs"]
 mod managed;
 #[path = "support/site.rs"]
 mod site;
 
 use std::{
-    fs,
     net::{IpAddr, SocketAddr},
     process::Command,
     time::Duration,
@@ -18,11 +19,12 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use contract::node_annotation::GATEWAY_CONFIG;
 use integration::{
-    Datapath, Lab, Node, command, eventually,
+    Datapath, Lab, Node, command, eventually, executable,
     traffic::{Drip, Echo, End},
     world::{Machine, ROUTER, ROUTER_V6},
 };
 
+use late_nic::{has_bridge, reaches_beyond, replug, start_with_nic};
 use site::{ANYWHERE, Gateway, Says, Site, blueprint};
 
 /// Without an event the server looks at its gateway after five minutes.
@@ -227,45 +229,6 @@ fn connections_go_on_when_the_nic_of_the_bridge_is_another_one_of_its_name() {
     });
 }
 
-/// A second NIC of the node, wired to a machine of its own.
-const LATE: &str = "
-    ip netns add beyond
-    ip link add late0 type veth peer name far address 0a:00:00:01:00:66 netns beyond
-    ip -n beyond addr add 172.31.0.1/24 dev far
-    ip -n beyond addr add fd00:172:31::1/64 dev far nodad
-    ip -n beyond link set lo up
-    ip -n beyond link set far up
-    ethtool -K late0 tx off
-    ip netns exec beyond ethtool -K far tx off
-    ip link set late0 up
-    ip addr add 172.31.0.2/24 dev late0
-    ip addr add fd00:172:31::2/64 dev late0 nodad
-";
-
-/// Starts the server with that NIC for its gateway, and waits until the NIC is the uplink of its bridge.
-fn start_with_nic(node: &Node) -> Result<()> {
-    node.shell(LATE)?;
-    managed::configure(node, &node.subnets)?;
-    let file = node.path("/etc/openvswitch/ovn_k8s.conf");
-    let gateway = "[gateway]\nmode=shared\ninterface=late0\n";
-    fs::write(&file, fs::read_to_string(&file)? + gateway)?;
-    node.start_server()?;
-    has_bridge(node)
-}
-
-/// The bridge has its mark, and the node reaches what is behind it.
-fn has_bridge(node: &Node) -> Result<()> {
-    eventually("the bridge is the gateway's", SOON, || {
-        let bridges = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"])?;
-        ensure!(bridges.contains("physnet:brlate0"), "{bridges}\n{}", managed::log(node));
-        for address in ["172.31.0.1", "fd00:172:31::1"] {
-            let said = node.run(["ping", "-n", "-c", "2", "-i", "0.2", "-W", "0.3", address])?;
-            ensure!(!said.contains("DUP!"), "{said}");
-        }
-        Ok(())
-    })
-}
-
 /// A property of the bridge's own link.
 fn is_on_bridge(node: &Node, what: &str) -> Result<()> {
     eventually(&format!("the bridge has {what}"), SOON, || {
@@ -327,19 +290,98 @@ fn a_nic_with_a_bridge_of_its_own_may_get_another_name_and_be_plugged_in_anew() 
             ensure!(log.contains("late0, the NIC of bridge brlate0, does not exist"), "{log}");
             Ok(())
         })?;
-        // It comes under another name first, as with udev.
-        node.shell(
-            "ip link add new0 type veth peer name far address 0a:00:00:01:00:66 netns beyond
-             ip -n beyond addr add 172.31.0.1/24 dev far
-             ip -n beyond addr add fd00:172:31::1/64 dev far nodad
-             ip -n beyond link set far up
-             ip netns exec beyond ethtool -K far tx off
-             ethtool -K new0 tx off
-             ip link set new0 name late0
-             ip link set late0 up",
-        )?;
+        replug(node)?;
         has_bridge(node)?;
         let nic = node.shell("cat /sys/class/net/late0/address")?;
         if Datapath::of_lab() == Datapath::System { is_on_bridge(node, nic.trim()) } else { Ok(()) }
+    });
+}
+
+/// The server dies while the bridge names a NIC that is none of its ports. In user space Open vSwitch has to
+/// see such a bridge between two devices of one name, and a server may die while it waits for that.
+fn die_while_the_nic_is_replaced(node: &Node) -> Result<()> {
+    if Datapath::of_lab() == Datapath::Netdev {
+        node.vswitchd.pause()?;
+        node.shell("ip link del late0")?;
+        replug(node)?;
+        lacks_nic(node)?;
+        node.server.kill()?;
+        node.vswitchd.resume()
+    } else {
+        // Open vSwitch follows by itself there, so the server never does this.
+        node.server.kill()?;
+        node.vsctl(["del-port", "brlate0", "late0"])?;
+        lacks_nic(node)
+    }
+}
+
+fn lacks_nic(node: &Node) -> Result<()> {
+    eventually("the bridge lacks its NIC", SOON, || {
+        let ports = node.vsctl(["list-ports", "brlate0"])?;
+        ensure!(!ports.lines().any(|port| port == "late0"), "{ports}\n{}", managed::log(node));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_nic_that_was_being_replaced_when_the_server_died_is_put_back_by_a_start_and_by_a_cleanup() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        start_with_nic(node)?;
+        die_while_the_nic_is_replaced(node)?;
+        node.start_server()?;
+        has_bridge(node)?;
+
+        die_while_the_nic_is_replaced(node)?;
+        let ovnkube = executable::under_test(executable::SERVER)?;
+        let clean = || node.run([ovnkube.as_os_str(), "--cleanup-node".as_ref(), node.name.as_ref()]);
+        let said = clean()?;
+        ensure!(said.contains("put late0 back into bridge brlate0"), "{said}");
+        reaches_beyond(node).context("after --cleanup-node")?;
+        ensure!(!clean()?.contains("put late0 back"), "it is put back twice");
+        node.run([ovnkube.as_os_str(), "bridges-to-nic".as_ref(), "brlate0".as_ref()])?;
+        reaches_beyond(node).context("after bridges-to-nic")
+    });
+}
+
+/// The MTU of a node's wire and of its bridge.
+fn set_mtu(node: &Node, mtu: u32) -> Result<()> {
+    node.shell(&format!("ip link set eth0 mtu {mtu}"))?;
+    node.vsctl(["set", "Interface", "breth0", &format!("mtu_request={mtu}")]).map(drop)
+}
+
+#[test]
+fn a_link_that_is_too_small_for_pods_packets_is_named_for_as_long_as_it_is() {
+    blueprint().test(|lab| {
+        let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
+        let to = Site::of_pod(&site.there)[0];
+        // IPv4 and ICMP have 28 bytes of headers, a tunnel has 58.
+        let (largest, needed) = (node.mtu - 28, node.mtu + 58);
+        lab.ping(&site.here, to)?;
+        let passes = || lab.ping_size(&site.here, to, largest);
+        eventually("pods' largest packets pass", SOON, passes)?;
+        let says = |text: &str, from: usize| {
+            eventually(&format!("the log says: {text}"), SOON, || {
+                let log = managed::log(node);
+                ensure!(log[from..].contains(text), "{log}");
+                Ok(())
+            })
+        };
+        let began = managed::log(node).len();
+        ensure!(!managed::log(node).contains("too small"), "{}", managed::log(node));
+        set_mtu(node, needed - 1)?;
+        says(
+            &format!("MTU {} of breth0 is too small for pods' packets of {} bytes", needed - 1, node.mtu),
+            began,
+        )?;
+        ensure!(passes().is_err(), "a packet of {} bytes passes", node.mtu);
+        lab.ping(&site.here, to).context("a small packet")?;
+
+        let began = managed::log(node).len();
+        set_mtu(node, needed)?;
+        says("the node's link is large enough", began)?;
+        eventually("pods' largest packets pass again", SOON, passes)?;
+        ensure!(!managed::log(node)[began..].contains("too small"), "{}", managed::log(node));
+        Ok(())
     });
 }

@@ -3,6 +3,8 @@
 
 #[path = "support/api.rs"]
 mod api;
+#[path = "support/lasting.rs"]
+mod lasting;
 #[path = "support/managed.rs"]
 mod managed;
 #[path = "support/site.rs"]
@@ -19,57 +21,15 @@ use integration::{
     traffic::{Echo, End, Flow},
     world::Machine,
 };
-use oracle::world::{
-    self as model, AddressType, Endpoint, EndpointPort, EndpointSlice, Protocol, Service, ServicePort,
-    ServiceType, TrafficPolicy,
-};
+use oracle::world::{self as model, Protocol, TrafficPolicy};
 
-use site::{Gateway, KEPT, Says, Site, blueprint};
+use lasting::{CLUSTER_IP, NODE_PORT, TARGET, announce, serve};
+use serde_json::json;
+use site::{ANYWHERE, Gateway, KEPT, Says, Site, blueprint};
 
 const CLIENT: End<'_> = End::World(Machine::Client);
 /// Often enough that a connection that ends is noticed.
 const OFTEN: Duration = Duration::from_millis(200);
-/// Where the backend of the lasting connection listens, and the node port that leads to it.
-const TARGET: u16 = 9000;
-const NODE_PORT: u16 = 31_900;
-const CLUSTER_IP: &str = "10.96.0.12";
-const PORT_NAME: &str = "echo";
-
-/// Tells of the Service `lasting` with one port and no endpoints yet.
-fn announce(site: &Site<'_>, protocol: Protocol, external_traffic_policy: TrafficPolicy) {
-    let port = ServicePort {
-        name: Some(PORT_NAME),
-        protocol,
-        port: TARGET,
-        target_port: Some(TARGET),
-        node_port: Some(NODE_PORT),
-    };
-    let service = Service {
-        kind: ServiceType::NodePort,
-        external_traffic_policy,
-        ..Service::named("lasting", &[CLUSTER_IP], vec![port])
-    };
-    let world = model::World { services: vec![service], ..model::World::default() };
-    world.manifests().services.into_iter().for_each(|object| site.api.put(object));
-}
-
-/// Tells of the Service's backends, each with a port of its own: so each has a slice. None empties a slice.
-fn serve(site: &Site<'_>, protocol: Protocol, backends: [(model::Pod, Option<u16>); 2]) {
-    let slices = backends.map(|(pod, port)| EndpointSlice {
-        name: format!("lasting-{}", pod.node),
-        address_type: AddressType::Ipv4,
-        ports: vec![EndpointPort {
-            name: Some(PORT_NAME),
-            protocol: Some(protocol),
-            port: port.or(Some(TARGET)),
-        }],
-        endpoints: port.map(|_| Endpoint::of(&pod)).into_iter().collect(),
-        ..EndpointSlice::of("lasting", 1, Vec::new())
-    });
-    let world = model::World { slices: slices.into(), ..model::World::default() };
-    world.manifests().slices.into_iter().for_each(|object| site.api.put(object));
-}
-
 /// A UDP Service whose backend is on the first node, and then another one on the second.
 struct Moving<'l> {
     site: Site<'l>,
@@ -217,5 +177,41 @@ fn restarts_end_no_connection_removed_rules_come_back_and_a_clean_node_serves_no
         ensure!(said.contains("there is no nftables table"), "{said}");
         // It was the rules that led there.
         site.nothing_answers(&CLIENT, &ports.iter().map(|(to, _)| *to).collect::<Vec<_>>())
+    });
+}
+
+/// Of both families; and with ranges of one family, no client of the other one is served.
+#[test]
+fn source_ranges_of_a_load_balancer_hold_for_clients_of_each_family() {
+    blueprint().test(|lab| {
+        let (site, world) = (Site::start(lab, Gateway::None)?, lab.world());
+        let backend = Site::of_pod(&site.there);
+        let load_balancer = ANYWHERE.ingress();
+        // The one without a backend: packets go to another node after they were looked at.
+        load_balancer.iter().try_for_each(|address| world.announce(*address, &lab.nodes[0]))?;
+        // Whether the client is served by IPv4 and by IPv6. It is 203.0.113.100 and 2001:db8:113::100.
+        for (ranges, served) in [
+            (json!(null), [true, true]),
+            (json!(["203.0.113.100/32", "2001:db8:113::100/128"]), [true, true]),
+            (json!(["2001:db8:113::100/120"]), [false, true]),
+            (json!(["203.0.113.0/24", "2001:db8:113::/120"]), [true, false]),
+            (json!(["192.0.2.0/24", "2001:db8:2::/64", "2001:db8:113::/64"]), [false, true]),
+            (json!(["192.0.2.0/24", "2001:db8:2::/64"]), [false, false]),
+            (json!(null), [true, true]),
+        ] {
+            site.api.edit("Service", ANYWHERE.name(), |service| {
+                service["spec"]["loadBalancerSourceRanges"] = ranges.clone();
+            })?;
+            for ((address, backend), served) in load_balancer.iter().zip(&backend).zip(served) {
+                let to = SocketAddr::new(*address, ANYWHERE.port(Says::Backend));
+                let what = format!("with {ranges}, {to}");
+                if served {
+                    site.answers(&what, &CLIENT, &[(to, *backend)])?;
+                } else {
+                    eventually(&what, site::SOON, || site.nothing_answers(&CLIENT, &[to]))?;
+                }
+            }
+        }
+        Ok(())
     });
 }

@@ -345,6 +345,33 @@ pub const ROWS: &[Row] = &[
         "control plane: the kubeconfig is another cluster's, while it runs and at its start",
         "nothing is changed, no packet is lost; with the right one new pods start",
     ),
+    row(
+        89,
+        "gateway: all nftables rules of the node are flushed while a client outside talks to a node port",
+        "node ports and pods' connections to the world work again within 10 s, \
+         connections to the node itself go on",
+    ),
+    row(
+        90,
+        "gateway: all flows of its bridge are deleted while a pod and the world talk, five times",
+        "they are back within 5 s; no connection ends",
+    ),
+    row(
+        91,
+        "gateway: ovs-vswitchd is killed, and started again",
+        "connections to the node go on, on the kernel's datapath those of pods to the world, too; \
+         new ones work within 10 s",
+    ),
+    row(
+        92,
+        "gateway: the node's server is killed at any step of the set-up",
+        "the node reaches its network; the next start completes the set-up, or --cleanup-node undoes it",
+    ),
+    row(
+        93,
+        "gateway: routes and neighbours of the server are deleted while a client outside talks to node ports",
+        "they are back within 5 s, the client keeps its endpoint",
+    ),
 ];
 
 /// The row with this number.

@@ -41,7 +41,7 @@ use tokio::{
 use uplink::flows;
 
 use self::{
-    bridge::Seen,
+    bridge::{Seen, SeenBridge},
     corrections::ignore_own,
     flow_keeper::FlowKeeper,
     host::Host,
@@ -129,6 +129,8 @@ pub(super) struct Ties {
     pub(super) services: watch::Receiver<Facts>,
     /// Changes with each event of the host's addresses, default routes and links with them.
     pub(super) happened: watch::Receiver<u64>,
+    /// Changes with each event of this program's nftables rules: another program may have flushed all.
+    pub(super) rules: watch::Receiver<u64>,
     /// What else has such events.
     pub(super) watched: watch::Sender<Watched>,
     /// What the controller is told.
@@ -236,6 +238,7 @@ impl GatewayReconciler {
                 // The first event starts the clock; those that follow until then are covered by one
                 // comparison.
                 () = changed(&mut self.ties.happened), if settled.is_none() => settled = soon,
+                () = changed(&mut self.ties.rules), if settled.is_none() => settled = soon,
                 () = changed(&mut self.ties.services), if settled.is_none() => settled = soon,
                 () = changed(&mut self.ties.assigned), if settled.is_none() => settled = soon,
                 () = changed(&mut self.ties.identity), if settled.is_none() => settled = soon,
@@ -251,6 +254,7 @@ impl GatewayReconciler {
         self.lost.mark_unchanged();
         // Marked as seen before it is read: a change during the repair is an event.
         self.ties.happened.mark_unchanged();
+        self.ties.rules.mark_unchanged();
         let mut seen = Seen::look(&self.updates);
         if !seen.has_integration {
             let why = if self.is_connected {
@@ -273,6 +277,9 @@ impl GatewayReconciler {
         };
         let bridge = &seen.bridges[&name];
         let host = self.follow_nic(host, &seen, &name).await?;
+        if let Some(nic) = self.half_moved(&host, bridge, &name) {
+            return Err(self.make_bridge(&host, nic).await);
+        }
         let place = self.place(&host, &interface, &name)?;
         let mut ports = self.ports(&name, bridge)?;
         if bridge.in_user_space {
@@ -324,6 +331,13 @@ impl GatewayReconciler {
         self.leave_others(&seen, &name).await?;
         self.remark_mtu(&host, &place);
         Ok(place)
+    }
+
+    /// The NIC of a bridge that was made for it, if it still has an address: a server has died in the middle
+    /// of the move. Later, an address of the NIC is another program's business.
+    fn half_moved<'b>(&self, host: &Host, bridge: &'b SeenBridge, name: &str) -> Option<&'b str> {
+        let nic = bridge.uplink(name).filter(|nic| self.finished.is_none() && name == format!("br{nic}"))?;
+        (!host.addresses_on(nic, &[]).is_empty()).then_some(nic)
     }
 
     /// Makes the interface the uplink of a new bridge. The event of that starts the next comparison.

@@ -275,6 +275,7 @@ fn keep_network(
         identity: identity.clone(),
         services: services.facts.clone(),
         happened: happened.to_addresses.clone(),
+        rules: happened.to_table.clone(),
         watched: happened.watched.clone(),
         published,
         conditions: conditions.clone(),

@@ -5,6 +5,7 @@
 
 use std::{io, path::Path};
 
+use contract::error::chain;
 use ovsdb::{Client, Endpoint, Event, Options, TransactError};
 use uplink::flows::{self, InstallError};
 
@@ -50,6 +51,7 @@ pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Remove
     loop {
         while !matches!(updates.next().await, Event::Connected) {}
         let seen = Seen::look(&updates);
+        restore(endpoint, &seen, &mut removed).await;
         let (marked, patch_ports) = (seen.marked(), bridge::patch_ports(&updates));
         match remove_from(&marked, &client, &seen, (&patch_ports, run_dir), &mut removed).await {
             Ok(()) => return Ok(removed),
@@ -57,6 +59,23 @@ pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Remove
             Err(RemoveError::Database(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_))) => {
             }
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Puts NICs back into their bridges that a server, which has died since, had taken out to replace them.
+/// Otherwise the node would be cut off.
+async fn restore(endpoint: &Endpoint, seen: &Seen, removed: &mut Removed) {
+    for bridge in seen.marked() {
+        let Some(nic) = seen.bridges[&bridge].uplink(&bridge).filter(|nic| !seen.has_port(nic)) else {
+            continue;
+        };
+        match uplink::restore(endpoint, &bridge, nic).await {
+            Ok(()) => removed.lines.push(format!("put {nic} back into bridge {bridge}")),
+            // No failure of the cleanup: the NIC may have been unplugged.
+            Err(error) => {
+                removed.lines.push(format!("bridge {bridge} has no NIC: {nic}: {}", chain(&error)));
+            }
         }
     }
 }

@@ -193,7 +193,15 @@ impl Kernel {
                 self.netlink.neighbours().del(message).execute().await
             }
             Step::AddRoute(route) => {
-                self.netlink.route().add(message(route, index).map_err(refused)?).execute().await
+                let message = message(route, index).map_err(refused)?;
+                match self.netlink.route().add(message.clone()).execute().await.map_err(into_io) {
+                    Err(error) if is_unreachable(&error) => {
+                        self.renew_address(index, route.via).await.map_err(refused)?;
+                        self.netlink.route().add(message).execute().await
+                    }
+                    Err(error) => return Err(refused(error)),
+                    Ok(()) => Ok(()),
+                }
             }
             Step::RemoveRoute(route) => {
                 let mut message = message(route, index).map_err(refused)?;
@@ -231,6 +239,18 @@ impl Kernel {
         request.execute().await
     }
 
+    /// Gives the link its address beside a gateway again: with it comes the kernel's own route there, which
+    /// another program has deleted (`ip route flush dev …`).
+    async fn renew_address(&self, index: u32, gateway: IpAddr) -> io::Result<()> {
+        let all = self.netlink.address().get().set_link_index_filter(index).execute();
+        let all: Vec<AddressMessage> = all.try_collect().await.map_err(into_io)?;
+        for beside in all.iter().filter_map(address).filter(|net| net.contains(&gateway)) {
+            self.remove_address(index, beside).await.map_err(into_io)?;
+            self.add_address(index, beside).await.map_err(into_io)?;
+        }
+        Ok(())
+    }
+
     async fn remove_address(&self, index: u32, unwanted: IpNet) -> Result<(), rtnetlink::Error> {
         // Deleted with the message that the kernel sent, so that every attribute matches.
         let all: Vec<AddressMessage> =
@@ -240,6 +260,11 @@ impl Kernel {
             None => Ok(()),
         }
     }
+}
+
+/// Whether the kernel has no route to the gateway of a new route: the one of IPv4, and of IPv6.
+fn is_unreachable(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(nix::libc::ENETUNREACH | nix::libc::EHOSTUNREACH))
 }
 
 /// The address of a message. `None` for an address of link scope, which the kernel generates (`fe80::/64`).

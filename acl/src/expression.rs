@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
 };
 
 use ipnet::IpNet;
@@ -57,7 +57,7 @@ pub struct Port {
 pub type Sets = BTreeMap<String, Vec<String>>;
 
 /// Predicates of which none is true of the first packet of a connection between pods.
-const OTHER_PACKETS: [&str; 14] = [
+const OTHER_PACKETS: [&str; 15] = [
     "arp",
     "nd",
     "nd_ns",
@@ -72,6 +72,7 @@ const OTHER_PACKETS: [&str; 14] = [
     "mldv1",
     "mldv2",
     "eth.mcast",
+    "ip4.mcast",
 ];
 
 /// Predicates that are about every IP packet.
@@ -157,6 +158,12 @@ fn compare(
             of_address(address, relation, constants, sets)
         }
     };
+    if let Some(bits) = field.strip_prefix("ip6.dst[").and_then(|rest| rest.strip_suffix(']')) {
+        return match packet.destination {
+            IpAddr::V4(_) => Some(false),
+            IpAddr::V6(destination) => of_bits(destination, bits, relation, constants),
+        };
+    }
     match field {
         "ip4.src" => address(packet.source, true),
         "ip4.dst" => address(packet.destination, true),
@@ -195,6 +202,20 @@ fn of_address(address: IpAddr, relation: Relation, constants: &[String], sets: &
         }
     }
     one_of(Some(is_one), relation)
+}
+
+/// `bits`: `120..127`, or the number of one.
+fn of_bits(address: Ipv6Addr, bits: &str, relation: Relation, constants: &[String]) -> Option<bool> {
+    let (low, high) = bits.split_once("..").unwrap_or((bits, bits));
+    let (low, high): (u32, u32) = (low.parse().ok()?, high.parse().ok()?);
+    let width = high.checked_sub(low).filter(|_| high < u128::BITS)? + 1;
+    let value = u128::from(address) >> low & u128::MAX >> (u128::BITS - width);
+    let number = |text: &String| match text.strip_prefix("0x") {
+        Some(digits) => u128::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let numbers: Vec<u128> = constants.iter().map(number).collect::<Option<_>>()?;
+    one_of(Some(numbers.contains(&value)), relation)
 }
 
 fn of_port(port: &Port, relation: Relation, constants: &[String]) -> Option<bool> {
@@ -236,7 +257,7 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
         ("<", Relation::Less),
         (">", Relation::Greater),
     ];
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "_.:$@/-".contains(c);
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_.:$@/-[]".contains(c);
     let (mut found, mut rest) = (Vec::new(), text.trim_start());
     while !rest.is_empty() {
         let after;
@@ -425,6 +446,42 @@ mod tests {
             "outport == @a77 && (arp || nd)",
         ] {
             assert_eq!(asked(text), Some(false), "{text}");
+        }
+    }
+
+    /// The rule that drops multicast is asked about every connection. One that cannot be evaluated would leave
+    /// each verdict unknown.
+    #[test]
+    fn the_rules_about_multicast_are_about_no_connection_between_pods() {
+        let transient = "(ip6.dst[120..127] == 0xff && ip6.dst[116] == 1)";
+        let all = format!("(ip4.mcast || mldv1 || mldv2 || {transient})");
+        for text in [
+            all.clone(),
+            format!("outport == @a77 && {all}"),
+            "outport == @a77 && (igmp || (ip4.src == $a1 && ip4.mcast))".to_owned(),
+        ] {
+            assert_eq!(asked(&text), Some(false), "{text}");
+        }
+        for (destination, expected) in
+            [("ff1e::1:3", Some(true)), ("ff02::1", Some(false)), ("fd00:10:244:1::5", Some(false))]
+        {
+            let packet = Packet {
+                source: "fd00:10:244:1::3".parse().unwrap(),
+                destination: destination.parse().unwrap(),
+                protocol: "udp",
+                port: 5000,
+                inport: None,
+                outport: None,
+            };
+            let read = Expression::parse(&all).unwrap();
+            assert_eq!(read.matches(&packet, &Sets::new()), expected, "{destination}");
+        }
+        for bits in ["120..200", "127..120", "128", "x", ""] {
+            assert_eq!(
+                of_bits(Ipv6Addr::LOCALHOST, bits, Relation::Equal, &["1".to_owned()]),
+                None,
+                "{bits}"
+            );
         }
     }
 

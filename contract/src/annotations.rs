@@ -3,7 +3,7 @@
 use crate::{
     annotation::{LEGACY, POD_NETWORKS},
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
-    namespace_annotation::ACL_LOGGING,
+    namespace_annotation::{ACL_LOGGING, MULTICAST},
     node_annotation::{
         CHASSIS_ID, GATEWAY_CONFIG, GATEWAY_MTU_SUPPORT, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES,
         LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES,
@@ -151,13 +151,22 @@ pub const OF_NODES: [Annotation; 14] = [
 ];
 
 /// Annotations of namespaces.
-pub const OF_NAMESPACES: [Annotation; 1] = [annotation(
-    ACL_LOGGING,
-    "Severities with which the verdicts of the namespace's policies are logged: alert, warning, notice, info or debug. A verdict without one is not logged. `--acl-logging-rate-limit` limits the lines",
-    "user",
-    "controller",
-    r#"{"allow":"info","deny":"alert"}"#,
-)];
+pub const OF_NAMESPACES: [Annotation; 2] = [
+    annotation(
+        ACL_LOGGING,
+        "Severities with which the verdicts of the namespace's policies are logged: alert, warning, notice, info or debug. A verdict without one is not logged. `--acl-logging-rate-limit` limits the lines",
+        "user",
+        "controller",
+        r#"{"allow":"info","deny":"alert"}"#,
+    ),
+    annotation(
+        MULTICAST,
+        "`true`: the namespace's pods receive what its pods send to multicast groups that they have joined, on any node. Only with `--enable-multicast`; NetworkPolicies do not limit it",
+        "user",
+        "controller",
+        "true",
+    ),
+];
 
 /// Annotations of NetworkPolicies.
 pub const OF_POLICIES: [Annotation; 2] = [

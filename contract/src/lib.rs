@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses | control plane → server |
 //! | [`node_annotation`] | a node's subnets, addresses and numbers | cluster manager, controller, node |
-//! | [`namespace_annotation`] | [`namespace_annotation::AclLogging`]: how policies of a namespace are logged | user → controller |
+//! | [`namespace_annotation`] | [`namespace_annotation::AclLogging`], [`namespace_annotation::Multicast`] of a namespace | user → controller |
 //! | [`policy_annotation`] | [`policy_annotation::Tracking`]: how a policy is carried out | user → controller |
 //! | [`annotations`] | all of them, as a table for the documentation | code → documentation |
 //! | [`ovn`] | names and ids of OVN objects, addresses in a subnet | control plane, node, tools |

@@ -1,6 +1,10 @@
 //! An Ethernet address. Knows how it is spelled, not which port has it.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    str::FromStr,
+};
 
 use sha2::{Digest, Sha256};
 
@@ -28,6 +32,12 @@ impl Mac {
             }
         };
         Self([0x0a, 0x58, a, b, c, d])
+    }
+
+    /// The link-local address that an interface makes of its MAC address (RFC 4291, appendix A).
+    pub fn link_local(self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.0.map(u16::from);
+        Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f)
     }
 
     /// The six octets, in the order of transmission.
@@ -94,6 +104,16 @@ mod tests {
             "a:58:0a:f4:1:5",
         ] {
             assert_eq!(text.parse::<Mac>(), Err(NotAMac), "{text}");
+        }
+    }
+
+    /// As upstream's documentation of multicast has them.
+    #[test]
+    fn an_interface_makes_its_link_local_address_of_its_mac_address() {
+        for (mac, address) in
+            [("0a:58:0a:f4:00:01", "fe80::858:aff:fef4:1"), ("0a:58:0a:f4:01:01", "fe80::858:aff:fef4:101")]
+        {
+            assert_eq!(mac.parse::<Mac>().unwrap().link_local().to_string(), address);
         }
     }
 

@@ -7,8 +7,11 @@ use serde_json::{Map, Value};
 /// Annotation with the severities of log lines about the policies of a namespace.
 pub const ACL_LOGGING: &str = "k8s.ovn.org/acl-logging";
 
+/// Annotation of a namespace whose pods have multicast among themselves.
+pub const MULTICAST: &str = "k8s.ovn.org/multicast-enabled";
+
 /// Annotations that are read of a namespace.
-pub const ALL: [&str; 1] = [ACL_LOGGING];
+pub const ALL: [&str; 2] = [ACL_LOGGING, MULTICAST];
 
 /// Characters of a value in a message.
 const SHOWN: usize = 64;
@@ -32,6 +35,14 @@ pub struct AclLogging {
     pub deny: Option<Severity>,
 }
 
+/// Whether the pods of a namespace have multicast among themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Multicast {
+    #[default]
+    Off,
+    On,
+}
+
 /// A value of an annotation that cannot be used, and what is without effect for that reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadNamespaceAnnotation {
@@ -44,6 +55,27 @@ pub enum BadNamespaceAnnotation {
          and debug; that is not logged"
     )]
     Severity { verdict: &'static str, value: Box<str> },
+    #[error("{MULTICAST} has {0:?}, which is neither true nor false; the pods have no multicast")]
+    Multicast(Box<str>),
+    #[error(
+        "{MULTICAST} has no effect without the option --enable-multicast of the control plane; the pods have \
+         no multicast"
+    )]
+    MulticastIsOff,
+}
+
+impl Multicast {
+    /// What the annotations of a namespace say.
+    ///
+    /// # Errors
+    /// The value is neither `true` nor `false`.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadNamespaceAnnotation> {
+        match annotations.get(MULTICAST).map(String::as_str) {
+            Some("true") => Ok(Self::On),
+            Some("false" | "") | None => Ok(Self::Off),
+            Some(other) => Err(BadNamespaceAnnotation::Multicast(shown(other))),
+        }
+    }
 }
 
 impl Severity {
@@ -119,6 +151,26 @@ mod tests {
             assert_eq!(read(text), (expected, None), "{text}");
         }
         assert_eq!(AclLogging::from_annotations(&BTreeMap::new()), (AclLogging::default(), None));
+    }
+
+    #[test]
+    fn only_true_turns_multicast_on_and_what_is_no_switch_is_named() {
+        let read = |text: &str| {
+            Multicast::from_annotations(&BTreeMap::from([(MULTICAST.to_owned(), text.to_owned())]))
+        };
+        assert_eq!(Multicast::from_annotations(&BTreeMap::new()), Ok(Multicast::Off));
+        assert_eq!(
+            ["true", "false", ""].map(read),
+            [Ok(Multicast::On), Ok(Multicast::Off), Ok(Multicast::Off)]
+        );
+        for text in ["True", "yes", "1", "true ", &"x".repeat(100_000)] {
+            let bad = read(text).unwrap_err().to_string();
+            let start: String = text.chars().take(SHOWN).collect();
+            assert!(
+                bad.len() < 300 && bad.contains(&format!("{start:?}, which is neither true nor false")),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

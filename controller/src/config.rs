@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use contract::namespace_annotation::Multicast;
+
 use contract::mtu::Mtu;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kubeapi::services::Family;
@@ -43,6 +45,9 @@ pub struct ClusterConfig {
     pub acl_logging_rate_limit: u32,
     /// Whether the annotation `k8s.ovn.org/acl-stateless` of policies counts (`--enable-stateless-netpol`).
     pub stateless_policies: bool,
+    /// Whether pods of namespaces with the annotation `k8s.ovn.org/multicast-enabled` have multicast
+    /// (`--enable-multicast`).
+    pub multicast: Multicast,
 }
 
 /// Upstream's defaults, for a cluster with IPv4 pods.
@@ -69,6 +74,7 @@ impl Default for ClusterConfig {
             legacy_annotations: false,
             acl_logging_rate_limit: 20,
             stateless_policies: false,
+            multicast: Multicast::Off,
         }
     }
 }

@@ -10,7 +10,8 @@
 //! | [`Key::SourceNat`] | the translation of a pod's address | [`gateway`](mod@gateway) |
 //! | [`Key::Isolation`], [`Key::Policy`] | port groups with ACLs | [`policy`](mod@policy) |
 //! | [`Key::ClusterPolicy`] | a port group with ACLs | [`cluster_policy`](mod@cluster_policy) |
-//! | [`Key::EgressFirewall`] | the port group of a namespace with ACLs | [`egress_firewall`](mod@egress_firewall) |
+//! | [`Key::Namespace`] | the port group of a namespace, ACLs about its multicast | [`namespace`](mod@namespace) |
+//! | [`Key::EgressFirewall`] | ACLs of that group | [`egress_firewall`](mod@egress_firewall) |
 //! | [`Key::Set`] | address sets | [`set`](mod@set) |
 //! | [`Key::Pod`] | logical switch port | [`pod`](mod@pod) |
 //! | [`Key::Service`] | load balancers | [`service`](mod@service) |
@@ -30,6 +31,8 @@ pub mod cluster_policy;
 pub mod egress_firewall;
 pub mod gateway;
 mod matching;
+mod multicast;
+pub mod namespace;
 pub mod node;
 pub mod pod;
 pub mod policy;
@@ -49,6 +52,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Set(id) => set::set(store, id),
         Key::Policy(key) => policy::policy(store, key),
         Key::ClusterPolicy(key) => cluster_policy::cluster_policy(store, key),
+        Key::Namespace(name) => namespace::namespace(store, name),
         Key::EgressFirewall(namespace) => egress_firewall::egress_firewall(store, namespace),
         Key::Pod(pod) => pod::pod(store, pod),
         Key::Service(key) => service::service(store, key),
@@ -74,6 +78,7 @@ pub fn desired_part(store: &Store, key: &Key, part: &Part) -> Option<DesiredPart
         | Key::Set(_)
         | Key::Policy(_)
         | Key::ClusterPolicy(_)
+        | Key::Namespace(_)
         | Key::EgressFirewall(_)
         | Key::Pod(_)
         | Key::Chassis(_) => None,

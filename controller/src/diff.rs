@@ -187,7 +187,8 @@ impl<'a> Diff<'a> {
                 Value::Datum(datum) => Cell::Datum(datum.clone()),
                 // A new row has no keys to remove.
                 Value::Pairs(pairs) => {
-                    Cell::Datum(Datum::map(pairs.with.iter().map(|(key, value)| (*key, value.as_str()))))
+                    let pairs = pairs.initially.iter().chain(&pairs.with);
+                    Cell::Datum(Datum::map(pairs.map(|(key, value)| (*key, value.as_str()))))
                 }
                 Value::Elements(texts) => Cell::Datum(whole_set(texts)),
                 Value::Entries(pairs) | Value::Lists(pairs) => Cell::Datum(whole_map(pairs)),

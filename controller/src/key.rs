@@ -29,6 +29,8 @@ pub enum Key {
     Policy(PolicyKey),
     /// What a policy of the whole cluster does with connections of its pods.
     ClusterPolicy(ClusterPolicyKey),
+    /// The group of a namespace's pods, and their multicast.
+    Namespace(Arc<str>),
     /// What the pods of a namespace may reach outside of the cluster.
     EgressFirewall(Arc<str>),
     /// A pod's logical switch port.
@@ -51,6 +53,7 @@ impl Key {
             | Self::Set(_)
             | Self::Policy(_)
             | Self::ClusterPolicy(_)
+            | Self::Namespace(_)
             | Self::EgressFirewall(_)
             | Self::Pod(_)
             | Self::Service(_)
@@ -66,6 +69,8 @@ pub enum AnyPolicy {
     Cluster(ClusterPolicyKey),
     /// The EgressFirewall of a namespace.
     EgressFirewall(Arc<str>),
+    /// What a namespace's annotation says about multicast.
+    Multicast(Arc<str>),
 }
 
 impl From<AnyPolicy> for Key {
@@ -74,6 +79,7 @@ impl From<AnyPolicy> for Key {
             AnyPolicy::Namespaced(policy) => Self::Policy(policy),
             AnyPolicy::Cluster(policy) => Self::ClusterPolicy(policy),
             AnyPolicy::EgressFirewall(namespace) => Self::EgressFirewall(namespace),
+            AnyPolicy::Multicast(namespace) => Self::Namespace(namespace),
         }
     }
 }
@@ -150,6 +156,7 @@ impl fmt::Display for Key {
             Self::Set(set) => write!(f, "addresses of {set}"),
             Self::Policy(policy) => write!(f, "network policy {policy}"),
             Self::ClusterPolicy(policy) => policy.fmt(f),
+            Self::Namespace(namespace) => write!(f, "namespace {namespace}"),
             Self::EgressFirewall(namespace) => write!(f, "egress firewall of namespace {namespace}"),
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),

@@ -90,6 +90,8 @@ pub struct Pairs {
     pub without: &'static [&'static str],
     /// For keys in `with` or `without`: an equivalent value. It stays where it exists, and is never written.
     pub alike: BTreeMap<&'static str, String>,
+    /// Pairs with which a new row begins. In a row that exists, they are any program's.
+    pub initially: BTreeMap<&'static str, String>,
 }
 
 /// The set of references, in the column `column` of the row `of`, that a row is in. Another key may own `of`.
@@ -134,7 +136,7 @@ impl<const N: usize> From<[(&'static str, String); N]> for Pairs {
 
 impl From<BTreeMap<&'static str, String>> for Pairs {
     fn from(with: BTreeMap<&'static str, String>) -> Self {
-        Self { with, without: &[], alike: BTreeMap::new() }
+        Self { with, ..Self::default() }
     }
 }
 

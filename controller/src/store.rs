@@ -229,6 +229,10 @@ impl Store {
         let policies = self.policies.iter().map(|(key, _)| Key::Policy(key.clone()));
         let of_cluster = self.cluster_policies.keys().map(|key| Key::ClusterPolicy(key.clone()));
         let firewalls = self.egress_firewalls.namespaces().map(|name| Key::EgressFirewall(Arc::clone(name)));
+        let with_rules = self.egress_firewalls.namespaces().filter(|name| self.has_firewall_rules(name));
+        let namespaces: BTreeSet<&Arc<str>> = self.with_multicast().chain(with_rules).collect();
+        let namespaces = namespaces.into_iter().map(|name| Key::Namespace(Arc::clone(name)));
+        let firewalls = namespaces.chain(firewalls);
         let policies = sets.chain(isolated).chain(policies).chain(of_cluster).chain(firewalls);
         let of_nodes = nodes.chain(gateways).chain(chassis);
         let pods = pods.chain(translations);
@@ -349,6 +353,7 @@ impl Store {
             | Key::Set(_)
             | Key::Policy(_)
             | Key::ClusterPolicy(_)
+            | Key::Namespace(_)
             | Key::EgressFirewall(_) => Kept::NOTHING,
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
@@ -426,7 +431,7 @@ impl Store {
     pub fn uid(&self, key: &Key) -> Option<Arc<str>> {
         match key {
             Key::Cluster | Key::Set(_) => None,
-            Key::Isolation(namespace) => self.namespaces.uid(namespace).map(Arc::clone),
+            Key::Isolation(name) | Key::Namespace(name) => self.namespaces.uid(name).map(Arc::clone),
             Key::Policy(key) => self.policy(key).map(|policy| Arc::clone(&policy.uid)),
             Key::ClusterPolicy(key) => self.cluster_policy(key).map(|policy| Arc::clone(&policy.uid)),
             Key::EgressFirewall(namespace) => {

@@ -49,6 +49,12 @@ pub const NODE_SELECTOR_SET: &str = "NodeSelector";
 /// The [`OWNER_TYPE`] of the rules of a namespace's EgressFirewall.
 pub const EGRESS_FIREWALL: &str = "EgressFirewall";
 
+/// The [`OWNER_TYPE`] of the rules about multicast in the whole cluster.
+pub const MULTICAST_CLUSTER: &str = "MulticastCluster";
+
+/// The [`OWNER_TYPE`] of the rules about the multicast of a namespace.
+pub const MULTICAST_NAMESPACE: &str = "MulticastNS";
+
 /// The [`OWNER_TYPE`] of a set of the addresses of a name of the DNS.
 pub const NAME_SET: &str = "EgressFirewallDNS";
 
@@ -160,6 +166,17 @@ impl ObjectId {
     /// An ACL of that group: of the rule with this index in the namespace's EgressFirewall.
     pub fn egress_firewall_rule(namespace: &str, rule: usize) -> Self {
         Self::new(EGRESS_FIREWALL, [(NAME, namespace.to_owned()), (RULE_INDEX, rule.to_string())])
+    }
+
+    /// An ACL about multicast in the whole cluster. `kind`: `DefaultDeny` or `AllowInterNode`.
+    pub fn multicast(kind: &str, direction: &str) -> Self {
+        Self::new(MULTICAST_CLUSTER, [("type", kind.to_owned()), (DIRECTION, direction.to_owned())])
+    }
+
+    /// The ACL of a namespace's group that allows its pods' multicast in a direction: `Ingress` or `Egress`.
+    pub fn multicast_of(namespace: &str, direction: &str) -> Self {
+        let keys = [(NAME, namespace.to_owned()), (DIRECTION, direction.to_owned())];
+        Self::new(MULTICAST_NAMESPACE, keys)
     }
 
     /// The ACL that limits addresses of a Service's load balancer to some clients. `family`: `v4` or `v6`.

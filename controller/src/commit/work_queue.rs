@@ -324,7 +324,7 @@ fn rank(key: &Key) -> usize {
         Key::Node(_) | Key::Gateway(_) | Key::Chassis(_) => 1,
         // A rule names sets, and a pod's port is in groups. An address leaves its sets before a rule comes that
         // names them.
-        Key::Set(_) | Key::Isolation(_) => 2,
+        Key::Set(_) | Key::Isolation(_) | Key::Namespace(_) => 2,
         Key::Policy(_) | Key::ClusterPolicy(_) | Key::EgressFirewall(_) => 3,
         Key::Pod(_) | Key::SourceNat(..) | Key::Service(_) => 4,
     }

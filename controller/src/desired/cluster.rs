@@ -1,10 +1,12 @@
 //! The rows that a cluster has once: the cluster router and what belongs to it.
 
+use std::collections::BTreeMap;
+
 use contract::ovn::{self, ObjectId};
 
-use super::policy::allow_hairpin;
+use super::{multicast, policy::allow_hairpin};
 use crate::{
-    config::ClusterConfig,
+    config::{ClusterConfig, Multicast},
     rows::{
         DesiredRow, Meter, Pairs, RouterPort, RowName, RowSet, SwitchPort, Table, Value, switch_port::Kind,
     },
@@ -33,9 +35,10 @@ pub fn cluster(store: &Store) -> RowSet {
     let mut rows = Vec::new();
     rows.extend(load_balancer_groups());
     rows.extend(rate_limits(&store.config));
-    rows.push(router());
+    rows.push(router(&store.config));
     rows.extend(port_groups());
     rows.extend(allow_hairpin(store));
+    rows.extend(multicast::of_cluster(store));
     rows.extend(join_switch(&store.config));
     rows
 }
@@ -61,12 +64,18 @@ fn rate_limits(config: &ClusterConfig) -> Vec<DesiredRow> {
 }
 
 /// The cluster router; the switch of each node has a port on it.
-fn router() -> DesiredRow {
+fn router(config: &ClusterConfig) -> DesiredRow {
     // A router that learns from every ARP request fills the southbound table `MAC_Binding`: with enough pods,
     // one row for each pair that ever talked.
+    let learning = BTreeMap::from([("always_learn_from_arp_request", "false".to_owned())]);
+    let options = match config.multicast {
+        Multicast::Off => Pairs { without: &[multicast::RELAY], ..learning.into() },
+        // Upstream's router with multicast has no such option, and stays as it is.
+        Multicast::On => Pairs { initially: learning, ..[(multicast::RELAY, "true".to_owned())].into() },
+    };
     DesiredRow {
         columns: vec![
-            ("options", Value::Pairs([("always_learn_from_arp_request", "false".to_owned())].into())),
+            ("options", Value::Pairs(options)),
             ("external_ids", Value::Pairs([("k8s-cluster-router", "yes".to_owned())].into())),
             ("copp", Value::References(vec![Table::Copp.row(ovn::COPP)])),
         ],

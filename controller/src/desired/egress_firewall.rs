@@ -21,7 +21,7 @@ use kubeapi::services::{Family, Protocol};
 
 use super::{
     matching::{ip, spelled},
-    policy::{group, group_name},
+    policy::group_name,
     set::set_name,
 };
 use crate::{
@@ -41,17 +41,8 @@ const FIRST: usize = 10_000;
 
 /// The rows of the EgressFirewall; none without rules.
 pub fn egress_firewall(store: &Store, namespace: &str) -> RowSet {
-    let Some(firewall) = store.egress_firewall(namespace).filter(|firewall| !firewall.rules.is_empty())
-    else {
-        return Vec::new();
-    };
-    let acls = firewall.rules.iter().filter_map(|rule| acl(store, namespace, rule));
-    std::iter::once(group(&ObjectId::namespace_group(namespace))).chain(acls.map(Into::into)).collect()
-}
-
-/// The group of the namespace's pods, if its EgressFirewall has rules.
-pub(super) fn group_of(store: &Store, namespace: &str) -> Option<RowName> {
-    store.has_firewall_rules(namespace).then(|| group_name(&ObjectId::namespace_group(namespace)))
+    let rules = store.egress_firewall(namespace).into_iter().flat_map(|firewall| &firewall.rules);
+    rules.filter_map(|rule| acl(store, namespace, rule)).map(Into::into).collect()
 }
 
 /// The ACL of the rule; none if it is about no address.

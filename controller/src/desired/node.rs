@@ -1,7 +1,7 @@
 //! The rows of a node: its switch, its port on the cluster router, its management port, and its pods' way to
 //! hosts.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::net::IpAddr;
 
 use contract::{
     mac::Mac,
@@ -10,9 +10,9 @@ use contract::{
 };
 use ipnet::IpNet;
 
-use super::{cluster::port_group, policy::ALLOW, port_addresses};
+use super::{cluster::port_group, multicast, policy::ALLOW, port_addresses};
 use crate::{
-    config::ClusterConfig,
+    config::{ClusterConfig, Multicast},
     rows::{
         Acl, DesiredRow, GatewayChassis, Pairs, RouterPort, RowSet, StaticRoute, SwitchPort, Table, Value,
         acl::{Action, Direction, Tier},
@@ -24,12 +24,18 @@ use crate::{
 /// A gateway with the same MAC and link-local addresses on every node, so that a virtual machine (`KubeVirt`)
 /// keeps it when it migrates. In the option `arp_proxy`, the cluster subnets follow.
 const ARP_PROXY: &str = "0a:58:a9:fe:01:01 169.254.1.1 fe80::1";
+/// The keys of a switch's `other_config` that are this controller's. Those without a value are removed.
+const SWITCH_KEYS: [&str; 8] = {
+    let [snoop, querier, mac, v4, v6] = multicast::SWITCH_KEYS;
+    ["exclude_ips", "ipv6_prefix", "subnet", snoop, querier, mac, v4, v6]
+};
+
 /// The rows of node `name`; none while it has no subnet, or if it belongs to another zone.
 pub fn node(store: &Store, name: &str) -> RowSet {
     let Some(node) = store.node(name).filter(|node| !node.subnets.is_empty() && store.is_local(name)) else {
         return Vec::new();
     };
-    let mut rows = vec![switch(node), port_to_router(node, &store.config)];
+    let mut rows = vec![switch(node, store), port_to_router(node, &store.config)];
     rows.extend(router_port(node));
     rows.extend(management_port(node));
     rows.extend(ovn::managements(&node.subnets).iter().map(|net| allow_from_node(node, net.addr())));
@@ -38,8 +44,8 @@ pub fn node(store: &Store, name: &str) -> RowSet {
 }
 
 /// The switch of the node's pods.
-fn switch(node: &Node) -> DesiredRow {
-    let mut config = BTreeMap::new();
+fn switch(node: &Node, store: &Store) -> DesiredRow {
+    let mut config = multicast::of_switch(store, &node.subnets);
     for subnet in &node.subnets {
         match subnet {
             IpNet::V4(v4) => config.insert("subnet", v4.to_string()),
@@ -48,18 +54,13 @@ fn switch(node: &Node) -> DesiredRow {
     }
     // The controller assigns addresses, not OVN, so `exclude_ips` has no use. With the management port's
     // address in it, ovn-northd would log that address as a duplicate. The key of a family that the node does
-    // not have is removed, too.
-    let without: &[_] = match (config.contains_key("subnet"), config.contains_key("ipv6_prefix")) {
-        (true, true) => &["exclude_ips"],
-        (true, false) => &["exclude_ips", "ipv6_prefix"],
-        (false, _) => &["exclude_ips", "subnet"],
-    };
+    // not have is removed, too, and so are those of multicast without it.
     let groups =
         [ovn::CLUSTER_LB_GROUP, ovn::SWITCH_LB_GROUP].map(|group| Table::LoadBalancerGroup.row(group));
     DesiredRow {
         id: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
         columns: vec![
-            ("other_config", Value::Pairs(Pairs { without, ..config.into() })),
+            ("other_config", Value::Pairs(Pairs { without: &SWITCH_KEYS, ..config.into() })),
             ("load_balancer_group", Value::Including(groups.into())),
         ],
         member_of: Vec::new(),
@@ -75,8 +76,13 @@ fn port_to_router(node: &Node, config: &ClusterConfig) -> DesiredRow {
         .iter()
         .fold(ARP_PROXY.to_owned(), |text, subnet| format!("{text} {}", subnet.cidr));
     let kind = Kind::Router { port: ovn::router_to_switch(&node.name) };
+    let groups = match config.multicast {
+        Multicast::Off => Vec::new(),
+        Multicast::On => vec![port_group(ovn::ROUTER_PORT_GROUP)],
+    };
     SwitchPort {
         options: [("arp_proxy", arp_proxy)].into(),
+        groups,
         ..SwitchPort::new(ovn::node_switch(&node.name), ovn::switch_to_router(&node.name), kind)
     }
     .into()

@@ -9,7 +9,7 @@ use contract::{
     ovn,
 };
 
-use super::{cluster_policy, egress_firewall, policy::groups_of_pod, port_addresses};
+use super::{cluster_policy, namespace, policy::groups_of_pod, port_addresses};
 use crate::{
     rows::{Pairs, RowSet, SwitchPort, switch_port::Kind},
     store::Store,
@@ -53,7 +53,7 @@ pub fn pod(store: &Store, key: &PodKey) -> RowSet {
     let policies = store.policies_of(key);
     let groups = groups_of_pod(store, key.namespace(), policies.iter().copied());
     let of_cluster = cluster_policy::groups(store.cluster_policies_of(key));
-    let of_namespace = egress_firewall::group_of(store, key.namespace());
+    let of_namespace = namespace::group_of(store, key.namespace());
     // Port security drops what the pod sends with other addresses than these.
     let port = SwitchPort {
         port_security: Some(addresses.clone()),

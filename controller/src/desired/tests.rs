@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod egress_firewall;
+mod multicast;
 mod page;
 
 fn nets(texts: &[&str]) -> Vec<IpNet> {

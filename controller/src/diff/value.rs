@@ -8,7 +8,7 @@ use crate::rows::{Pairs, Piece};
 
 /// The keys to remove from a map, and the pairs to add after that; none if the map is right.
 pub(super) fn pairs(now: &ovsdb::Pairs, wanted: &Pairs) -> Option<(Vec<String>, BTreeMap<String, String>)> {
-    let Pairs { with, without, alike: _ } = wanted;
+    let Pairs { with, without, alike: _, initially: _ } = wanted;
     let there: HashMap<&str, &str> = now.iter().collect();
     let is_right = |key: &str| there.get(key).is_some_and(|value| wanted.accepts(key, value));
     let add: BTreeMap<String, String> = with

@@ -9,7 +9,9 @@
 //! | port group, and ACLs by their ids, of the kind `NetworkPolicy` | the policy |
 //! | the same of the kinds `ClusterNetworkPolicy`, `AdminNetworkPolicy`, `BaselineAdminNetworkPolicy` | the policy |
 //! | the same of the kind `NetpolNamespace` | isolation of the namespace |
-//! | ACL by its ids, of the kind `EgressFirewall`; port group of the kind `Namespace` that holds such a one | egress firewall of the namespace |
+//! | ACL by its ids, of the kind `EgressFirewall` | egress firewall of the namespace |
+//! | the same of the kind `MulticastNS`; port group of the kind `Namespace` that holds one of these ACLs | the namespace |
+//! | the same of the kind `MulticastCluster` | the cluster |
 //! | ACL by its ids, of the kind `ServiceSourceRanges` | the Service |
 //! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort` | the set |
 //! | the same of the kinds `NodeSelector`, `EgressFirewallDNS` | the set |
@@ -108,6 +110,7 @@ const JOIN_TO_ROUTER: &str = "jtor-";
 const ROUTER_TO_EXTERNAL: &str = "rtoe-";
 const EXTERNAL_TO_ROUTER: &str = "etor-";
 const NODE_ACL: &str = "default-network-controller:NetpolNode:";
+const MULTICAST_ACL: &str = "default-network-controller:MulticastCluster:";
 
 /// Whether a switch port with this name makes its switch a node's.
 pub(super) fn is_of_node(name: &str) -> bool {
@@ -178,6 +181,7 @@ impl Owners {
                     [ROUTER_TO_JOIN, ROUTER_TO_EXTERNAL].into_iter().find_map(|side| of_gateway(name, side))
                 }))
             }
+            Table::Acl if name.starts_with(MULTICAST_ACL) => Claim::Ours(Key::Cluster),
             Table::Acl => ours(of_node_acl(name).and_then(|(of, _)| node(of)).or_else(|| {
                 let row: &Acl = replica.row(uuid)?;
                 of_ids(&row.external_ids)
@@ -256,6 +260,7 @@ fn of_ids(ids: &Pairs) -> Option<Key> {
             let (namespace, name) = name.split_once(':')?;
             ServiceKey::new(namespace, name).ok().map(Key::Service)
         }
+        ovn::MULTICAST_NAMESPACE => is_plain(name).then(|| Key::Namespace(name.into())),
         ovn::EGRESS_FIREWALL => is_plain(name).then(|| Key::EgressFirewall(name.into())),
         ovn::NETPOL_NAMESPACE => is_plain(name).then(|| Key::Isolation(name.into())),
         _ => {
@@ -265,18 +270,19 @@ fn of_ids(ids: &Pairs) -> Option<Key> {
     }
 }
 
-/// The group of a namespace's pods may be upstream's, for its own purposes. With a rule of an EgressFirewall in
-/// it, it is this rule's.
+/// The group of a namespace's pods may be one that upstream has made for each namespace. With a rule about
+/// them in it, it is the namespace's.
 fn port_group(row: &PortGroup, replica: &Replica) -> Claim {
     if let Some(key) = of_ids(&row.external_ids) {
         return Claim::Ours(key);
     }
     let of_namespace = own_ids(&row.external_ids).filter(|(kind, _)| *kind == ovn::NAMESPACE_SET);
     let Some((_, namespace)) = of_namespace.filter(|(_, name)| is_plain(name)) else { return Claim::Foreign };
-    let key = Key::EgressFirewall(namespace.into());
+    let key = Key::Namespace(namespace.into());
+    let users = [Key::EgressFirewall(namespace.into()), key.clone()];
     let is_rule = |acl: &Uuid| {
         let acl: Option<&Acl> = replica.row(*acl);
-        acl.and_then(|acl| of_ids(&acl.external_ids)).is_some_and(|owner| owner == key)
+        acl.and_then(|acl| of_ids(&acl.external_ids)).is_some_and(|owner| users.contains(&owner))
     };
     if row.acls.iter().any(is_rule) { Claim::Ours(key) } else { Claim::Named(key) }
 }

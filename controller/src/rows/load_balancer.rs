@@ -119,6 +119,6 @@ impl Options {
             with.extend([("template", "true".to_owned()), ("address-family", family.to_owned())]);
         }
         // Of an earlier state.
-        Pairs { with, without: &["affinity_timeout", "template", "address-family"], alike: BTreeMap::new() }
+        Pairs { without: &["affinity_timeout", "template", "address-family"], ..with.into() }
     }
 }

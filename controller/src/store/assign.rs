@@ -73,6 +73,9 @@ impl Store {
                 self.settled_egress_firewall(namespace);
                 return self.settled_policy(&AnyPolicy::EgressFirewall(Arc::clone(namespace)), dirty);
             }
+            Key::Namespace(namespace) => {
+                return self.settled_policy(&AnyPolicy::Multicast(Arc::clone(namespace)), dirty);
+            }
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)

@@ -140,6 +140,7 @@ impl Store {
             | Key::Isolation(_)
             | Key::Set(_)
             | Key::Policy(_)
+            | Key::Namespace(_)
             | Key::Pod(_)
             | Key::Service(_)
             | Key::Chassis(_) => {}

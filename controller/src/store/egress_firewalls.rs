@@ -192,7 +192,7 @@ impl Store {
         firewall: Option<EgressFirewall>,
         dirty: &mut Dirty<'_>,
     ) {
-        let had_rules = self.has_firewall_rules(namespace);
+        let had_group = self.has_namespace_group(namespace);
         let trouble_before = self.egress_firewall_trouble(namespace);
         let names_of =
             |firewall: &EgressFirewall| -> BTreeSet<DnsName> { firewall.names().cloned().collect() };
@@ -229,9 +229,8 @@ impl Store {
             self.names.leave(name, &user);
             self.policies.sets.hold(&user, SetId::Name(Arc::clone(name)));
         }
-        let concerns_pods = had_rules != self.has_firewall_rules(namespace);
-        let pods = self.pods.selectors.labels().namespace(namespace).filter(|_| concerns_pods);
-        fanout::egress_firewall(namespace, pods, dirty);
+        self.follow_namespace_group(namespace, had_group, dirty);
+        fanout::egress_firewall(namespace, dirty);
         self.tell_egress_firewall(namespace, trouble_before.as_ref());
     }
 

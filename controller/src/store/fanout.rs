@@ -25,7 +25,9 @@
 //! | node: came or went, labels, addresses | the sets of such nodes |
 //! | policy of the whole cluster: came, went, or any field | the policy; the sets that it names from now on; the pods that it is about from now on, or no longer; those behind it in the last tier, if it needs more or fewer levels |
 //! | namespace: labels | also: its pods that such policies are about from now on, or no longer |
-//! | EgressFirewall: came, went, or any field but the status | the EgressFirewall; its namespace's pods, if it has rules from now on, or no longer |
+//! | EgressFirewall: came, went, or any field but the status | the EgressFirewall |
+//! | namespace: has multicast from now on, or no longer | the namespace, the set of it |
+//! | namespace: its pods have a group from now on, or no longer, for an EgressFirewall with rules or for multicast | the namespace and its pods |
 //! | EgressFirewall: has a name from now on, or no longer | the addresses of the name |
 //! | answer of the DNS: others than the last one | the addresses of the name |
 //! | node: came or went, labels, addresses | the EgressFirewalls with rules about such nodes |
@@ -258,13 +260,24 @@ pub(super) fn policy<'a>(
     pods.into_iter().for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
 }
 
-/// Follows a change of an EgressFirewall. `pods`: those that have rules from now on, or no longer.
-pub(super) fn egress_firewall<'a>(
+/// Follows a change of an EgressFirewall.
+pub(super) fn egress_firewall(namespace: &Arc<str>, dirty: &mut Dirty<'_>) {
+    dirty(Key::EgressFirewall(Arc::clone(namespace)), Scope::Whole);
+}
+
+/// The namespace has multicast from now on, or no longer.
+pub(super) fn multicast(namespace: &Arc<str>, dirty: &mut Dirty<'_>) {
+    dirty(Key::Set(SetId::Namespace(Arc::clone(namespace))), Scope::Whole);
+    dirty(Key::Namespace(Arc::clone(namespace)), Scope::Whole);
+}
+
+/// The pods of the namespace have a group from now on, or no longer.
+pub(super) fn namespace_group<'a>(
     namespace: &Arc<str>,
     pods: impl Iterator<Item = &'a PodKey>,
     dirty: &mut Dirty<'_>,
 ) {
-    dirty(Key::EgressFirewall(Arc::clone(namespace)), Scope::Whole);
+    dirty(Key::Namespace(Arc::clone(namespace)), Scope::Whole);
     pods.for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
 }
 

@@ -173,7 +173,7 @@ impl Store {
                     troubles.policies.push((policy.clone(), self.cluster_policy_trouble(policy)));
                 }
                 // They have no names.
-                AnyPolicy::Namespaced(_) => {}
+                AnyPolicy::Namespaced(_) | AnyPolicy::Multicast(_) => {}
             }
         }
         troubles

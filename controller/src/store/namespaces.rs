@@ -1,4 +1,4 @@
-//! The namespaces, by their labels, and what their annotations say about policies.
+//! The namespaces, by their labels, and what their annotations say about policies and multicast.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,8 @@ use std::{
 
 use contract::{
     names::PolicyKey,
-    namespace_annotation::{AclLogging, BadNamespaceAnnotation},
+    namespace_annotation::{AclLogging, BadNamespaceAnnotation, Multicast},
+    ovn::HOST_NETWORK_NAMESPACE,
 };
 
 use super::{
@@ -25,6 +26,7 @@ pub struct Namespace {
     pub uid: Arc<str>,
     pub labels: BTreeMap<String, String>,
     pub logging: AclLogging,
+    pub multicast: Multicast,
     /// The first value of its annotations that cannot be used.
     pub unusable: Option<Box<BadNamespaceAnnotation>>,
 }
@@ -42,7 +44,16 @@ pub(super) struct Namespaces {
 struct Known {
     uid: Arc<str>,
     logging: AclLogging,
+    multicast: Multicast,
     unusable: Option<Box<BadNamespaceAnnotation>>,
+}
+
+/// What rows derive from of a namespace's annotations.
+#[derive(Debug)]
+struct NamespaceFacts {
+    logging: AclLogging,
+    has_multicast: bool,
+    has_group: bool,
 }
 
 impl Namespaces {
@@ -66,6 +77,25 @@ impl Store {
         self.namespaces.known.get(namespace).map(|known| known.logging).unwrap_or_default()
     }
 
+    /// Whether the namespace's pods have multicast among themselves.
+    pub fn has_multicast(&self, namespace: &str) -> bool {
+        let is_on = |known: &Known| known.multicast == Multicast::On;
+        self.config.multicast == Multicast::On
+            // Its set has the addresses of hosts.
+            && namespace != HOST_NETWORK_NAMESPACE
+            && self.namespaces.known.get(namespace).is_some_and(is_on)
+    }
+
+    /// The namespaces whose pods have multicast.
+    pub(super) fn with_multicast(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.namespaces.known.keys().filter(|name| self.has_multicast(name))
+    }
+
+    /// Whether the namespace's pods are in a group, for rules about all of them.
+    pub fn has_namespace_group(&self, namespace: &str) -> bool {
+        self.has_multicast(namespace) || self.has_firewall_rules(namespace)
+    }
+
     pub(super) fn replace_namespaces(
         &mut self,
         namespaces: Vec<(Arc<str>, Namespace)>,
@@ -79,12 +109,14 @@ impl Store {
     }
 
     pub(super) fn put_namespace(&mut self, name: Arc<str>, namespace: Namespace, dirty: &mut Dirty<'_>) {
-        let Namespace { uid, labels, logging, unusable } = namespace;
-        let logging_before = self.logging(&name);
-        let known = Known { uid, logging, unusable };
+        let Namespace { uid, labels, logging, multicast, unusable } = namespace;
+        let before = self.facts_of(&name);
+        let is_off = multicast == Multicast::On && self.config.multicast == Multicast::Off;
+        let is_off = is_off.then(|| BadNamespaceAnnotation::MulticastIsOff.into());
+        let known = Known { uid, logging, multicast, unusable: unusable.or(is_off) };
         self.tell_namespace(&name, &known);
         self.namespaces.known.insert(Arc::clone(&name), known);
-        self.follow_logging(&name, logging_before, dirty);
+        self.follow_annotations(&name, before, dirty);
         let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let mut moves = Vec::new();
         self.namespaces.selectors.put(&name, None, labels, &mut |id, moved| moves.push((id, moved)));
@@ -92,9 +124,9 @@ impl Store {
     }
 
     pub(super) fn remove_namespace(&mut self, name: &Arc<str>, dirty: &mut Dirty<'_>) {
-        let logging_before = self.logging(name);
+        let before = self.facts_of(name);
         self.namespaces.known.remove(name);
-        self.follow_logging(name, logging_before, dirty);
+        self.follow_annotations(name, before, dirty);
         let mut moves = Vec::new();
         self.namespaces.selectors.remove(name, &mut |id, moved| moves.push((id, moved)));
         self.follow_namespace(name, &moves, dirty);
@@ -110,6 +142,36 @@ impl Store {
             let trouble =
                 Trouble { subject: Arc::clone(name), uid: Arc::clone(&now.uid), why: (**why).clone() };
             self.outbox.tell_namespace(trouble);
+        }
+    }
+
+    fn facts_of(&self, name: &str) -> NamespaceFacts {
+        NamespaceFacts {
+            logging: self.logging(name),
+            has_multicast: self.has_multicast(name),
+            has_group: self.has_namespace_group(name),
+        }
+    }
+
+    /// Follows a change of what the namespace's annotations say.
+    fn follow_annotations(&mut self, name: &Arc<str>, before: NamespaceFacts, dirty: &mut Dirty<'_>) {
+        let NamespaceFacts { logging, has_multicast, has_group } = before;
+        self.follow_logging(name, logging, dirty);
+        if self.has_multicast(name) != has_multicast {
+            if has_multicast {
+                // The rule in the database names the set.
+                let own = SetId::Namespace(Arc::clone(name));
+                self.policies.sets.hold(&AnyPolicy::Multicast(Arc::clone(name)), own);
+            }
+            fanout::multicast(name, dirty);
+        }
+        self.follow_namespace_group(name, has_group, dirty);
+    }
+
+    /// The namespace's pods may have a group from now on, or no longer.
+    pub(super) fn follow_namespace_group(&self, name: &Arc<str>, had_group: bool, dirty: &mut Dirty<'_>) {
+        if self.has_namespace_group(name) != had_group {
+            fanout::namespace_group(name, self.pods.selectors.labels().namespace(name), dirty);
         }
     }
 

@@ -163,7 +163,9 @@ impl Store {
             SetId::Namespace(name) => {
                 let is_found = sets.found.contains(name) && self.namespaces.contains(name);
                 let ids = self.namespaces.selectors.matched_by(name);
-                is_found || ids.iter().any(|id| policies.listing(*id).next().is_some())
+                is_found
+                    || self.has_multicast(name)
+                    || ids.iter().any(|id| policies.listing(*id).next().is_some())
             }
             SetId::Pods(text) => sets.pods.contains_key(text),
             SetId::Name(name) => self.names.contains(name),
@@ -180,7 +182,10 @@ impl Store {
         let sets = &self.policies.sets;
         let listed = self.policies.listed().flat_map(|id| self.namespaces.selectors.matching(id));
         let found = sets.found.iter().filter(|name| self.namespaces.contains(name));
-        let namespaces = listed.chain(found).filter(|name| ***name != *HOST_NETWORK_NAMESPACE);
+        let namespaces = listed
+            .chain(found)
+            .chain(self.with_multicast())
+            .filter(|name| ***name != *HOST_NETWORK_NAMESPACE);
         let namespaces = namespaces.map(|name| SetId::Namespace(Arc::clone(name)));
         let pods = sets.pods.keys().map(|text| SetId::Pods(Arc::clone(text)));
         let ports = sets.ports.keys();

@@ -28,6 +28,7 @@ mod doubts;
 mod egress_firewalls;
 mod foreign;
 mod history;
+mod multicast;
 mod node_addresses;
 mod ranges;
 mod services;

@@ -15,7 +15,7 @@ use std::{
 use contract::{
     annotation::{self, PodNetwork},
     names::{BadName, ClusterPolicyKey, ClusterPolicyKind, Network, PodKey, PolicyKey, of_egress_firewall},
-    namespace_annotation::AclLogging,
+    namespace_annotation::{AclLogging, Multicast},
     node_annotation::{NodeAnnotationError, NodeAnnotations},
 };
 use ipnet::IpNet;
@@ -258,9 +258,13 @@ impl NamespaceObject {
     /// The namespace that the object describes.
     pub fn into_namespace(self) -> (Arc<str>, Namespace) {
         let ObjectMeta { name, uid, labels, annotations, .. } = self.metadata;
-        let (logging, unusable) = AclLogging::from_annotations(&annotations.unwrap_or_default());
+        let annotations = annotations.unwrap_or_default();
+        let (logging, no_logging) = AclLogging::from_annotations(&annotations);
+        let multicast = Multicast::from_annotations(&annotations);
+        let unusable = no_logging.or(multicast.clone().err()).map(Box::new);
+        let multicast = multicast.unwrap_or_default();
         let (uid, labels) = (uid.unwrap_or_default().into(), labels.unwrap_or_default());
-        let namespace = Namespace { uid, labels, logging, unusable: unusable.map(Box::new) };
+        let namespace = Namespace { uid, labels, logging, multicast, unusable };
         (name.unwrap_or_default().into(), namespace)
     }
 }

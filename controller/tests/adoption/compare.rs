@@ -65,7 +65,7 @@ impl Comparison {
         match ours {
             Value::Datum(ours) => same(ours, value),
             Value::Pairs(wanted) => {
-                let Pairs { with, without, alike: _ } = wanted;
+                let Pairs { with, without, alike: _, initially: _ } = wanted;
                 let pairs: BTreeMap<&str, &str> = value.map(pairs).unwrap_or_default();
                 for (key, ours) in with {
                     if !pairs.get(key).is_some_and(|theirs| wanted.accepts(key, theirs)) {

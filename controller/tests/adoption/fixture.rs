@@ -11,7 +11,7 @@ use std::{
 
 use contract::{
     names::PodKey,
-    namespace_annotation::{AclLogging, Severity},
+    namespace_annotation::{AclLogging, Multicast, Severity},
     node_annotation::GATEWAY_CONFIG,
     ovn::hash,
 };
@@ -47,6 +47,8 @@ pub(crate) struct Fixture {
     /// Of all namespaces.
     pub(crate) logging: AclLogging,
     /// Of the namespace `shop`.
+    pub(crate) multicast: Multicast,
+    /// Of the namespace `shop`.
     pub(crate) firewall: Option<EgressFirewall>,
 }
 
@@ -74,6 +76,7 @@ impl Fixture {
             Self::logged_v4(),
             Self::each_pod_v4(),
             Self::firewall_v4(),
+            Self::multicast_v4(),
         ]
     }
 
@@ -193,18 +196,6 @@ impl Fixture {
     /// each namespace then, and the rules in that of their own.
     pub(crate) fn firewall_v4() -> Self {
         let mut fixture = Self { name: "shared-v4 with an egress firewall", ..Self::shared_v4() };
-        let ids = |kind: &str, name: &str, rule: Option<&str>| {
-            let id = ["default-network-controller", kind, name].into_iter().chain(rule);
-            let id = id.collect::<Vec<_>>().join(":");
-            let pairs = [
-                ("k8s.ovn.org/id", id.as_str()),
-                ("k8s.ovn.org/name", name),
-                ("k8s.ovn.org/owner-controller", "default-network-controller"),
-                ("k8s.ovn.org/owner-type", kind),
-            ];
-            Datum::map(pairs.into_iter().chain(rule.map(|rule| ("rule-index", rule))))
-        };
-        let group_of = |namespace: &str| hash(&format!("default-network-controller:Namespace:{namespace}"));
         let group = group_of("shop");
         let name = "www.example.org";
         let id = format!("default-network-controller:EgressFirewallDNS:{name}:v4");
@@ -249,21 +240,7 @@ impl Fixture {
             fixture.rows.get_mut("ACL").unwrap().insert(name.clone(), row);
             names.push(Atom::NamedUuid(name));
         }
-        let ports = fixture.rows["Logical_Switch_Port"].keys().cloned().collect::<Vec<_>>();
-        for namespace in ["bank", "default", "shop"] {
-            let own =
-                ports.iter().filter(|port| port.starts_with(&format!("Logical_Switch_Port_{namespace}_")));
-            let mut row = Columns::from([
-                ("name".to_owned(), Datum::set([group_of(namespace)])),
-                ("external_ids".to_owned(), ids("Namespace", namespace, None)),
-                ("ports".to_owned(), Datum::Set(own.cloned().map(Atom::NamedUuid).collect())),
-            ]);
-            if namespace == "shop" {
-                row.insert("acls".to_owned(), Datum::Set(names.clone()));
-            }
-            let name = format!("Port_Group_default_network_controller_Namespace_{namespace}");
-            fixture.rows.get_mut("Port_Group").unwrap().insert(name, row);
-        }
+        fixture.add_groups(&names);
         let to = |kind: &str, to: serde_json::Value| json!({"type": kind, "to": to});
         let mut some = to("Allow", json!({"cidrSelector": "192.0.2.0/24"}));
         some["ports"] = json!([{"protocol": "TCP"}, {"protocol": "UDP", "port": 53}]);
@@ -275,6 +252,116 @@ impl Fixture {
         let spec = json!({"egress": [of_name, some, nodes, all]});
         fixture.firewall = Some(EgressFirewall::new("uid", spec, status));
         fixture
+    }
+
+    /// `central-2024` as with `--enable-multicast` and the annotation on `shop`. Derived from what upstream's
+    /// code of that time and its page about multicast say: its program has not written these rows.
+    pub(crate) fn multicast_v4() -> Self {
+        let mut fixture = Self { name: "central-2024 with multicast", ..Self::central_2024() };
+        fixture.config.multicast = Multicast::On;
+        fixture.multicast = Multicast::On;
+        let strings = |pairs: &[(&str, &str)]| Datum::map(pairs.iter().copied());
+        for row in fixture.rows.get_mut("Logical_Switch").unwrap().values_mut() {
+            let Some(config) = row.get_mut("other_config") else { continue };
+            let text = |atom: &Atom| atom.as_str().unwrap().to_owned();
+            let mut pairs: BTreeMap<String, String> =
+                config.pairs().iter().map(|(key, value)| (text(key), text(value))).collect();
+            let octets: Vec<u8> =
+                pairs["subnet"].split(['.', '/']).take(3).map(|octet| octet.parse().unwrap()).collect();
+            let [a, b, c] = octets[..] else { panic!("{pairs:?}") };
+            pairs.extend(
+                [
+                    ("mcast_snoop", "true".to_owned()),
+                    ("mcast_querier", "true".to_owned()),
+                    ("mcast_eth_src", format!("0a:58:{a:02x}:{b:02x}:{c:02x}:01")),
+                    ("mcast_ip4_src", format!("{a}.{b}.{c}.1")),
+                ]
+                .map(|(key, value)| (key.to_owned(), value)),
+            );
+            *config = Datum::map(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        }
+        // Upstream's router then has no other option.
+        let router =
+            fixture.rows.get_mut("Logical_Router").unwrap().get_mut("Logical_Router_ovn_cluster_router");
+        router.unwrap().insert("options".to_owned(), strings(&[("mcast_relay", "true")]));
+        let all = "(ip4.mcast || mldv1 || mldv2 || (ip6.dst[120..127] == 0xff && ip6.dst[116] == 1))";
+        let (of_routers, of_shop) = ("a4743249366342378346", group_of("shop"));
+        let set = hash("default-network-controller:Namespace:shop:v4");
+        let between = |port: &str| format!("{port} == @{of_routers} && {all}");
+        let heard = format!("outport == @{of_shop} && (igmp || (ip4.src == ${set} && ip4.mcast))");
+        let sent = format!("inport == @{of_shop} && ip4.mcast");
+        let kinds = [
+            ("type", "DefaultDeny", all.to_owned(), all.to_owned(), 1011, "drop"),
+            ("type", "AllowInterNode", between("outport"), between("inport"), 1012, "allow"),
+            ("k8s.ovn.org/name", "shop", heard, sent, 1012, "allow"),
+        ];
+        let mut acls = BTreeMap::<&str, Vec<Atom>>::new();
+        for (key, value, to_port, from_port, priority, action) in kinds {
+            let kind = if key == "type" { "MulticastCluster" } else { "MulticastNS" };
+            for (direction, side, matching) in
+                [("Ingress", "to-lport", to_port), ("Egress", "from-lport", from_port)]
+            {
+                let id = format!("default-network-controller:{kind}:{value}:{direction}");
+                let ids = [
+                    ("k8s.ovn.org/id", id.as_str()),
+                    (key, value),
+                    ("direction", direction),
+                    ("k8s.ovn.org/owner-controller", "default-network-controller"),
+                    ("k8s.ovn.org/owner-type", kind),
+                ];
+                let mut row = Columns::from([
+                    ("action".to_owned(), Datum::set([action])),
+                    ("direction".to_owned(), Datum::set([side])),
+                    ("external_ids".to_owned(), strings(&ids)),
+                    ("match".to_owned(), Datum::set([matching])),
+                    ("meter".to_owned(), Datum::set(["acl-logging"])),
+                    ("priority".to_owned(), Datum::set([priority])),
+                    ("tier".to_owned(), Datum::set([2])),
+                ]);
+                if side == "from-lport" {
+                    row.insert("options".to_owned(), strings(&[("apply-after-lb", "true")]));
+                }
+                let name = format!("ACL_multicast_{value}_{direction}");
+                acls.entry(value).or_default().push(Atom::NamedUuid(name.clone()));
+                fixture.rows.get_mut("ACL").unwrap().insert(name, row);
+            }
+        }
+        fixture.add_groups(&acls["shop"]);
+        let ports = fixture.rows["Logical_Switch_Port"]
+            .keys()
+            .filter(|port| port.starts_with("Logical_Switch_Port_stor_"));
+        let ports: Vec<Atom> = ports.cloned().map(Atom::NamedUuid).collect();
+        let groups = fixture.rows.get_mut("Port_Group").unwrap();
+        let group = |name: &str| format!("Port_Group_default_network_controller_Cluster_{name}");
+        let routers = groups.get_mut(&group("clusterRtrPortGroup")).unwrap();
+        routers.insert("ports".to_owned(), Datum::Set(ports));
+        routers.insert("acls".to_owned(), Datum::Set(acls["AllowInterNode"].clone()));
+        let Some(Datum::Set(of_all)) = groups.get_mut(&group("clusterPortGroup")).unwrap().get_mut("acls")
+        else {
+            panic!("a set of ACLs")
+        };
+        of_all.extend(acls["DefaultDeny"].iter().cloned());
+        fixture
+    }
+
+    /// Adds the groups of namespaces' pods that upstream has for EgressFirewalls and multicast, with rules in
+    /// that of `shop`.
+    fn add_groups(&mut self, acls: &[Atom]) {
+        let ports = self.rows["Logical_Switch_Port"].keys().cloned().collect::<Vec<_>>();
+        for namespace in ["bank", "default", "shop"] {
+            let own =
+                ports.iter().filter(|port| port.starts_with(&format!("Logical_Switch_Port_{namespace}_")));
+            let mut row = Columns::from([
+                ("name".to_owned(), Datum::set([group_of(namespace)])),
+                ("external_ids".to_owned(), ids("Namespace", namespace, None)),
+                ("ports".to_owned(), Datum::Set(own.cloned().map(Atom::NamedUuid).collect())),
+            ]);
+            if namespace == "shop" {
+                row.insert("acls".to_owned(), Datum::Set(acls.to_vec()));
+            }
+            let name = format!("Port_Group_default_network_controller_Namespace_{namespace}");
+            self.rows.get_mut("Port_Group").unwrap().insert(name, row);
+        }
     }
 
     /// `shared-v4` as with `--enable-svc-template-support`: the node port has a load balancer of all switches
@@ -350,6 +437,7 @@ impl Fixture {
                 _ => Vec::new(),
             },
             logging: AclLogging::default(),
+            multicast: Multicast::Off,
             firewall: None,
         }
     }
@@ -373,10 +461,10 @@ impl Fixture {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
         let services = self.services.iter().cloned().map(|object| object.value().unwrap()).collect();
         let slices = self.slices.iter().cloned().map(|object| object.value().unwrap()).collect();
-        let namespaces = self
-            .namespaces()
-            .into_iter()
-            .map(|name| (name, Namespace { logging: self.logging, ..Namespace::default() }));
+        let namespaces = self.namespaces().into_iter().map(|name| {
+            let multicast = if *name == *"shop" { self.multicast } else { Multicast::Off };
+            (name, Namespace { logging: self.logging, multicast, ..Namespace::default() })
+        });
         let policies = self.policies.iter().cloned().map(|object| object.value().unwrap());
         let lists = [
             Observation::Nodes(Seen::All(nodes)),
@@ -436,6 +524,24 @@ impl Fixture {
         });
         networks.flat_map(|network| network.addresses.clone()).map(|address| address.addr()).collect()
     }
+}
+
+/// The name of the group of a namespace's pods.
+fn group_of(namespace: &str) -> String {
+    hash(&format!("default-network-controller:Namespace:{namespace}"))
+}
+
+/// The ids of a row about an object, or about one of its rules.
+fn ids(kind: &str, name: &str, rule: Option<&str>) -> Datum {
+    let id = ["default-network-controller", kind, name].into_iter().chain(rule);
+    let id = id.collect::<Vec<_>>().join(":");
+    let pairs = [
+        ("k8s.ovn.org/id", id.as_str()),
+        ("k8s.ovn.org/name", name),
+        ("k8s.ovn.org/owner-controller", "default-network-controller"),
+        ("k8s.ovn.org/owner-type", kind),
+    ];
+    Datum::map(pairs.into_iter().chain(rule.map(|rule| ("rule-index", rule))))
 }
 
 fn read_json<T: DeserializeOwned>(fixture: &str, file: &str) -> T {

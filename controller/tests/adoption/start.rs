@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use contract::{
     annotation::PodNetwork,
     names::{Network, PodKey},
+    namespace_annotation::Multicast,
     node_annotation::GATEWAY_CONFIG,
+    ovn::ObjectId,
 };
 use controller::{
     observation::{Observation, Seen},
     reconcile::Report,
-    store::{Phase, Pod, wire::NodeObject},
+    store::{Namespace, Phase, Pod, wire::NodeObject},
 };
 use testkit::eventually;
 
@@ -167,6 +169,59 @@ async fn a_new_pod_is_one_more_port() {
         given.addresses
     );
     assert_eq!(adopted.controller.annotations.try_recv().ok(), None);
+}
+
+/// Rows of upstream's multicast, without the option.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_option_upstreams_multicast_goes_and_nothing_else() {
+    let mut fixture = Fixture::multicast_v4();
+    fixture.config.multicast = Multicast::Off;
+    let mut adopted = Adopted::cluster(&fixture, |_| false).await;
+    let group = |namespace: &str| ObjectId::namespace_group(namespace).hashed();
+    let rules = ["MulticastCluster:AllowInterNode", "MulticastCluster:DefaultDeny", "MulticastNS:shop"];
+    let rules = rules.into_iter().flat_map(|rule| {
+        ["Egress", "Ingress"].map(|direction| format!("ACL default-network-controller:{rule}:{direction}"))
+    });
+    let expected = Changes {
+        added: set([]),
+        changed: set([
+            "Logical_Router ovn_cluster_router options",
+            "Logical_Switch n1 other_config",
+            "Logical_Switch n2 other_config",
+            "Logical_Switch n3.example.org other_config",
+            "Port_Group a13298398610555951118 acls",
+            "Port_Group a4743249366342378346 acls",
+            "Port_Group a4743249366342378346 ports",
+        ]),
+        removed: rules.chain([format!("Port_Group {}", group("shop"))]).collect(),
+    };
+    adopted.become_different(&expected);
+    let told = std::iter::from_fn(|| adopted.controller.reports.try_recv().ok());
+    let told: Vec<String> = told
+        .filter_map(|report| match report {
+            Report::NamespaceTrouble(trouble) => Some(format!("{}: {}", trouble.subject, trouble.why)),
+            _ => None,
+        })
+        .collect();
+    assert!(told.len() == 1 && told[0].contains("without the option --enable-multicast"), "{told:?}");
+}
+
+/// Upstream has a group for each namespace.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_namespace_with_multicast_gets_its_rules_in_the_group_that_upstream_has_made() {
+    let adopted = Adopted::cluster(&Fixture::multicast_v4(), |_| false).await;
+    let namespace = Namespace { multicast: Multicast::On, ..Namespace::default() };
+    adopted.controller.observe(Observation::Namespaces(Seen::Applied(("bank".into(), namespace))));
+    let changed = format!("Port_Group {} acls", ObjectId::namespace_group("bank").hashed());
+    let expected = Changes {
+        added: set([
+            "ACL default-network-controller:MulticastNS:bank:Egress",
+            "ACL default-network-controller:MulticastNS:bank:Ingress",
+        ]),
+        changed: [changed].into(),
+        removed: set([]),
+    };
+    adopted.become_different(&expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use contract::{
     names::PodKey,
 };
 use controller::{
-    config::{ClusterConfig, ClusterSubnet},
+    config::{ClusterConfig, ClusterSubnet, Multicast},
     observation::{Observation, Seen},
     store::{Annotated, NamedPort, Node, Pod, Spelled},
 };
@@ -17,6 +17,7 @@ pub(crate) fn config() -> ClusterConfig {
     ClusterConfig {
         cluster_subnets: vec![ClusterSubnet { cidr: "10.0.0.0/8".parse().unwrap(), host_length: 24 }],
         service_cidrs: vec!["172.16.0.0/16".parse().unwrap()],
+        multicast: Multicast::On,
         ..ClusterConfig::default()
     }
 }

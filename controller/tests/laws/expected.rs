@@ -88,6 +88,8 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
                 "NetworkPolicy:",
                 "ServiceSourceRanges:",
                 "EgressFirewall:",
+                "MulticastNS:",
+                "MulticastCluster:",
             ];
             kinds.iter().any(|kind| {
                 name.strip_prefix("default-network-controller:").is_some_and(|rest| rest.starts_with(kind))
@@ -95,7 +97,9 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
         }
         // The group of a namespace may be upstream's, unless it has such a rule.
         "Port_Group" => {
-            column("acls").contains("default-network-controller:EgressFirewall:")
+            ["EgressFirewall", "MulticastNS"]
+                .iter()
+                .any(|kind| column("acls").contains(&format!("default-network-controller:{kind}:")))
                 || ["NetpolNamespace", "NetworkPolicy"]
                     .iter()
                     .any(|kind| column("external_ids").contains(&format!("k8s.ovn.org/owner-type={kind}")))

@@ -54,6 +54,12 @@ pub(crate) enum Step {
         namespace: u32,
         label: u32,
     },
+    /// The annotation about multicast comes, or goes.
+    Multicast {
+        namespace: u32,
+        is_on: bool,
+    },
+    NamespaceGone(u32),
     PodLabelled {
         pod: u32,
         label: u32,
@@ -167,6 +173,8 @@ pub(crate) fn observed() -> impl Strategy<Value = Step> {
         1 => (0_u32..3).prop_map(Step::FirewallGone),
         1 => (0_u8..3).prop_map(Step::Resolved),
         1 => (0_u32..3, 0_u32..2).prop_map(|(namespace, label)| Step::NamespaceLabelled { namespace, label }),
+        2 => (0_u32..3, any::<bool>()).prop_map(|(namespace, is_on)| Step::Multicast { namespace, is_on }),
+        1 => (0_u32..3).prop_map(Step::NamespaceGone),
         2 => (PODS, 0_u32..2).prop_map(|(pod, label)| Step::PodLabelled { pod, label }),
         1 => Just(Step::Relist),
         4 => Just(Step::Rest),

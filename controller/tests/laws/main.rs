@@ -24,6 +24,7 @@ mod idling;
 mod leaving;
 mod logical;
 mod many_nodes;
+mod multicast;
 mod policies;
 mod reference;
 mod refusals;

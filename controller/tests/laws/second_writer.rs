@@ -519,6 +519,8 @@ fn of_policies(now: &Contents, table: &str) -> Vec<Uuid> {
         "Namespace",
         "EgressFirewall",
         "EgressFirewallDNS",
+        "MulticastNS",
+        "MulticastCluster",
     ];
     let is_own = |row: &BTreeMap<String, String>| {
         let ids = row.get("external_ids").map_or("", String::as_str);

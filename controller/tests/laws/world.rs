@@ -5,14 +5,15 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use contract::{
     annotation::{POD_NETWORKS, PodNetwork},
     names::{Network, PodKey, PolicyKey, ServiceKey, SliceKey},
+    namespace_annotation::Multicast,
     node_annotation::{CHASSIS_ID, NODE_SUBNETS, ZONE},
 };
 use controller::{
     observation::{Observation, Seen},
     reconcile::Stopped,
     store::{
-        Annotated, EgressFirewall, Node, Phase, Pod, PodAnnotation, Policy, Service, Slice, Spelled, Store,
-        Unreadable,
+        Annotated, EgressFirewall, Namespace, Node, Phase, Pod, PodAnnotation, Policy, Service, Slice,
+        Spelled, Store, Unreadable,
     },
 };
 use ovsdb::{Connection, Row, Uuid};
@@ -46,8 +47,8 @@ pub(crate) struct World {
     firewalls: BTreeMap<u32, (Arc<str>, EgressFirewall)>,
     /// The last number of the address that the name in rules has.
     host: u8,
-    /// The label of each namespace.
-    labels: [u32; 3],
+    /// The label of each namespace, and whether it has multicast; none without the namespace.
+    namespaces: [Option<(u32, Multicast)>; 3],
     generation: u32,
 }
 
@@ -69,7 +70,7 @@ impl World {
             policies: BTreeMap::new(),
             firewalls: BTreeMap::new(),
             host: 0,
-            labels: [0; 3],
+            namespaces: [Some((0, Multicast::Off)); 3],
             generation: 0,
         };
         world.relist(true);
@@ -197,9 +198,19 @@ impl World {
                 self.controller.observe(Observation::EgressFirewalls(Seen::Deleted(namespace(number))));
             }
             Step::NamespaceLabelled { namespace: number, label } => {
-                self.labels[number as usize] = label;
-                let seen = (namespace(number), labelled(label));
-                self.controller.observe(Observation::Namespaces(Seen::Applied(seen)));
+                let place = &mut self.namespaces[number as usize];
+                *place = Some((label, place.map_or(Multicast::Off, |(_, multicast)| multicast)));
+                self.tell_namespace(number);
+            }
+            Step::Multicast { namespace: number, is_on } => {
+                let place = &mut self.namespaces[number as usize];
+                let multicast = if is_on { Multicast::On } else { Multicast::Off };
+                *place = Some((place.map_or(0, |(label, _)| label), multicast));
+                self.tell_namespace(number);
+            }
+            Step::NamespaceGone(number) => {
+                self.namespaces[number as usize] = None;
+                self.controller.observe(Observation::Namespaces(Seen::Deleted(namespace(number))));
             }
             Step::PodLabelled { pod: number, label } => {
                 if let Some((_, pod)) = self.pods.get_mut(&number) {
@@ -298,8 +309,7 @@ impl World {
     }
 
     fn lists_of_services(&self) -> Vec<Observation> {
-        let namespaces = (0..3).map(|number| (namespace(number), self.labels[number as usize]));
-        let namespaces = namespaces.map(|(name, label)| (name, labelled(label)));
+        let namespaces = (0..3).filter_map(|number| self.namespace(number));
         let lists = [
             Observation::Slices(Seen::All(self.slices.values().cloned().collect())),
             Observation::Services(Seen::All(self.services.values().cloned().collect())),
@@ -310,6 +320,16 @@ impl World {
         let others = Observation::no_optional_kinds().into_iter();
         let others = others.filter(|list| !matches!(list, Observation::EgressFirewalls(_)));
         lists.into_iter().chain(others).chain([self.answer()]).collect()
+    }
+
+    fn namespace(&self, number: u32) -> Option<(Arc<str>, Namespace)> {
+        let (label, multicast) = self.namespaces[number as usize]?;
+        Some((namespace(number), Namespace { multicast, ..labelled(label) }))
+    }
+
+    fn tell_namespace(&self, number: u32) {
+        let seen = self.namespace(number).map(Seen::Applied);
+        seen.into_iter().for_each(|seen| self.controller.observe(Observation::Namespaces(seen)));
     }
 
     /// What the DNS says.

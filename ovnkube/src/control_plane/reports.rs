@@ -153,7 +153,7 @@ fn event(report: Report) -> Option<Event> {
 fn object(key: Key) -> Option<Object> {
     match key {
         Key::Cluster | Key::Chassis(_) | Key::Set(_) => None,
-        Key::Isolation(namespace) => Some(Object::Namespace(namespace)),
+        Key::Isolation(name) | Key::Namespace(name) => Some(Object::Namespace(name)),
         Key::Policy(policy) => Some(Object::NetworkPolicy(policy)),
         Key::ClusterPolicy(policy) => Some(Object::ClusterPolicy(policy)),
         Key::EgressFirewall(namespace) => Some(Object::EgressFirewall(namespace)),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use controller::config::{ClusterConfig, Templates};
+use controller::config::{ClusterConfig, Multicast, Templates};
 use ipnet::IpNet;
 
 use super::{
@@ -39,6 +39,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     let not_requested = reading.switch(&table::DISABLE_REQUESTEDCHASSIS);
     let legacy_annotations = reading.switch(&table::LEGACY_ANNOTATIONS);
     let stateless_policies = reading.switch(&table::STATELESS_NETPOL);
+    let multicast = reading.switch(&table::MULTICAST);
     let acl_rate = reading.read(&table::ACL_RATE_LIMIT, |text| kind::number(text, 0, u32::MAX.into()));
 
     let of_pods =
@@ -108,6 +109,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         legacy_annotations: legacy_annotations?,
         acl_logging_rate_limit: u32::try_from(acl_rate?).ok()?,
         stateless_policies: stateless_policies?,
+        multicast: if multicast? { Multicast::On } else { Multicast::Off },
     })
 }
 

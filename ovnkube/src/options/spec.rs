@@ -79,7 +79,6 @@ pub enum Effect {
 pub enum Part {
     Services,
     Policies,
-    Multicast,
     Egress,
     Routing,
     Zones,
@@ -237,7 +236,6 @@ impl Part {
         match self {
             Self::Services => "services",
             Self::Policies => "network policies",
-            Self::Multicast => "multicast",
             Self::Egress => "how pods leave the cluster",
             Self::Routing => "routes that other routers are told",
             Self::Zones => "several zones",

@@ -192,7 +192,8 @@ fn a_name_keeps_its_last_addresses_and_its_set_until_no_rule_names_it() {
         store.set_addresses(&set()).map(|address| address.to_string()).collect()
     };
     let firewall = || Key::EgressFirewall(OWN.into());
-    assert_eq!(observe(&mut store, put(rules(&[6, 1]), json!({}))), [Key::Set(set()), firewall()]);
+    let first = [Key::Set(set()), Key::Namespace(OWN.into()), firewall()];
+    assert_eq!(observe(&mut store, put(rules(&[6, 1]), json!({}))), first);
     assert_eq!(store.take_names(), Some([name()].into()));
     assert_eq!(store.take_names(), None, "the same as before");
     assert!(!store.knows_addresses(&set()), "those that the set has from before stay");

@@ -21,7 +21,7 @@ pub(crate) fn labelled(label: u32) -> Namespace {
     let labels = [("team".to_owned(), format!("t{label}"))].into();
     let deny = (label == 1).then_some(Severity::Alert);
     let logging = AclLogging { allow: None, deny };
-    Namespace { uid: "uid".into(), labels, logging, unusable: None }
+    Namespace { uid: "uid".into(), labels, logging, ..Namespace::default() }
 }
 
 pub(crate) fn policy_key(number: u32) -> PolicyKey {

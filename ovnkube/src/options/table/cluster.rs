@@ -77,6 +77,9 @@ options! { Group::Cluster;
         .key("ovnkubernetesfeature", "enable-stateless-netpol").default("false")
         .help("Let the annotation k8s.ovn.org/acl-stateless of a NetworkPolicy turn off connection tracking \
                for what it allows");
+    MULTICAST = Spec::new("enable-multicast", Kind::Switch).default("false")
+        .help("Give pods multicast among those of their namespace, in namespaces with the annotation \
+               k8s.ovn.org/multicast-enabled; all other multicast of pods is dropped");
     SVC_TEMPLATE = Spec::new("enable-svc-template-support", Kind::Switch)
         .key("ovnkubernetesfeature", "enable-svc-template-support")
         .help("One load balancer with variables (Chassis_Template_Var) for the node ports of a service on \

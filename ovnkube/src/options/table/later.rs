@@ -54,8 +54,6 @@ options! { Group::Later;
         .value("NAMESPACE/NAME");
     ENABLE_UDP_AGGREGATION = switch("enable-udp-aggregation", DEFAULT, "enable-udp-aggregation",
         Part::ManagementPort, "Aggregate UDP packets");
-    ENABLE_MULTICAST = Spec::new("enable-multicast", Kind::Switch).default("false").later(Part::Multicast)
-        .help("Deliver multicast to pods");
     UDN_ALLOWED_DEFAULT_SERVICES = text("udn-allowed-default-services", DEFAULT,
         "udn-allowed-default-services", Part::Networks, "Services that pods of other networks reach")
         .value("NAMESPACE/NAME,…").default("default/kubernetes,kube-system/kube-dns");

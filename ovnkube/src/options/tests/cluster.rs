@@ -1,6 +1,6 @@
 //! Ranges of addresses, and the rules between them.
 
-use controller::config::{ClusterConfig, Templates};
+use controller::config::{ClusterConfig, Multicast, Templates};
 
 use super::{super::Program, Place};
 
@@ -46,6 +46,13 @@ fn templates_are_as_the_database_has_them_unless_the_option_is_given() {
     assert_eq!(templates(""), Templates::AsFound);
     assert_eq!(templates("--enable-svc-template-support"), Templates::Always);
     assert_eq!(templates("--enable-svc-template-support=false"), Templates::Never);
+}
+
+#[test]
+fn multicast_is_off_unless_the_option_is_given() {
+    let multicast = |text: &str| cluster(text).unwrap().multicast;
+    assert_eq!(["", "--enable-multicast=false"].map(multicast), [Multicast::Off, Multicast::Off]);
+    assert_eq!(multicast("--enable-multicast"), Multicast::On);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `ovnkube policy explain`: why a pod may connect to another one, or may not. The API server's objects and the
-//! northbound database are read, and nothing is written.
+//! `ovnkube policy explain`: why a pod may connect to another one, or may not. The API server's objects and
+//! the northbound database are read, and nothing is written.
 //!
 //! ```text
 //! API server ─▶ Objects ─▶ verdict: what the policies say ─┐
@@ -7,8 +7,8 @@
 //! northbound database ─▶ ACLs ─▶ what OVN does ────────────┘
 //! ```
 //!
-//! The two are made independently of each other (docs/decisions/one-model-of-policies.md), so that a difference
-//! between them is found.
+//! The two are made independently of each other (docs/decisions/one-model-of-policies.md), so that a
+//! difference between them is found.
 
 use std::{
     io::{Write as _, stdout},
@@ -50,8 +50,8 @@ pub struct ExplainConfig {
     pub patience: Duration,
 }
 
-/// Answers the question on standard output; errors go to standard error. Returns whether the database does what
-/// the policies say.
+/// Answers the question on standard output; errors go to standard error. Returns whether the database does
+/// what the policies say.
 pub fn explain(config: &ExplainConfig, question: &Question) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let answer = match runtime {

@@ -67,8 +67,8 @@ impl Ssl {
     }
 }
 
-/// How a connection is secured. A pointer: the linker then leaves TLS, a megabyte, out of a program that makes no
-/// [`Ssl`], even if another program of the same build has the feature.
+/// How a connection is secured. A pointer: the linker then leaves TLS, a megabyte, out of a program that
+/// makes no [`Ssl`], even if another program of the same build has the feature.
 #[derive(Clone, Copy)]
 struct Connect(for<'a> fn(&'a str, u16, &'a Ssl) -> Connecting<'a>);
 

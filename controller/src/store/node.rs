@@ -163,7 +163,8 @@ impl Node {
         if self.external.is_none() && self.gateway != Some(GatewayMode::Disabled) {
             self.external.clone_from(external);
         }
-        // A node removes the annotation of a disabled gateway once its rows are gone: from then on it has none.
+        // A node removes the annotation of a disabled gateway once its rows are gone: from then on it has
+        // none.
         if *gateway != Some(GatewayMode::Disabled) || self.is_unreadable(&[GATEWAY_CONFIG]) {
             self.gateway = self.gateway.or(*gateway);
         }
@@ -198,8 +199,8 @@ impl Node {
         self.unreadable.iter().any(|unreadable| annotations.contains(&unreadable.annotation))
     }
 
-    /// Whether it has addresses that are not known, because its annotations cannot be read. A node that merely
-    /// waits for them, as each new one does, has none in the database.
+    /// Whether it has addresses that are not known, because its annotations cannot be read. A node that
+    /// merely waits for them, as each new one does, has none in the database.
     pub(super) fn lacks_host_addresses(&self) -> bool {
         self.host_addresses.is_empty() && !self.unreadable.is_empty()
     }

@@ -2,8 +2,8 @@
 //! policies of the whole cluster name.
 //!
 //! A start may meet a node whose annotations cannot be read. Its addresses are then among those that the
-//! database has for the rule or the set. Of these, the ones that no readable node has stay until all nodes can
-//! be read.
+//! database has for the rule or the set. Of these, the ones that no readable node has stay until all nodes
+//! can be read.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -194,8 +194,8 @@ impl Store {
         let was_local = self.nodes.get(&name).is_some_and(|before| self.is_decided(before));
         let before = self.nodes.insert(node);
         let node_ports = self.node_ports(templates);
-        // The stored node counts, because missing annotations have been filled in above. A text that is gone is no
-        // answer to what it should have said.
+        // The stored node counts, because missing annotations have been filled in above. A text that is gone
+        // is no answer to what it should have said.
         let waits = self.nodes.unreadable.contains(&name);
         if self.nodes.get(&name).is_some_and(|node| self.is_unreadable(node) || waits && self.is_open(node)) {
             self.nodes.unreadable.insert(Arc::clone(&name));

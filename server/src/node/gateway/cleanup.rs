@@ -1,7 +1,7 @@
 //! Takes a node's gateway away: its bridge is a plain switch again, without a port to OVN.
 //!
-//! The patch port goes before the flows. Without them, the gateway router behind it would answer for the host's
-//! own address.
+//! The patch port goes before the flows. Without them, the gateway router behind it would answer for the
+//! host's own address.
 
 use std::{io, path::Path};
 
@@ -42,8 +42,8 @@ impl Removed {
     }
 }
 
-/// Removes the gateways of this program: the patch ports, the entries for ovn-controller, the flows and the marks.
-/// The NICs stay in their bridges. Waits for the database.
+/// Removes the gateways of this program: the patch ports, the entries for ovn-controller, the flows and the
+/// marks. The NICs stay in their bridges. Waits for the database.
 pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Removed, RemoveError> {
     let (client, mut updates) =
         Client::start(endpoint.clone().into(), "Open_vSwitch", bridge::monitor(), Options::small());
@@ -94,7 +94,8 @@ pub(super) async fn remove_from(
     Ok(())
 }
 
-/// Removes the gateway from one bridge. `ports`: the patch ports, and the directory with the sockets of bridges.
+/// Removes the gateway from one bridge. `ports`: the patch ports, and the directory with the sockets of
+/// bridges.
 async fn remove_bridge(
     client: &Client,
     seen: &Seen,
@@ -118,7 +119,8 @@ async fn remove_bridge(
         client.transact(change).await?;
     }
     removed.lines.push(format!(
-        "left the NIC in bridge {bridge}, with the node's addresses: ovnkube bridges-to-nic {bridge} moves them back"
+        "left the NIC in bridge {bridge}, with the node's addresses: ovnkube bridges-to-nic {bridge} moves \
+         them back"
     ));
     Ok(())
 }

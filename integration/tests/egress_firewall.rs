@@ -1,4 +1,5 @@
-//! EgressFirewalls by packets: what pods reach outside of the cluster, and what is none of their business.
+//! What pods reach outside of the cluster, by packets: EgressFirewalls, and what is none of their business;
+//! policies of the whole cluster about nodes and names.
 
 #[path = "support/api.rs"]
 mod api;
@@ -150,4 +151,63 @@ fn a_name_in_a_rule_is_open_and_stays_so_when_the_name_server_and_the_control_pl
         open(&site, "the new rule is there", |node| each(&other, 80, node))?;
         open(&site, "what had the name is open", |node| each(&web, 80, node))
     });
+}
+
+/// Gives all pods a policy of the cluster with these rules, and denies everything else.
+fn accept(site: &Site<'_>, peers: &[Value]) {
+    let rule = |action: &str, peer: &Value| json!({"action": action, "to": [peer]});
+    let accepted = peers.iter().map(|peer| rule("Accept", peer));
+    let everything = rule("Deny", &json!({"networks": ["0.0.0.0/0", "::/0"]}));
+    let egress: Vec<Value> = accepted.chain([everything]).collect();
+    site.api.put(json!({
+        "apiVersion": "policy.networking.k8s.io/v1alpha2",
+        "kind": "ClusterNetworkPolicy",
+        "metadata": {"name": "outside", "uid": "outside", "generation": 1},
+        "spec": {"tier": "Admin", "priority": 10, "subject": {"namespaces": {}}, "egress": egress},
+    }));
+}
+
+fn nodes_and_names_are_what_a_policy_accepts(site: &Site<'_>) -> Result<()> {
+    let (lab, world) = (site.lab, site.lab.world());
+    let (web, other) = (world.addresses(Machine::Web), world.addresses(Machine::Resolver));
+    let _web = lab.mirroring(&End::World(Machine::Web), &at_80(&web))?;
+    let _other = lab.mirroring(&End::World(Machine::Resolver), &at_80(&other))?;
+    let (first, second) = (&lab.nodes[0], &lab.nodes[1]);
+    let ssh = |node| world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22)).collect::<Vec<_>>();
+    let _hosts = [
+        lab.answering_at(&End::Node(first), &ssh(first))?,
+        lab.answering_at(&End::Node(second), &ssh(second))?,
+    ];
+    let to_node = |node| each(&world.of_node(node), 22, &world.of_node(node));
+    open(site, "without a policy nodes answer", |_| [to_node(first), to_node(second)].concat())?;
+
+    // Its pods are the subject.
+    site.api.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab", "uid": "lab"}}));
+    let of_edge = json!({"nodes": {"matchLabels": {"role": "edge"}}});
+    accept(site, std::slice::from_ref(&of_edge));
+    closed(site, "a node without the label is closed", &to_node(second))?;
+    open(site, "a node with the label is open", |_| to_node(first))?;
+    site.api.edit("Node", "node2", |node| node["metadata"]["labels"]["role"] = json!("edge"))?;
+    open(site, "a node that gets the label is open", |_| [to_node(first), to_node(second)].concat())?;
+    site.api.edit("Node", "node1", |node| node["metadata"]["labels"]["role"] = json!("inner"))?;
+    closed(site, "a node that loses the label is closed", &to_node(first))?;
+
+    let _dns = Dns::start("web.example.org", web.clone())?;
+    accept(site, &[of_edge.clone(), json!({"domainNames": ["Web.example.org"]})]);
+    open(site, "what has the name is open", |node| each(&web, 80, node))?;
+    closed(site, "what has no name is closed", &each(&other, 80, &other))?;
+
+    accept(site, &[of_edge, json!({"domainNames": ["*.example.org"]})]);
+    closed(site, "a wildcard allows nothing", &each(&web, 80, &web))?;
+    open(site, "the other rule counts", |_| to_node(second))?;
+    eventually("an event says so", SOON, || {
+        let events = site.api.events();
+        ensure!(events.iter().any(|reason| reason == "Wildcard"), "{events:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_policy_of_the_cluster_lets_pods_reach_nodes_by_their_labels_and_names_of_the_dns() {
+    blueprint().test(|lab| nodes_and_names_are_what_a_policy_accepts(&Site::start(lab, Gateway::Local)?));
 }

@@ -32,6 +32,7 @@
 //! | [`census`] | [`Census`]: snapshot of a node as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
+//! | `multicast` | [`Member`]s of multicast groups, and who of them hears what a pod sends |
 //! | [`connections`] | short TCP connections, many a second, and which server answered each |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`api_proxy`] | [`api_proxy::ApiProxy`]: a proxy in front of the API server that injects faults |
@@ -78,6 +79,7 @@ mod holder;
 pub mod inside;
 pub mod lab;
 pub mod mounts;
+mod multicast;
 mod netns;
 pub mod node;
 pub mod outcome;
@@ -100,6 +102,7 @@ pub use datapath::Datapath;
 pub use holder::hold;
 pub use inside::inside;
 pub use lab::{Blueprint, Lab};
+pub use multicast::Member;
 pub use node::Node;
 pub use outcome::{CniError, Outcome};
 pub use pod::Pod;

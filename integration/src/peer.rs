@@ -5,6 +5,7 @@
 
 mod connections;
 mod drip;
+mod multicast;
 mod questions;
 
 use std::{
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use connections::{Connection, Moment, Pace};
 pub use drip::Kept;
+pub use multicast::{TO_GROUP, TO_MEMBER};
 pub use questions::Reply;
 
 /// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
@@ -108,6 +110,24 @@ pub enum Peer {
         #[arg(long, value_name = "MILLISECONDS")]
         time: u64,
     },
+    /// Join GROUP, and print what arrives at its port, until standard input closes.
+    MulticastListen {
+        /// Group and port.
+        group: SocketAddr,
+    },
+    /// Send datagrams with NUMBER to GROUP, and after them some to each of its members themselves.
+    MulticastSend {
+        /// Group and port.
+        group: SocketAddr,
+        /// What the datagrams say.
+        number: u64,
+        /// How many datagrams go to the group.
+        #[arg(long)]
+        count: usize,
+        /// Addresses and ports of the members.
+        #[arg(long, value_delimiter = ',')]
+        then: Vec<SocketAddr>,
+    },
     /// Ask each of the ADDRESSES once, all together, and print who answers.
     Ask {
         /// Ask by TCP.
@@ -141,6 +161,8 @@ pub enum Report {
     Kept(Kept),
     /// Microseconds of each connection, from its first packet to its answer.
     Repeated(Vec<u32>),
+    /// A datagram with this text came.
+    Heard(String),
     /// Who answered, in the order of the addresses: by TCP and by UDP.
     Asked([Vec<Reply>; 2]),
 }
@@ -206,6 +228,10 @@ impl Peer {
             }
             Self::Repeat { to, time } => connections::repeat(to, Duration::from_millis(time))
                 .map(|taken| report(&Report::Repeated(taken))),
+            Self::MulticastListen { group } => multicast::listen(group, report),
+            Self::MulticastSend { group, number, count, then } => {
+                multicast::send(group, number, count, &then)
+            }
             Self::Ask { tcp, udp } => {
                 questions::ask_all(&tcp, &udp).map(|replies| report(&Report::Asked(replies)))
             }

@@ -275,7 +275,7 @@ fn what_cannot_be_an_uplink_is_refused_and_others_have_their_turn() {
              ip tuntap add tun0 mode tun
              ip link add good0 type veth peer name good0-far
              ip addr add 192.0.2.77/24 dev good0
-             ovs-vsctl --no-wait add-port br-int pod0 -- add-port br-int ovn-k8s-mp0 \
+             ovs-vsctl --timeout=20 add-port br-int pod0 -- add-port br-int ovn-k8s-mp0 \
                -- set Interface ovn-k8s-mp0 type=internal",
         )?;
         for (name, reason) in [

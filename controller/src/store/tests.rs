@@ -63,6 +63,17 @@ fn claiming(uid: &str, address: &str) -> Pod {
     annotated(pod(uid), &format!(r#"{{"default":{{"mac_address":"{mac}","ip_addresses":["{address}"]}}}}"#))
 }
 
+/// Pod `podN` is there, with an address.
+fn numbered_pod(number: u8) -> Observation {
+    let name = format!("pod{number}");
+    let pod = claiming(&name, &format!("10.244.1.{}/24", number + 3));
+    Observation::Pods(Seen::Applied((key(&name), pod)))
+}
+
+fn numbered_pod_gone(number: u8) -> Observation {
+    Observation::Pods(Seen::Deleted(key(&format!("pod{number}"))))
+}
+
 /// The pod after this text has been written on it.
 fn annotated(pod: Pod, text: &str) -> Pod {
     let network = PodNetwork::parse(text, &Network::Default).unwrap().unwrap();

@@ -65,13 +65,9 @@ fn put(spec: Value, status: Value) -> Observation {
 }
 
 fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
-    let name = |pod| format!("pod{pod}");
     let observation = match event {
-        Event::Pod(number) => {
-            let pod = claiming(&name(number), &format!("10.244.1.{}/24", number + 3));
-            Observation::Pods(Seen::Applied((key(&name(number)), pod)))
-        }
-        Event::PodGone(number) => Observation::Pods(Seen::Deleted(key(&name(number)))),
+        Event::Pod(number) => numbered_pod(number),
+        Event::PodGone(number) => numbered_pod_gone(number),
         Event::Node(number, label, host) => Observation::Nodes(Seen::Applied(Node {
             labels: Arc::new([("label".to_owned(), format!("v{label}"))].into()),
             host_addresses: vec![net(&format!("172.18.{host}.{number}/32")).addr()],

@@ -51,13 +51,9 @@ fn multicast(is_on: bool) -> Observation {
 }
 
 fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
-    let name = |pod| format!("pod{pod}");
     let observation = match event {
-        Event::Pod(number) => {
-            let pod = claiming(&name(number), &format!("10.244.1.{}/24", number + 3));
-            Observation::Pods(Seen::Applied((key(&name(number)), pod)))
-        }
-        Event::PodGone(number) => Observation::Pods(Seen::Deleted(key(&name(number)))),
+        Event::Pod(number) => numbered_pod(number),
+        Event::PodGone(number) => numbered_pod_gone(number),
         Event::Namespace(is_on) => multicast(is_on),
         Event::NamespaceGone => Observation::Namespaces(Seen::Deleted("shop".into())),
         Event::Firewall(has_rule) => {

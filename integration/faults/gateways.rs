@@ -120,10 +120,8 @@ fn node_ports_answer(site: &Site<'_>) -> Result<()> {
 #[test]
 fn row_89_rules_that_are_flushed_come_back_before_clients_and_pods_give_up() {
     blueprint().test(|lab| {
-        let (site, world) = (Site::start(lab, Gateway::Shared)?, lab.world());
-        let web: Vec<_> =
-            world.addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 80)).collect();
-        let _web = lab.mirroring(&End::World(Machine::Web), &web)?;
+        let site = Site::start(lab, Gateway::Shared)?;
+        let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
         let node = &lab.nodes[0];
         let to_node = Lasting::to_node(&site)?;
         node_ports_answer(&site)?;
@@ -188,10 +186,8 @@ fn row_90_flows_of_the_bridge_that_are_deleted_come_back_before_connections_end(
 #[test]
 fn row_91_connections_through_a_gateway_outlive_the_switch() {
     blueprint().test(|lab| {
-        let (site, world) = (Site::start(lab, Gateway::Shared)?, lab.world());
-        let web: Vec<_> =
-            world.addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 80)).collect();
-        let _web = lab.mirroring(&End::World(Machine::Web), &web)?;
+        let site = Site::start(lab, Gateway::Shared)?;
+        let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
         // In user space the translations of pods' connections are in the memory of ovs-vswitchd.
         let of_pod = match Datapath::of_lab() {
             Datapath::System => Some(Lasting::of_pod(&site)?),

@@ -22,6 +22,7 @@ use crate::{
     Lab, Pod, command, executable,
     peer::{Connection, Pace, Report},
     traffic::End,
+    world::Machine,
 };
 
 /// A server in a pod, which ends when this is dropped.
@@ -63,6 +64,13 @@ impl Lab {
         command.args(["answer", "--client"]).args(addresses.iter().map(ToString::to_string));
         let (child, _) = start(&mut command, &Report::Answering)?;
         Ok(Server(child))
+    }
+
+    /// The same outside of the cluster, at this port of all addresses of a machine. Returns them, too.
+    pub fn mirroring_outside(&self, machine: Machine, port: u16) -> Result<(Server, Vec<SocketAddr>)> {
+        let addresses = self.world().addresses(machine);
+        let addresses: Vec<_> = addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+        Ok((self.mirroring(&End::World(machine), &addresses)?, addresses))
     }
 
     /// Starts a client in the pod, and waits until it connects.

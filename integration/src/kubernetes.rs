@@ -3,7 +3,6 @@
 use std::{
     env, fs,
     io::{self, IsTerminal as _, Write as _},
-    net::SocketAddr,
     os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{self, Command, ExitCode},
@@ -17,7 +16,6 @@ use integration::{
     cluster::{Gateway, credentials::ADMIN, programs},
     connections::Server,
     executable, inside, mounts,
-    traffic::End,
     world::Machine,
 };
 
@@ -118,8 +116,7 @@ impl Cluster {
 
 /// Starts a server outside of the cluster, which tells its clients their addresses as it sees them.
 fn open_world(cluster: &Running) -> Result<Server> {
-    let at = cluster.lab.world().addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 80));
-    cluster.lab.mirroring(&End::World(Machine::Web), &at.collect::<Vec<_>>())
+    Ok(cluster.lab.mirroring_outside(Machine::Web, 80)?.0)
 }
 
 /// Writes a command for each node and each machine of the world, named as these, and the settings of the shell.

@@ -24,10 +24,6 @@ fn each(to: &[IpAddr], port: u16, named: &[IpAddr]) -> Vec<(SocketAddr, IpAddr)>
     to.iter().map(|ip| SocketAddr::new(*ip, port)).zip(named.iter().copied()).collect()
 }
 
-fn at_80(addresses: &[IpAddr]) -> Vec<SocketAddr> {
-    addresses.iter().map(|ip| SocketAddr::new(*ip, 80)).collect()
-}
-
 fn to_net(kind: &str, address: IpAddr) -> Value {
     let length = if address.is_ipv4() { 32 } else { 128 };
     json!({"type": kind, "to": {"cidrSelector": format!("{address}/{length}")}})
@@ -63,8 +59,8 @@ fn open(site: &Site<'_>, what: &str, to: impl Fn(&[IpAddr]) -> Vec<(SocketAddr, 
 fn only_what_is_allowed_leaves(site: &Site<'_>) -> Result<()> {
     let world = site.lab.world();
     let (web, resolver) = (world.addresses(Machine::Web), world.addresses(Machine::Resolver));
-    let serve = |machine, addresses| site.lab.mirroring(&End::World(machine), &at_80(addresses));
-    let _servers = [serve(Machine::Web, &web)?, serve(Machine::Resolver, &resolver)?];
+    let serve = |machine| site.lab.mirroring_outside(machine, 80);
+    let _servers = [serve(Machine::Web)?, serve(Machine::Resolver)?];
     let ssh = |node| world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22)).collect::<Vec<_>>();
     let (first, second) = (&site.lab.nodes[0], &site.lab.nodes[1]);
     let _hosts = [
@@ -135,8 +131,8 @@ fn a_name_in_a_rule_is_open_and_stays_so_when_the_name_server_and_the_control_pl
     blueprint().test(|lab| {
         let site = Site::start(lab, Gateway::Local)?;
         let (web, other) = (lab.world().addresses(Machine::Web), lab.world().addresses(Machine::Resolver));
-        let _web = lab.mirroring(&End::World(Machine::Web), &at_80(&web))?;
-        let _other = lab.mirroring(&End::World(Machine::Resolver), &at_80(&other))?;
+        let _web = lab.mirroring_outside(Machine::Web, 80)?;
+        let _other = lab.mirroring_outside(Machine::Resolver, 80)?;
         let dns = Dns::start("web.example.org", web.clone())?;
         let named = json!({"type": "Allow", "to": {"dnsName": "Web.example.org"}});
         allow(&site, [named.clone()]);
@@ -170,8 +166,8 @@ fn accept(site: &Site<'_>, peers: &[Value]) {
 fn nodes_and_names_are_what_a_policy_accepts(site: &Site<'_>) -> Result<()> {
     let (lab, world) = (site.lab, site.lab.world());
     let (web, other) = (world.addresses(Machine::Web), world.addresses(Machine::Resolver));
-    let _web = lab.mirroring(&End::World(Machine::Web), &at_80(&web))?;
-    let _other = lab.mirroring(&End::World(Machine::Resolver), &at_80(&other))?;
+    let _web = lab.mirroring_outside(Machine::Web, 80)?;
+    let _other = lab.mirroring_outside(Machine::Resolver, 80)?;
     let (first, second) = (&lab.nodes[0], &lab.nodes[1]);
     let ssh = |node| world.of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22)).collect::<Vec<_>>();
     let _hosts = [

@@ -110,10 +110,7 @@ fn pods_reach_nodes(site: &Site<'_>) -> Result<()> {
 fn pods_reach_the_world(site: &Site<'_>) -> Result<()> {
     let world = site.lab.world();
     let servers = [(Machine::Web, 80), (Machine::Resolver, 53)];
-    let running = servers.map(|(machine, port)| {
-        let at = world.addresses(machine).into_iter().map(|ip| SocketAddr::new(ip, port));
-        site.lab.mirroring(&End::World(machine), &at.collect::<Vec<_>>())
-    });
+    let running = servers.map(|(machine, port)| site.lab.mirroring_outside(machine, port));
     let [_web, _resolver] = [running[0].as_ref(), running[1].as_ref()];
     for pod in [&site.here, &site.there] {
         let node = world.of_node(site.lab.node_of(pod));

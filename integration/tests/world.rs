@@ -13,11 +13,8 @@ fn a_node_reaches_the_world_and_the_world_a_node_under_their_own_addresses() {
     Lab::of_nodes(2).families(Families::Dual).world().test(|lab| {
         let world = lab.world();
         let at = |address, port| SocketAddr::new(address, port);
-        let web: Vec<SocketAddr> = world.addresses(Machine::Web).into_iter().map(|ip| at(ip, 80)).collect();
-        let names: Vec<SocketAddr> =
-            world.addresses(Machine::Resolver).into_iter().map(|ip| at(ip, 53)).collect();
-        let _web = lab.mirroring(&End::World(Machine::Web), &web)?;
-        let _names = lab.mirroring(&End::World(Machine::Resolver), &names)?;
+        let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
+        let (_names, names) = lab.mirroring_outside(Machine::Resolver, 53)?;
         for node in &lab.nodes {
             let own = world.of_node(node);
             eventually("the world sees the node's own addresses", SOON, || {

@@ -140,14 +140,25 @@ fn changed_rows_are_dirty<E: Debug + Clone>(
 ) -> Result<(), TestCaseError> {
     let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![]);
     for event in events {
-        let before = rows(&store);
-        let mut dirty = BTreeSet::new();
-        happen(&mut store, event.clone(), &mut |key, _| {
-            dirty.insert(key);
-        });
-        rows_differ_only_of(&dirty, &before, &rows(&store), &event)?;
+        changed_rows_are_dirty_after(&mut store, event, &happen)?;
     }
     Ok(())
+}
+
+/// The same after one event. Returns the rows that there are then.
+fn changed_rows_are_dirty_after<E: Debug + Clone>(
+    store: &mut Store,
+    event: E,
+    happen: impl Fn(&mut Store, E, &mut Dirty<'_>),
+) -> Result<BTreeMap<Key, RowSet>, TestCaseError> {
+    let before = rows(store);
+    let mut dirty = BTreeSet::new();
+    happen(store, event.clone(), &mut |key, _| {
+        dirty.insert(key);
+    });
+    let after = rows(store);
+    rows_differ_only_of(&dirty, &before, &after, &event)?;
+    Ok(after)
 }
 
 /// Every key whose rows differ is one of those that are dirty.

@@ -2,7 +2,7 @@
 //! makes them, and packets between them.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     path::Path,
     time::{Duration, Instant},
 };
@@ -90,9 +90,7 @@ pub(crate) fn tell_subnets(node: &Node) {
 /// Each pod connects to a server of the world, in each family, with a line for each.
 pub(crate) fn visit_world(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
     let world = lab.world();
-    let web: Vec<SocketAddr> =
-        world.addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, WEB)).collect();
-    let _server = lab.mirroring(&End::World(Machine::Web), &web)?;
+    let (_server, web) = lab.mirroring_outside(Machine::Web, WEB)?;
     screen.line(Paint::FAINT.on(format!("    {:<8}{:<24}{:<16}", "from", "to", "seen as")))?;
     for pod in pods {
         let node = world.of_node(lab.node_of(pod));

@@ -53,9 +53,7 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
         let config = &object["metadata"]["annotations"][GATEWAY_CONFIG];
         ensure!(config.as_str().is_some_and(|text| text.contains(mode)), "no {mode} in {config}");
     }
-    let web: Vec<SocketAddr> =
-        world.addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 80)).collect();
-    let _web = lab.mirroring(&End::World(Machine::Web), &web)?;
+    let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
     for name in ["web", "other"] {
         let pod = attached(cluster, name)?;
         let node = world.of_node(lab.node_of(&pod));

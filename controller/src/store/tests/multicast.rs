@@ -92,13 +92,8 @@ proptest! {
     fn whatever_changes_the_rows_of_a_namespace_or_its_pods_makes_them_dirty(events in vec(event(), 1..30)) {
         let mut store = with_multicast();
         for event in events {
-            let before = rows(&store);
-            let mut dirty = BTreeSet::new();
-            happen(&mut store, event.clone(), &mut |key, _| {
-                dirty.insert(key);
-            });
-            rows_differ_only_of(&dirty, &before, &rows(&store), &event)?;
-            let mut needs = rows(&store).into_values().flatten().flat_map(|row| row.needs);
+            let rows = changed_rows_are_dirty_after(&mut store, event, happen)?;
+            let mut needs = rows.into_values().flatten().flat_map(|row| row.needs);
             let is_named = needs.any(|set| set.table == Table::AddressSet);
             let is_there = store.is_set(&SetId::Namespace("shop".into()));
             prop_assert!(!is_named || is_there, "a rule names a set");

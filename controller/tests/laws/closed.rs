@@ -24,13 +24,13 @@ use controller::{
 };
 use kubeapi::watch::Watched;
 use oracle::policies::{
-    Labels, NetworkPolicy, Pod, World,
+    Direction, Labels, Namespace, NetworkPolicy, Pod, Selector, World,
     cluster::{ClusterPolicy, Kind},
     random::{Passes, cluster_policy, labels, policy, tiered_world},
     verdict::Place,
 };
 use oracle::world::Protocol;
-use ovsdb::Connection;
+use ovsdb::{Condition, Connection, Row, Transaction};
 use proptest::{collection::vec, option, prelude::*};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -412,4 +412,48 @@ fn law_7_no_commit_opens_what_neither_the_world_before_a_change_nor_the_one_afte
         };
         panic.map(text).into_iter().collect()
     });
+}
+
+/// One pod of two lets nobody in.
+fn one_is_isolated() -> World {
+    let everything = Selector { match_labels: Vec::new(), match_expressions: Vec::new() };
+    let pod = |name: &str, label, host| Pod {
+        namespace: "x",
+        name: name.to_owned(),
+        node: 1,
+        host,
+        labels: vec![("app", label)],
+        ports: Vec::new(),
+    };
+    World {
+        namespaces: vec![Namespace { name: "x", labels: Labels::new() }],
+        pods: vec![pod("client", "a", 3), pod("server", "b", 4)],
+        policies: vec![NetworkPolicy {
+            namespace: "x",
+            name: "policy0".to_owned(),
+            pod_selector: Selector { match_labels: vec![("app", "b")], ..everything },
+            policy_types: vec![Direction::Ingress],
+            ingress: Vec::new(),
+            egress: Vec::new(),
+        }],
+        cluster_policies: Vec::new(),
+    }
+}
+
+/// An update by two commits, as upstream's controller makes it: the policy is gone in between.
+#[tokio::test]
+async fn a_policy_that_is_away_for_one_commit_is_found() {
+    let schema = Schema::of_acls(true);
+    let Scene { connection, mut writer, mut watcher, controller, _northbound, .. } =
+        Scene::begin(&schema, one_is_isolated()).await;
+    controller.stop().await;
+    for (action, other) in [("drop", "allow"), ("allow", "drop")] {
+        let mut update = Transaction::new();
+        update.update("ACL", Condition::equal("action", action), Row::new().with("action", other));
+        connection.transact(update).await.unwrap();
+    }
+    writer.switch(&connection, "foreign-last").await;
+    let broken = watcher.broken_until("foreign-last").await;
+    let tcp = "Question { client: \"x_client\", server: \"x_server\", place: 0 } is open";
+    assert!(broken.iter().any(|why| why.contains(tcp)), "{broken:#?}");
 }

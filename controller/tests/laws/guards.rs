@@ -253,10 +253,19 @@ impl Watcher {
     /// Waits until the guards have judged the commit that brought this switch, and fails if they have found
     /// anything wrong. Returns the number of commits.
     pub(crate) async fn kept_until(&mut self, switch: &str) -> usize {
-        let seen = timeout(deadline(), self.seen.wait_for(|seen| seen.switches.contains(switch))).await;
-        let Seen { commits, broken, .. } = seen.expect("the guards fall behind").unwrap().clone();
+        let Seen { commits, broken, .. } = self.seen_until(switch).await;
         assert!(broken.is_empty(), "{broken:#?}");
         commits
+    }
+
+    /// What the guards have found wrong until the commit that brought this switch.
+    pub(crate) async fn broken_until(&mut self, switch: &str) -> Vec<String> {
+        self.seen_until(switch).await.broken
+    }
+
+    async fn seen_until(&mut self, switch: &str) -> Seen {
+        let seen = timeout(deadline(), self.seen.wait_for(|seen| seen.switches.contains(switch))).await;
+        seen.expect("the guards fall behind").unwrap().clone()
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`master`] | the project's own control plane |
 //! | [`worker`] | containerd, kubelet and the project's server of a node |
 //! | [`dns`] | CoreDNS and its Service, where a test asks for it |
+//! | [`name_server`] | the world's name server, for names outside of the cluster |
 //! | [`load_balancers`] | addresses for Services of type `LoadBalancer`, as a cloud assigns them |
 //! | `routes` | routes from the API server to pods |
 //! | [`gateway`] | how packets leave and enter the cluster |
@@ -40,6 +41,7 @@ pub mod in_service;
 pub mod leftovers;
 pub mod load_balancers;
 pub mod master;
+pub mod name_server;
 pub mod northbound;
 pub mod pods;
 pub mod programs;
@@ -53,6 +55,7 @@ pub use credentials::Credentials;
 pub use gateway::Gateway;
 pub use in_service::InService;
 pub use leftovers::Leftovers;
+pub use name_server::Name;
 pub use pods::Pods;
 pub use worker::Worker;
 
@@ -76,6 +79,7 @@ pub struct Blueprint {
     containerd: Option<Containerd>,
     families: Families,
     dns: bool,
+    names_outside: Vec<Name>,
     host_ports: bool,
     gateway: Option<Gateway>,
 }
@@ -108,10 +112,18 @@ impl Blueprint {
         self.cluster_subnets(&subnets)
     }
 
-    /// Starts CoreDNS, too, so that names of Services resolve in pods. Most tests have no use for it.
+    /// Starts CoreDNS, too, so that names of Services resolve in pods, and those of the world, if there is one.
+    /// Most tests have no use for it.
     #[must_use]
     pub fn dns(mut self) -> Self {
         self.dns = true;
+        self
+    }
+
+    /// Further names of the world, besides its machines'.
+    #[must_use]
+    pub fn names_outside(mut self, names: impl IntoIterator<Item = Name>) -> Self {
+        self.names_outside.extend(names);
         self
     }
 
@@ -173,9 +185,11 @@ impl Blueprint {
             options: self.master_options,
         };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
-        let Self { families, host_ports, gateway, .. } = self;
+        let Self { families, host_ports, gateway, dns, names_outside, .. } = self;
+        let name_server = (dns && gateway.is_some()).then(|| name_server::start(lab.world(), &names_outside));
         let cluster = Cluster {
             lab,
+            name_server: name_server.transpose()?,
             workers,
             control_plane,
             credentials,
@@ -192,7 +206,7 @@ impl Blueprint {
         cluster.each_node(|node, worker| cluster.start_node(node, worker))?;
         progress("waiting until the nodes are ready for pods");
         cluster.wait_until_ready()?;
-        if self.dns {
+        if dns {
             progress("starting CoreDNS");
             cluster.start_dns()?;
         }
@@ -227,6 +241,8 @@ pub struct Cluster {
     /// `ovnkube --init-master`, under the name `master-1`.
     pub master: Daemon,
     network: Network,
+    /// Answers while the cluster runs.
+    name_server: Option<Daemon>,
     families: Families,
     host_ports: bool,
     gateway: Option<Gateway>,
@@ -242,6 +258,7 @@ impl Cluster {
             containerd: None,
             families: Families::V4,
             dns: false,
+            names_outside: Vec::new(),
             host_ports: false,
             gateway: None,
         }

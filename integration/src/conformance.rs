@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`selection`] | which specs run in a lane, and why others do not; pure |
 //! | [`runner`] | the suite as a process, and its report |
-//! | [`internet`] | addresses beyond the nodes, for specs that connect to the Internet |
+//! | [`internet`] | names and addresses beyond the nodes, for specs that use the Internet |
 //! | [`expected`] | the list of specs that have to pass |
 //! | [`verdict`] | the table, and whether the run passed; pure |
 
@@ -96,7 +96,8 @@ impl Conformance {
         };
         let suite = runner::Suite::find()?;
         let blueprint = Cluster::of_nodes(self.nodes).families(self.lane.families()).dns().host_ports();
-        let cluster = blueprint.gateway(self.gateway_mode).build(&say)?;
+        let blueprint = blueprint.gateway(self.gateway_mode).names_outside(internet::names()?);
+        let cluster = blueprint.build(&say)?;
         let _internet = prepare(&cluster, &suite)?;
         say(&format!("{} nodes are ready, gateway mode {}; the suite begins", self.nodes, self.gateway_mode));
         let results = executable::target_dir()?.join("conformance").join(self.lane.to_string());

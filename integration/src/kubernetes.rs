@@ -167,6 +167,10 @@ fn hints(cluster: &Running) -> String {
             "a server outside of the cluster says which address it sees",
         ),
         (
+            "kubectl exec deploy/web -- nslookup web.example.org".to_owned(),
+            "its name, from a name server outside",
+        ),
+        (
             "kubectl expose deployment web --name=out --type=NodePort --port=80 --target-port=8080"
                 .to_owned(),
             "",

@@ -7,7 +7,7 @@ use std::{fs, path::Path, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Cluster, attached::is_ready, programs};
-use crate::{Families, mounts};
+use crate::{Families, mounts, world::Machine};
 
 /// Address of the Service, which every kubelet tells its pods.
 pub const ADDRESS: &str = "10.96.0.10";
@@ -35,9 +35,23 @@ impl Cluster {
     pub(super) fn start_dns(&self) -> Result<()> {
         let archive = programs::dns_image()?;
         self.each_node(|node, worker| worker.import_image(node, &archive))?;
+        let [fallthrough, forward, others] = match &self.name_server {
+            Some(_) => {
+                let forward = format!("forward . {}", self.lab.world().addresses(Machine::Resolver)[0]);
+                ["fallthrough in-addr.arpa ip6.arpa".to_owned(), forward.clone(), forward]
+            }
+            None => [
+                String::new(),
+                String::new(),
+                "template ANY ANY {\n            rcode NXDOMAIN\n        }".to_owned(),
+            ],
+        };
         let manifest = include_str!("coredns.yaml")
             .replace("ADDRESS", address(self.families))
-            .replace("IMAGE", programs::COREDNS);
+            .replace("IMAGE", programs::COREDNS)
+            .replace("FALLTHROUGH", &fallthrough)
+            .replace("FORWARD", &forward)
+            .replace("OTHERS", &others);
         let file = Path::new(mounts::LAB).join("coredns.yaml");
         fs::write(&file, manifest).with_context(|| format!("write {}", file.display()))?;
         self.kubectl(["create", "--filename", &file.to_string_lossy()])?;

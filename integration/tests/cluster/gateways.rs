@@ -64,6 +64,18 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
             ensure!(seen == expected, "{replies:?}");
             Ok(())
         })?;
+        eventually(
+            &format!("pod {name} finds a name of the world, and the name of an address"),
+            SOON,
+            || {
+                let (name_of_web, address) = ("web.example.org", web[0].ip().to_string());
+                for (asked, answer) in [(name_of_web, &*address), (&address, name_of_web)] {
+                    let said = cluster.kubectl(["exec", name, "--", "nslookup", asked])?;
+                    ensure!(said.contains(answer), "{said}");
+                }
+                Ok(())
+            },
+        )?;
         // The API server's Service has a host beside the nodes for its endpoint.
         eventually(&format!("pod {name} reaches the API server"), SOON, || {
             let url = "https://10.96.0.1/version";
@@ -95,7 +107,7 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
 }
 
 fn blueprint(gateway: Gateway) -> integration::cluster::Blueprint {
-    Cluster::of_nodes(2).families(Families::Dual).host_ports().gateway(gateway)
+    Cluster::of_nodes(2).families(Families::Dual).dns().host_ports().gateway(gateway)
 }
 
 #[test]

@@ -116,9 +116,9 @@ scale: build kubernetes ## Measure the control plane with many nodes and pods (N
 	# What `make build` builds: its allocator, musl's, gives memory back.
 	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(if $(SERVICES),--services $(SERVICES)) $(if $(BACKENDS),--backends $(BACKENDS)) $(if $(POLICIES),--policies $(POLICIES)) $(SCALE)
 
-latency: build kubernetes ## Measure how soon connections follow a change of a Service, and the floor (OTHERS=5000 ROUNDS=20)
+latency: build kubernetes ## Measure how soon connections follow a change of a Service or a policy, and the floor (OTHERS=5000 POLICIES=2000 ROUNDS=20)
 	cargo build --locked --release -p integration
-	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration latency $(if $(OTHERS),--others $(OTHERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(LATENCY)
+	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration latency $(if $(OTHERS),--others $(OTHERS)) $(if $(POLICIES),--other-policies $(POLICIES)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(LATENCY)
 
 bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100 --realtime")
 	@integration/prerequisites.sh bench

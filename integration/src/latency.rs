@@ -1,5 +1,5 @@
-//! `integration latency`: how long a change of a Service takes until packets follow it, measured by
-//! connections, on a whole Kubernetes with one node.
+//! `integration latency`: how long a change of a Service or of a policy takes until packets follow it, measured
+//! by connections, on a whole Kubernetes with one node.
 //!
 //! The floor is measured in the same run, round by round: the same rows, written by one bare transaction into
 //! the same northbound database. What lies between the two is the API server's and the control plane's.
@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`site`] | the cluster, its client and its two servers |
 //! | [`change`] | the three changes of a Service, by the API server or by a bare transaction |
+//! | [`policies`] | policies that forbid and allow, in the same two ways |
 //! | [`report`] | figures, goals, the table and `latency.json` |
 
 use std::{env, process::ExitCode, time::Instant};
@@ -17,7 +18,7 @@ use clap::Args;
 use integration::{executable, inside};
 
 use self::{
-    report::{Measured, Report},
+    report::{Measured, MeasuredPolicies, Report},
     site::Site,
 };
 use crate::report::{
@@ -26,11 +27,12 @@ use crate::report::{
 };
 
 mod change;
+mod policies;
 mod report;
 mod site;
 
-/// Measure how long a change of a Service takes until connections follow it. Exit status 1 if a goal is
-/// missed.
+/// Measure how long a change of a Service or of a policy takes until connections follow it. Exit status 1 if a
+/// goal is missed.
 ///
 /// All figures, with their fields, go to latency/latency.json in cargo's target directory.
 #[derive(Debug, Args)]
@@ -41,6 +43,9 @@ pub(crate) struct Latency {
     /// How many other Services there are when all is measured again.
     #[arg(long, value_name = "N", default_value_t = 5000)]
     others: usize,
+    /// How many other policies there are when policies are measured again.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    other_policies: usize,
     /// Print the goals without failing for them.
     #[arg(long)]
     no_gates: bool,
@@ -69,15 +74,33 @@ impl Latency {
             Scheduling::Normal,
         )?;
         let site = Site::start(&say)?;
+        let mut policies = vec![self.policies(&site, 0, &say)?];
+        if self.other_policies > 0 {
+            say(&format!("creating {} other policies", self.other_policies));
+            site.add_other_policies(self.other_policies)?;
+            policies.push(self.policies(&site, self.other_policies, &say)?);
+            say("deleting them");
+            site.delete_other_policies(self.other_policies)?;
+        }
         let mut measured = vec![self.phase(&site, 0, &say)?];
         if self.others > 0 {
             say(&format!("creating {} other Services", self.others));
             site.add_others(self.others)?;
             measured.push(self.phase(&site, self.others, &say)?);
         }
-        let report = Report::new(environment.at_the_end()?, measured);
+        let report = Report::new(environment.at_the_end()?, measured, policies);
         publish(&report, &report, "latency/latency.json")?;
         Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn policies(&self, site: &Site, others: usize, say: &dyn Fn(&str)) -> Result<MeasuredPolicies> {
+        let mut measured = MeasuredPolicies::with(others);
+        for _ in 0..self.rounds {
+            measured.floor.push(site.bare_policy_round()?);
+            measured.ours.push(site.policy_round()?);
+        }
+        say(&measured.summary());
+        Ok(measured)
     }
 
     fn phase(&self, site: &Site, others: usize, say: &dyn Fn(&str)) -> Result<Measured> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::change::Round;
+use super::{change::Round, policies::Verdicts};
 use crate::report::{environment::Environment, percentiles::Percentiles};
 
 /// `latency.json`.
@@ -12,6 +12,7 @@ use crate::report::{environment::Environment, percentiles::Percentiles};
 pub(crate) struct Report {
     environment: Environment,
     measured: Vec<Measured>,
+    policies: Vec<MeasuredPolicies>,
     goals: Vec<Goal>,
 }
 
@@ -24,6 +25,14 @@ pub(crate) struct Measured {
     /// Objects written to the API server.
     pub(crate) ours: Vec<Round>,
     pub(crate) rates: Rates,
+}
+
+/// The same of policies.
+#[derive(Debug, Serialize)]
+pub(crate) struct MeasuredPolicies {
+    others: usize,
+    pub(crate) floor: Vec<Verdicts>,
+    pub(crate) ours: Vec<Verdicts>,
 }
 
 /// Microseconds of connections that were made one after the other, turn by turn.
@@ -41,7 +50,7 @@ struct Goal {
 }
 
 /// A change, by the time that it took in a round.
-type Change = (&'static str, fn(&Round) -> f64);
+type Change<R = Round> = (&'static str, fn(&R) -> f64);
 
 const CREATED: Change = ("Service created, its address answers", |round| round.created);
 const ADDED: Change = ("endpoint added, first connection to it", |round| round.added);
@@ -53,10 +62,16 @@ const ANSWERED: Change = ("of the first: until the request is answered", |round|
 /// to 33, 32 to 35, and 13 to 18.
 const LIMITS: [(Change, f64, Option<f64>); 3] =
     [(CREATED, 15.0, Some(20.0)), (ADDED, 15.0, None), (REMOVED, 10.0, None)];
-/// Limit of a median with other Services, as a multiple of that without.
+const FORBIDDEN: Change<Verdicts> =
+    ("policy created, last connection that it forbids", |round| round.forbidden);
+const ALLOWED: Change<Verdicts> = ("policy created, first connection that it allows", |round| round.allowed);
+/// The same for policies. Upstream takes 16 to 19, and 21 to 26.
+const LIMITS_OF_POLICIES: [(Change<Verdicts>, f64, Option<f64>); 2] =
+    [(FORBIDDEN, 12.0, Some(15.0)), (ALLOWED, 14.0, None)];
+/// Limit of a median with other Services or policies, as a multiple of that without.
 const WITH_OTHERS: f64 = 1.5;
 
-fn percentiles_of(rounds: &[Round], change: Change) -> Percentiles {
+fn percentiles_of<R>(rounds: &[R], change: Change<R>) -> Percentiles {
     Percentiles::of(rounds.iter().map(change.1))
 }
 
@@ -81,6 +96,44 @@ impl Measured {
     }
 }
 
+impl MeasuredPolicies {
+    pub(crate) fn with(others: usize) -> Self {
+        Self { others, floor: Vec::new(), ours: Vec::new() }
+    }
+
+    /// One line.
+    pub(crate) fn summary(&self) -> String {
+        let of = |rounds: &[Verdicts]| {
+            [FORBIDDEN, ALLOWED].map(|change| format!("{:.1}", percentiles_of(rounds, change).p50)).join(", ")
+        };
+        format!(
+            "with {} other policies: forbidden, allowed {} ms; floor {}",
+            self.others,
+            of(&self.ours),
+            of(&self.floor)
+        )
+    }
+}
+
+/// Goals of rounds alone, and of those with so many others.
+fn goals<R>(limits: &[(Change<R>, f64, Option<f64>)], phases: &[(usize, &[R])]) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let Some(((_, alone), with_others)) = phases.split_first() else { return goals };
+    for (change, median, p90) in limits {
+        let (what, of) = (change.0, percentiles_of(alone, *change));
+        goals.push(Goal { what: format!("{what}, median"), measured: of.p50, limit: *median });
+        goals.extend(p90.map(|limit| Goal { what: format!("{what}, p90"), measured: of.p90, limit }));
+    }
+    for (others, rounds) in with_others {
+        goals.extend(limits.iter().map(|(change, ..)| Goal {
+            what: format!("{}, median with {others} others", change.0),
+            measured: percentiles_of(rounds, *change).p50,
+            limit: WITH_OTHERS * percentiles_of(alone, *change).p50,
+        }));
+    }
+    goals
+}
+
 impl Rates {
     /// Connections a second, and the 99th percentile of their milliseconds.
     fn figures(turns: &[Vec<u32>]) -> String {
@@ -92,23 +145,16 @@ impl Rates {
 }
 
 impl Report {
-    pub(crate) fn new(environment: Environment, measured: Vec<Measured>) -> Self {
-        let mut goals = Vec::new();
-        if let Some(alone) = measured.first() {
-            for (change, median, p90) in LIMITS {
-                let (what, of) = (change.0, percentiles_of(&alone.ours, change));
-                goals.push(Goal { what: format!("{what}, median"), measured: of.p50, limit: median });
-                goals.extend(p90.map(|limit| Goal { what: format!("{what}, p90"), measured: of.p90, limit }));
-            }
-            for others in measured.iter().skip(1) {
-                goals.extend(LIMITS.map(|(change, ..)| Goal {
-                    what: format!("{}, median with {} others", change.0, others.others),
-                    measured: percentiles_of(&others.ours, change).p50,
-                    limit: WITH_OTHERS * percentiles_of(&alone.ours, change).p50,
-                }));
-            }
-        }
-        Self { environment, measured, goals }
+    pub(crate) fn new(
+        environment: Environment,
+        measured: Vec<Measured>,
+        policies: Vec<MeasuredPolicies>,
+    ) -> Self {
+        let services: Vec<_> = measured.iter().map(|of| (of.others, &*of.ours)).collect();
+        let verdicts: Vec<_> = policies.iter().map(|of| (of.others, &*of.ours)).collect();
+        let mut all = goals(&LIMITS, &services);
+        all.extend(goals(&LIMITS_OF_POLICIES, &verdicts));
+        Self { environment, measured, policies, goals: all }
     }
 
     /// Whether every goal is met.
@@ -133,11 +179,7 @@ impl fmt::Display for Report {
         for Measured { others, floor, ours, rates } in &self.measured {
             writeln!(f, "\n  {:<46}{:>16}{:>16}", format!("with {others} other Services"), "floor", "this")?;
             for change in [CREATED, ADDED, REMOVED, ANSWERED] {
-                let of = |rounds: &[Round]| {
-                    let Percentiles { p50, p90, .. } = percentiles_of(rounds, change);
-                    format!("{p50:.1} ({p90:.1})")
-                };
-                writeln!(f, "  {:<46}{:>16}{:>16}", change.0, of(floor), of(ours))?;
+                line(f, change, floor, ours)?;
             }
             let [straight, through] = [&rates.straight, &rates.through].map(|turns| Rates::figures(turns));
             writeln!(
@@ -145,6 +187,12 @@ impl fmt::Display for Report {
                 "  connections a second, one at a time (p99): straight to the pod {straight}, \
                  through the Service {through}"
             )?;
+        }
+        for MeasuredPolicies { others, floor, ours } in &self.policies {
+            writeln!(f, "\n  {:<46}{:>16}{:>16}", format!("with {others} other policies"), "floor", "this")?;
+            for change in [FORBIDDEN, ALLOWED] {
+                line(f, change, floor, ours)?;
+            }
         }
         writeln!(f)?;
         for goal in &self.goals {
@@ -154,6 +202,15 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// A line of the table.
+fn line<R>(f: &mut fmt::Formatter<'_>, change: Change<R>, floor: &[R], ours: &[R]) -> fmt::Result {
+    let of = |rounds: &[R]| {
+        let Percentiles { p50, p90, .. } = percentiles_of(rounds, change);
+        format!("{p50:.1} ({p90:.1})")
+    };
+    writeln!(f, "  {:<46}{:>16}{:>16}", change.0, of(floor), of(ours))
 }
 
 #[cfg(test)]
@@ -169,7 +226,7 @@ mod tests {
     fn missed(measured: Vec<Measured>) -> Vec<String> {
         let environment =
             Environment::of_this_machine(0, crate::report::environment::Scheduling::Normal).unwrap();
-        let report = Report::new(environment, measured);
+        let report = Report::new(environment, measured, Vec::new());
         let missed = report.goals.iter().filter(|goal| !goal.holds()).map(|goal| goal.what.clone());
         missed.collect()
     }
@@ -179,5 +236,19 @@ mod tests {
         assert!(missed(vec![measured(0, 10.0), measured(5000, 15.0)]).is_empty());
         assert_eq!(missed(vec![measured(0, 11.0)]), ["endpoint removed, last connection to it, median"]);
         assert_eq!(missed(vec![measured(0, 8.0), measured(5000, 12.1)]).len(), 3);
+    }
+
+    #[test]
+    fn policies_have_goals_of_their_own() {
+        let of = |forbidden, allowed| vec![Verdicts { forbidden, allowed }];
+        let goals = goals(&LIMITS_OF_POLICIES, &[(0, &of(12.1, 10.0)), (2000, &of(12.1, 15.1))]);
+        let missed: Vec<&str> = goals.iter().filter(|goal| !goal.holds()).map(|goal| &*goal.what).collect();
+        assert_eq!(
+            missed,
+            [
+                "policy created, last connection that it forbids, median",
+                "policy created, first connection that it allows, median with 2000 others",
+            ]
+        );
     }
 }

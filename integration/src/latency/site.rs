@@ -33,7 +33,7 @@ const SERVER_PORT: u16 = 8080;
 const GROUP: &str = "clusterLBGroup";
 const TABLE: &str = "Load_Balancer";
 /// For pods to become ready and for thousands of rows to be written, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How long and how often the rate of connections is measured: some thousand connections each time.
 const TURN: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ const TURNS: usize = 3;
 
 /// The running cluster.
 pub(crate) struct Site {
-    cluster: Cluster,
+    pub(super) cluster: Cluster,
     client: Pod,
     servers: [Pod; 2],
     /// They run as long as the site.
@@ -105,8 +105,13 @@ impl Site {
 
     /// Number of load balancers in the northbound database.
     pub(crate) fn services(&self) -> Result<usize> {
+        self.rows(TABLE)
+    }
+
+    /// Number of rows of a table of the northbound database.
+    pub(super) fn rows(&self, table: &str) -> Result<usize> {
         let mut transaction = Transaction::new();
-        let all = transaction.select(TABLE, ovsdb::Where::all(), &["name"]);
+        let all = transaction.select(table, ovsdb::Where::all(), &[]);
         Ok(self.transact(transaction)?.rows(all).len())
     }
 
@@ -146,10 +151,18 @@ impl Site {
     }
 
     fn connections(&self, address: IpAddr) -> Result<Connections> {
-        self.cluster.lab.connections(&self.client, SocketAddr::new(address, PORT), Pace::FAST)
+        self.connections_to(SocketAddr::new(address, PORT))
     }
 
-    fn server_addresses(&self) -> [SocketAddr; 2] {
+    pub(super) fn connections_to(&self, to: SocketAddr) -> Result<Connections> {
+        self.cluster.lab.connections(&self.client, to, Pace::FAST)
+    }
+
+    pub(super) fn client_address(&self) -> IpAddr {
+        self.client.address()
+    }
+
+    pub(super) fn server_addresses(&self) -> [SocketAddr; 2] {
         [0, 1].map(|index: usize| SocketAddr::new(self.servers[index].address(), SERVER_PORT))
     }
 
@@ -162,7 +175,7 @@ impl Site {
         }
     }
 
-    fn transact(&self, transaction: Transaction) -> Result<ovsdb::Outcome> {
+    pub(super) fn transact(&self, transaction: Transaction) -> Result<ovsdb::Outcome> {
         Ok(self.runtime.block_on(self.northbound.transact(transaction))?)
     }
 }
@@ -252,7 +265,7 @@ impl Service for BareRow<'_> {
 
 fn pod(name: &str) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "name": name } },
         "spec": {
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": false,

@@ -35,6 +35,9 @@ pub enum End<'a> {
     Client(&'a Port),
     /// The port that the packet goes to.
     Server(&'a Port),
+    /// The two ports of a switch that it passes on its way to a router. Asked are the ACLs on the way to the
+    /// second one, which also know the first.
+    Leaving { client: &'a Port, router: &'a Port },
 }
 
 /// What the ACLs of one end do with a packet. `T` has an [`Acl`].
@@ -64,6 +67,9 @@ impl<T> Carried<T> {
                 (Packet { inport: Some(port), ..*packet }, &[("from-lport", false), ("from-lport", true)])
             }
             End::Server(port) => (Packet { outport: Some(port), ..*packet }, &[("to-lport", false)]),
+            End::Leaving { client, router } => {
+                (Packet { inport: Some(client), outport: Some(router), ..*packet }, &[("to-lport", false)])
+            }
         };
         let mut carried = Self { allows: Some(true), by: Vec::new(), unknown: Vec::new() };
         for (direction, after) in stages {
@@ -134,6 +140,21 @@ mod tests {
             action: action.to_owned(),
             matching: Expression::parse(matching),
         }
+    }
+
+    /// An EgressFirewall's rules are about the port that the packet comes from, and are asked behind it.
+    #[test]
+    fn on_the_way_to_a_router_both_ports_are_known() {
+        let [source, destination] = ["10.0.0.1", "192.0.2.7"].map(|text| text.parse().unwrap());
+        let packet = Packet { source, destination, protocol: "tcp", port: 80, inport: None, outport: None };
+        let port =
+            |name: &str, group: &str| Port { name: name.to_owned(), groups: [group.to_owned()].into() };
+        let (client, router) = (port("shop_web", "a1"), port("stor-n1", "a2"));
+        let drop = acl(1, 5, "drop", "ip4.dst == 192.0.2.0/24 && inport == @a1 && outport == @a2");
+        let acls = std::slice::from_ref(&drop).iter();
+        let asked = |end| Carried::of(acls.clone(), end, &packet, &Sets::new()).allows;
+        assert_eq!(asked(End::Leaving { client: &client, router: &router }), Some(false));
+        assert_eq!(asked(End::Client(&client)), Some(true));
     }
 
     fn asked(acls: &[Acl]) -> Carried<Acl> {

@@ -196,6 +196,15 @@ impl NodeAnnotations<'_> {
         self.read(HOST_CIDRS, value::host_cidrs).map(Option::unwrap_or_default)
     }
 
+    /// The addresses at which other nodes know it, with their prefix lengths. At most one of each family, IPv4
+    /// first.
+    ///
+    /// # Errors
+    /// As for [`join_addresses`](Self::join_addresses).
+    pub fn primary_addresses(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
+        self.read(PRIMARY_ADDRESSES, value::interface_addresses).map(Option::unwrap_or_default)
+    }
+
     /// The MAC address of the management port.
     ///
     /// # Errors

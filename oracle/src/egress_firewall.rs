@@ -1,17 +1,20 @@
 //! What the definition of EgressFirewall (`k8s.ovn.org/v1`) says: which connections of a pod leave the cluster.
 //!
-//! Beside the definition's sentences, it has what the control plane promises of rules that cannot be used
+//! What decides is the package `verdict`. Here is what the control plane promises of rules that cannot be used
 //! (docs/troubleshooting.md).
 
 use std::net::IpAddr;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::{Value, json};
-use verdict::{Cidr, Place, Protocol};
+use verdict::{
+    Cidr, Place, Protocol, Selector,
+    egress_firewall::{Destination, FirewallAction, FirewallRule},
+};
 
 use crate::{
     policies::{self, Pod},
-    world::{Node, text_address},
+    world::text_address,
 };
 
 /// Namespaces, pods and policies, and at most one EgressFirewall of each namespace.
@@ -56,15 +59,11 @@ impl World {
         self.policies.lets_out(pod, address, place) && self.firewall_allows(pod, address, place)
     }
 
-    /// "Traffic from a pod to an IP address outside the cluster will be checked against each EgressFirewallRule
-    /// in the pod's namespace's EgressFirewall, in order. If no rule matches (or no EgressFirewall is present)
-    /// then the traffic will be allowed by default."
     fn firewall_allows(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
         let firewall = self.firewalls.iter().find(|firewall| firewall.namespace == pod.namespace);
-        let mut rules = firewall.into_iter().flat_map(|firewall| &firewall.rules);
-        let nodes = self.policies.nodes();
-        let decides = rules.find(|rule| rule.is_about(&nodes, address, place));
-        decides.is_none_or(|rule| rule.action == Action::Allow)
+        let nodes: Vec<verdict::Node<'_>> =
+            self.policies.nodes().iter().map(policies::verdict::node).collect();
+        firewall.is_none_or(|firewall| firewall.facts().answer(address, place, &nodes, &[]).allows)
     }
 
     /// The EgressFirewalls, as the API server would deliver them.
@@ -74,22 +73,34 @@ impl World {
 }
 
 impl Rule {
-    fn is_about(&self, nodes: &[Node], address: IpAddr, place: Place) -> bool {
-        let is_port = self.ports.is_empty() || self.ports.contains(&(place.protocol, place.port));
-        let is_address = match self.to {
-            To::Cidr(cidr) => cidr.contains(address),
-            To::Nodes(wanted) => {
-                let mut nodes = nodes.iter().filter(|node| wanted.is_none_or(|value| node.role() == value));
-                nodes.any(|node| node.addresses().contains(&address))
+    /// What is asked; none of a rule that is left out.
+    fn facts(&self, index: usize) -> Option<FirewallRule<'static>> {
+        let all = || Selector { match_labels: Vec::new(), match_expressions: Vec::new() };
+        let to = match (self.to, self.action) {
+            (To::Cidr(cidr), _) => Destination::Net(cidr),
+            (To::Nodes(None), _) => Destination::Nodes(all()),
+            (To::Nodes(Some(role)), _) => {
+                Destination::Nodes(Selector { match_labels: vec![("role", role)], ..all() })
             }
             // What cannot be used fails closed.
-            To::Nonsense => self.action == Action::Deny,
+            (To::Nonsense, Action::Deny) => Destination::Anywhere,
+            (To::Nonsense, Action::Allow) => return None,
         };
-        is_port && is_address
+        let action = match self.action {
+            Action::Allow => FirewallAction::Allow,
+            Action::Deny => FirewallAction::Deny,
+        };
+        let ports = self.ports.iter().map(|(protocol, number)| (*protocol, Some(*number))).collect();
+        Some(FirewallRule { index, action, to, ports })
     }
 }
 
 impl EgressFirewall {
+    fn facts(&self) -> verdict::EgressFirewall<'static> {
+        let rules = self.rules.iter().enumerate();
+        verdict::EgressFirewall { rules: rules.filter_map(|(index, rule)| rule.facts(index)).collect() }
+    }
+
     pub fn manifest(&self) -> Value {
         let rule = |Rule { action, to, ports }: &Rule| {
             let to = match to {

@@ -1,4 +1,4 @@
-//! `ovnkube policy explain`: why a pod may connect to another one, or may not. The API server's objects and
+//! `ovnkube policy explain`: why a pod may connect to another end, or the other end to it, or why not. The API server's objects and
 //! the northbound database are read, and nothing is written.
 //!
 //! ```text
@@ -11,6 +11,7 @@
 //! difference between them is found.
 
 use std::{
+    collections::BTreeSet,
     io::{Write as _, stdout},
     net::IpAddr,
     time::Duration,
@@ -19,16 +20,23 @@ use std::{
 use acl::Packet;
 use contract::{
     names::{IfaceId, Network},
+    ovn::switch_to_router,
     policy_annotation::Enforcement,
 };
 use kubeapi::{ApiServer, Connection};
 use ovsdb::{Client, Monitor, State};
 use tokio::time::timeout;
-use verdict::{Direction, Place, Policies, side};
+use verdict::{
+    Direction, Place, Policies,
+    side::{self, Origin},
+};
 
 use crate::{chain, control_plane};
 
+mod api;
 mod database;
+mod ends;
+mod model;
 mod objects;
 mod page;
 mod question;
@@ -36,8 +44,10 @@ mod question;
 pub use question::{Command, Question};
 
 use self::{
-    database::Database,
-    objects::{Objects, PodFacts, Unanswered},
+    api::Unanswered,
+    database::{Asked, Database},
+    ends::{Party, PodFacts},
+    objects::Objects,
     page::Page,
 };
 
@@ -70,15 +80,9 @@ pub fn explain(config: &ExplainConfig, question: &Question) -> bool {
 /// The text, and whether the database does what the policies say.
 async fn answer(config: &ExplainConfig, question: &Question) -> Result<(String, bool), String> {
     let api = Connection::open(config.api_server.clone());
-    let names =
-        [&question.client, &question.server].map(|key| IfaceId::new(key, &Network::Default).to_string());
-    let objects = async {
-        Objects::read(&api, &question.client, &question.server).await.map_err(|error| error.to_string())
-    };
-    let database = read(config, [&names[0], &names[1]]);
-    let (objects, database) = tokio::join!(objects, database);
-    let (objects, database) = (objects?, database?);
-    let (pages, mut is_carried) = pages(question, &objects, &database, &names)?;
+    let objects = Objects::read(&api, question).await.map_err(|error| error.to_string())?;
+    let database = read(config, &ports(&objects), &objects.names()).await?;
+    let (pages, mut is_carried) = pages(question, &objects, &database)?;
     let mut text = pages.join("\n");
     for unread in &objects.unread {
         is_carried = false;
@@ -87,48 +91,72 @@ async fn answer(config: &ExplainConfig, question: &Question) -> Result<(String, 
     Ok((text, is_carried))
 }
 
-/// A page for each family that both pods have addresses of.
-fn pages(
-    question: &Question,
-    objects: &Objects,
-    database: &Database,
-    names: &[String; 2],
-) -> Result<(Vec<String>, bool), String> {
+/// The logical ports that the connection may pass.
+fn ports(objects: &Objects) -> BTreeSet<String> {
+    let Objects { client, server, .. } = objects;
+    let own = [client, server].into_iter().filter_map(Party::pod).map(port);
+    // The client's is passed by what leaves the switch.
+    own.chain(client.pod().and_then(router_port)).collect()
+}
+
+fn port(pod: &PodFacts) -> String {
+    IfaceId::new(&pod.key, &Network::Default).to_string()
+}
+
+fn router_port(pod: &PodFacts) -> Option<String> {
+    pod.node.as_deref().map(switch_to_router)
+}
+
+/// A page for each family that both ends have addresses of.
+fn pages(question: &Question, objects: &Objects, database: &Database) -> Result<(Vec<String>, bool), String> {
     let (namespaces, cluster) = (objects.namespaces(), objects.policies_of_cluster());
     let enforced = objects.network_policies(&[Enforcement::Enforced]);
     let all = objects.network_policies(&[Enforcement::Enforced, Enforcement::DryRun]);
-    // Both ends are pods: no node's address is one of theirs, and no name stands for one.
+    let (nodes, names) = (objects.nodes(), database.names());
     let policies = Policies {
         namespaces: &namespaces,
-        nodes: &[],
-        names: &[],
+        nodes: &nodes,
+        names: &names,
         policies: &enforced,
         cluster_policies: &cluster,
     };
     let with_dry_runs = Policies { policies: &all, ..policies };
+    let firewall = objects.firewall();
     let Objects { client, server, .. } = objects;
-    let (client_labels, server_labels) = (client.labels(), server.labels());
-    let (client_ports, server_ports) = (client.ports(), server.ports());
+    let (client_facts, server_facts) = (client.facts(), server.facts());
     let (mut pages, mut is_carried) = (Vec::new(), true);
     for is_ipv6 in [false, true] {
-        let of_family = |pod: &PodFacts| pod.addresses.iter().copied().find(|ip| ip.is_ipv6() == is_ipv6);
-        let Some(addresses @ (from, to)) = of_family(client).zip(of_family(server)) else { continue };
-        let connection = side::Connection {
-            client: client.end(&client_labels, &client_ports, from),
-            server: server.end(&server_labels, &server_ports, to),
-            place: Place { is_ipv6, protocol: question.protocol, port: question.port },
+        let Some((from, to)) = client.address(is_ipv6).zip(server.address(is_ipv6)) else { continue };
+        let place = Place { is_ipv6, protocol: question.protocol, port: question.port };
+        let of_own_node = |pod: &PodFacts| client.is_own_node(pod, from, &objects.nodes);
+        let origin = match server.pod().is_some_and(of_own_node) {
+            true => Origin::OwnNode,
+            false => Origin::Elsewhere,
         };
-        let packet = packet(question, addresses);
-        let end = |direction, name: &str| page::End {
+        let connection =
+            side::Connection { client: client_facts.end(from), server: server_facts.end(to), place, origin };
+        let packet = packet(question, (from, to));
+        let end = |direction: Direction, asked: Asked<'_>| page::End {
             side: policies.side(direction, connection),
             with_dry_runs: with_dry_runs.side(direction, connection),
-            carried: database.carries(name, direction, &packet),
+            carried: database.carries(asked, &packet),
         };
+        let leaving = objects.leaving(to).map(|pod| {
+            let (client, router) = (port(pod), router_port(pod).unwrap_or_default());
+            let asked = Asked::Leaving { client: &client, router: &router };
+            page::Leaving {
+                namespace: pod.key.namespace(),
+                answer: firewall.answer(to, place, &nodes, &names),
+                carried: database.carries(asked, &packet),
+            }
+        });
         let page = Page {
             question,
             objects,
             addresses: [from, to],
-            ends: [end(Direction::Egress, &names[0]), end(Direction::Ingress, &names[1])],
+            egress: client.pod().map(|pod| end(Direction::Egress, Asked::Client(&port(pod)))),
+            leaving,
+            ingress: server.pod().map(|pod| end(Direction::Ingress, Asked::Server(&port(pod)))),
         };
         is_carried &= page.is_carried();
         pages.push(page.text());
@@ -146,11 +174,15 @@ fn packet(question: &Question, (source, destination): (IpAddr, IpAddr)) -> Packe
 }
 
 /// Reads the database, without a copy of it: a few rows of a database that may be large.
-async fn read(config: &ExplainConfig, names: [&str; 2]) -> Result<Database, String> {
+async fn read(
+    config: &ExplainConfig,
+    ports: &BTreeSet<String>,
+    names: &BTreeSet<&str>,
+) -> Result<Database, String> {
     let control_plane::Database { endpoints, .. } = &config.northbound;
     let (client, _updates) =
         Client::start(endpoints.clone(), "OVN_Northbound", Monitor::new(), config.northbound.options());
-    let read = async { Database::read(&client.connected().await, names).await };
+    let read = async { Database::read(&client.connected().await, ports, names).await };
     match timeout(config.patience, read).await {
         Ok(read) => read.map_err(|error| format!("the northbound database {endpoints}: {}", chain(&error))),
         Err(_) => Err(match &*client.state().borrow() {

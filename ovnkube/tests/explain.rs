@@ -25,18 +25,20 @@ use controller::{
     store::{
         Store,
         wire::{
-            ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, PodObject,
-            PolicyObject,
+            ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline,
+            OfCluster, PodObject, PolicyObject,
         },
     },
 };
 use kubeapi::{election::Leadership, watch::Watched};
 use oracle::{
+    egress_firewall::{self, EgressFirewall, To},
     policies::{
-        ContainerPort, Direction, End, Namespace, NetworkPolicy, Number, Peer, Pod, Port, Rule, Selector,
-        World,
+        Cidr, ContainerPort, Direction, End, Namespace, NetworkPolicy, Number, Peer, Pod, Port, Rule,
+        Selector, World,
         cluster::{Action, ClusterPeer, ClusterPolicy, ClusterRule, Kind, Tier},
         manifest::Manifests,
+        names, outside,
         random::{Passes, tiered_world},
         verdict::Place,
     },
@@ -72,13 +74,25 @@ struct Cluster {
 impl Cluster {
     /// The database has the rows of `written`, and the API server has the objects of `world`.
     async fn start(world: &World, written: &World) -> Self {
-        Self::of(objects(world.manifests()), written, written.manifests()).await
+        Self::of(objects(world, world.manifests()), written, written.manifests()).await
     }
 
     async fn of(objects: BTreeMap<String, Value>, written: &World, manifests: Manifests) -> Self {
+        Self::with_firewalls(objects, written, manifests, &[]).await
+    }
+
+    async fn with_firewalls(
+        objects: BTreeMap<String, Value>,
+        written: &World,
+        manifests: Manifests,
+        firewalls: &[EgressFirewall],
+    ) -> Self {
         let scratch = Scratch::new();
         let database = Database::of_schema(scratch.path(), "nb", SCHEMA);
-        write(Endpoint::Unix(scratch.join("nb.sock")), written, manifests).await;
+        let firewalls: Vec<Value> = firewalls.iter().map(EgressFirewall::manifest).collect();
+        let mut objects = objects;
+        objects.extend(firewalls.iter().map(|object| (path_of_firewall(object), object.clone())));
+        write(Endpoint::Unix(scratch.join("nb.sock")), written, manifests, &firewalls).await;
         let objects = Arc::new(Mutex::new(objects));
         let mut api = ScriptedApi::start().await;
         let (url, served) = (api.url.clone(), Arc::clone(&objects));
@@ -115,11 +129,23 @@ impl Cluster {
     }
 }
 
-/// The API server's answers, by path.
-fn objects(manifests: Manifests) -> BTreeMap<String, Value> {
+fn path_of_firewall(object: &Value) -> String {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap();
+    format!("/apis/k8s.ovn.org/v1/namespaces/{namespace}/egressfirewalls/default")
+}
+
+fn nodes_of(world: &World) -> Vec<Value> {
+    oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes
+}
+
+/// The API server's answers, by path. It does not select pods by their node.
+fn objects(world: &World, manifests: Manifests) -> BTreeMap<String, Value> {
     let Manifests { namespaces, pods, policies, cluster_policies } = manifests;
     let text = |object: &Value, field: &str| object["metadata"][field].as_str().unwrap().to_owned();
-    let mut found = BTreeMap::new();
+    let mut found = BTreeMap::from([
+        ("/api/v1/nodes".to_owned(), json!({"items": nodes_of(world)})),
+        ("/api/v1/pods".to_owned(), json!({"items": pods})),
+    ]);
     for pod in pods {
         let path = format!("/api/v1/namespaces/{}/pods/{}", text(&pod, "namespace"), text(&pod, "name"));
         found.insert(path, pod);
@@ -148,7 +174,7 @@ fn values<O: Watched>(objects: &[Value]) -> Vec<O::Value> {
 }
 
 /// Lets the control plane write the database, and ends it.
-async fn write(endpoint: Endpoint, world: &World, manifests: Manifests) {
+async fn write(endpoint: Endpoint, world: &World, manifests: Manifests, firewalls: &[Value]) {
     let subnet = |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
     let config = ClusterConfig {
         cluster_subnets: vec![subnet("10.244.0.0/16", 24), subnet("fd00:10:244::/48", 64)],
@@ -172,15 +198,14 @@ async fn write(endpoint: Endpoint, world: &World, manifests: Manifests) {
     };
     let running = tokio::spawn(controller.run());
     let Manifests { namespaces, pods, policies, cluster_policies } = manifests;
-    let nodes = oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
     let mut seen = vec![
-        Observation::Nodes(Seen::All(values::<NodeObject>(&nodes))),
+        Observation::Nodes(Seen::All(values::<NodeObject>(&nodes_of(world)))),
         Observation::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))),
         Observation::Pods(Seen::All(values::<PodObject>(&pods))),
         Observation::Policies(Seen::All(values::<PolicyObject>(&policies))),
         Observation::Services(Seen::All(Vec::new())),
         Observation::Slices(Seen::All(Vec::new())),
-        Observation::EgressFirewalls(Seen::All(Vec::new())),
+        Observation::EgressFirewalls(Seen::All(values::<EgressFirewallObject>(firewalls))),
     ];
     for kind in ClusterPolicyKind::ALL {
         let own: Vec<Value> =
@@ -191,6 +216,9 @@ async fn write(endpoint: Endpoint, world: &World, manifests: Manifests) {
             ClusterPolicyKind::BaselineAdminNetworkPolicy => values::<ClusterPolicyObject<OfBaseline>>(&own),
         };
         seen.push(Observation::ClusterPolicies(kind, Seen::All(read)));
+    }
+    for (name, addresses) in names() {
+        seen.push(Observation::Name(name.into(), Ok(addresses.into_iter().collect())));
     }
     seen.into_iter().for_each(|observation| observe.send(observation).unwrap());
     timeout(SOON, progressed.wait_for(|progress| progress.converged)).await.expect("it converges").unwrap();
@@ -273,7 +301,7 @@ async fn a_dry_run_is_named_with_what_it_would_do_and_changes_no_verdict() {
     world.cluster_policies.clear();
     let mut manifests = world.manifests();
     manifests.policies[0]["metadata"]["annotations"] = json!({"k8s.ovn.org/policy-dry-run": "true"});
-    let cluster = Cluster::of(objects(manifests.clone()), &world, manifests).await;
+    let cluster = Cluster::of(objects(&world, manifests.clone()), &world, manifests).await;
     for (client, then) in [("shop/web", "allowed"), ("shop/old", "denied")] {
         let output = cluster.explain(&[client, "shop/db", "5432"]).await;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -338,11 +366,35 @@ async fn an_acl_of_the_group_with_a_port_on_every_switch_is_asked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_answered_is_said_and_is_no_verdict() {
-    let cluster = Cluster::start(&shop(), &shop()).await;
+    let world = shop();
+    let mut found = objects(&world, world.manifests());
+    let mut like_web = |name: &str, change: &dyn Fn(&mut Value)| {
+        let mut pod = found["/api/v1/namespaces/shop/pods/web"].clone();
+        change(&mut pod);
+        found.insert(format!("/api/v1/namespaces/shop/pods/{name}"), pod);
+    };
+    like_web("ended", &|pod| {
+        pod["metadata"]["name"] = json!("ended");
+        pod["status"]["phase"] = json!("Succeeded");
+    });
+    like_web("v4", &|pod| {
+        pod["metadata"]["name"] = json!("v4");
+        let network = json!({"default": {
+            "ip_addresses": ["10.244.1.9/24"], "mac_address": "0a:58:0a:f4:01:09", "gateway_ips": ["10.244.1.1"],
+        }});
+        pod["metadata"]["annotations"] = json!({"k8s.ovn.org/pod-networks": network.to_string()});
+    });
+    let cluster = Cluster::of(found, &world, world.manifests()).await;
     for (question, code, why) in [
         (vec!["shop/web", "shop/nobody", "80"], 1, "read /api/v1/namespaces/shop/pods/nobody"),
         (vec!["shop/web", "elsewhere/db", "80"], 1, "read /api/v1/namespaces/elsewhere"),
-        (vec!["shop/web", "shop/db"], 2, "two pods and a port"),
+        (vec!["shop/web", "node/node9", "80"], 1, "there is no node \"node9\""),
+        (vec!["shop/web", "10.244.1.77", "80"], 1, "the pods of node node1, and no pod has it"),
+        (vec!["shop/web", "127.0.0.1", "80"], 1, "127.0.0.1 is no address that another machine can"),
+        (vec!["192.0.2.7", "node/node1", "80"], 1, "neither end is a pod in the cluster's network"),
+        (vec!["shop/ended", "shop/db", "80"], 1, "pod shop/ended has ended"),
+        (vec!["shop/v4", "2001:db8::7", "80"], 1, "no address of a family in common"),
+        (vec!["shop/web", "shop/db"], 2, "two ends of a connection and a port"),
         (vec!["shop/web", "shop/db", "80", "--nonsense"], 2, "'--nonsense'"),
         (vec!["shop/web", "shop/db", "80", "--db-txn-timeout=nonsense"], 2, "--db-txn-timeout"),
     ] {
@@ -350,6 +402,90 @@ async fn what_cannot_be_answered_is_said_and_is_no_verdict() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{question:?}: {output:?}");
         assert!(text.contains(why) && output.stdout.is_empty(), "{question:?}: {text}");
+    }
+}
+
+fn to_outside(rules: Vec<egress_firewall::Rule>) -> EgressFirewall {
+    EgressFirewall { namespace: "shop", rules }
+}
+
+fn firewall_rule(action: egress_firewall::Action, to: &str, length: u8) -> egress_firewall::Rule {
+    let to = To::Cidr(Cidr(to.parse().unwrap(), length));
+    egress_firewall::Rule { action, to, ports: Vec::new() }
+}
+
+/// Of a connection that leaves the cluster, the EgressFirewall is asked as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_out_of_the_cluster_needs_the_consent_of_the_egress_firewall() {
+    let world = shop();
+    let firewall = to_outside(vec![
+        firewall_rule(egress_firewall::Action::Allow, "192.0.2.0", 28),
+        firewall_rule(egress_firewall::Action::Deny, "0.0.0.0", 0),
+    ]);
+    let manifests = world.manifests();
+    let found = objects(&world, manifests.clone());
+    let cluster = Cluster::with_firewalls(found, &world, manifests, &[firewall]).await;
+    for (server, verdict, decides) in [
+        ("192.0.2.7", "allowed", "rule 0 (allow): it is about this connection  <- decides"),
+        ("203.0.113.7", "denied", "rule 1 (deny): it is about this connection  <- decides"),
+        // A node is outside of the pods' networks, too.
+        ("node/node1", "denied", "rule 1 (deny): it is about this connection  <- decides"),
+        ("2001:db8::7", "allowed", "no rule is about this connection"),
+    ] {
+        let output = cluster.explain(&["shop/web", server, "443"]).await;
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.contains(&format!("EgressFirewall of namespace shop: {verdict}\n")), "{text}");
+        assert!(text.contains(&format!(", TCP port 443: {verdict}\n")), "{text}");
+        assert!(text.contains(decides) && text.contains("database: the same"), "{text}");
+    }
+    let output = cluster.explain(&["shop/web", "shop/db", "5432"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !text.contains("EgressFirewall"), "{text}");
+
+    let connection =
+        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+    let mut drift = Transaction::new();
+    drift.update("ACL", Condition::equal("priority", 9_999), Row::new().with("action", "allow"));
+    connection.transact(drift).await.unwrap();
+    let output = cluster.explain(&["shop/web", "203.0.113.7", "443"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("database: DIFFERENT, it is allowed there"), "{text}");
+}
+
+/// The policy of the shop closes its database to all but web servers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_reaches_its_own_pods_whatever_policies_say_and_no_other_machine_does() {
+    let mut world = shop();
+    world.pods.push(Pod { node: 2, ..pod("far", 3, "far") });
+    let mut found = objects(&world, world.manifests());
+    let mut host = found["/api/v1/namespaces/shop/pods/web"].clone();
+    host["metadata"] =
+        json!({"namespace": "shop", "name": "agent", "uid": "agent", "labels": {"app": "web"}});
+    host["spec"]["hostNetwork"] = json!(true);
+    found.insert("/api/v1/namespaces/shop/pods/agent".to_owned(), host);
+    let cluster = Cluster::of(found, &world, world.manifests()).await;
+    let own = "a node always reaches its own pods";
+    let isolated = "denied: NetworkPolicies select the pod, and no rule of theirs is about this connection";
+    for (client, title, verdict, why) in [
+        ("node/node1", "node node1 (10.244.1.2)", "allowed", own),
+        ("10.244.1.2", "node node1 (10.244.1.2)", "allowed", own),
+        // Its label is that of web servers, which does not count: a pod in its node's network is the node.
+        ("shop/agent", "shop/agent in the network of node node1 (10.244.1.2)", "allowed", own),
+        ("node/node2", "node node2 (10.244.2.2)", "denied", isolated),
+        ("172.30.0.11", "node node1 (172.30.0.11)", "denied", isolated),
+        ("203.0.113.7", "a machine outside of the cluster (203.0.113.7)", "denied", isolated),
+        ("10.244.1.3", "shop/web (10.244.1.3)", "allowed", "the marked rule decides"),
+        ("fd00:10:244:1::4", "shop/old (fd00:10:244:1::4)", "denied", "the marked rule decides"),
+    ] {
+        let output = cluster.explain(&[client, "shop/db", "5432"]).await;
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{client}: {output:?}");
+        assert!(text.starts_with(&format!("{title} to shop/db (")), "{client}: {text}");
+        assert!(text.lines().next().unwrap().ends_with(&format!(": {verdict}")), "{client}: {text}");
+        assert!(text.contains(&format!("Ingress of shop/db: {verdict}\n")), "{client}: {text}");
+        assert!(text.contains(why) && text.contains("database: the same"), "{client}: {text}");
     }
 }
 
@@ -394,5 +530,36 @@ async fn what_is_said_is_what_the_model_says_and_the_database_does_in_random_wor
             }
         }
         assert!(asked == 2 * QUESTIONS && allowed > 0, "{allowed} of {asked}");
+        other_ends_are_explained_as_the_model_says(&world, &cluster).await;
+    }
+}
+
+/// Addresses outside of the cluster as servers, and nodes as clients, of a few pods.
+async fn other_ends_are_explained_as_the_model_says(world: &World, cluster: &Cluster) {
+    let place = |is_ipv6| Place { is_ipv6, protocol: Protocol::Tcp, port: 80 };
+    let mut questions = Vec::new();
+    for (number, address) in outside(world).into_iter().enumerate() {
+        let pod = &world.pods[number % world.pods.len()];
+        let allows = world.lets_out(pod, address, place(address.is_ipv6()));
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        questions.push((name, address.to_string(), address, allows));
+    }
+    for (number, pod) in world.pods.iter().enumerate().step_by(2) {
+        let node = 1 + u8::try_from(number / 2 % 2).unwrap();
+        let end = End::Node(node);
+        let server = format!("{}/{}", pod.namespace, pod.name);
+        let allows = world.allows(end, pod, place(false));
+        questions.push((end.address(false).to_string(), server, pod.address(false), allows));
+    }
+    for (client, server, to, allows) in questions {
+        let output = cluster.explain(&[&client, &server, "80"]).await;
+        let page = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{client} {server}\n{page}\n{output:?}\n{world}");
+        let verdict = if allows { "allowed" } else { "denied" };
+        let title = page.lines().find(|line| line.contains(&format!("({to}), TCP port 80:")));
+        assert!(
+            title.is_some_and(|title| title.ends_with(verdict)),
+            "{client} {server} {verdict}\n{page}\n{world}"
+        );
     }
 }

@@ -12,18 +12,21 @@
 //! | [`selector`] | [`Selector`]: of objects, by their labels | `LabelSelector` |
 //! | [`network_policy`] | [`NetworkPolicy`] | `networking.k8s.io/v1` |
 //! | [`cluster_policy`] | [`ClusterPolicy`] | `policy.networking.k8s.io`, v1alpha1 and v1alpha2 |
+//! | [`egress_firewall`] | [`EgressFirewall`]: what leaves the cluster | `k8s.ovn.org/v1` |
 //! | [`side`] | [`Side`]: what one end's policies say of a connection | [`Policies::side`] |
 
 use std::net::IpAddr;
 
 pub mod cluster_policy;
 pub mod connection;
+pub mod egress_firewall;
 pub mod network_policy;
 pub mod selector;
 pub mod side;
 
 pub use cluster_policy::ClusterPolicy;
 pub use connection::{Cidr, ContainerPort, Direction, End, Place, Pod, Protocol};
+pub use egress_firewall::EgressFirewall;
 pub use network_policy::NetworkPolicy;
 pub use selector::{Labels, Selector};
 pub use side::{Policies, Side};

@@ -24,6 +24,15 @@ pub struct Connection<'a> {
     pub client: End<'a>,
     pub server: End<'a>,
     pub place: Place,
+    pub origin: Origin,
+}
+
+/// Where a connection begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// At the node of the server's pod: a kubelet that probes it, or another process there.
+    OwnNode,
+    Elsewhere,
 }
 
 /// One end's policies, in the order in which they are asked, and their verdict.
@@ -63,6 +72,8 @@ pub enum By {
     Rule { policy: usize, rule: usize },
     /// NetworkPolicies select the pod, and none of their rules allows the connection.
     Isolation,
+    /// It comes from the node of the pod.
+    OwnNode,
     /// No policy says anything.
     Nothing,
 }
@@ -95,7 +106,11 @@ impl<'a> Policies<'a> {
             Direction::Egress => connection.client,
         };
         let selecting = own.pod.map_or_else(Vec::new, |pod| self.selecting(direction, pod, connection));
-        let (allows, by) = decision(&selecting);
+        // "Traffic is allowed […] if the traffic source is the pod's local node."
+        let (allows, by) = match (direction, connection.origin) {
+            (Direction::Ingress, Origin::OwnNode) => (true, By::OwnNode),
+            (Direction::Ingress | Direction::Egress, _) => decision(&selecting),
+        };
         Side { direction, selecting, allows, by }
     }
 
@@ -120,7 +135,7 @@ impl<'a> Policies<'a> {
     }
 
     fn fits(&self, policy: Policy<'_>, direction: Direction, connection: Connection<'_>) -> Vec<Fit> {
-        let Connection { client, server, place } = connection;
+        let Connection { client, server, place, origin: _ } = connection;
         let peer = match direction {
             Direction::Ingress => client,
             Direction::Egress => server,

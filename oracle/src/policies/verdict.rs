@@ -4,7 +4,10 @@
 use std::net::IpAddr;
 
 pub use ::verdict::Place;
-use ::verdict::{Cidr, Direction, Name, Policies, side::Connection};
+use ::verdict::{
+    Cidr, Direction, Name, Policies,
+    side::{Connection, Origin},
+};
 
 use super::{End, Pod, World};
 use crate::world::{Node, text_address};
@@ -17,16 +20,17 @@ impl World {
     /// allow it to come in.
     pub fn allows(&self, client: End<'_>, server: &Pod, place: Place) -> bool {
         let is_ipv6 = place.is_ipv6;
-        let connection = Connection { client: client.facts(is_ipv6), server: server.facts(is_ipv6), place };
-        // "if the traffic source is the pod's local node"
-        let is_own_node = client == End::Node(server.node);
-        self.side(Direction::Egress, connection) && (is_own_node || self.side(Direction::Ingress, connection))
+        let origin = if client == End::Node(server.node) { Origin::OwnNode } else { Origin::Elsewhere };
+        let (client, server) = (client.facts(is_ipv6), server.facts(is_ipv6));
+        let connection = Connection { client, server, place, origin };
+        self.side(Direction::Egress, connection) && self.side(Direction::Ingress, connection)
     }
 
     /// Whether the pod's policies let it connect to an address that is no pod's.
     pub fn lets_out(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
         let server = ::verdict::End { pod: None, address };
-        self.side(Direction::Egress, Connection { client: pod.facts(place.is_ipv6), server, place })
+        let client = pod.facts(place.is_ipv6);
+        self.side(Direction::Egress, Connection { client, server, place, origin: Origin::Elsewhere })
     }
 
     fn side(&self, direction: Direction, connection: Connection<'_>) -> bool {
@@ -42,7 +46,7 @@ impl World {
     }
 }
 
-fn node(node: &Node) -> ::verdict::Node<'static> {
+pub(crate) fn node(node: &Node) -> ::verdict::Node<'static> {
     ::verdict::Node { labels: vec![("role", node.role())], addresses: node.addresses().into() }
 }
 

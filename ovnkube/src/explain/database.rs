@@ -1,19 +1,35 @@
-//! What the northbound database does with a connection: the ACLs of both ends, and the one that decides in
-//! each stage. Reads only; knows nothing of policies.
+//! What the northbound database does with a connection: the ACLs of the ports that it passes, and the one that
+//! decides in each stage. Reads only; knows nothing of policies.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use acl::{Carried, End, Expression, Packet, Port, Sets};
-use contract::ovn::{CLUSTER_PORT_GROUP, ObjectId};
+use contract::ovn::{self, CLUSTER_PORT_GROUP, ObjectId};
 use ovsdb::{Condition, Connection, SelectedRow, Selection, TransactError, Transaction, Uuid};
-use verdict::Direction;
 
-/// The two ports in the database.
+/// What the database has of a connection.
 #[derive(Debug)]
 pub(super) struct Database {
-    /// None: the database has no port of this name.
-    pub(super) ports: BTreeMap<String, PortRows>,
+    /// By their names, those that it has.
+    ports: BTreeMap<String, PortRows>,
     sets: Sets,
+    /// Names of the DNS with the addresses that the control plane has written.
+    names: Vec<(String, Vec<IpAddr>)>,
+}
+
+/// The logical ports whose ACLs are asked, by their names.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asked<'a> {
+    Client(&'a str),
+    Server(&'a str),
+    /// A client's port, and the one on its switch that leads to the router.
+    Leaving {
+        client: &'a str,
+        router: &'a str,
+    },
 }
 
 /// A port, and the ACLs that are asked about its packets.
@@ -35,47 +51,71 @@ pub(super) struct Acl {
 }
 
 impl Database {
-    /// Reads what concerns the logical ports of these names.
+    /// Reads what concerns the logical ports and the names of the DNS.
     ///
     /// # Errors
     ///
     /// The connection is lost, or the database refuses to be read.
-    pub(super) async fn read(connection: &Connection, names: [&str; 2]) -> Result<Self, TransactError> {
+    pub(super) async fn read(
+        connection: &Connection,
+        ports: &BTreeSet<String>,
+        names: &BTreeSet<&str>,
+    ) -> Result<Self, TransactError> {
         let mut query = Transaction::new();
-        let ports =
-            names.map(|name| query.select("Logical_Switch_Port", Condition::equal("name", name), &["name"]));
+        let found: Vec<Selection> = ports
+            .iter()
+            .map(|name| {
+                query.select("Logical_Switch_Port", Condition::equal("name", name.as_str()), &["name"])
+            })
+            .collect();
         // It has a port on every switch: what names no group in its match counts there.
         let cluster_group = ObjectId::cluster_port_group(CLUSTER_PORT_GROUP).hashed();
         let everywhere = query.select("Port_Group", Condition::equal("name", cluster_group), &["acls"]);
         let outcome = connection.transact(query).await?;
         let everywhere: Vec<Uuid> = acls(outcome.rows(everywhere));
-        let mut found = BTreeMap::new();
-        for row in ports.iter().flat_map(|port| outcome.rows(*port)) {
+        let mut ports = BTreeMap::new();
+        for row in found.iter().flat_map(|port| outcome.rows(*port)) {
             let Some(name) = row.string("name") else { continue };
             let (port, mut wanted) = places(connection, name, row.uuid()).await?;
             wanted.extend(&everywhere);
-            found.insert(name.to_owned(), PortRows { port, acls: read_acls(connection, &wanted).await? });
+            ports.insert(name.to_owned(), PortRows { port, acls: read_acls(connection, &wanted).await? });
         }
-        let all = found.values().flat_map(|rows| &rows.acls);
+        let all = ports.values().flat_map(|rows| &rows.acls);
         let expressions = all.filter_map(|acl| acl.acl.matching.as_ref());
-        let names: BTreeSet<&str> = expressions.flat_map(Expression::sets).collect();
-        let sets = read_sets(connection, &names).await?;
-        Ok(Self { ports: found, sets })
+        let of_acls: BTreeSet<&str> = expressions.flat_map(Expression::sets).collect();
+        let sets = read_sets(connection, &of_acls).await?;
+        let names = read_names(connection, names).await?;
+        Ok(Self { ports, sets, names })
     }
 
-    /// What the ACLs of this end's port do with the packet. None: there is no such port.
-    pub(super) fn carries(
-        &self,
-        name: &str,
-        direction: Direction,
-        packet: &Packet<'_>,
-    ) -> Option<Carried<Acl>> {
-        let PortRows { port, acls } = self.ports.get(name)?;
-        let end = match direction {
-            Direction::Egress => End::Client(port),
-            Direction::Ingress => End::Server(port),
+    /// What the ACLs do with the packet. None: there is no such port.
+    pub(super) fn carries(&self, asked: Asked<'_>, packet: &Packet<'_>) -> Option<Carried<Acl>> {
+        let rows = |name: &str| self.ports.get(name);
+        let (acls, end): (Vec<&Acl>, End<'_>) = match asked {
+            Asked::Client(name) => {
+                let PortRows { port, acls } = rows(name)?;
+                (acls.iter().collect(), End::Client(port))
+            }
+            Asked::Server(name) => {
+                let PortRows { port, acls } = rows(name)?;
+                (acls.iter().collect(), End::Server(port))
+            }
+            Asked::Leaving { client, router } => {
+                let (client, router) = rows(client).zip(rows(router))?;
+                // Those of the switch, and of groups that both are in, are known of both.
+                let all = client.acls.iter().chain(&router.acls);
+                let all: BTreeMap<Uuid, &Acl> = all.map(|acl| (acl.uuid, acl)).collect();
+                let end = End::Leaving { client: &client.port, router: &router.port };
+                (all.into_values().collect(), end)
+            }
         };
-        Some(Carried::of(acls.iter(), end, packet, &self.sets))
+        Some(Carried::of(acls.into_iter(), end, packet, &self.sets))
+    }
+
+    /// The names of the DNS as the model has them.
+    pub(super) fn names(&self) -> Vec<verdict::Name<'_>> {
+        let names = self.names.iter();
+        names.map(|(name, addresses)| verdict::Name { name, addresses: addresses.clone() }).collect()
     }
 }
 
@@ -118,7 +158,7 @@ async fn read_acls(connection: &Connection, wanted: &BTreeSet<Uuid>) -> Result<V
         let matching = text("match");
         Acl {
             uuid: row.uuid(),
-            id: row.map("external_ids").remove(contract::ovn::ID),
+            id: row.map("external_ids").remove(ovn::ID),
             acl: acl::Acl {
                 direction: text("direction"),
                 after_load_balancers: row
@@ -150,4 +190,20 @@ async fn read_sets(connection: &Connection, names: &BTreeSet<&str>) -> Result<Se
         Some((row.string("name")?.to_owned(), addresses))
     };
     Ok(rows.filter_map(read).collect())
+}
+
+/// The addresses of the sets of these names of the DNS.
+async fn read_names(
+    connection: &Connection,
+    names: &BTreeSet<&str>,
+) -> Result<Vec<(String, Vec<IpAddr>)>, TransactError> {
+    let set = |name: &str, family| ObjectId::address_set(ovn::NAME_SET, name, family).hashed();
+    let of: BTreeMap<String, &str> =
+        names.iter().flat_map(|name| ["v4", "v6"].map(|family| (set(name, family), *name))).collect();
+    let sets = read_sets(connection, &of.keys().map(String::as_str).collect()).await?;
+    let read = |(set, texts): (String, Vec<String>)| {
+        let addresses = texts.iter().filter_map(|text| text.parse().ok()).collect();
+        Some(((*of.get(&set)?).to_owned(), addresses))
+    };
+    Ok(sets.into_iter().filter_map(read).collect())
 }

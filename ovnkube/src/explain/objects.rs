@@ -1,84 +1,65 @@
-//! The objects of the API server that a question is about, and the same for the model of policies. Reads
-//! only.
+//! The objects of the API server that a question is about. Reads only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    time::Duration,
+    net::IpAddr,
 };
 
 use contract::{
-    names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey},
+    names::{ClusterPolicyKey, ClusterPolicyKind, EGRESS_FIREWALL_NAME, PolicyKey},
     policy_annotation::Enforcement,
 };
 use controller::store::{
-    Annotated, ClusterPolicy, Phase, Policy,
-    cluster_policy::{ClusterPeer, ClusterRule, PolicyTier, RuleAction},
-    policy::{Block, Direction, Number, Peer, Port, Rule},
-    selector::{Requirement, Selector},
-    wire::{ClusterPolicyObject, NamespaceObject, OfAdmin, OfBaseline, OfCluster, PodObject, PolicyObject},
+    ClusterPolicy, EgressFirewall, Node, Policy,
+    cluster_policy::ClusterPeer,
+    egress_firewall::Destination,
+    policy::Direction,
+    wire::{
+        ClusterPolicyObject, EgressFirewallObject, NamespaceObject, OfAdmin, OfBaseline, OfCluster,
+        PolicyObject,
+    },
 };
-use kube::{
-    api::{GetParams, ListParams},
-    core::request::Request,
+use kubeapi::Connection;
+use verdict::{cluster_policy as of_cluster, egress_firewall as firewall, network_policy as network};
+
+use super::{
+    Question,
+    api::{Unanswered, get, list},
+    ends::{Finder, Party, PodFacts, Role, node_of},
+    model,
 };
-use kubeapi::{Connection, Trouble};
-use serde::{Deserialize, de::DeserializeOwned};
-use verdict::{cluster_policy as of_cluster, network_policy as network, selector};
-
-/// Limit for one request: an API server that is up answers within a few seconds, also when it is busy.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Unanswered {
-    #[error("read {what}: {trouble}")]
-    ApiServer { what: String, trouble: Trouble },
-    #[error("pod {0} is in its node's network, and no policy is about such pods")]
-    HostNetwork(PodKey),
-    #[error("pod {0} has ended, so that it has no address")]
-    Ended(PodKey),
-    #[error("pod {0} has no address yet: its annotation k8s.ovn.org/pod-networks is not there, or unusable")]
-    NoAddress(PodKey),
-    #[error("the two pods have no address of a family in common")]
-    NoFamily,
-}
-
-/// A pod, as far as policies can tell.
-#[derive(Debug)]
-pub(super) struct PodFacts {
-    pub(super) key: PodKey,
-    pub(super) addresses: Vec<IpAddr>,
-    labels: BTreeMap<String, String>,
-    ports: Vec<(String, verdict::Protocol, u16)>,
-}
 
 /// Everything that decides.
 #[derive(Debug)]
 pub(super) struct Objects {
-    pub(super) client: PodFacts,
-    pub(super) server: PodFacts,
+    pub(super) client: Party,
+    pub(super) server: Party,
+    /// None if both ends were asked for as pods, and are such in the cluster's network.
+    pub(super) nodes: Vec<Node>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     pub(super) policies: Vec<(PolicyKey, Policy)>,
     pub(super) cluster_policies: Vec<(ClusterPolicyKey, ClusterPolicy)>,
+    /// That of the client's namespace, for a connection that leads out of the cluster.
+    pub(super) firewall: Option<EgressFirewall>,
     /// Kinds of policies that could not be read, and why.
     pub(super) unread: Vec<String>,
-}
-
-/// A list of the API server.
-#[derive(Deserialize)]
-struct List<T> {
-    items: Vec<T>,
 }
 
 impl Objects {
     /// # Errors
     ///
     /// An object that the question is about cannot be read, or is not there.
-    pub(super) async fn read(api: &Connection, client: &PodKey, server: &PodKey) -> Result<Self, Unanswered> {
+    pub(super) async fn read(api: &Connection, question: &Question) -> Result<Self, Unanswered> {
+        let mut finder = Finder::new(api);
+        let client = finder.find(&question.client, Role::Client).await?;
+        let server = finder.find(&question.server, Role::Server).await?;
+        if client.pod().or(server.pod()).is_none() {
+            return Err(Unanswered::NeitherIsPod);
+        }
         let mut namespaces = BTreeMap::new();
         let mut policies = Vec::new();
-        for namespace in [client.namespace(), server.namespace()] {
+        for pod in [&client, &server].into_iter().filter_map(Party::pod) {
+            let namespace = pod.key.namespace();
             if namespaces.contains_key(namespace) {
                 continue;
             }
@@ -94,31 +75,35 @@ impl Objects {
             match of_kind(api, kind).await {
                 Ok(found) => cluster_policies.extend(found),
                 // Without their definition there are none.
-                Err(Unanswered::ApiServer { trouble, .. }) if trouble.code == Some(404) => {}
-                Err(error @ Unanswered::ApiServer { .. }) => unread.push(error.to_string()),
-                Err(error) => return Err(error),
+                Err(error) if error.is_absent() => {}
+                Err(error) => unread.push(error.to_string()),
             }
         }
-        Ok(Self {
-            client: PodFacts::read(api, client).await?,
-            server: PodFacts::read(api, server).await?,
-            namespaces,
-            policies,
-            cluster_policies,
-            unread,
-        })
+        let mut firewall = None;
+        if let (Some(pod), None) = (client.pod(), server.pod()) {
+            match firewall_of(api, pod.key.namespace()).await {
+                Ok(found) => firewall = found,
+                Err(error) => unread.push(error.to_string()),
+            }
+        }
+        let nodes = finder.into_nodes();
+        Ok(Self { client, server, nodes, namespaces, policies, cluster_policies, firewall, unread })
     }
 
     pub(super) fn namespaces(&self) -> Vec<verdict::Namespace<'_>> {
         let namespaces = self.namespaces.iter();
-        namespaces.map(|(name, labels)| verdict::Namespace { name, labels: pairs(labels) }).collect()
+        namespaces.map(|(name, labels)| verdict::Namespace { name, labels: model::pairs(labels) }).collect()
+    }
+
+    pub(super) fn nodes(&self) -> Vec<verdict::Node<'_>> {
+        self.nodes.iter().map(model::node).collect()
     }
 
     /// The NetworkPolicies as the model has them: those that are enforced, or also dry runs.
     pub(super) fn network_policies(&self, with: &[Enforcement]) -> Vec<network::NetworkPolicy<'_>> {
         let counts = |policy: &Policy| with.contains(&policy.enforcement);
         let policies = self.policies.iter().filter(|(_, policy)| counts(policy));
-        policies.map(|(key, policy)| network_policy(key, policy)).collect()
+        policies.map(|(key, policy)| model::network_policy(key, policy)).collect()
     }
 
     pub(super) fn is_dry_run(&self, policy: &network::NetworkPolicy<'_>) -> bool {
@@ -130,57 +115,36 @@ impl Objects {
 
     /// The policies of the cluster that have an effect, as the model has them.
     pub(super) fn policies_of_cluster(&self) -> Vec<of_cluster::ClusterPolicy<'_>> {
-        self.cluster_policies.iter().filter_map(|(key, policy)| cluster_policy(key, policy)).collect()
-    }
-}
-
-impl PodFacts {
-    async fn read(api: &Connection, key: &PodKey) -> Result<Self, Unanswered> {
-        let object: PodObject =
-            get(api, &format!("/api/v1/namespaces/{}/pods", key.namespace()), key.name()).await?;
-        let (_, pod) = object.into_pod().map_err(|_| Unanswered::NoAddress(key.clone()))?;
-        match (&pod.annotated, pod.host_network, pod.phase) {
-            (_, true, _) => Err(Unanswered::HostNetwork(key.clone())),
-            (_, false, Phase::Ended) => Err(Unanswered::Ended(key.clone())),
-            (Annotated::Network { network, .. }, false, Phase::Active) => Ok(Self {
-                key: key.clone(),
-                addresses: network.addresses.iter().map(ipnet::IpNet::addr).collect(),
-                labels: pod.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-                ports: pod
-                    .ports
-                    .iter()
-                    .map(|port| (port.name.to_string(), protocol(port.protocol), port.number))
-                    .collect(),
-            }),
-            (Annotated::Nothing | Annotated::Unusable(_), false, Phase::Active) => {
-                Err(Unanswered::NoAddress(key.clone()))
-            }
-        }
+        self.cluster_policies.iter().filter_map(|(key, policy)| model::cluster_policy(key, policy)).collect()
     }
 
-    /// The pod as an end of a connection, by one of its addresses.
-    pub(super) fn end<'a>(
-        &'a self,
-        labels: &'a verdict::Labels<'a>,
-        ports: &'a [verdict::ContainerPort<'a>],
-        address: IpAddr,
-    ) -> verdict::End<'a> {
-        verdict::End { pod: Some(verdict::Pod { namespace: self.key.namespace(), labels, ports }), address }
+    /// The client, if the connection leads out of the cluster, so that its namespace's EgressFirewall is asked.
+    pub(super) fn leaving(&self, to: IpAddr) -> Option<&PodFacts> {
+        let is_outside = self.server.pod().is_none() && node_of(&self.nodes, to).is_none();
+        self.client.pod().filter(|_| is_outside)
     }
 
-    pub(super) fn labels(&self) -> verdict::Labels<'_> {
-        pairs(&self.labels)
+    /// The rules of the EgressFirewall as the model has them; without one, none.
+    pub(super) fn firewall(&self) -> firewall::EgressFirewall<'_> {
+        let none = || firewall::EgressFirewall { rules: Vec::new() };
+        self.firewall.as_ref().map_or_else(none, model::egress_firewall)
     }
 
-    pub(super) fn ports(&self) -> Vec<verdict::ContainerPort<'_>> {
-        let ports = self.ports.iter();
-        ports
-            .map(|(name, protocol, number)| verdict::ContainerPort {
-                name,
-                protocol: *protocol,
-                number: *number,
-            })
-            .collect()
+    /// The names of the DNS in rules.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        let effects = self.cluster_policies.iter().filter_map(|(_, policy)| policy.effect.as_deref());
+        let rules = effects.flat_map(|effect| effect.rules(Direction::Egress));
+        let peers = rules.filter_map(|rule| rule.peers.as_deref()).flatten();
+        let of_policies = peers.filter_map(|peer| match peer {
+            ClusterPeer::Name(name) => Some(&**name),
+            ClusterPeer::Network(_) | ClusterPeer::Nodes(_) | ClusterPeer::Pods(_) => None,
+        });
+        let rules = self.firewall.iter().flat_map(|firewall| &firewall.rules);
+        let of_firewall = rules.filter_map(|rule| match &rule.to {
+            Destination::Name(name) => Some(&**name),
+            Destination::Anywhere | Destination::Net(_) | Destination::Nodes(_) => None,
+        });
+        of_policies.chain(of_firewall).collect()
     }
 }
 
@@ -206,189 +170,12 @@ async fn of_kind(
     }
 }
 
-async fn get<T: DeserializeOwned>(api: &Connection, collection: &str, name: &str) -> Result<T, Unanswered> {
-    let what = format!("{collection}/{name}");
-    let request = Request::new(collection).get(name, &GetParams::default());
-    ask(api, what, request).await
-}
-
-async fn list<T: DeserializeOwned>(api: &Connection, collection: &str) -> Result<Vec<T>, Unanswered> {
-    let request = Request::new(collection).list(&ListParams::default());
-    ask::<List<T>>(api, collection.to_owned(), request).await.map(|list| list.items)
-}
-
-async fn ask<T: DeserializeOwned>(
-    api: &Connection,
-    what: String,
-    request: Result<hyper::Request<Vec<u8>>, kube::core::request::Error>,
-) -> Result<T, Unanswered> {
-    let answer = match request {
-        Ok(request) => api.ask(PATIENCE, api.client().request::<T>(request)).await,
-        Err(error) => Err(api.trouble(&kube::Error::BuildRequest(error))),
-    };
-    answer.map_err(|trouble| Unanswered::ApiServer { what, trouble })
-}
-
-fn pairs(labels: &BTreeMap<String, String>) -> verdict::Labels<'_> {
-    labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
-}
-
-fn protocol(protocol: kubeapi::services::Protocol) -> verdict::Protocol {
-    match protocol {
-        kubeapi::services::Protocol::Tcp => verdict::Protocol::Tcp,
-        kubeapi::services::Protocol::Udp => verdict::Protocol::Udp,
-        kubeapi::services::Protocol::Sctp => verdict::Protocol::Sctp,
+/// The EgressFirewall of the namespace; none without its definition in the cluster, too.
+async fn firewall_of(api: &Connection, namespace: &str) -> Result<Option<EgressFirewall>, Unanswered> {
+    let collection = format!("/apis/k8s.ovn.org/v1/namespaces/{namespace}/egressfirewalls");
+    match get::<EgressFirewallObject>(api, &collection, EGRESS_FIREWALL_NAME).await {
+        Ok(object) => Ok(object.into_firewall().ok().map(|(_, firewall)| firewall)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
     }
-}
-
-fn network_policy<'a>(key: &'a PolicyKey, policy: &'a Policy) -> network::NetworkPolicy<'a> {
-    let types =
-        [(Direction::Ingress, verdict::Direction::Ingress), (Direction::Egress, verdict::Direction::Egress)];
-    let rules = |direction| policy.rules(direction).into_iter().flatten().map(rule).collect();
-    network::NetworkPolicy {
-        namespace: key.namespace(),
-        name: key.name().to_owned(),
-        pod_selector: selector(&policy.pods),
-        policy_types: types
-            .into_iter()
-            .filter(|(direction, _)| policy.rules(*direction).is_some())
-            .map(|(_, of_model)| of_model)
-            .collect(),
-        ingress: rules(Direction::Ingress),
-        egress: rules(Direction::Egress),
-    }
-}
-
-/// Of a list whose elements cannot be used, nothing is left, and it allows nothing; to the model an empty
-/// list is as none.
-fn rule(Rule { peers, ports }: &Rule) -> network::Rule<'_> {
-    const NOTHING: verdict::Cidr = verdict::Cidr(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    let nobody = || network::Peer::Block { cidr: NOTHING, except: vec![NOTHING] };
-    let nowhere = || network::Port { protocol: None, number: Some(network::Number::Range(1, 0)) };
-    network::Rule {
-        peers: match peers.as_deref() {
-            None => Vec::new(),
-            Some([]) => vec![nobody()],
-            Some(peers) => peers.iter().map(peer).collect(),
-        },
-        ports: match ports {
-            None => Vec::new(),
-            Some(ports) if ports.is_empty() => vec![nowhere()],
-            Some(ports) => ports.iter().map(port).collect(),
-        },
-    }
-}
-
-fn peer(peer: &Peer) -> network::Peer<'_> {
-    match peer {
-        Peer::Block(Block { net, except }) => {
-            network::Peer::Block { cidr: cidr(net), except: except.iter().map(cidr).collect() }
-        }
-        Peer::Namespaces(namespaces) => {
-            network::Peer::Selectors { namespaces: Some(selector(namespaces)), pods: None }
-        }
-        Peer::Pods(peer) => network::Peer::Selectors {
-            namespaces: peer.namespaces.as_ref().map(selector),
-            pods: Some(selector(&peer.pods)),
-        },
-    }
-}
-
-fn port(Port { protocol: of, number }: &Port) -> network::Port<'_> {
-    let number = match number {
-        Number::All => None,
-        Number::Range(first, last) => Some(network::Number::Range(*first, *last)),
-        Number::Named(name) => Some(network::Number::Named(name)),
-    };
-    network::Port { protocol: Some(protocol(*of)), number }
-}
-
-fn cluster_policy<'a>(
-    key: &'a ClusterPolicyKey,
-    policy: &'a ClusterPolicy,
-) -> Option<of_cluster::ClusterPolicy<'a>> {
-    let effect = policy.effect.as_deref()?;
-    let tier = match effect.tier {
-        PolicyTier::Admin => of_cluster::Tier::Admin,
-        PolicyTier::Baseline => of_cluster::Tier::Baseline,
-    };
-    let namespaces = effect.subject.namespaces.as_ref().map_or_else(everything, selector);
-    let rules = |direction| effect.rules(direction).iter().map(cluster_rule).collect();
-    Some(of_cluster::ClusterPolicy {
-        kind: match key.kind {
-            ClusterPolicyKind::ClusterNetworkPolicy => {
-                of_cluster::Kind::ClusterNetworkPolicy(tier, effect.priority)
-            }
-            ClusterPolicyKind::AdminNetworkPolicy => of_cluster::Kind::AdminNetworkPolicy(effect.priority),
-            ClusterPolicyKind::BaselineAdminNetworkPolicy => of_cluster::Kind::BaselineAdminNetworkPolicy,
-        },
-        name: key.name().to_owned(),
-        subject: (namespaces, Some(selector(&effect.subject.pods))),
-        ingress: rules(Direction::Ingress),
-        egress: rules(Direction::Egress),
-    })
-}
-
-fn cluster_rule(rule: &ClusterRule) -> of_cluster::ClusterRule<'_> {
-    let peers = rule.peers.as_deref().map(|peers| peers.iter().map(cluster_peer).collect());
-    let all = |address| verdict::Cidr(address, 0);
-    let everyone = || {
-        let [v4, v6] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-        vec![of_cluster::ClusterPeer::Networks(vec![all(v4), all(v6)])]
-    };
-    let ports = rule.ports.iter().flatten();
-    of_cluster::ClusterRule {
-        action: match rule.action {
-            RuleAction::Accept => of_cluster::Action::Accept,
-            RuleAction::Deny => of_cluster::Action::Deny,
-            RuleAction::Pass => of_cluster::Action::Pass,
-        },
-        peers: peers.unwrap_or_else(everyone),
-        ports: ports
-            .map(|Port { protocol: of, number }| match number {
-                Number::All => of_cluster::ClusterPort::Range(protocol(*of), 0, u16::MAX),
-                Number::Range(first, last) => of_cluster::ClusterPort::Range(protocol(*of), *first, *last),
-                Number::Named(name) => of_cluster::ClusterPort::Named(name),
-            })
-            .collect(),
-    }
-}
-
-fn cluster_peer(peer: &ClusterPeer) -> of_cluster::ClusterPeer<'_> {
-    match peer {
-        ClusterPeer::Network(net) => of_cluster::ClusterPeer::Networks(vec![cidr(net)]),
-        ClusterPeer::Nodes(peer) => of_cluster::ClusterPeer::Nodes(selector(&peer.nodes)),
-        ClusterPeer::Name(name) => of_cluster::ClusterPeer::DomainNames(vec![name]),
-        ClusterPeer::Pods(peer) => of_cluster::ClusterPeer::Pods(
-            peer.namespaces.as_ref().map_or_else(everything, selector),
-            selector(&peer.pods),
-        ),
-    }
-}
-
-fn everything<'a>() -> selector::Selector<'a> {
-    selector::Selector { match_labels: Vec::new(), match_expressions: Vec::new() }
-}
-
-fn selector(selector: &Selector) -> verdict::Selector<'_> {
-    let match_expressions = selector.requirements().map(expression).collect();
-    verdict::Selector { match_labels: Vec::new(), match_expressions }
-}
-
-fn expression(requirement: &Requirement) -> selector::Expression<'_> {
-    let (key, operator, values) = match requirement {
-        Requirement::In(key, of) => (key, selector::Operator::In, texts(of)),
-        Requirement::NotIn(key, of) => (key, selector::Operator::NotIn, texts(of)),
-        Requirement::Exists(key) => (key, selector::Operator::Exists, Vec::new()),
-        Requirement::DoesNotExist(key) => (key, selector::Operator::DoesNotExist, Vec::new()),
-    };
-    selector::Expression { key, operator, values }
-}
-
-fn texts(values: &BTreeSet<Box<str>>) -> Vec<&str> {
-    values.iter().map(|value| &**value).collect()
-}
-
-fn cidr(net: &ipnet::IpNet) -> verdict::Cidr {
-    verdict::Cidr(net.addr(), net.prefix_len())
 }

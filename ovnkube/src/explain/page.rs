@@ -8,10 +8,16 @@ use contract::names::{ClusterPolicyKey, PolicyKey};
 use verdict::{
     Direction,
     cluster_policy::{Action, Kind, Tier},
+    egress_firewall::{Answer, FirewallAction, FirewallFit},
     side::{self, By, Fit, Selecting, Side},
 };
 
-use super::{Question, database::Acl, objects::Objects};
+use super::{
+    Question,
+    database::Acl,
+    ends::{Party, Who},
+    objects::Objects,
+};
 
 /// One end of the connection: what its policies say, and what the ACLs of its port do. None: the database has
 /// no such port.
@@ -23,6 +29,15 @@ pub(super) struct End<'a> {
     pub(super) carried: Option<Carried<Acl>>,
 }
 
+/// The way out of the cluster: what the EgressFirewall of the client's namespace says, and what the ACLs on the
+/// way to the router do. None: the database lacks one of the two ports.
+#[derive(Debug)]
+pub(super) struct Leaving<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) answer: Answer,
+    pub(super) carried: Option<Carried<Acl>>,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Page<'a> {
@@ -30,37 +45,58 @@ pub(super) struct Page<'a> {
     pub(super) objects: &'a Objects,
     /// Addresses of client and server.
     pub(super) addresses: [std::net::IpAddr; 2],
-    /// Egress of the client, ingress of the server.
-    pub(super) ends: [End<'a>; 2],
+    /// Of the client, if it is a pod.
+    pub(super) egress: Option<End<'a>>,
+    /// If it leads out of the cluster.
+    pub(super) leaving: Option<Leaving<'a>>,
+    /// Of the server, if it is a pod.
+    pub(super) ingress: Option<End<'a>>,
 }
 
 impl Page<'_> {
     pub(super) fn allows(&self) -> bool {
-        self.ends.iter().all(|end| end.side.allows)
+        let leaves = self.leaving.as_ref().is_none_or(|leaving| leaving.answer.allows);
+        leaves && self.ends().all(|end| end.side.allows)
     }
 
-    /// Whether the database does on both sides what the policies say.
+    /// Whether the database does everywhere what the policies say.
     pub(super) fn is_carried(&self) -> bool {
-        self.ends.iter().all(End::is_carried)
+        let leaves = self.leaving.as_ref().is_none_or(Leaving::is_carried);
+        leaves && self.ends().all(End::is_carried)
+    }
+
+    fn ends(&self) -> impl Iterator<Item = &End<'_>> {
+        self.egress.iter().chain(&self.ingress)
     }
 
     pub(super) fn text(&self) -> String {
-        let Question { client, server, port, protocol } = self.question;
+        let Question { port, protocol, .. } = self.question;
+        let Objects { client, server, .. } = self.objects;
         let [from, to] = self.addresses;
         let verdict = word(self.allows());
         let name = protocol.name();
         let mut page = format!("{client} ({from}) to {server} ({to}), {name} port {port}: {verdict}\n");
-        for (end, pod) in self.ends.iter().zip([client, server]) {
-            let direction = end.side.direction.name();
-            let _ = writeln!(page, "\n{direction} of {pod}: {}", word(end.side.allows));
-            for (number, selecting) in end.side.selecting.iter().enumerate() {
-                self.policy(&mut page, number, selecting, end.side.by);
-            }
-            let _ = writeln!(page, "  {}", reason(&end.side));
-            self.dry_runs(&mut page, &end.with_dry_runs);
-            end.database(&mut page);
+        self.end(&mut page, Direction::Egress, client, self.egress.as_ref());
+        if let Some(leaving) = &self.leaving {
+            leaving.text(&mut page, self.objects);
         }
+        self.end(&mut page, Direction::Ingress, server, self.ingress.as_ref());
         page
+    }
+
+    fn end(&self, page: &mut String, direction: Direction, party: &Party, end: Option<&End<'_>>) {
+        let direction = direction.name();
+        let Some(end) = end else {
+            let _ = writeln!(page, "\n{direction} of {party}: allowed\n  {}", no_policies(party));
+            return;
+        };
+        let _ = writeln!(page, "\n{direction} of {party}: {}", word(end.side.allows));
+        for (number, selecting) in end.side.selecting.iter().enumerate() {
+            self.policy(page, number, selecting, end.side.by);
+        }
+        let _ = writeln!(page, "  {}", reason(&end.side));
+        self.dry_runs(page, &end.with_dry_runs);
+        database(page, end.carried.as_ref(), end.side.allows);
     }
 
     fn policy(&self, page: &mut String, number: usize, selecting: &Selecting<'_>, by: By) {
@@ -81,7 +117,7 @@ impl Page<'_> {
         }
         for (index, fit) in rules.iter().enumerate() {
             let decides = by == By::Rule { policy: number, rule: index };
-            let _ = writeln!(page, "    rule {index} ({}): {}{}", action(*fit), fits(*fit), mark(decides));
+            let _ = writeln!(page, "    rule {index} ({}): {}{}", action(*fit), of_fit(*fit), mark(decides));
         }
     }
 
@@ -100,7 +136,7 @@ impl Page<'_> {
                 policy.namespace, policy.name
             );
             for (index, fit) in rules.iter().enumerate() {
-                let _ = writeln!(page, "    rule {index} ({}): {}", action(*fit), fits(*fit));
+                let _ = writeln!(page, "    rule {index} ({}): {}", action(*fit), of_fit(*fit));
             }
         }
         if is_any {
@@ -133,21 +169,65 @@ impl End<'_> {
     fn is_carried(&self) -> bool {
         self.carried.as_ref().and_then(|carried| carried.allows) == Some(self.side.allows)
     }
+}
 
-    fn database(&self, page: &mut String) {
-        let Some(Carried { allows, by, unknown }) = &self.carried else {
-            let _ = writeln!(page, "  database: it has no port of this pod");
-            return;
-        };
-        let _ = match allows {
-            Some(allows) if *allows == self.side.allows => writeln!(page, "  database: the same"),
-            Some(allows) => writeln!(page, "  database: DIFFERENT, it is {} there", word(*allows)),
-            None => writeln!(page, "  database: not known, for an ACL cannot be evaluated"),
-        };
-        if by.is_empty() && unknown.is_empty() {
-            let _ = writeln!(page, "    no ACL is about it");
+impl Leaving<'_> {
+    fn is_carried(&self) -> bool {
+        self.carried.as_ref().and_then(|carried| carried.allows) == Some(self.answer.allows)
+    }
+
+    fn text(&self, page: &mut String, objects: &Objects) {
+        let Answer { rules, by, allows } = &self.answer;
+        let _ = writeln!(page, "\nEgressFirewall of namespace {}: {}", self.namespace, word(*allows));
+        if let Some(unusable) = objects.firewall.as_ref().and_then(|firewall| firewall.unusable.as_ref()) {
+            let _ = writeln!(page, "    {unusable}");
         }
-        by.iter().chain(unknown).for_each(|acl| row(page, acl));
+        for (number, fit) in rules.iter().enumerate() {
+            let FirewallFit { index, action, destination, port } = *fit;
+            let action = match action {
+                FirewallAction::Allow => "allow",
+                FirewallAction::Deny => "deny",
+            };
+            let fits = fits(destination, port, "destination");
+            let _ = writeln!(page, "    rule {index} ({action}): {fits}{}", mark(*by == Some(number)));
+        }
+        let _ = writeln!(
+            page,
+            "  {}",
+            match (by, &objects.firewall) {
+                (Some(_), _) => "the marked rule decides",
+                (None, Some(_)) => "no rule is about this connection",
+                (None, None) => "the namespace has none",
+            }
+        );
+        database(page, self.carried.as_ref(), *allows);
+    }
+}
+
+/// Whether the database does the same, and by which ACLs.
+fn database(page: &mut String, carried: Option<&Carried<Acl>>, allowed: bool) {
+    let Some(Carried { allows, by, unknown }) = carried else {
+        let _ = writeln!(page, "  database: it has no port of this pod");
+        return;
+    };
+    let _ = match allows {
+        Some(allows) if *allows == allowed => writeln!(page, "  database: the same"),
+        Some(allows) => writeln!(page, "  database: DIFFERENT, it is {} there", word(*allows)),
+        None => writeln!(page, "  database: not known, for an ACL cannot be evaluated"),
+    };
+    if by.is_empty() && unknown.is_empty() {
+        let _ = writeln!(page, "    no ACL is about it");
+    }
+    by.iter().chain(unknown).for_each(|acl| row(page, acl));
+}
+
+/// Why no policy is asked at an end.
+fn no_policies(party: &Party) -> &'static str {
+    match party.who {
+        Who::Pod(_) => "no policy selects the pod",
+        Who::Node { pod: None, .. } => "policies are about pods, and not about nodes",
+        Who::Node { pod: Some(_), .. } => "no policy is about a pod in its node's network",
+        Who::Outside => "policies are about pods, and not about what is outside of the cluster",
     }
 }
 
@@ -189,12 +269,17 @@ fn action(fit: Fit) -> &'static str {
     }
 }
 
-fn fits(fit: Fit) -> &'static str {
-    match (fit.peer, fit.port) {
-        (true, true) => "it is about this connection",
-        (true, false) => "another port or protocol",
-        (false, true) => "another peer",
-        (false, false) => "another peer, and another port or protocol",
+fn of_fit(fit: Fit) -> String {
+    fits(fit.peer, fit.port, "peer")
+}
+
+/// `peer`: what the other end is called.
+fn fits(is_peer: bool, is_port: bool, peer: &str) -> String {
+    match (is_peer, is_port) {
+        (true, true) => "it is about this connection".to_owned(),
+        (true, false) => "another port or protocol".to_owned(),
+        (false, true) => format!("another {peer}"),
+        (false, false) => format!("another {peer}, and another port or protocol"),
     }
 }
 
@@ -205,6 +290,7 @@ fn reason(side: &Side<'_>) -> &'static str {
         (By::Isolation, _, _) => {
             "denied: NetworkPolicies select the pod, and no rule of theirs is about this connection"
         }
+        (By::OwnNode, _, _) => "a node always reaches its own pods",
         (By::Nothing, true, Direction::Egress) => "no policy selects the pod for egress",
         (By::Nothing, true, Direction::Ingress) => "no policy selects the pod for ingress",
         (By::Nothing, false, _) => "no rule decides, and no NetworkPolicy selects the pod",

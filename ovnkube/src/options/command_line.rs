@@ -46,8 +46,8 @@ pub fn command() -> Command {
              -h leaves out the options that have no effect in this version.\n\n\
              Commands instead of options, each with a --help of its own: ovnkube nics-to-bridge NIC…, which \
              makes a bridge of which the NIC is the uplink and moves its addresses and routes there; \
-             ovnkube bridges-to-nic BRIDGE…, which moves them back; ovnkube policy explain NAMESPACE/POD \
-             NAMESPACE/POD PORT, which says which network policies let a pod connect to another.",
+             ovnkube bridges-to-nic BRIDGE…, which moves them back; ovnkube policy explain CLIENT SERVER PORT, which \
+             says which network policies let a pod connect to another end, or the other end to it.",
         )
         .args(
             Group::ALL

@@ -45,6 +45,10 @@ fn cluster(kind: Kind, action: Action) -> ClusterPolicy<'static> {
 
 /// The ingress of `db`, from `web` at port 80.
 fn ingress<'a>(policies: &Policies<'a>) -> Side<'a> {
+    ingress_from(Origin::Elsewhere, policies)
+}
+
+fn ingress_from<'a>(origin: Origin, policies: &Policies<'a>) -> Side<'a> {
     let (web, db): (Labels<'_>, Labels<'_>) = (vec![("app", "web")], vec![("app", "db")]);
     let end = |labels, address: &str| End {
         pod: Some(Pod { namespace: "shop", labels, ports: &[] }),
@@ -52,7 +56,7 @@ fn ingress<'a>(policies: &Policies<'a>) -> Side<'a> {
     };
     let (client, server) = (end(&web, "10.0.0.1"), end(&db, "10.0.0.2"));
     let place = Place { is_ipv6: false, protocol: Protocol::Tcp, port: 80 };
-    policies.side(Direction::Ingress, Connection { client, server, place })
+    policies.side(Direction::Ingress, Connection { client, server, place, origin })
 }
 
 static NAMESPACES: [Namespace<'static>; 1] = [Namespace { name: "shop", labels: Vec::new() }];
@@ -97,4 +101,14 @@ fn the_tiers_are_asked_in_their_order_and_a_rule_that_passes_ends_its_own() {
     assert_eq!(decided(&[], &[baseline(Action::Deny)]), (false, first));
     assert_eq!(decided(&network, &[baseline(Action::Deny)]), (true, first));
     assert_eq!(decided(&[], &[baseline(Action::Pass)]), (true, By::Nothing));
+}
+
+/// A kubelet probes pods that policies isolate.
+#[test]
+fn what_comes_from_the_pods_own_node_is_allowed_and_the_policies_are_still_said() {
+    let network = [policy("closed", "nobody", 80)];
+    let policies = Policies { policies: &network, ..nothing() };
+    let side = ingress_from(Origin::OwnNode, &policies);
+    assert_eq!((side.allows, side.by, side.selecting.len()), (true, By::OwnNode, 1));
+    assert_eq!(ingress_from(Origin::Elsewhere, &policies).by, By::Isolation);
 }

@@ -4,10 +4,12 @@
 //! by them. Knows no database.
 
 mod addresses;
+mod dry_run;
 mod ids;
 mod names;
 
 pub use addresses::{gateway, gateways, management, managements, nth, port_mac, reserved};
+pub use dry_run::{DryRun, NoDryRun};
 pub use ids::{
     CONTROLLER, EGRESS_FIREWALL, HOST_NETWORK_NAMESPACE, ID, KIND, MULTICAST_CLUSTER, MULTICAST_NAMESPACE,
     NAME, NAME_SET, NAMED_PORT_SET, NAMESPACE_SET, NETPOL_NAMESPACE, NETWORK_POLICY, NODE_SELECTOR_SET,

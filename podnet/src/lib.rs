@@ -25,7 +25,7 @@
 //! | [`detach`] | [`detach::Detacher`]: the work of DEL and of ADD's rollback | OVSDB, links | the same |
 //! | [`interface_lock`] | [`interface_lock::InterfaceLock`]: the lock on an interface | a directory of root's | the same |
 //! | [`control_socket`] | [`control_socket::ControlSocket`]: commands to a daemon of OVS or OVN | its socket | – |
-//! | [`openflow`] | [`openflow::Connection`] with a bridge; whether it has a flow for an address | its OpenFlow socket | – |
+//! | [`openflow`] | [`openflow::Connection`] with a bridge; questions about its flows | its OpenFlow socket | – |
 //! | [`daemon`] | [`daemon::Daemon`]: whether OVS and ovn-controller answer | OVSDB, control sockets | – |
 //! | [`boot`], [`stamp`] | the machine's boot; when a server could last answer ADDs | files, clock | – |
 //!

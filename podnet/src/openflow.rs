@@ -1,4 +1,5 @@
-//! OpenFlow with a bridge: the connection, and one question, whether the bridge has a flow for an address.
+//! OpenFlow with a bridge: the connection, and two questions: whether the bridge has a flow for an address, and
+//! which flows hand packets to the controller.
 //!
 //! Must not know what a flow means.
 
@@ -7,8 +8,10 @@ use std::{io, net::IpAddr, path::Path, time::Duration};
 use tokio::time::timeout;
 
 pub use connection::{Connection, Message, Version};
+pub use to_controller::{ToController, flows_to_controller};
 
 mod connection;
+mod to_controller;
 
 // Constants of the OpenFlow Switch Specification 1.3.5 (section 7); those of 1.5.1 are the same.
 

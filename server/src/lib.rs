@@ -20,6 +20,7 @@
 //! | [`daemons`] | [`daemons::Daemons`]: health of the daemons that ADD needs | their sockets | – |
 //! | [`ports`] | [`ports::Ports`]: queue of ports that plugins ask for | – | – |
 //! | [`conditions`] | [`conditions::Conditions`]: conditions of readiness | – | – |
+//! | `dry_runs` | counts packets that policies would drop that are dry runs | flows of `br-int` | – |
 //! | `release` | warns of a release of Open vSwitch that ends by itself | OVSDB, ovs-vswitchd | log, event on the node |
 //! | [`metrics`] | [`metrics::Metrics`]: counters, gauges, histograms | – | a registry |
 //! | [`api_error`] | [`api_error::ApiError`]: each failure of a request: code, status, hint | – | – |
@@ -42,6 +43,7 @@ mod attachments;
 pub mod cni_conf;
 pub mod conditions;
 pub mod daemons;
+mod dry_runs;
 pub mod events;
 mod http;
 mod kernel_thread;

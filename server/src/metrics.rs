@@ -3,16 +3,19 @@
 //!
 //! Upstream's names keep their labels and buckets, so that dashboards continue to work; new metrics have the
 //! same prefix. Label values come from closed sets, never from the name of a pod or the text of a caller: no
-//! caller can add series without limit.
+//! caller can add series without limit. The names of policies that are dry runs are the exception, with a limit.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, io, time::Instant};
 
-use contract::{error::Code, wire};
+use contract::{error::Code, ovn::DryRun, wire};
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use self::{attachments::Attachments, register::Register, reports::Reports, requests::Requests};
+use self::{
+    attachments::Attachments, dry_runs::DryRuns, register::Register, reports::Reports, requests::Requests,
+};
 
 mod attachments;
+mod dry_runs;
 mod register;
 mod reports;
 mod requests;
@@ -25,6 +28,7 @@ pub struct Metrics {
     reports: Reports,
     requests: Requests,
     attachments: Attachments,
+    dry_runs: DryRuns,
     reconnects: IntCounterVec,
     degraded: IntGaugeVec,
     node_ports: IntGauge,
@@ -127,6 +131,7 @@ impl Metrics {
             reports: Reports::register(&register)?,
             requests: Requests::register(&register)?,
             attachments: Attachments::register(&register)?,
+            dry_runs: DryRuns::register(&register)?,
             reconnects,
             degraded,
             node_ports: register.int_gauge(
@@ -175,6 +180,15 @@ impl Metrics {
     /// Counts a stale attachment that was removed.
     pub(crate) fn removed(&self, reason: Reason) {
         self.attachments.removed(reason);
+    }
+
+    /// The packets that policies would drop that are dry runs are read by this, for each page anew. It may
+    /// block.
+    pub fn count_dry_runs(
+        &self,
+        read: impl Fn() -> io::Result<BTreeMap<DryRun, u64>> + Send + Sync + 'static,
+    ) {
+        self.dry_runs.read_by(Box::new(read));
     }
 
     /// Records how long it took until pods could get their network.

@@ -18,6 +18,8 @@ pub const ROUTER_PORT_GROUP: &str = "clusterRtrPortGroup";
 pub const COPP: &str = "ovnkube-default";
 /// The meter that limits log lines about ACLs.
 pub const ACL_METER: &str = "acl-logging";
+/// Characters of an ACL's name, as the database limits it (ovn-nb(5)).
+pub const LONGEST_ACL_NAME: usize = 63;
 
 /// A node's switch has the node's name.
 pub fn node_switch(node: &str) -> String {

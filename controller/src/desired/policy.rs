@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use contract::{
     names::PolicyKey,
     namespace_annotation::Severity,
-    ovn::{self, ObjectId},
+    ovn::{self, DryRun, ObjectId},
     policy_annotation::{Enforcement, Tracking},
 };
 use ipnet::IpNet;
@@ -92,10 +92,7 @@ fn would_drop(store: &Store, key: &PolicyKey, direction: Direction) -> [DesiredR
         priority,
         matching: format!("{}{matching}", port_match(direction, &group)),
         action: Action::Pass,
-        log: Some(Log {
-            name: format!("DryRun:{}:{}:{}", key.namespace(), key.name(), direction.as_str()),
-            severity,
-        }),
+        log: Some(Log { name: DryRun::new(key, direction.as_str()).to_string(), severity }),
         needs: Vec::new(),
     };
     [

@@ -2,7 +2,7 @@
 
 use contract::{
     namespace_annotation::Severity,
-    ovn::{self, ObjectId},
+    ovn::{self, LONGEST_ACL_NAME, ObjectId},
 };
 use ovsdb::Datum;
 
@@ -71,9 +71,6 @@ pub enum Tier {
     Baseline,
 }
 
-/// Bytes of a name, as the database limits it.
-const LONGEST_NAME: usize = 63;
-
 impl From<Acl> for DesiredRow {
     fn from(acl: Acl) -> Self {
         let Acl { id, of, direction, tier, priority, matching, action, log, needs } = acl;
@@ -110,7 +107,7 @@ impl From<Acl> for DesiredRow {
         columns.extend(options.map(|options| ("options", Value::Pairs(options.into()))));
         if let Some(Log { name, severity }) = log {
             // Names of objects are ASCII, so that any byte ends a character.
-            let name = name.chars().take(LONGEST_NAME).collect::<String>();
+            let name = name.chars().take(LONGEST_ACL_NAME).collect::<String>();
             let text = severity.map(Severity::as_str);
             columns.push(("name", Value::Datum(Datum::set([name]))));
             columns.push(("log", Value::Datum(Datum::set([severity.is_some()]))));

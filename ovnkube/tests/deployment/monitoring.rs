@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contract::error::Code;
+use contract::{error::Code, ovn::DryRun};
 use ovnkube::{
     metrics::{ControlPlaneMetrics, Page},
     roles::{self, Roles},
@@ -51,6 +51,8 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     metrics.reported(
         &serde_json::from_value(json!({"command": "ADD", "elapsedTime": 1.0, "hasErr": true})).unwrap(),
     );
+    let dry_run = DryRun { namespace: "shop".to_owned(), policy: "db".to_owned(), direction: "Ingress" };
+    metrics.count_dry_runs(move || Ok([(dry_run.clone(), 1)].into()));
     let of_control_plane = Page::of_control_plane(Roles::Both, log.path().to_owned()).unwrap();
     let _metrics = ControlPlaneMetrics::register(Roles::Both, of_control_plane.registry()).unwrap();
     let of_control_plane = of_control_plane.text(&Conditions::of(roles::NEEDS)).unwrap();

@@ -51,7 +51,7 @@ impl Register<'_> {
         self.known(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels)?)
     }
 
-    fn known<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C> {
+    pub(super) fn known<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C> {
         self.0.register(Box::new(collector.clone()))?;
         Ok(collector)
     }

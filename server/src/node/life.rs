@@ -32,6 +32,7 @@ use super::{
 use crate::{
     attachments::{self, Environment, OwnNode},
     conditions::{Conditions, Part},
+    dry_runs,
     events::Events,
     kernel_thread,
     metrics::Metrics,
@@ -116,6 +117,8 @@ async fn serve(
     // One connection to Open vSwitch's database for all that read and write it.
     let (identity, client) = (switch.identity(), switch.client());
 
+    let run_dir = ovs_run_dir(&config);
+    metrics.count_dry_runs(move || dry_runs::packets(&run_dir));
     plugin::install(&config.plugin, conditions).await;
     // Followed after it was installed: the first report is that of the installation, with its error.
     tokio::spawn(plugin::follow(config.plugin.clone(), conditions.clone()));

@@ -7,6 +7,7 @@
 //! | [`node_annotation`] | a node's subnets, addresses and numbers | cluster manager, controller, node |
 //! | [`namespace_annotation`] | [`namespace_annotation::AclLogging`], [`namespace_annotation::Multicast`] of a namespace | user → controller |
 //! | [`policy_annotation`] | [`policy_annotation::Tracking`]: how a policy is carried out | user → controller |
+//! | [`switch`] | [`switch::NotASwitch`]: a value of an annotation that is neither true nor false | user → controller |
 //! | [`annotations`] | all of them, as a table for the documentation | code → documentation |
 //! | [`ovn`] | names and ids of OVN objects, addresses in a subnet | control plane, node, tools |
 //! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, from its annotations | user → server |
@@ -42,4 +43,5 @@ pub mod paths;
 pub mod policy_annotation;
 pub mod spec_version;
 pub mod stage;
+pub mod switch;
 pub mod wire;

@@ -52,7 +52,7 @@ pub use api::Api;
 pub use containerd::Containerd;
 pub use control_plane::ControlPlane;
 pub use credentials::Credentials;
-pub use gateway::Gateway;
+pub use gateway::GatewayMode;
 pub use in_service::InService;
 pub use leftovers::Leftovers;
 pub use name_server::Name;
@@ -81,7 +81,7 @@ pub struct Blueprint {
     dns: bool,
     names_outside: Vec<Name>,
     host_ports: bool,
-    gateway: Option<Gateway>,
+    gateway: Option<GatewayMode>,
 }
 
 impl Blueprint {
@@ -136,7 +136,7 @@ impl Blueprint {
 
     /// Adds the world outside of the cluster, `cluster.lab.world()`, to which nodes lead packets in this way.
     #[must_use]
-    pub fn gateway(mut self, gateway: Gateway) -> Self {
+    pub fn gateway(mut self, gateway: GatewayMode) -> Self {
         self.gateway = Some(gateway);
         self
     }
@@ -245,7 +245,7 @@ pub struct Cluster {
     name_server: Option<Daemon>,
     families: Families,
     host_ports: bool,
-    gateway: Option<Gateway>,
+    gateway: Option<GatewayMode>,
 }
 
 impl Cluster {
@@ -332,7 +332,7 @@ impl Cluster {
         if self.host_ports {
             arguments.push(worker::chain_portmap(node)?);
         }
-        arguments.extend(self.gateway.and_then(Gateway::option).map(str::to_owned));
+        arguments.extend(self.gateway.and_then(GatewayMode::option).map(str::to_owned));
         node.server.set_arguments(arguments);
         worker.kubelet.spawn()?;
         node.start_server()

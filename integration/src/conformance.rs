@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use integration::{Cluster, cluster::Gateway, connections::Server, executable, inside};
+use integration::{Cluster, cluster::GatewayMode, connections::Server, executable, inside};
 use serde_json::json;
 
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
@@ -52,8 +52,8 @@ pub(crate) struct Conformance {
     #[arg(long, value_name = "N", default_value_t = 4)]
     procs: u32,
     /// How packets leave the nodes.
-    #[arg(long, value_enum, default_value_t = Gateway::Shared)]
-    gateway_mode: Gateway,
+    #[arg(long, value_enum, default_value_t = GatewayMode::Shared)]
+    gateway_mode: GatewayMode,
     /// Only ten specs, one or two of each kind.
     #[arg(long, conflicts_with = "focus")]
     quick: bool,

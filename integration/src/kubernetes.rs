@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use integration::{
     Cluster as Running, central,
-    cluster::{Gateway, credentials::ADMIN, programs},
+    cluster::{GatewayMode, credentials::ADMIN, programs},
     connections::Server,
     executable, inside, mounts,
     world::Machine,
@@ -32,8 +32,8 @@ pub(crate) struct Cluster {
     #[arg(long, default_value_t = 2)]
     nodes: u32,
     /// How packets leave the nodes for the world outside, and how they come in.
-    #[arg(long, value_enum, default_value_t = Gateway::Shared)]
-    gateway_mode: Gateway,
+    #[arg(long, value_enum, default_value_t = GatewayMode::Shared)]
+    gateway_mode: GatewayMode,
     /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and
     /// `host-local`, in turn.
     #[arg(long, value_name = "ROUNDS")]

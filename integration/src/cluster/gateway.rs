@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 /// The gateways of all nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Gateway {
+pub enum GatewayMode {
     /// None: pods leave over their host's own routes.
     None,
     /// Through the host's own stack.
@@ -17,7 +17,7 @@ pub enum Gateway {
     Shared,
 }
 
-impl Gateway {
+impl GatewayMode {
     /// Whether nodes have gateway routers.
     pub(super) fn has_router(self) -> bool {
         self.option().is_some()
@@ -33,7 +33,7 @@ impl Gateway {
     }
 }
 
-impl fmt::Display for Gateway {
+impl fmt::Display for GatewayMode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::None => "none",

@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use ovsdb::{Connection, Monitor, Monitored, Options, Uuid, Where};
 use serde_json::Value;
 
-use super::{Cluster, Gateway};
+use super::{Cluster, GatewayMode};
 use crate::{central::NORTHBOUND, eventually};
 
 /// Annotation of a node: its subnets, a part of the cluster's.
@@ -104,7 +104,7 @@ impl Cluster {
                 format!("port of {name}: k8s-{name}"),
                 format!("router port of {ROUTER}: rtos-{name}"),
             ]);
-            if self.gateway.is_some_and(Gateway::has_router) {
+            if self.gateway.is_some_and(GatewayMode::has_router) {
                 rows.extend(of_gateway(name));
             }
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context as _, Result, ensure};
 use contract::node_annotation::GATEWAY_CONFIG;
 use integration::{
-    Cluster, Families, cluster::Gateway, command, eventually, peer::Reply, traffic::End, world::Machine,
+    Cluster, Families, cluster::GatewayMode, command, eventually, peer::Reply, traffic::End, world::Machine,
 };
 use serde_json::json;
 
@@ -106,16 +106,16 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
     cluster.northbound_must_match()
 }
 
-fn blueprint(gateway: Gateway) -> integration::cluster::Blueprint {
+fn blueprint(gateway: GatewayMode) -> integration::cluster::Blueprint {
     Cluster::of_nodes(2).families(Families::Dual).dns().host_ports().gateway(gateway)
 }
 
 #[test]
 fn with_shared_gateways_pods_reach_the_world_and_the_world_reaches_ports_of_each_node() {
-    blueprint(Gateway::Shared).test(|cluster| every_way(cluster, r#""mode":"shared""#));
+    blueprint(GatewayMode::Shared).test(|cluster| every_way(cluster, r#""mode":"shared""#));
 }
 
 #[test]
 fn with_local_gateways_pods_reach_the_world_and_the_world_reaches_ports_of_each_node() {
-    blueprint(Gateway::Local).test(|cluster| every_way(cluster, r#""mode":"local""#));
+    blueprint(GatewayMode::Local).test(|cluster| every_way(cluster, r#""mode":"local""#));
 }

@@ -12,7 +12,7 @@
 //! The database is copied before this process leads. Nodes and pods are listed only when it does: the lists
 //! have to contain the last writes of the former leader, or an address could be assigned twice.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use controller::{
     Controller,
@@ -124,7 +124,8 @@ impl Work {
         let (leadership, elector) = match &config.election {
             None => (Leadership::always(), None),
             Some(election) => {
-                let candidates = election.candidates(&config.identity, config.pidfile.as_deref());
+                let alone = if config.pidfile.is_some() { Alone::ByPidfile } else { Alone::Unknown };
+                let candidates = election.candidates(&config.identity, alone);
                 let (leadership, elector) =
                     LeaderElector::start(api.clone(), candidates, metrics.api_server.clone());
                 (leadership, Some(elector))
@@ -362,29 +363,34 @@ async fn own_cluster(of_controller: Option<watch::Receiver<Progress>>) -> Cluste
     }
 }
 
+/// Whether it is known, beside what the host's lock says, that no other process of this name lives.
+#[derive(Debug, Clone, Copy)]
+enum Alone {
+    /// The lock on the pidfile shows it, except for a process with another pidfile.
+    ByPidfile,
+    Unknown,
+}
+
 impl Election {
-    fn candidates(&self, identity: &str, pidfile: Option<&Path>) -> ElectionConfigs {
+    fn candidates(&self, identity: &str, alone: Alone) -> ElectionConfigs {
         let durations = Durations::new(self.duration, self.renew_deadline, self.retry_period);
         let candidate = |lease: &String| ElectionConfig {
             identity: identity.to_owned(),
             namespace: self.namespace.clone(),
             lease: lease.clone(),
             durations: durations.expect("the options' own check is the same"),
-            own_lease: self.own_lease(lease, identity, pidfile),
+            own_lease: self.own_lease(lease, identity, alone),
         };
         ElectionConfigs { first: candidate(&self.lease), second: self.second_lease.as_ref().map(candidate) }
     }
 
     /// How this process takes its own Lease again after a crash. A lock that cannot be taken is no error: it
     /// only takes longer then.
-    fn own_lease(&self, lease: &str, identity: &str, pidfile: Option<&Path>) -> OwnLease {
-        match host_lock::take(&self.lock_directory, &format!("{lease}_{identity}")) {
-            // The lock on the pidfile shows that no other process of this name lives, except one with another
-            // pidfile.
-            Ok(lock) if pidfile.is_some() => OwnLease::Resume(Some(lock)),
-            Ok(lock) => OwnLease::Lock(lock),
-            Err(_) if pidfile.is_some() => OwnLease::Resume(None),
-            Err(error) => {
+    fn own_lease(&self, lease: &str, identity: &str, alone: Alone) -> OwnLease {
+        match (alone, host_lock::take(&self.lock_directory, &format!("{lease}_{identity}"))) {
+            (Alone::ByPidfile, lock) => OwnLease::Resume(lock.ok()),
+            (Alone::Unknown, Ok(lock)) => OwnLease::Lock(lock),
+            (Alone::Unknown, Err(error)) => {
                 let directory = self.lock_directory.display();
                 tracing::warn!(
                     %directory,

@@ -2,7 +2,12 @@
 //!
 //! Knows the rows that exist and their owners; nothing of the desired rows.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use contract::{
     names::{PodKey, PolicyKey, ServiceKey},
@@ -22,7 +27,7 @@ use crate::{
     key::{Key, NodeName, SetId},
     rows::{
         RowName, Table,
-        table::{self, Acl, AddressSet, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
+        table::{self, Acl, AddressSet, LoadBalancer, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
     },
     store::{FoundPort, NodesOf},
 };
@@ -135,11 +140,19 @@ impl Northbound {
         self.chassis().next().is_some()
     }
 
-    /// Whether there is a load balancer of nodes, without variables, of this Service.
-    pub(crate) fn has_node_ports(&self, service: &ServiceKey) -> bool {
-        let mut names =
-            self.index.owned(&Key::Service(service.clone())).filter_map(|row| self.index.name(row));
-        names.any(|name| name.contains("_node_") && !name.contains("_template_"))
+    /// Whether there is a load balancer of nodes, without variables, with one of these ports of this Service.
+    pub(crate) fn has_node_ports(&self, service: &ServiceKey, node_ports: &[u16]) -> bool {
+        let is_by_node = |row: &Uuid| {
+            self.index.name(*row).is_some_and(|name| name.contains("_node_") && !name.contains("_template_"))
+        };
+        let mut rows = self.index.owned(&Key::Service(service.clone())).filter(is_by_node);
+        rows.any(|row| {
+            let row: Option<&LoadBalancer> = self.updates.row(row);
+            let mut vips = row.into_iter().flat_map(|row| row.vips.iter());
+            vips.any(|(vip, _)| {
+                vip.parse().is_ok_and(|address: SocketAddr| node_ports.contains(&address.port()))
+            })
+        })
     }
 
     /// The chassis that have variables.

@@ -301,13 +301,20 @@ impl Store {
     /// Decides on templates. To be called only while all keys are about to be compared.
     pub fn use_templates(&mut self, used: TemplateUse) {
         self.templates = used != TemplateUse::Never;
-        self.variables |= used == TemplateUse::FromTheStart || self.services.node_ports().next().is_some();
+        self.variables |= used == TemplateUse::FromTheStart || self.services.templates().next().is_some();
     }
 
     /// There may be a NodePort from now on. Variables stay until the next start.
     fn may_need_variables(&mut self, dirty: &mut Dirty<'_>) {
-        if self.templates && !self.variables && self.services.node_ports().next().is_some() {
+        if self.templates && !self.variables && self.services.templates().next().is_some() {
             self.variables = true;
+            self.follow_variables(true, dirty);
+        }
+    }
+
+    /// Variables of all chassis may have other values, if they stand for backends that have changed.
+    fn follow_variables(&self, are_concerned: bool, dirty: &mut Dirty<'_>) {
+        if are_concerned && self.uses_variables() {
             let chassis = self.local_nodes().filter_map(|node| node.chassis.as_deref());
             fanout::chassis(chassis.map(Arc::from).collect(), dirty);
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! ports of the Service ─┐
 //! endpoints of slices ──┴▶ Port: backends ─▶ Front: addresses that they serve
-//!                                              ├─ of all nodes, with variables (`desired/templates.rs`)
+//!                                              ├─ of all nodes, with variables (`service/variables.rs`)
 //!                                              ├─ the same on all nodes ─▶ one row for each protocol, in a group
 //!                                              └─ by node ─▶ PerNode (`service/per_node.rs`)
 //! ```
@@ -18,9 +18,8 @@ use std::{
 };
 
 use contract::{names::ServiceKey, ovn};
-use kubeapi::services::{Family, chosen};
+use kubeapi::services::chosen;
 
-use super::templates;
 use crate::{
     config::{ClusterConfig, Masquerade},
     rows::{
@@ -32,6 +31,7 @@ use crate::{
 
 mod per_node;
 mod source_ranges;
+pub(super) mod variables;
 
 /// Backends by address and port, as the column `vips` has them.
 type Vips = BTreeMap<Box<str>, String>;
@@ -79,8 +79,7 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
     else {
         return Vec::new();
     };
-    let ports: Vec<Port<'_>> =
-        service.ports.iter().take(known.served()).map(|port| Port::new(port, service, known)).collect();
+    let ports = ports(service, known);
     let fronts = ports.iter().flat_map(|port| fronts(port, service));
     let (templates, fronts): (Vec<_>, Vec<_>) = fronts.partition(|front| front.is_template(store));
     let (by_node, everywhere): (Vec<_>, Vec<_>) =
@@ -106,50 +105,10 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
         rows.extend(per_node::load_balancers(store, key, &by_node, &options));
     }
     if !templates.is_empty() {
-        rows.extend(with_variables(store, key, service, &templates, &options));
+        rows.extend(variables::load_balancers(store, key, service, &templates, &options));
     }
     let limits = source_ranges::rules(key, service);
     rows.into_iter().map(Into::into).chain(limits.into_iter().map(Into::into)).collect()
-}
-
-/// The load balancers of NodePorts with variables instead of nodes' addresses: for each family one of all
-/// switches and one of all routers, as upstream's.
-fn with_variables(
-    store: &Store,
-    key: &ServiceKey,
-    service: &Service,
-    fronts: &[Front<'_>],
-    options: &Options,
-) -> Vec<LoadBalancer> {
-    let mut rows = Vec::new();
-    let families = [Family::V4, Family::V6].into_iter().zip(store.template_addresses()).enumerate();
-    for (index, (family, addresses)) in families {
-        if !service.cluster_ips.iter().any(|address| Family::of(address) == family) {
-            continue;
-        }
-        for protocol in Protocol::ALL {
-            let mut vips = Vips::new();
-            for front in fronts.iter().filter(|front| front.port.port.protocol == protocol) {
-                let At::Nodes(port) = front.at else { continue };
-                let backends = spell(&front.port.usable(index, |_| true));
-                for number in 0..addresses {
-                    let variable = templates::node_address(family, number);
-                    vips.insert(format!("^{variable}:{port}").into(), backends.clone());
-                }
-            }
-            let groups = [("switch", ovn::SWITCH_LB_GROUP), ("router", ovn::ROUTER_LB_GROUP)];
-            rows.extend(groups.into_iter().filter(|_| !vips.is_empty()).map(|(on, group)| LoadBalancer {
-                service: key.clone(),
-                protocol,
-                part: format!("node_{on}_template_{family}"),
-                vips: vips.clone(),
-                options: Options { template: Some(family), ..options.clone() },
-                on: vec![Table::LoadBalancerGroup.row(group)],
-                or_on: Vec::new(),
-            }));
-        }
-    }
-    rows
 }
 
 fn options(service: &Service, known: &Known, config: &ClusterConfig) -> Options {
@@ -162,6 +121,11 @@ fn options(service: &Service, known: &Known, config: &ClusterConfig) -> Options 
         template: None,
         hairpin: config.masquerade(Masquerade::Hairpin),
     }
+}
+
+/// The ports of the Service that get load balancers.
+fn ports<'a>(service: &'a Service, known: &'a Known) -> Vec<Port<'a>> {
+    service.ports.iter().take(known.served()).map(|port| Port::new(port, service, known)).collect()
 }
 
 /// The addresses that lead to a port. The traffic policies decide on different ones of them (Service API).
@@ -251,13 +215,12 @@ impl Front<'_> {
     }
 
     /// Whether these are addresses of nodes that a variable can stand for: the backends are the same
-    /// everywhere.
+    /// everywhere, but for a node's own host.
     fn is_template(&self, store: &Store) -> bool {
         store.uses_templates()
             && matches!(self.at, At::Nodes(_))
             && self.outside == Traffic::Cluster
             && template_affinity(self.service)
-            && !self.has_hosts(&store.config)
             && !per_node::has_topology(self.port)
     }
 

@@ -7,18 +7,12 @@ use std::collections::BTreeMap;
 
 use kubeapi::services::Family;
 
+pub(crate) use super::service::variables::NODE_ADDRESS;
+use super::service::variables::{self as of_services, node_address};
 use crate::{
     rows::{DesiredRow, RowSet, Table, Value},
     store::{Node, Store},
 };
-
-/// The beginning of the name of each variable with an address of a node.
-pub(crate) const NODE_ADDRESS: &str = "NODEIP_";
-
-/// The variable with a node's address of this family and number, from 0.
-pub(super) fn node_address(family: Family, number: usize) -> String {
-    format!("{NODE_ADDRESS}{family}_{number}")
-}
 
 /// The row of a chassis; none if no node of this zone is on it, or nothing needs variables.
 pub fn templates(store: &Store, chassis: &str) -> RowSet {
@@ -26,23 +20,25 @@ pub fn templates(store: &Store, chassis: &str) -> RowSet {
         return Vec::new();
     }
     let mut nodes = store.local_nodes().filter(|node| node.chassis.as_deref() == Some(chassis));
-    let variables = nodes.next().map(variables).unwrap_or_default();
+    let variables = nodes.next().map(|node| variables(store, node)).unwrap_or_default();
     if variables.is_empty() {
         return Vec::new();
     }
     vec![DesiredRow {
         id: Table::ChassisTemplateVar.row(chassis),
-        columns: vec![("variables", Value::Entries(variables))],
+        columns: vec![("variables", Value::Lists(variables))],
         member_of: Vec::new(),
         or_member_of: Vec::new(),
         needs: Vec::new(),
     }]
 }
 
-fn variables(node: &Node) -> BTreeMap<Box<str>, String> {
+fn variables(store: &Store, node: &Node) -> BTreeMap<Box<str>, String> {
     let of_family = |family| {
         let addresses = node.template_addresses(family).into_iter().enumerate();
         addresses.map(move |(number, address)| (node_address(family, number).into(), address.to_string()))
     };
-    [Family::V4, Family::V6].into_iter().flat_map(of_family).collect()
+    let of_node = [Family::V4, Family::V6].into_iter().flat_map(of_family);
+    let services = store.services_with_variables();
+    of_node.chain(services.flat_map(|key| of_services::variables(store, key, node))).collect()
 }

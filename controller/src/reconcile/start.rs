@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use contract::names::ServiceKey;
 use futures_util::FutureExt;
 use tokio::{task::coop::unconstrained, time::Instant};
 
@@ -85,15 +86,18 @@ impl Reconciler {
         let Self { store, northbound, found_templates, .. } = self;
         let has_variables = northbound.has_variables();
         let has_table = northbound.has_column(Table::ChassisTemplateVar, "variables");
+        let is_by_node = |key: &ServiceKey| {
+            let ports = store.service(key).into_iter().flat_map(|(service, _)| &service.ports);
+            let node_ports: Vec<u16> = ports.filter_map(|port| port.node_port).collect();
+            northbound.has_node_ports(key, &node_ports)
+        };
         let templates = has_table
             && match store.config.templates {
                 Templates::Always => true,
                 Templates::Never => false,
                 // Once: what is found later is this controller's own.
-                Templates::AsFound => *found_templates.get_or_insert_with(|| {
-                    has_variables
-                        || !store.template_services().any(|service| northbound.has_node_ports(service))
-                }),
+                Templates::AsFound => *found_templates
+                    .get_or_insert_with(|| has_variables || !store.template_services().any(is_by_node)),
             };
         store.use_templates(if !templates {
             TemplateUse::Never

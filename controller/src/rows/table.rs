@@ -171,7 +171,7 @@ tables! {
     LoadBalancer in "Load_Balancer", Root, Name, [], [] {
         name: Arc<str>,
         protocol: Option<Box<str>>,
-        vips: Pairs,
+        pub(crate) vips: Pairs,
         selection_fields: Vec<Box<str>>,
         options: Pairs,
         pub(crate) external_ids: Pairs,

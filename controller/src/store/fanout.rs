@@ -11,6 +11,7 @@
 //! | the same three, if NodePorts are templates | the Services whose NodePorts are templates only if there are more or fewer addresses |
 //! | such a node: chassis or addresses, with templates | the variables of its chassis |
 //! | Service: the first with a NodePort that is a template | the variables of each chassis |
+//! | Service, slice, such a node's addresses: NodePorts that are templates have, or had, hosts as backends | the variables of each chassis |
 //! | the last node whose chassis was not known: known, or gone | the variables of each chassis that no node has any longer |
 //! | gateway router of a node: came or went | the node, and the Services whose load balancers depend on the nodes |
 //! | Service, slice: came, went, or any field that is kept | the Service |
@@ -218,6 +219,15 @@ fn variables(change: Change<'_>, dirty: &mut Dirty<'_>) {
     }
     let chassis = [before, after].into_iter().flatten().filter_map(|node| node.chassis.as_deref());
     chassis.for_each(|name| dirty(Key::Chassis(name.into()), Scope::Whole));
+}
+
+/// Whether variables may stand for backends one of which is an address that the node has from now on, or no
+/// longer.
+pub(super) fn has_variables(change: Change<'_>, services: &Services) -> bool {
+    let [before, after] = change.local().map(|node| node.map_or(&[][..], |node| &node.host_addresses[..]));
+    let gone = before.iter().filter(|address| !after.contains(address));
+    let came = after.iter().filter(|address| !before.contains(address));
+    gone.chain(came).any(|address| services.has_variables_with(address))
 }
 
 /// The variables of these chassis.

@@ -211,6 +211,7 @@ impl Store {
             snat_per_pod: self.config.snat_per_pod,
         };
         fanout::node(&name, change, &self.pods, &self.services, node_ports, dirty);
+        self.follow_variables(fanout::has_variables(change, &self.services), dirty);
         self.abandon(before.as_ref(), dirty);
         let Some(now) = self.nodes.get(&name) else { return };
         if before.as_ref().is_some_and(|before| before.same_for_pods(now)) {
@@ -243,6 +244,7 @@ impl Store {
             snat_per_pod: self.config.snat_per_pod,
         };
         fanout::node(name, change, &self.pods, &self.services, node_ports, dirty);
+        self.follow_variables(fanout::has_variables(change, &self.services), dirty);
         self.abandon(Some(&node), dirty);
         self.subnets_changed(name, &node.subnets, dirty);
         self.give_contested(dirty);

@@ -37,6 +37,8 @@ struct ByNode {
     differ: bool,
     /// It has NodePorts.
     node_ports: bool,
+    /// Some of their backends are hosts: if they are templates, variables stand for the backends.
+    variables: bool,
     /// A hint names zones.
     zones: bool,
     /// Endpoints that are hosts.
@@ -62,6 +64,8 @@ pub(super) struct Services {
     node_ports: BTreeSet<ServiceKey>,
     /// Of those in `per_node`, the ones with NodePorts, too.
     at_nodes: BTreeSet<ServiceKey>,
+    /// Of those in `at_nodes`, the ones that can be templates: variables stand for their backends then.
+    variables: BTreeSet<ServiceKey>,
     /// Of those in `per_node`, the ones with hints for zones.
     of_zones: BTreeSet<ServiceKey>,
     /// Of those in `per_node`, the ones with endpoints that are hosts, by their addresses.
@@ -117,7 +121,12 @@ impl Known {
             || node_ports && !template_affinity(service)
             || !hosts.is_empty()
             || hints().next().is_some();
-        ByNode { differ, node_ports, zones: hints().any(|hints| !hints.zones.is_empty()), hosts }
+        let variables = node_ports
+            && service.external == Traffic::Cluster
+            && template_affinity(service)
+            && !hosts.is_empty();
+        let zones = hints().any(|hints| !hints.zones.is_empty());
+        ByNode { differ, node_ports, variables, zones, hosts }
     }
 
     fn is_empty(&self) -> bool {
@@ -170,9 +179,24 @@ impl Services {
         self.node_ports.iter()
     }
 
-    /// Those with NodePorts that cannot be templates.
+    /// Those with NodePorts that cannot be templates, or whose backends need variables then.
     pub(super) fn at_nodes(&self) -> impl Iterator<Item = &ServiceKey> {
         self.at_nodes.iter()
+    }
+
+    /// Those whose backends need variables, if NodePorts are templates.
+    pub(super) fn with_variables(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.variables.iter()
+    }
+
+    /// Those with NodePorts that can be templates.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.node_ports.iter().chain(&self.variables)
+    }
+
+    /// Whether variables may stand for backends one of which is this host.
+    pub(super) fn has_variables_with(&self, host: &IpAddr) -> bool {
+        self.with_endpoint(host).any(|service| self.variables.contains(service))
     }
 
     /// Those with hints for zones.
@@ -185,14 +209,15 @@ impl Services {
         self.at_hosts.get(host).into_iter().flatten()
     }
 
-    /// Changes a Service or its slices, and follows the change in the indexes.
-    fn change(&mut self, key: &ServiceKey, config: &ClusterConfig, change: impl FnOnce(&mut Known)) {
+    /// Changes a Service or its slices, and follows the change in the indexes. Returns whether variables may
+    /// stand for its backends, or did so.
+    fn change(&mut self, key: &ServiceKey, config: &ClusterConfig, change: impl FnOnce(&mut Known)) -> bool {
         let known = self.all.entry(key.clone()).or_default();
         let was_there = known.service.is_some();
-        let ByNode { hosts: before, .. } = known.by_node(config);
+        let ByNode { hosts: before, variables: had_variables, .. } = known.by_node(config);
         change(known);
         let is_there = known.service.is_some();
-        let ByNode { differ, node_ports, zones, hosts } = known.by_node(config);
+        let ByNode { differ, node_ports, variables, zones, hosts } = known.by_node(config);
         for host in before.difference(&hosts) {
             if let Some(services) = self.at_hosts.get_mut(host) {
                 services.remove(key);
@@ -208,6 +233,7 @@ impl Services {
             (&mut self.per_node, differ),
             (&mut self.node_ports, node_ports && !differ),
             (&mut self.at_nodes, node_ports && differ),
+            (&mut self.variables, variables),
             (&mut self.of_zones, zones),
         ] {
             if is_in {
@@ -220,6 +246,7 @@ impl Services {
             self.all.remove(key);
         }
         self.services = self.services + usize::from(is_there) - usize::from(was_there);
+        variables || had_variables
     }
 }
 
@@ -237,7 +264,12 @@ impl Store {
 
     /// Services with NodePorts that can be templates.
     pub fn template_services(&self) -> impl Iterator<Item = &ServiceKey> {
-        self.services.node_ports()
+        self.services.templates()
+    }
+
+    /// Those of them whose backends may need variables, too.
+    pub(crate) fn services_with_variables(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.services.with_variables()
     }
 
     /// Services that are idled no longer. The caller passes each to [`is_awake`](Self::is_awake) after a
@@ -276,7 +308,7 @@ impl Store {
         }
         let config = Arc::clone(&self.config);
         let (was_idled, is_idled) = (before.is_some_and(|before| before.idled), service.idled);
-        self.services.change(&key, &config, |known| {
+        let variables = self.services.change(&key, &config, |known| {
             known.in_grace = !is_idled && (known.in_grace || was_idled);
             known.service = Some(service);
         });
@@ -288,6 +320,7 @@ impl Store {
         self.tell_service(&key);
         fanout::service(&key, dirty);
         self.may_need_variables(dirty);
+        self.follow_variables(variables, dirty);
     }
 
     pub(super) fn remove_service(&mut self, key: &ServiceKey, dirty: &mut Dirty<'_>) {
@@ -295,11 +328,12 @@ impl Store {
             return;
         }
         let config = Arc::clone(&self.config);
-        self.services.change(key, &config, |known| {
+        let variables = self.services.change(key, &config, |known| {
             (known.service, known.told, known.in_grace) = (None, None, false);
         });
         self.services.in_grace.remove(key);
         fanout::service(key, dirty);
+        self.follow_variables(variables, dirty);
     }
 
     pub(super) fn replace_slices(&mut self, slices: Vec<(SliceKey, Slice)>, dirty: &mut Dirty<'_>) {
@@ -331,7 +365,7 @@ impl Store {
             return;
         }
         let config = Arc::clone(&self.config);
-        self.services.change(&service, &config, |known| {
+        let variables = self.services.change(&service, &config, |known| {
             match known.slices.binary_search_by(|(other, _)| other.cmp(&key)) {
                 Ok(place) => known.slices[place].1 = slice,
                 Err(place) => {
@@ -347,14 +381,17 @@ impl Store {
         self.tell_service(&service);
         fanout::slice(&service, dirty);
         self.may_need_variables(dirty);
+        self.follow_variables(variables, dirty);
     }
 
     pub(super) fn remove_slice(&mut self, key: &SliceKey, dirty: &mut Dirty<'_>) {
         let Some(service) = self.services.of_slice.remove(key) else { return };
         let config = Arc::clone(&self.config);
-        self.services.change(&service, &config, |known| known.slices.retain(|(other, _)| other != key));
+        let others = |known: &mut Known| known.slices.retain(|(other, _)| other != key);
+        let variables = self.services.change(&service, &config, others);
         fanout::slice(&service, dirty);
         self.may_need_variables(dirty);
+        self.follow_variables(variables, dirty);
     }
 
     /// Queues an event if the Service or its slices have begun to have a value that cannot be used.

@@ -73,6 +73,7 @@ impl Fixture {
             Self::zone_v4(),
             Self::central_2024(),
             Self::templates_v4(),
+            Self::templates_of_hosts_v4(),
             Self::logged_v4(),
             Self::each_pod_v4(),
             Self::firewall_v4(),
@@ -410,6 +411,70 @@ impl Fixture {
         });
         let variables = variables.collect();
         fixture.rows.insert("Chassis_Template_Var".to_owned(), variables);
+        fixture
+    }
+
+    /// `templates_v4`, where the host of `n2` and a machine outside of the cluster are the endpoints of the node
+    /// port. Upstream has a variable for its backends on routers then, and the Service's own address is by node.
+    pub(crate) fn templates_of_hosts_v4() -> Self {
+        let mut fixture = Self { name: "shared-v4 with templates of hosts", ..Self::templates_v4() };
+        let text = |text: &str| Atom::String(text.to_owned());
+        let one = |vip: &str, backends: &str| Datum::Map(vec![(text(vip), text(backends))]);
+        // In the order of texts, as upstream has them.
+        let (everywhere, at_own_router) =
+            ("172.30.0.12:8080,172.30.0.9:8080", "169.254.169.2:8080,172.30.0.9:8080");
+        let mut slices = read_json::<List<serde_json::Value>>("shared-v4", "endpointslices.json").items;
+        let slice = slices.iter_mut().find(|slice| slice["metadata"]["name"] == "web-x7k2p").unwrap();
+        slice["endpoints"] = json!([
+            {"addresses": ["172.30.0.12"], "conditions": {"ready": true}, "nodeName": "n2"},
+            {"addresses": ["172.30.0.9"], "conditions": {"ready": true}},
+        ]);
+        fixture.slices = slices.into_iter().map(|slice| serde_json::from_value(slice).unwrap()).collect();
+
+        let variable = "Service__default_web__TCP__30080__node__router__template__IPv4";
+        let balancers = fixture.rows.get_mut("Load_Balancer").unwrap();
+        let vip = "^NODEIP_IPv4_0:30080";
+        for (on, backends) in [("switch", everywhere), ("router", &format!("^{variable}"))] {
+            let row = balancers.get_mut(&format!("Load_Balancer_web_{on}_template")).unwrap();
+            row.insert("vips".to_owned(), one(vip, backends));
+        }
+        for (chassis, row) in fixture.rows.get_mut("Chassis_Template_Var").unwrap() {
+            let backends = if chassis.contains("7c0c5b52") { at_own_router } else { everywhere };
+            let mut variables = row["variables"].pairs().to_vec();
+            variables.push((text(variable), text(backends)));
+            row.insert("variables".to_owned(), Datum::Map(variables));
+        }
+
+        let balancers = fixture.rows.get_mut("Load_Balancer").unwrap();
+        let cluster = balancers.remove("Load_Balancer_Service_default_web_TCP_cluster").unwrap();
+        let of_n2 = ["Logical_Router_GR_n2"].as_slice();
+        let others = [
+            "Logical_Switch_n1",
+            "Logical_Switch_n2",
+            "Logical_Switch_n3_example_org",
+            "Logical_Router_GR_n1",
+            "Logical_Router_GR_n3_example_org",
+        ];
+        for (name, backends, on) in [
+            ("node_router+switch_n1_merged", everywhere, others.as_slice()),
+            ("node_router_n2", at_own_router, of_n2),
+        ] {
+            let mut row = cluster.clone();
+            row.insert("name".to_owned(), Datum::set([format!("Service_default/web_TCP_{name}")]));
+            row.insert("vips".to_owned(), one("10.96.7.7:80", backends));
+            let reference = format!("Load_Balancer_web_{}", name.replace('+', "_"));
+            fixture.rows.get_mut("Load_Balancer").unwrap().insert(reference.clone(), row);
+            for holder in on {
+                let table =
+                    if holder.starts_with("Logical_Switch") { "Logical_Switch" } else { "Logical_Router" };
+                let row = fixture.rows.get_mut(table).unwrap().get_mut(*holder).unwrap();
+                let held = row.entry("load_balancer".to_owned()).or_insert_with(|| Datum::Set(Vec::new()));
+                let Datum::Set(held) = held else { panic!("a set: {held:?}") };
+                held.push(Atom::NamedUuid(reference.clone()));
+            }
+        }
+        let groups = fixture.rows.get_mut("Load_Balancer_Group").unwrap();
+        groups.get_mut("Load_Balancer_Group_clusterLBGroup").unwrap().remove("load_balancer");
         fixture
     }
 

@@ -195,19 +195,8 @@ fn rules<'a>(fronts: impl Iterator<Item = &'a Front<'a>>, node: &Node, store: &S
             });
         }
         if rules.has_router {
-            // A gateway router cannot send to its own address: the node takes these back from the masquerade
-            // address.
-            let own = store.config.masquerade(Masquerade::Host);
-            let replaced = |family: usize| -> Vec<SocketAddr> {
-                let backends = by(front.outside, family).into_iter();
-                let replaced = backends.map(|backend| match node.host_addresses.contains(&backend.ip()) {
-                    true => SocketAddr::new(own[family], backend.port()),
-                    false => backend,
-                });
-                replaced.collect()
-            };
             for address in &addresses {
-                let backends = replaced(family(&address.ip()));
+                let backends = from_router(by(front.outside, family(&address.ip())), node, store);
                 let local = front.outside == Traffic::Local && !backends.is_empty();
                 let vips = if local { &mut rules.local_router } else { &mut rules.router };
                 vips.insert(address.to_string().into(), spell(&backends));
@@ -216,6 +205,16 @@ fn rules<'a>(fronts: impl Iterator<Item = &'a Front<'a>>, node: &Node, store: &S
         front.add(&mut rules.switch, addresses, |family| spell(&by(front.inside, family)));
     }
     rules
+}
+
+/// The backends as the gateway router of `node` reaches them. It cannot send to its own address: the node
+/// takes such connections back from the masquerade address.
+pub(super) fn from_router(mut backends: Vec<SocketAddr>, node: &Node, store: &Store) -> Vec<SocketAddr> {
+    let own = store.config.masquerade(Masquerade::Host);
+    for backend in backends.iter_mut().filter(|backend| node.host_addresses.contains(&backend.ip())) {
+        backend.set_ip(own[family(&backend.ip())]);
+    }
+    backends
 }
 
 fn is_local(endpoint: &Endpoint, node: &Node) -> bool {

@@ -177,6 +177,8 @@ struct World {
     ports: HashMap<PodKey, FoundPort>,
     /// The keys that changes of the store have concerned.
     dirty: RefCell<BTreeSet<Key>>,
+    /// Whether NodePorts are templates.
+    has_templates: bool,
 }
 
 fn number(pod: u8) -> PodKey {
@@ -257,6 +259,7 @@ impl World {
             self.observe(&mut store, Observation::Cluster(None));
             self.list(&mut store);
         }
+        store.use_templates(if self.has_templates { TemplateUse::WithNodePorts } else { TemplateUse::Never });
         store
     }
 
@@ -358,6 +361,7 @@ impl World {
                     NodeIs::WithoutSubnet => named,
                     NodeIs::With(families) => Node {
                         subnets: nets(number, 0, families),
+                        chassis: Some(format!("c{number}")),
                         host_addresses: vec![IpAddr::from([172, 18, 0, number])],
                         topology_zone: Some(["east", "west"][usize::from(number % 2)].into()),
                         ..named
@@ -662,8 +666,10 @@ proptest! {
     /// A change that concerns a key of which nobody is told leaves wrong rows for ever; so does a part that
     /// is not what the whole has.
     #[test]
-    fn whatever_changes_the_rows_of_a_key_makes_the_key_dirty(events in events()) {
-        let mut world = World::default();
+    fn whatever_changes_the_rows_of_a_key_makes_the_key_dirty(
+        (events, has_templates) in (events(), any::<bool>())
+    ) {
+        let mut world = World { has_templates, ..World::default() };
         let mut store = world.start();
         for event in &events {
             let before = rows(&store);

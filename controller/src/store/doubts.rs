@@ -173,6 +173,9 @@ impl Store {
         // A list of another cluster is never accepted, however often it is repeated.
         let believed = identity.other_cluster().is_none() && nodes.believes(known, &listed);
         if believed {
+            // What a node of them lacks it had when its rows were written: a new node has none.
+            let with_rows = list.iter().map(|node| &node.name).filter(|name| found.contains(*name));
+            self.nodes.await_annotations(with_rows.cloned());
             found.clear();
         }
         believed

@@ -256,6 +256,12 @@ impl Node {
         (&self.host_addresses, self.node_ports) == (&other.host_addresses, other.node_ports)
     }
 
+    /// Whether both have the same addresses of the host, known or not.
+    pub(super) fn same_host(&self, other: &Self) -> bool {
+        (&self.host_addresses, self.lacks_host_addresses())
+            == (&other.host_addresses, other.lacks_host_addresses())
+    }
+
     /// Whether the pods of both have the same rows.
     pub(super) fn same_for_pods(&self, other: &Self) -> bool {
         self.same_place(other) && (&self.chassis, &self.subnets) == (&other.chassis, &other.subnets)

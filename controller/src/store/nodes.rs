@@ -27,7 +27,8 @@ pub(super) struct Nodes {
     subnets: BTreeMap<IpAddr, (IpNet, NodeName)>,
     /// Claims of nodes whose annotations overlap another node's subnet.
     contested: BTreeMap<NodeName, Vec<IpNet>>,
-    /// Nodes whose rows cannot be computed because a text is no annotation.
+    /// Nodes whose rows cannot be computed, and which may have some: a text is no annotation, or a node that
+    /// had rows at the start lacks annotations.
     unreadable: BTreeSet<NodeName>,
     /// Chassis that nodes had, or that have variables in the database. Their variables stay while a node's
     /// chassis is not known: it may be one of them.
@@ -49,9 +50,14 @@ impl Nodes {
         self.all.contains_key(name)
     }
 
-    /// Whether there is a node whose rows cannot be computed because a text is no annotation.
+    /// Whether there is a node whose rows cannot be computed, and which may have some.
     pub(super) fn has_unreadable(&self) -> bool {
         !self.unreadable.is_empty()
+    }
+
+    /// These nodes, which are about to be put, have rows in the database.
+    pub(super) fn await_annotations(&mut self, nodes: impl IntoIterator<Item = NodeName>) {
+        self.unreadable.extend(nodes);
     }
 
     /// In the order of their names.
@@ -147,7 +153,6 @@ impl Store {
 
     pub(super) fn put_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) {
         let name = Arc::clone(&node.name);
-        let before = self.node(&name).map(|node| (node.host_addresses.clone(), node.lacks_host_addresses()));
         // They are the largest part of a node: only selectors need them.
         let labels = std::mem::take(&mut node.labels);
         let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
@@ -155,18 +160,19 @@ impl Store {
         self.nodes.selectors.put(&name, None, labels, &mut |id, _| {
             selectors.insert(id);
         });
-        self.accept_node(node, dirty);
-        let now = self.node(&name).map(|node| (node.host_addresses.clone(), node.lacks_host_addresses()));
-        if now != before {
+        let before = self.accept_node(node, dirty);
+        let now = self.node(&name);
+        let is_same = |(before, now): (&Node, &Node)| before.same_host(now);
+        if !before.as_ref().zip(now).is_some_and(is_same) {
             selectors.extend(self.nodes.selectors.matched_by(&name));
-            let known = now.map(|(addresses, _)| addresses).unwrap_or_default();
+            let known = now.map(|node| node.host_addresses.clone()).unwrap_or_default();
             self.forget_found_addresses(&known, dirty);
         }
         self.follow_selected_nodes(selectors, dirty);
     }
 
-    /// Takes a node without its labels.
-    fn accept_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) {
+    /// Takes a node without its labels. Returns the node as it was before.
+    fn accept_node(&mut self, mut node: Node, dirty: &mut Dirty<'_>) -> Option<Node> {
         let name = Arc::clone(&node.name);
         let same = self.nodes.get(&name).filter(|before| before.uid == node.uid);
         let told: Vec<NodeTrouble> = same.into_iter().flat_map(Node::troubles).collect();
@@ -202,7 +208,7 @@ impl Store {
         } else {
             self.readable(&name, dirty);
         }
-        let Some(now) = self.nodes.get(&name) else { return };
+        let Some(now) = self.nodes.get(&name) else { return before };
         let change = fanout::Change {
             before: before.as_ref(),
             after: Some(now),
@@ -213,17 +219,18 @@ impl Store {
         fanout::node(&name, change, &self.pods, &self.services, node_ports, dirty);
         self.follow_variables(fanout::has_variables(change, &self.services), dirty);
         self.abandon(before.as_ref(), dirty);
-        let Some(now) = self.nodes.get(&name) else { return };
+        let Some(now) = self.nodes.get(&name) else { return before };
         if before.as_ref().is_some_and(|before| before.same_for_pods(now)) {
-            return;
+            return before;
         }
-        let gone: Vec<IpNet> = before.map_or_else(Vec::new, |before| before.subnets);
-        let gone: Vec<IpNet> = gone.into_iter().filter(|subnet| !now.subnets.contains(subnet)).collect();
+        let subnets = before.iter().flat_map(|before| &before.subnets).copied();
+        let gone: Vec<IpNet> = subnets.filter(|subnet| !now.subnets.contains(subnet)).collect();
         self.subnets_changed(&name, &gone, dirty);
         // The node has given up a subnet, which another node may have claimed before.
         if !gone.is_empty() {
             self.give_contested(dirty);
         }
+        before
     }
 
     pub(super) fn remove_node(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {

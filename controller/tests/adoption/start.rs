@@ -275,6 +275,17 @@ async fn a_gateway_stays_while_its_nodes_annotation_is_missing_or_cannot_be_read
     assert_eq!(adopted.changes(), Changes::default());
 }
 
+/// It lost its load balancers until it had its annotations again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_annotations_are_missing_at_the_start_keeps_its_rows() {
+    let mut fixture = Fixture::shared_v4();
+    let object = fixture.nodes.iter_mut().find(|node| node.metadata.name.as_deref() == Some("n2"));
+    let annotations = object.unwrap().metadata.annotations.take();
+    assert!(annotations.is_some_and(|annotations| annotations.len() > 3));
+    let adopted = Adopted::cluster(&fixture, |_| false).await;
+    assert_eq!(adopted.changes(), Changes::default());
+}
+
 /// The node with another annotation of its gateway.
 fn with_gateway(fixture: &Fixture, name: &str, gateway: Option<&str>) -> NodeObject {
     let object = fixture.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name));

@@ -403,7 +403,7 @@ fn variables_are_a_nodes_addresses_in_order_and_none_where_it_has_no_node_ports(
             ..Node::named("n3")
         };
         store.observe(Observation::Nodes(Seen::Applied(node)), &mut |_, _| ());
-        self::variables(&store, "c3")
+        variables(&store, "c3")
     };
     let all = ["NODEIP_IPv4_0=172.18.0.9", "NODEIP_IPv4_1=172.18.0.10", "NODEIP_IPv6_0=fd00::9"];
     let (always, never) = (TemplateUse::FromTheStart, TemplateUse::Never);

@@ -108,6 +108,36 @@ fn every_service_is_compared_when_the_last_node_that_could_not_be_read_is_readab
     assert_eq!(store.kept(&key), Kept::NOTHING);
 }
 
+/// Such a node lost its load balancers at a restart, and had them again when its annotations were back.
+#[test]
+fn load_balancers_stay_while_a_node_that_has_rows_at_the_start_lacks_annotations() {
+    let key = Key::Service(service_key("a"));
+    let last = [
+        Observation::Nodes(Seen::Applied(node("n2", "10.244.2.0/24"))),
+        Observation::Nodes(Seen::Applied(Node { zone: Some(Zone("far".to_owned())), ..Node::named("n2") })),
+        Observation::Nodes(Seen::Deleted("n2".into())),
+    ];
+    for end in last {
+        let mut store = Store::new(config());
+        // The third was deleted while nobody led.
+        ["n1", "n2", "n3"].into_iter().for_each(|name| store.found_node(name.into()));
+        let nodes = vec![node("n1", "10.244.1.0/24"), Node::named("n2"), Node::named("new")];
+        observe(&mut store, Observation::Nodes(Seen::All(nodes)));
+        observe(&mut store, Observation::Pods(Seen::All(vec![])));
+        without_services(&mut store);
+        apply_service(&mut store, "a", service(1, Traffic::Local));
+        assert_eq!(store.kept(&key), Kept::LOAD_BALANCERS);
+        let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n2"))));
+        assert_eq!((waits.contains(&key), store.kept(&key)), (false, Kept::LOAD_BALANCERS));
+        let ended = observe(&mut store, end);
+        assert_eq!((ended.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
+    }
+    // A node that is new has no rows to lose.
+    let mut store = complete(vec![node("n1", "10.244.1.0/24"), Node::named("new")], vec![]);
+    apply_service(&mut store, "a", service(1, Traffic::Local));
+    assert_eq!(store.kept(&key), Kept::NOTHING);
+}
+
 /// Each change of a node concerned each of thousands of node ports.
 #[test]
 fn with_templates_a_node_concerns_its_variables_and_a_node_port_only_if_there_are_more_addresses() {

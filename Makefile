@@ -98,13 +98,15 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) OVN_CLUSTER_CONTAINERD=$(CONTAINERD) cargo nextest run --locked -p integration --test cluster --profile cluster
 
-conformance: kubernetes ## Run Kubernetes' own specs of networking on a cluster (FOCUS='Services should' LANE=ipv4 NODES=3 PROCS=4 GATEWAY=shared, QUICK=1 for ten of them, RECORD=1)
+conformance: kubernetes ## Run Kubernetes' own specs of networking and the suites of network-policy-api on a cluster (SUITE_OF=kubernetes or network-policy-api, FOCUS='Services should' LANE=ipv4 NODES=3 PROCS=4 GATEWAY=shared, QUICK=1 for ten of them, RECORD=1)
 	@integration/prerequisites.sh conformance
 	@integration/cluster/conformance.sh $(TARGET_DIR)/conformance-suite >/dev/null
+	@integration/cluster/network-policy-api.sh $(TARGET_DIR)/network-policy-api >/dev/null
 	cargo build --locked -p cni -p ovnkube -p integration
 	# Debian 12's ovs-vswitchd ends under the suite's parallel connections.
 	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration conformance $(if $(LANE),--lane $(LANE)) $(if $(NODES),--nodes $(NODES)) \
-		$(if $(PROCS),--procs $(PROCS)) $(if $(GATEWAY),--gateway-mode $(GATEWAY)) $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(RECORD)),--record) $(if $(FOCUS),--focus '$(FOCUS)')
+		$(if $(PROCS),--procs $(PROCS)) $(if $(GATEWAY),--gateway-mode $(GATEWAY)) $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(RECORD)),--record) \
+		$(if $(SUITE_OF),--suite-of $(SUITE_OF)) $(if $(FOCUS),--focus '$(FOCUS)')
 
 faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test

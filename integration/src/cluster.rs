@@ -22,7 +22,7 @@
 //! | [`northbound`] | what the northbound database should hold for the current nodes and pods |
 //! | [`leftovers`] | what is on the nodes and in OVN before and after pods |
 
-use std::{process::Command, thread, time::Duration};
+use std::{path::PathBuf, process::Command, thread, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
@@ -82,6 +82,7 @@ pub struct Blueprint {
     names_outside: Vec<Name>,
     host_ports: bool,
     gateway: Option<GatewayMode>,
+    definitions: Vec<PathBuf>,
 }
 
 impl Blueprint {
@@ -141,6 +142,13 @@ impl Blueprint {
         self
     }
 
+    /// Files with definitions of custom resources, which exist before the project's control plane starts.
+    #[must_use]
+    pub fn definitions(mut self, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.definitions.extend(files);
+        self
+    }
+
     /// Further options of the project's control plane.
     #[must_use]
     pub fn master_options(mut self, options: &[&str]) -> Self {
@@ -185,7 +193,7 @@ impl Blueprint {
             options: self.master_options,
         };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
-        let Self { families, host_ports, gateway, dns, names_outside, .. } = self;
+        let Self { families, host_ports, gateway, dns, names_outside, definitions, .. } = self;
         let name_server = (dns && gateway.is_some()).then(|| name_server::start(lab.world(), &names_outside));
         let cluster = Cluster {
             lab,
@@ -201,6 +209,7 @@ impl Blueprint {
             host_ports,
             gateway,
         };
+        cluster.define(&definitions)?;
         // In any order: each program waits for what it needs of the others.
         cluster.master.spawn()?;
         cluster.each_node(|node, worker| cluster.start_node(node, worker))?;
@@ -261,6 +270,7 @@ impl Cluster {
             names_outside: Vec::new(),
             host_ports: false,
             gateway: None,
+            definitions: Vec::new(),
         }
     }
 
@@ -325,6 +335,17 @@ impl Cluster {
         let mut kubectl = Command::new(programs::kubernetes("kubectl")?);
         kubectl.arg("--kubeconfig").arg(self.credentials.kubeconfig(credentials::ADMIN));
         command::output(kubectl.args(arguments))
+    }
+
+    /// Creates definitions of custom resources, and waits until the API server has their objects.
+    fn define(&self, files: &[PathBuf]) -> Result<()> {
+        for file in files {
+            let file = file.to_string_lossy();
+            // A definition is longer than the annotation in which a client would keep what it has applied.
+            self.kubectl(["create", "--filename", &*file])?;
+            self.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "--filename", &*file])?;
+        }
+        Ok(())
     }
 
     fn start_node(&self, node: &Node, worker: &Worker) -> Result<()> {

@@ -1,9 +1,11 @@
 //! Which specs run, and why others do not.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use clap::ValueEnum;
 use integration::Families;
+
+use super::network_policy_api;
 
 /// Address families of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,6 +38,27 @@ impl fmt::Display for Lane {
     }
 }
 
+/// Whose suite runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Project {
+    /// Kubernetes' own: every spec of its networking group.
+    Kubernetes,
+    /// Of policies of the whole cluster.
+    NetworkPolicyApi,
+}
+
+impl Project {
+    const ALL: [Self; 2] = [Self::Kubernetes, Self::NetworkPolicyApi];
+
+    /// What begins the name of each of its specs.
+    fn group(self) -> &'static str {
+        match self {
+            Self::Kubernetes => GROUP,
+            Self::NetworkPolicyApi => network_policy_api::GROUP,
+        }
+    }
+}
+
 /// Every spec of the networking group has this in its name.
 const GROUP: &str = "[sig-network]";
 
@@ -55,7 +78,8 @@ const NOT_RUN: &[(&str, &str)] = &[
 ];
 
 /// Not run where the kernel has no SCTP, which their servers and clients need.
-const SCTP: (&str, &str) = ("[Feature:SCTPConnectivity]", "the kernel has no SCTP");
+const SCTP: (&str, &str) = ("[Feature:SCTPConnectivity]", WITHOUT_SCTP);
+pub(super) const WITHOUT_SCTP: &str = "the kernel has no SCTP";
 
 /// Specs that are not run in lanes without both families, without IPv4, without IPv6.
 const DUAL: (&str, &str) = ("[Feature:IPv6DualStack]", "needs two address families");
@@ -87,28 +111,56 @@ pub(super) enum Sctp {
 #[derive(Debug)]
 pub(super) struct Selection {
     lane: Lane,
-    sctp: Sctp,
+    pub(super) sctp: Sctp,
+    projects: Vec<Project>,
     /// Ginkgo's `--focus`.
     pub(super) focus: String,
+    /// What names of the network-policy-api project have to match, if not all of them are wanted.
+    pub(super) focus_of_policies: Option<String>,
     /// Whether a spec that does not match is no loss: somebody asked for some.
     pub(super) is_partial: bool,
 }
 
 impl Selection {
-    pub(super) fn new(lane: Lane, sctp: Sctp, focus: Option<&str>) -> Self {
+    /// `project`: the only one; without it that of Kubernetes if there is a `focus`, and else all of them.
+    pub(super) fn new(lane: Lane, sctp: Sctp, project: Option<Project>, focus: Option<&str>) -> Self {
         let focus_of_group = quoted(GROUP);
-        match focus {
+        let projects = match (project, focus) {
+            (Some(project), _) => vec![project],
+            (None, Some(_)) => vec![Project::Kubernetes],
+            (None, None) => Project::ALL.to_vec(),
+        };
+        Self {
+            lane,
+            sctp,
+            projects,
             // Go's regular expressions have no "and": the name of the group is at its beginning.
-            Some(focus) => {
-                Self { lane, sctp, focus: format!("{focus_of_group}.*({focus})"), is_partial: true }
-            }
-            None => Self { lane, sctp, focus: focus_of_group, is_partial: false },
+            focus: focus.map_or(focus_of_group.clone(), |focus| format!("{focus_of_group}.*({focus})")),
+            focus_of_policies: focus.map(str::to_owned),
+            is_partial: focus.is_some(),
         }
     }
 
     pub(super) fn quick(lane: Lane, sctp: Sctp) -> Self {
         let names: Vec<String> = QUICK.iter().map(|name| quoted(name)).collect();
-        Self { lane, sctp, focus: names.join("|"), is_partial: true }
+        let projects = vec![Project::Kubernetes];
+        Self { lane, sctp, projects, focus: names.join("|"), focus_of_policies: None, is_partial: true }
+    }
+
+    /// Whether the suite of `project` runs.
+    pub(super) fn has(&self, project: Project) -> bool {
+        self.projects.contains(&project)
+    }
+
+    /// Of the specs that have to pass, those of the suites that run.
+    pub(super) fn expected(&self, names: BTreeSet<String>) -> BTreeSet<String> {
+        let runs = |name: &String| self.projects.iter().any(|project| name.starts_with(project.group()));
+        names.into_iter().filter(runs).collect()
+    }
+
+    /// Whether the suite that has the spec `name` reports it even if it was not selected.
+    pub(super) fn reports_unselected(&self, name: &str) -> bool {
+        !(self.is_partial && name.starts_with(network_policy_api::GROUP))
     }
 
     /// Why a spec of that name is not run; `None` if it is.
@@ -157,8 +209,30 @@ mod tests {
     #[test]
     fn a_lane_of_one_family_leaves_out_what_needs_two() {
         let name = "[sig-network] [Feature:IPv6DualStack] should create pod";
-        let reason = |lane| Selection::new(lane, Sctp::Present, None).reason_against(name);
+        let reason = |lane| Selection::new(lane, Sctp::Present, None, None).reason_against(name);
         assert_eq!(reason(Lane::Ipv4), Some("needs two address families"));
         assert_eq!(reason(Lane::Dual), None);
+    }
+
+    #[test]
+    fn a_focus_is_of_kubernetes_unless_another_project_is_named() {
+        let has = |project, focus| {
+            let selection = Selection::new(Lane::Ipv4, Sctp::Present, project, focus);
+            Project::ALL.map(|project| selection.has(project))
+        };
+        assert_eq!(has(None, None), [true, true]);
+        assert_eq!(has(None, Some("Services should")), [true, false]);
+        assert_eq!(has(Some(Project::NetworkPolicyApi), None), [false, true]);
+        assert_eq!(has(Some(Project::NetworkPolicyApi), Some("Gress")), [false, true]);
+    }
+
+    #[test]
+    fn only_specs_of_the_suites_that_run_are_expected() {
+        let names = ["[sig-network] a", "[network-policy-api] b"].map(str::to_owned);
+        let expected = |project| {
+            Selection::new(Lane::Ipv4, Sctp::Present, project, None).expected(BTreeSet::from(names.clone()))
+        };
+        assert_eq!(expected(None).len(), 2);
+        assert_eq!(expected(Some(Project::NetworkPolicyApi)), BTreeSet::from([names[1].clone()]));
     }
 }

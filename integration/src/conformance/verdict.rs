@@ -52,6 +52,7 @@ impl Verdict {
                     Some(Outcome::NotRun) => "it did not run".to_owned(),
                     Some(Outcome::Skipped(why)) => format!("it skipped itself: {why}"),
                     Some(Outcome::Failed(why)) => why.clone(),
+                    None if !selection.reports_unselected(name) => return None,
                     None => "the suite has no such spec".to_owned(),
                 };
                 Some((name.clone(), why))
@@ -147,7 +148,7 @@ mod tests {
 
     fn verdict(specs: Vec<Spec>, focus: Option<&str>, expected: &[&str]) -> Verdict {
         let expected = expected.iter().map(|name| format!("[sig-network] {name}")).collect();
-        Verdict::new(specs, &Selection::new(Lane::Ipv4, Sctp::Present, focus), &expected)
+        Verdict::new(specs, &Selection::new(Lane::Ipv4, Sctp::Present, None, focus), &expected)
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`site`] | the programs |
 //! | [`run`] | the phases of one size, in order |
+//! | [`join`] | a world of its own: nodes with gateways join |
 //! | [`latency`] | the phase in which pods come at a rate |
 //! | [`services`] | the phase with Services, after all others |
 //! | [`policies`] | the policies, and the phase in which labels and policies change |
@@ -25,9 +26,11 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use figures::Figures;
 use integration::{executable, inside};
+use join::figures::Joined;
 use report::Report;
 use run::Plan;
-use site::{Northd, Site};
+use serde::de::DeserializeOwned;
+use site::Site;
 
 use crate::report::{
     environment::{Environment, Scheduling},
@@ -37,6 +40,7 @@ use crate::report::{
 mod calls;
 mod figures;
 mod gates;
+mod join;
 mod latency;
 mod northbound;
 mod objects;
@@ -76,6 +80,14 @@ pub(crate) struct Scale {
     /// Number of NetworkPolicies, twenty in each namespace, which exist from the start.
     #[arg(long, value_name = "N", default_value_t = 0)]
     policies: usize,
+    /// Measure another world instead: this many nodes, an even number, with gateways and without pods, that join
+    /// within ten seconds. Figures go to scale/join.json.
+    #[arg(
+        long,
+        value_name = "NODES",
+        conflicts_with_all = ["nodes", "pods", "rates", "compare", "services", "backends", "policies"]
+    )]
+    join: Option<usize>,
     /// Run a southbound database and ovn-northd, too, which use the same processors.
     #[arg(long)]
     northd: bool,
@@ -93,11 +105,17 @@ impl Scale {
             self.nodes > 0 && self.pods > 0 && !self.rates.contains(&0),
             "there is nothing to measure with 0 nodes, pods or pods a second"
         );
+        ensure!(
+            self.join.is_none_or(|nodes| nodes > 0 && nodes % 2 == 0),
+            "--join: half of the nodes join first, so their number is even and not 0"
+        );
         if let Some(file) = &self.into {
             inside::enter_again()?;
-            let figures = self.measure()?;
-            fs::write(file, serde_json::to_vec(&figures)?)
-                .with_context(|| format!("write {}", file.display()))?;
+            let figures = match self.join {
+                Some(nodes) => serde_json::to_vec(&self.measure_join(nodes)?)?,
+                None => serde_json::to_vec(&self.measure()?)?,
+            };
+            fs::write(file, figures).with_context(|| format!("write {}", file.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let directory = executable::target_dir()?.join("scale");
@@ -106,37 +124,74 @@ impl Scale {
             executable::under_test(executable::SERVER)?.metadata()?.len(),
             Scheduling::Normal,
         )?;
+        if let Some(nodes) = self.join {
+            let what = format!("with {nodes} nodes that join");
+            let joined: Joined = run_inside(&what, [], directory.join("figures.json"))?;
+            let report = join::report::Report::new(environment.at_the_end()?, joined);
+            publish(&report, &report, "scale/join.json")?;
+            return Ok(self.status(report.holds()));
+        }
         let sizes: Vec<Figures> = std::iter::once(self.pods)
             .chain(self.compare.iter().copied())
-            .map(|pods| self.run_inside(pods, directory.join(format!("{pods}.json"))))
+            .map(|pods| {
+                let file = directory.join(format!("{pods}.json"));
+                // `args_override_self`: the appended `--pods` wins over the one of the command line.
+                run_inside(&format!("with {pods} pods"), [format!("--pods={pods}")], file)
+            })
             .collect::<Result<_>>()?;
         let report = Report::new(environment.at_the_end()?, sizes);
         publish(&report, &report, "scale/scale.json")?;
-        Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(self.status(report.holds()))
     }
 
-    /// Runs one size in namespaces of its own, so that no state of another size is left in them.
-    fn run_inside(&self, pods: usize, file: PathBuf) -> Result<Figures> {
-        let name = format!("scale-{}", std::process::id());
-        let mut arguments: Vec<OsString> = env::args_os().skip(1).collect();
-        // `args_override_self`: the appended `--pods` wins over the one of the command line.
-        arguments.extend([format!("--pods={pods}").into(), "--into".into(), file.clone().into()]);
-        let status = inside::run_again(&name, arguments)?;
-        let logs = executable::target_dir()?.join("lab-logs").join(name);
-        ensure!(status.success(), "with {pods} pods: {status} (see above); logs: {}", logs.display());
-        serde_json::from_slice(&fs::read(&file)?).with_context(|| format!("read {}", file.display()))
+    fn status(&self, holds: bool) -> ExitCode {
+        if holds || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
     fn measure(&self) -> Result<Figures> {
         let &Self { nodes, pods, ref rates, services, backends, policies, northd, .. } = self;
-        let began = Instant::now();
-        let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
+        let say = progress();
         say("starting etcd, the API server and the northbound database");
         // The pods of the latency phase come on top of all others, so the nodes' subnets need room for both.
         let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
-        let site = Site::start((pods + most).div_ceil(nodes), if northd { Northd::On } else { Northd::Off })?;
+        let site = Site::start((pods + most).div_ceil(nodes), northd.into(), &[])?;
         let plan = Plan { nodes, pods, rates: rates.clone(), services, backends, policies };
         let runtime = std::sync::Arc::clone(&site.api.runtime);
         runtime.block_on(run::run(&site, &plan, &say))
     }
+
+    fn measure_join(&self, nodes: usize) -> Result<Joined> {
+        let say = progress();
+        say("starting etcd, the API server and the northbound database");
+        let northd = self.northd.into();
+        let site = Site::start(PODS_OF_A_NODE, northd, &[join::OPTION])?;
+        let runtime = std::sync::Arc::clone(&site.api.runtime);
+        runtime.block_on(join::run(&site, nodes, northd, &say))
+    }
+}
+
+/// Room in the subnets of nodes without pods.
+const PODS_OF_A_NODE: usize = 20;
+
+/// Prints lines with the time since now.
+fn progress() -> impl Fn(&str) + Sync {
+    let began = Instant::now();
+    move |text| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64())
+}
+
+/// Runs this command in namespaces of its own, so that no state of another run is left in them, and reads the
+/// figures that it writes to this file.
+fn run_inside<F: DeserializeOwned>(
+    what: &str,
+    options: impl IntoIterator<Item = String>,
+    file: PathBuf,
+) -> Result<F> {
+    let name = format!("scale-{}", std::process::id());
+    let mut arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    arguments.extend(options.into_iter().map(OsString::from));
+    arguments.extend(["--into".into(), file.clone().into()]);
+    let status = inside::run_again(&name, arguments)?;
+    let logs = executable::target_dir()?.join("lab-logs").join(name);
+    ensure!(status.success(), "{what}: {status} (see above); logs: {}", logs.display());
+    serde_json::from_slice(&fs::read(&file)?).with_context(|| format!("read {}", file.display()))
 }

@@ -120,7 +120,7 @@ impl Gate {
         gates
     }
 
-    fn at_most(demand: &str, unit: &str, measured: f64, goal: f64) -> Self {
+    pub(super) fn at_most(demand: &str, unit: &str, measured: f64, goal: f64) -> Self {
         let text = |number: f64| format!("{number:.2} {unit}");
         // Zero means: not measured.
         let holds = measured > 0.0 && measured <= goal;
@@ -129,7 +129,17 @@ impl Gate {
         }
     }
 
-    fn exactly(demand: &str, measured: u64, goal: u64) -> Self {
+    pub(super) fn no_more(demand: &str, measured: u64, goal: u64) -> Self {
+        Self {
+            demand: demand.to_owned(),
+            measured: measured.to_string(),
+            goal: format!("≤ {goal}"),
+            // Zero means: not measured.
+            holds: measured > 0 && measured <= goal,
+        }
+    }
+
+    pub(super) fn exactly(demand: &str, measured: u64, goal: u64) -> Self {
         Self {
             demand: demand.to_owned(),
             measured: measured.to_string(),

@@ -1,7 +1,12 @@
 //! The nodes and pods of a run, as API objects: pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::Ipv4Addr};
 
+use contract::{
+    mac::Mac,
+    node_annotation::{DEFAULT_NETWORK, GATEWAY_CONFIG, Gateway, GatewayEntry, GatewayMode, PerNetwork},
+};
+use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 
 /// Pods per namespace, in a run without policies.
@@ -61,10 +66,46 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:04}")
 }
 
+/// The address of a node, and its network.
+fn address(number: usize) -> Ipv4Net {
+    let [high, middle, low] = [16 + number / 62_500, number / 250 % 250, 2 + number % 250]
+        .map(|number| u8::try_from(number).expect("a run has fewer than 15 million nodes"));
+    Ipv4Net::new_assert(Ipv4Addr::new(172, high, middle, low), 12)
+}
+
+/// The annotation of a node's gateway in shared mode, as its server writes it: key and value.
+pub(crate) fn gateway(number: usize) -> (&'static str, String) {
+    let net = address(number);
+    let entry = GatewayEntry {
+        mode: GatewayMode::Shared,
+        bridge: BRIDGE.to_owned(),
+        gateway: Gateway {
+            interface: bridge_port(&node_name(number)),
+            mac: Mac::from_ip(net.addr().into()),
+            addresses: vec![IpNet::V4(net)],
+            next_hops: vec![Ipv4Addr::new(172, 16, 0, 1).into()],
+            vlan: None,
+        },
+        node_ports: true,
+    };
+    let mut annotation = PerNetwork::default();
+    annotation.set_gateway(DEFAULT_NETWORK, &entry);
+    (GATEWAY_CONFIG, annotation.to_string())
+}
+
+/// The bridge of every node's NIC.
+const BRIDGE: &str = "breth0";
+
+/// The port that stands for the bridge of the node in OVN.
+pub(crate) fn bridge_port(node: &str) -> String {
+    format!("{BRIDGE}_{node}")
+}
+
 /// A node with the annotations that node servers write; the subnet annotation is left to the control plane.
 pub(crate) fn node(number: usize) -> Value {
     let name = node_name(number);
-    let address = format!("172.{}.{}.{}", 16 + number / 62_500, number / 250 % 250, 2 + number % 250);
+    let net = address(number);
+    let address = net.addr().to_string();
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
@@ -73,8 +114,8 @@ pub(crate) fn node(number: usize) -> Value {
             "annotations": {
                 "k8s.ovn.org/node-chassis-id": format!("6bf64a4a-7be4-4a4c-b6a5-{number:012}"),
                 "k8s.ovn.org/zone-name": "global",
-                "k8s.ovn.org/node-primary-ifaddr": json!({"ipv4": format!("{address}/12")}).to_string(),
-                "k8s.ovn.org/host-cidrs": json!([format!("{address}/12")]).to_string(),
+                "k8s.ovn.org/node-primary-ifaddr": json!({"ipv4": net.to_string()}).to_string(),
+                "k8s.ovn.org/host-cidrs": json!([net.to_string()]).to_string(),
             },
         },
         "spec": {},

@@ -41,9 +41,16 @@ pub(crate) enum Northd {
     On,
 }
 
+impl From<bool> for Northd {
+    fn from(runs: bool) -> Self {
+        if runs { Self::On } else { Self::Off }
+    }
+}
+
 impl Site {
-    /// Starts everything except the control plane. Each node's subnet has room for `pods_per_node` pods.
-    pub(crate) fn start(pods_per_node: usize, northd: Northd) -> Result<Self> {
+    /// Starts everything except the control plane, which has these further options. Each node's subnet has room
+    /// for `pods_per_node` pods.
+    pub(crate) fn start(pods_per_node: usize, northd: Northd, options: &[&str]) -> Result<Self> {
         programs::verify()?;
         fabric::create(&[], fabric::MTU)?;
         let credentials = Credentials::create(&[])?;
@@ -62,7 +69,11 @@ impl Site {
             "scale",
             PORT,
             &credentials,
-            &Network { cluster_subnets, service_cidrs: services(Families::V4), options: Vec::new() },
+            &Network {
+                cluster_subnets,
+                service_cidrs: services(Families::V4),
+                options: options.iter().map(|option| (*option).to_owned()).collect(),
+            },
         );
         Ok(Self { api, kubernetes, central, controller })
     }

@@ -28,7 +28,7 @@ use figures::Figures;
 use integration::{executable, inside};
 use join::figures::Joined;
 use report::Report;
-use run::Plan;
+use run::{Blocks, Plan};
 use serde::de::DeserializeOwned;
 use site::Site;
 
@@ -80,12 +80,27 @@ pub(crate) struct Scale {
     /// Number of NetworkPolicies, twenty in each namespace, which exist from the start.
     #[arg(long, value_name = "N", default_value_t = 0)]
     policies: usize,
+    /// Run the same world once more with an exception in every block of the policies, and compare.
+    #[arg(long, requires = "policies")]
+    except: bool,
+    /// Run the same world once more with this many times the policies, and compare what a pod costs. The further
+    /// policies select no pod.
+    #[arg(long, value_name = "N", requires = "policies", value_parser = clap::value_parser!(u8).range(2..=20))]
+    times: Option<u8>,
+    /// The policies of each namespace.
+    #[arg(long, hide = true, default_value_t = policies::TOGETHER)]
+    together: usize,
+    /// The blocks of policies.
+    #[arg(long, hide = true, value_enum, default_value = "whole")]
+    blocks: Blocks,
     /// Measure another world instead: this many nodes, an even number, with gateways and without pods, that join
     /// within ten seconds. Figures go to scale/join.json.
     #[arg(
         long,
         value_name = "NODES",
-        conflicts_with_all = ["nodes", "pods", "rates", "compare", "services", "backends", "policies"]
+        conflicts_with_all = [
+            "nodes", "pods", "rates", "compare", "services", "backends", "policies", "except", "times",
+        ]
     )]
     join: Option<usize>,
     /// Run a southbound database and ovn-northd, too, which use the same processors.
@@ -139,7 +154,22 @@ impl Scale {
                 run_inside(&format!("with {pods} pods"), [format!("--pods={pods}")], file)
             })
             .collect::<Result<_>>()?;
-        let report = Report::new(environment.at_the_end()?, sizes);
+        let except = self.except.then(|| {
+            let options = [format!("--pods={}", self.pods), "--blocks=except".to_owned()];
+            run_inside("with exceptions", options, directory.join("except.json"))
+        });
+        let more = self.times.map(usize::from).map(|times| {
+            let options = [
+                format!("--pods={}", self.pods),
+                format!("--policies={}", times * self.policies),
+                format!("--together={}", times * self.together),
+            ];
+            run_inside("with more policies", options, directory.join("more-policies.json"))
+        });
+        let (except, more) = (except.transpose()?, more.transpose()?);
+        let mut report = Report::new(environment.at_the_end()?, sizes);
+        except.into_iter().for_each(|except| report.add_exceptions(except));
+        more.into_iter().for_each(|more| report.add_more_policies(more));
         publish(&report, &report, "scale/scale.json")?;
         Ok(self.status(report.holds()))
     }
@@ -149,13 +179,14 @@ impl Scale {
     }
 
     fn measure(&self) -> Result<Figures> {
-        let &Self { nodes, pods, ref rates, services, backends, policies, northd, .. } = self;
+        let &Self { nodes, pods, ref rates, services, backends, policies, together, blocks, northd, .. } =
+            self;
         let say = progress();
         say("starting etcd, the API server and the northbound database");
         // The pods of the latency phase come on top of all others, so the nodes' subnets need room for both.
         let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
         let site = Site::start((pods + most).div_ceil(nodes), northd.into(), &[])?;
-        let plan = Plan { nodes, pods, rates: rates.clone(), services, backends, policies };
+        let plan = Plan { nodes, pods, rates: rates.clone(), services, backends, policies, together, blocks };
         let runtime = std::sync::Arc::clone(&site.api.runtime);
         runtime.block_on(run::run(&site, &plan, &say))
     }

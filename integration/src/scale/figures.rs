@@ -26,6 +26,13 @@ pub(crate) struct Figures {
     pub(crate) policies: Option<Policies>,
 }
 
+impl Figures {
+    /// Processor time of the control plane for each pod, from nothing to converged, in milliseconds.
+    pub(crate) fn cpu_per_pod(&self) -> f64 {
+        self.converged.controller.cpu * 1e3 / self.pods as f64
+    }
+}
+
 /// The phase with policies. Times are in milliseconds, from the API server's answer to the last row.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Policies {
@@ -69,10 +76,11 @@ pub(crate) struct Services {
     pub(crate) memory: f64,
     /// From an empty northbound database to all rows, with the control plane running.
     pub(crate) filled: f64,
-    /// From the start of a process until `/readyz` reported that it is ready; its transactions and its
-    /// processor time.
+    /// From the start of a process until `/readyz` reported that it is ready; its transactions, the watch events of
+    /// pods meanwhile, and its processor time.
     pub(crate) ready: f64,
     pub(crate) transactions: u64,
+    pub(crate) pod_events: u64,
     pub(crate) cpu: f64,
     /// From the API server's answer to the change of a slice until its row was committed, in milliseconds.
     pub(crate) changes: usize,

@@ -4,6 +4,9 @@
 //! The world is that of kube-burner's workload `network-policy`: twenty policies in each namespace; each selects
 //! its own share of the namespace's pods, and has one rule for each direction: some pods of five other
 //! namespaces and five blocks, at five ports and five ranges.
+//!
+//! Beyond twenty, policies of a namespace select no pod of the run, and their peers are those of the first twenty:
+//! a pod is selected by as many policies and is in as many sets as without them, in a cluster with more policies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +22,10 @@ use super::{
     figures::Policies,
     objects::{self, Name, PLACE},
     process::Usage,
-    run::{Plan, Run},
+    run::{Blocks, Plan, Run},
 };
 
-/// Policies in each namespace.
+/// Policies in each namespace, unless a run has more. More have the peers of these.
 pub(crate) const TOGETHER: usize = 20;
 /// Namespaces of a ring: the peers of a rule are pods of one ring.
 const RING: usize = 5;
@@ -45,7 +48,7 @@ struct Peers {
 impl Peers {
     /// The peers of policy `number` of a namespace, in a direction.
     fn of(plan: &Plan, namespace: usize, number: usize, direction: usize) -> Self {
-        let places = plan.places();
+        let (places, number) = (plan.places(), number % TOGETHER);
         let (first, step) = (namespace + 2 * number + direction, 1 + (namespace + number) % 8);
         Self {
             ring: (7 * namespace + 3 * number + 11 * direction) % plan.namespaces().div_ceil(RING),
@@ -66,7 +69,8 @@ fn ring(number: usize) -> String {
 /// All peers of all policies, each once.
 fn peers(plan: &Plan) -> BTreeSet<Peers> {
     let all = (0..plan.policies).flat_map(|policy| {
-        (0..2).map(move |direction| Peers::of(plan, policy / TOGETHER, policy % TOGETHER, direction))
+        (0..2)
+            .map(move |direction| Peers::of(plan, policy / plan.together, policy % plan.together, direction))
     });
     all.collect()
 }
@@ -86,8 +90,10 @@ pub(crate) fn addresses(plan: &Plan) -> usize {
 
 /// The policy with this number.
 fn policy(plan: &Plan, policy: usize) -> Value {
-    let (namespace, number) = (policy / TOGETHER, policy % TOGETHER);
-    let own: Vec<String> = (number..plan.places()).step_by(TOGETHER).map(|place| place.to_string()).collect();
+    let (namespace, number) = (policy / plan.together, policy % plan.together);
+    // At least one place, which may be one that no pod has.
+    let own = (number..plan.places().max(number + 1)).step_by(plan.together);
+    let own: Vec<String> = own.map(|place| place.to_string()).collect();
     let rule = |direction: usize, side: &str| {
         let Peers { ring: of, places } = Peers::of(plan, namespace, number, direction);
         let places: Vec<String> = places.iter().map(usize::to_string).collect();
@@ -96,8 +102,12 @@ fn policy(plan: &Plan, policy: usize) -> Value {
             "podSelector": {"matchExpressions": [{"key": PLACE, "operator": "In", "values": places}]},
         });
         let block = |index: usize| {
-            let cidr = format!("198.{}.{}.0/24", 18 + direction, (FIVE * number + index) % 250);
-            json!({"ipBlock": {"cidr": cidr}})
+            let net = format!("198.{}.{}", 18 + direction, (FIVE * number + index) % 250);
+            let cidr = format!("{net}.0/24");
+            match plan.blocks {
+                Blocks::Whole => json!({"ipBlock": {"cidr": cidr}}),
+                Blocks::Except => json!({"ipBlock": {"cidr": cidr, "except": [format!("{net}.64/28")]}}),
+            }
         };
         let port = |index: usize| json!({"protocol": "TCP", "port": 8_000 + 10 * number + index});
         let range = |index: usize| {
@@ -127,7 +137,7 @@ fn collection(namespace: &str) -> String {
 pub(crate) async fn create(run: &Run<'_>) -> Result<()> {
     let create = async |number: usize| {
         let object = policy(run.plan, number);
-        let of = collection(&objects::namespace_name(number / TOGETHER));
+        let of = collection(&objects::namespace_name(number / run.plan.together));
         calls::create(run.client(), &of, &object).await
     };
     calls::all(0..run.plan.policies, create).await.map(drop)
@@ -220,7 +230,21 @@ mod tests {
     use super::*;
 
     fn plan(pods: usize, policies: usize) -> Plan {
-        Plan { nodes: 1, pods, rates: Vec::new(), services: 0, backends: 0, policies }
+        Plan {
+            nodes: 1,
+            pods,
+            rates: Vec::new(),
+            services: 0,
+            backends: 0,
+            policies,
+            together: TOGETHER,
+            blocks: Blocks::Whole,
+        }
+    }
+
+    fn own_places(plan: &Plan, number: usize) -> Vec<usize> {
+        let values = &policy(plan, number)["spec"]["podSelector"]["matchExpressions"][0]["values"];
+        values.as_array().unwrap().iter().map(|place| place.as_str().unwrap().parse().unwrap()).collect()
     }
 
     #[test]
@@ -229,11 +253,35 @@ mod tests {
         assert_eq!((plan.namespaces(), plan.places()), (240, 42));
         let mut places = Vec::new();
         for number in 0..TOGETHER {
-            let values = &policy(&plan, 20 + number)["spec"]["podSelector"]["matchExpressions"][0]["values"];
-            places.extend(values.as_array().unwrap().iter().map(|place| place.as_str().unwrap().to_owned()));
+            places.extend(own_places(&plan, 20 + number));
         }
-        places.sort_by_key(|place| place.parse::<usize>().unwrap());
-        assert_eq!(places, (0..42).map(|place| place.to_string()).collect::<Vec<_>>());
+        places.sort_unstable();
+        assert_eq!(places, (0..42).collect::<Vec<_>>());
+    }
+
+    /// Otherwise a pod would cost more because it has more rows, and not because there are more policies.
+    #[test]
+    fn ten_times_the_policies_select_each_pod_once_and_have_the_same_sets() {
+        let plan = plan(10_000, 4_800);
+        let more = Plan { policies: 48_000, together: 10 * TOGETHER, ..plan.clone() };
+        assert_eq!((more.namespaces(), more.places()), (240, 42));
+        let own: Vec<Vec<usize>> = (0..200).map(|number| own_places(&more, 200 + number)).collect();
+        for place in 0..42 {
+            assert_eq!(own.iter().filter(|own| own.contains(&place)).count(), 1, "{place}");
+        }
+        assert!(own.iter().all(|own| !own.is_empty()), "{own:?}");
+        assert_eq!((peers(&more), addresses(&more)), (peers(&plan), addresses(&plan)));
+        let names: BTreeSet<String> =
+            (0..200).map(|number| policy(&more, number)["metadata"]["name"].to_string()).collect();
+        assert_eq!(names.len(), 200);
+    }
+
+    #[test]
+    fn an_exception_is_in_its_block() {
+        let plan = Plan { blocks: Blocks::Except, ..plan(100, 40) };
+        let from = &policy(&plan, 21)["spec"]["ingress"][0]["from"];
+        assert_eq!(from[1]["ipBlock"], json!({"cidr": "198.18.5.0/24", "except": ["198.18.5.64/28"]}));
+        assert_eq!(from.as_array().unwrap().len(), 1 + FIVE);
     }
 
     #[test]

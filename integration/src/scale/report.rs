@@ -16,6 +16,10 @@ use crate::report::environment::Environment;
 pub(crate) struct Report {
     pub(crate) environment: Environment,
     pub(crate) sizes: Vec<Figures>,
+    /// The first size with an exception in every block of its policies.
+    pub(crate) with_exceptions: Option<Figures>,
+    /// The first size with several times its policies.
+    pub(crate) with_more_policies: Option<Figures>,
     pub(crate) gates: Vec<Gate>,
 }
 
@@ -28,7 +32,19 @@ impl Report {
         if let [smallest, .., largest] = further[..] {
             gates.extend(Gate::of_sizes(smallest, largest));
         }
-        Self { environment, sizes, gates }
+        Self { environment, sizes, with_exceptions: None, with_more_policies: None, gates }
+    }
+
+    /// Adds the run with exceptions, and compares it with the first size.
+    pub(crate) fn add_exceptions(&mut self, except: Figures) {
+        self.gates.extend(self.sizes.iter().take(1).flat_map(|first| Gate::of_exceptions(first, &except)));
+        self.with_exceptions = Some(except);
+    }
+
+    /// Adds the run with more policies, and compares it with the first size.
+    pub(crate) fn add_more_policies(&mut self, more: Figures) {
+        self.gates.extend(self.sizes.iter().take(1).flat_map(|first| Gate::of_more_policies(first, &more)));
+        self.with_more_policies = Some(more);
     }
 
     /// Whether every gate holds.
@@ -171,6 +187,7 @@ fn of_services(f: &mut fmt::Formatter<'_>, figures: &Services) -> fmt::Result {
         filled,
         ready,
         transactions,
+        pod_events,
         cpu,
         changes,
         rate,
@@ -187,7 +204,10 @@ fn of_services(f: &mut fmt::Formatter<'_>, figures: &Services) -> fmt::Result {
         f,
         "    empty northbound database: filled after {filled:.2} s; {rows} load balancers, {database:.1} MB"
     )?;
-    writeln!(f, "    restart: ready {ready:.2} s, {transactions} transactions, {cpu:.2} s CPU")?;
+    writeln!(
+        f,
+        "    restart: ready {ready:.2} s, {transactions} transactions, {pod_events} pods written, {cpu:.2} s CPU"
+    )?;
     writeln!(
         f,
         "    {changes} changes of slices at {rate}/s: {:.1} ms p50, {:.1} p99, {:.1} max\n",
@@ -199,6 +219,16 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{}\n", self.environment)?;
         self.sizes.iter().try_for_each(|figures| size(f, figures))?;
+        let further = [
+            ("with an exception in every block of the policies", &self.with_exceptions),
+            ("with more policies, which select no pod", &self.with_more_policies),
+        ];
+        for (what, figures) in further {
+            if let Some(figures) = figures {
+                writeln!(f, "{what}:")?;
+                size(f, figures)?;
+            }
+        }
         writeln!(f, "{:<56}{:>12}   {:<12} verdict", "", "measured", "goal")?;
         self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }

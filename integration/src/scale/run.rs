@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use integration::central::Central;
 use kube::Client;
 use serde_json::Value;
@@ -35,13 +36,25 @@ pub(crate) struct Plan {
     /// Endpoints of each Service.
     pub(crate) backends: usize,
     pub(crate) policies: usize,
+    /// Policies in each namespace.
+    pub(crate) together: usize,
+    pub(crate) blocks: Blocks,
+}
+
+/// The blocks of addresses in policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Blocks {
+    /// Without an exception.
+    Whole,
+    /// Each with an exception.
+    Except,
 }
 
 impl Plan {
     pub(crate) fn namespaces(&self) -> usize {
         match self.policies {
             0 => self.pods.div_ceil(objects::TOGETHER).max(1),
-            policies => policies.div_ceil(policies::TOGETHER),
+            policies => policies.div_ceil(self.together),
         }
     }
 
@@ -164,7 +177,7 @@ impl Run<'_> {
     }
 
     /// Waits until all sets of policies have their addresses, and returns the time of the last one.
-    async fn until_in_sets(&self) -> Result<Option<Instant>> {
+    pub(crate) async fn until_in_sets(&self) -> Result<Option<Instant>> {
         if self.plan.policies == 0 {
             return Ok(None);
         }
@@ -305,7 +318,16 @@ mod tests {
     #[test]
     fn every_pod_has_a_name_of_its_own_in_one_of_the_namespaces() {
         for (pods, policies) in [(250, 0), (1, 0), (10_000, 4_800), (100, 40)] {
-            let plan = Plan { nodes: 1, pods, rates: Vec::new(), services: 0, backends: 0, policies };
+            let plan = Plan {
+                nodes: 1,
+                pods,
+                rates: Vec::new(),
+                services: 0,
+                backends: 0,
+                policies,
+                together: policies::TOGETHER,
+                blocks: Blocks::Whole,
+            };
             let listed: BTreeSet<String> = (0..plan.namespaces()).map(objects::namespace_name).collect();
             let names: BTreeSet<String> = (0..pods).map(|number| plan.name(number).key()).collect();
             assert_eq!(names.len(), pods);

@@ -34,7 +34,7 @@ pub(crate) async fn measure(run: &Run<'_>, say: &(dyn Fn(&str) + Sync)) -> Resul
     let filled = replace(run).await?;
     let database = std::fs::metadata(Central::northbound_file())?.len() as f64 / 1e6;
     say(&format!("filled after {filled:.2} s; starting the control plane again"));
-    let (ready, transactions, cpu) = restart(run)?;
+    let (ready, transactions, pod_events, cpu) = restart(run)?;
     say(&format!("ready after {ready:.2} s; changing {RATE} slices a second"));
     let changed = change(run).await?;
     Ok(Services {
@@ -46,6 +46,7 @@ pub(crate) async fn measure(run: &Run<'_>, say: &(dyn Fn(&str) + Sync)) -> Resul
         filled,
         ready,
         transactions,
+        pod_events,
         cpu,
         changes: CHANGES,
         rate: RATE,
@@ -98,22 +99,25 @@ async fn replace(run: &Run<'_>) -> Result<f64> {
             Ok(())
         })
         .await?;
+    run.until_served(count).await?;
+    run.until_in_sets().await?;
     until_all(run).await?;
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Seconds until the new process is ready, its transactions, its processor time.
-fn restart(run: &Run<'_>) -> Result<(f64, u64, f64)> {
+/// Seconds until the new process is ready, its transactions, the watch events of pods, and its processor time.
+fn restart(run: &Run<'_>) -> Result<(f64, u64, u64, f64)> {
     let controller = &run.site.controller;
     tokio::task::block_in_place(|| {
         run.site.until_ready(run.patience)?;
         controller.stop()?;
-        let transactions = Central::northbound_transactions()?;
+        let (transactions, events) = (Central::northbound_transactions()?, run.pods.now().events);
         let began = Instant::now();
         controller.spawn()?;
         run.site.until_ready(run.patience)?;
         let ready = began.elapsed().as_secs_f64();
-        Ok((ready, Central::northbound_transactions()? - transactions, Usage::of(controller)?.cpu))
+        let transactions = Central::northbound_transactions()? - transactions;
+        Ok((ready, transactions, run.pods.now().events - events, Usage::of(controller)?.cpu))
     })
 }
 

@@ -297,10 +297,11 @@ impl<'a> Row<'a> {
             On::Switch => "node_switch",
         };
         let merged = if is_merged { "_merged" } else { "" };
-        // A group instead of a link for each node: one node more or less changes nothing.
+        // A group instead of a link for each node: one node more or less changes nothing, also while it has no
+        // router yet.
         let group = match (switches.len() == nodes, own_routers.len()) {
             (true, 0) => Some(ovn::SWITCH_LB_GROUP),
-            (true, all) if all == routers && routers == nodes => Some(ovn::CLUSTER_LB_GROUP),
+            (true, all) if all == routers => Some(ovn::CLUSTER_LB_GROUP),
             (true | false, _) => None,
         };
         let switches = switches.into_iter().map(|node| Table::LogicalSwitch.row(ovn::node_switch(node)));

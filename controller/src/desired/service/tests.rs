@@ -245,6 +245,18 @@ fn endpoints_that_are_hosts_make_a_row_of_nodes_which_all_share() {
     );
 }
 
+/// Each node that joined before its gateway was set up moved such load balancers from the group to a link for each
+/// switch and router, and back: with 60 nodes, 118 rows were written twice.
+#[test]
+fn a_node_that_joins_before_its_gateway_router_moves_no_load_balancer() {
+    let mut store = store(&[cart(json!({})), slice("a", http(), &[endpoint("172.18.0.9", "n9")])]);
+    for routers in [&["n1"][..], &["n1", "n2"]] {
+        store.gateway_routers(routers.iter().map(|name| (*name).into()).collect(), &mut |_, _| ());
+        let line = "TCP_node_router+switch_n1_merged on clusterLBGroup: 10.96.0.7:80 = 172.18.0.9:8080";
+        assert_eq!(lines(&store), [line]);
+    }
+}
+
 #[test]
 fn a_gateway_router_takes_its_own_host_from_the_masquerade_address() {
     let mut store = store(&[cart(json!({})), slice("a", http(), &[endpoint("172.18.0.1", "n1")])]);

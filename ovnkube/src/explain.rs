@@ -40,6 +40,7 @@ mod model;
 mod objects;
 mod page;
 mod question;
+mod targets;
 
 pub use question::{Command, Question};
 
@@ -49,6 +50,7 @@ use self::{
     ends::{Party, PodFacts},
     objects::Objects,
     page::Page,
+    targets::ServiceFacts,
 };
 
 /// Where the command reads.
@@ -83,18 +85,21 @@ async fn answer(config: &ExplainConfig, question: &Question) -> Result<(String, 
     let objects = Objects::read(&api, question).await.map_err(|error| error.to_string())?;
     let database = read(config, &ports(&objects), &objects.names()).await?;
     let (pages, mut is_carried) = pages(question, &objects, &database)?;
-    let mut text = pages.join("\n");
+    let summary = objects.targets.service.as_ref().map(|service| summary(question, service, &pages));
+    let pages = pages.into_iter().map(|page| page.text);
+    let mut text = summary.into_iter().chain(pages).collect::<Vec<_>>().join("\n");
     for unread in &objects.unread {
         is_carried = false;
-        text += &format!("\nWithout policies that could not be read: {unread}\n");
+        text += &format!("\nWithout what could not be read: {unread}\n");
     }
     Ok((text, is_carried))
 }
 
 /// The logical ports that the connection may pass.
 fn ports(objects: &Objects) -> BTreeSet<String> {
-    let Objects { client, server, .. } = objects;
-    let own = [client, server].into_iter().filter_map(Party::pod).map(port);
+    let Objects { client, targets, .. } = objects;
+    let servers = targets.all.iter().map(|target| &target.party);
+    let own = [client].into_iter().chain(servers).filter_map(Party::pod).map(port);
     // The client's is passed by what leaves the switch.
     own.chain(client.pod().and_then(router_port)).collect()
 }
@@ -108,7 +113,11 @@ fn router_port(pod: &PodFacts) -> Option<String> {
 }
 
 /// A page for each family that both ends have addresses of.
-fn pages(question: &Question, objects: &Objects, database: &Database) -> Result<(Vec<String>, bool), String> {
+fn pages(
+    question: &Question,
+    objects: &Objects,
+    database: &Database,
+) -> Result<(Vec<Printed>, bool), String> {
     let (namespaces, cluster) = (objects.namespaces(), objects.policies_of_cluster());
     let enforced = objects.network_policies(&[Enforcement::Enforced]);
     let all = objects.network_policies(&[Enforcement::Enforced, Enforcement::DryRun]);
@@ -122,12 +131,15 @@ fn pages(question: &Question, objects: &Objects, database: &Database) -> Result<
     };
     let with_dry_runs = Policies { policies: &all, ..policies };
     let firewall = objects.firewall();
-    let Objects { client, server, .. } = objects;
-    let (client_facts, server_facts) = (client.facts(), server.facts());
+    let Objects { client, targets, .. } = objects;
+    let client_facts = client.facts();
     let (mut pages, mut is_carried) = (Vec::new(), true);
-    for is_ipv6 in [false, true] {
+    let of_families = targets.all.iter().flat_map(|target| [false, true].map(|is_ipv6| (target, is_ipv6)));
+    for (target, is_ipv6) in of_families {
+        let server = &target.party;
+        let server_facts = server.facts();
         let Some((from, to)) = client.address(is_ipv6).zip(server.address(is_ipv6)) else { continue };
-        let place = Place { is_ipv6, protocol: question.protocol, port: question.port };
+        let place = Place { is_ipv6, protocol: question.protocol, port: target.port };
         let of_own_node = |pod: &PodFacts| client.is_own_node(pod, from, &objects.nodes);
         let origin = match server.pod().is_some_and(of_own_node) {
             true => Origin::OwnNode,
@@ -135,13 +147,13 @@ fn pages(question: &Question, objects: &Objects, database: &Database) -> Result<
         };
         let connection =
             side::Connection { client: client_facts.end(from), server: server_facts.end(to), place, origin };
-        let packet = packet(question, (from, to));
+        let packet = packet(place, (from, to));
         let end = |direction: Direction, asked: Asked<'_>| page::End {
             side: policies.side(direction, connection),
             with_dry_runs: with_dry_runs.side(direction, connection),
             carried: database.carries(asked, &packet),
         };
-        let leaving = objects.leaving(to).map(|pod| {
+        let leaving = objects.leaving(server, to).map(|pod| {
             let (client, router) = (port(pod), router_port(pod).unwrap_or_default());
             let asked = Asked::Leaving { client: &client, router: &router };
             page::Leaving {
@@ -153,24 +165,51 @@ fn pages(question: &Question, objects: &Objects, database: &Database) -> Result<
         let page = Page {
             question,
             objects,
+            target,
             addresses: [from, to],
             egress: client.pod().map(|pod| end(Direction::Egress, Asked::Client(&port(pod)))),
             leaving,
             ingress: server.pod().map(|pod| end(Direction::Ingress, Asked::Server(&port(pod)))),
         };
         is_carried &= page.is_carried();
-        pages.push(page.text());
+        pages.push(Printed { title: page.title(), text: page.text(), allows: page.allows() });
     }
-    if pages.is_empty() { Err(Unanswered::NoFamily.to_string()) } else { Ok((pages, is_carried)) }
+    // A Service may be without backends.
+    let is_answer = !pages.is_empty() || targets.service.is_some();
+    if is_answer { Ok((pages, is_carried)) } else { Err(Unanswered::NoFamily.to_string()) }
 }
 
-fn packet(question: &Question, (source, destination): (IpAddr, IpAddr)) -> Packet<'static> {
-    let protocol = match question.protocol {
+/// A page of text.
+struct Printed {
+    title: String,
+    text: String,
+    allows: bool,
+}
+
+/// What is said of a Service before the pages of its backends.
+fn summary(question: &Question, service: &ServiceFacts, pages: &[Printed]) -> String {
+    let ServiceFacts { key, addresses, left_out } = service;
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let (addresses, protocol) = (addresses.join(", "), question.protocol.name());
+    let allowed = pages.iter().filter(|page| page.allows).count();
+    let verdict = match (pages.len(), left_out.len()) {
+        (0, 0) => "no backend takes connections from this client, whatever policies say".to_owned(),
+        (all, _) => format!("allowed to {allowed} of {all} backends"),
+    };
+    let mut text =
+        format!("Service {} ({addresses}), {protocol} port {}: {verdict}\n", key.as_str(), question.port);
+    pages.iter().for_each(|page| text += &format!("  {}\n", page.title));
+    left_out.iter().for_each(|why| text += &format!("  without {why}\n"));
+    text
+}
+
+fn packet(place: Place, (source, destination): (IpAddr, IpAddr)) -> Packet<'static> {
+    let protocol = match place.protocol {
         verdict::Protocol::Tcp => "tcp",
         verdict::Protocol::Udp => "udp",
         verdict::Protocol::Sctp => "sctp",
     };
-    Packet { source, destination, protocol, port: question.port, inport: None, outport: None }
+    Packet { source, destination, protocol, port: place.port, inport: None, outport: None }
 }
 
 /// Reads the database, without a copy of it: a few rows of a database that may be large.

@@ -145,6 +145,7 @@ fn objects(world: &World, manifests: Manifests) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::from([
         ("/api/v1/nodes".to_owned(), json!({"items": nodes_of(world)})),
         ("/api/v1/pods".to_owned(), json!({"items": pods})),
+        ("/api/v1/services".to_owned(), json!({"items": []})),
     ]);
     for pod in pods {
         let path = format!("/api/v1/namespaces/{}/pods/{}", text(&pod, "namespace"), text(&pod, "name"));
@@ -486,6 +487,68 @@ async fn a_node_reaches_its_own_pods_whatever_policies_say_and_no_other_machine_
         assert!(text.lines().next().unwrap().ends_with(&format!(": {verdict}")), "{client}: {text}");
         assert!(text.contains(&format!("Ingress of shop/db: {verdict}\n")), "{client}: {text}");
         assert!(text.contains(why) && text.contains("database: the same"), "{client}: {text}");
+    }
+}
+
+/// Two backends: the database, which only web servers may reach, and a web server, which all may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_is_explained_for_each_backend_by_its_name_and_by_its_address() {
+    let mut world = shop();
+    world.cluster_policies.clear();
+    world.pods.push(pod("third", 6, "third"));
+    let mut found = objects(&world, world.manifests());
+    let service = json!({
+        "metadata": {"namespace": "shop", "name": "db", "uid": "db"},
+        "spec": {
+            "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4"],
+            "ports": [{"name": "db", "protocol": "TCP", "port": 15432, "targetPort": "db"}],
+        },
+    });
+    let endpoint = |address: &str, ready: bool| json!({"addresses": [address], "conditions": {"ready": ready}, "nodeName": "node1"});
+    let slice = json!({
+        "metadata": {"namespace": "shop", "name": "db-1", "uid": "db-1",
+            "labels": {"kubernetes.io/service-name": "db"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "db", "protocol": "TCP", "port": 5432}],
+        "endpoints": [
+            endpoint("10.244.1.5", true), endpoint("10.244.1.3", true), endpoint("10.244.1.4", false),
+        ],
+    });
+    let mut idle = service.clone();
+    idle["metadata"]["name"] = json!("idle");
+    idle["spec"]["clusterIP"] = json!("10.96.0.8");
+    idle["spec"]["clusterIPs"] = json!(["10.96.0.8"]);
+    found.insert("/api/v1/namespaces/shop/services/db".to_owned(), service.clone());
+    found.insert("/api/v1/namespaces/shop/services/idle".to_owned(), idle.clone());
+    found.insert("/api/v1/services".to_owned(), json!({"items": [service, idle]}));
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices".to_owned();
+    found.insert(slices, json!({"items": [slice]}));
+    let cluster = Cluster::of(found, &world, world.manifests()).await;
+    for server in ["svc/shop/db", "10.96.0.7"] {
+        let output = cluster.explain(&["shop/third", server, "15432"]).await;
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{server}: {output:?}");
+        for part in [
+            "Service shop/db (10.96.0.7), TCP port 15432: allowed to 1 of 2 backends\n",
+            "\n  shop/third (10.244.1.6) to shop/db (10.244.1.5), TCP port 5432: denied\n",
+            "\n  shop/third (10.244.1.6) to shop/web (10.244.1.3), TCP port 5432: allowed\n",
+            "\nIngress of shop/db: denied\n",
+        ] {
+            assert!(text.contains(part), "{server}: {part}{text}");
+        }
+    }
+    let output = cluster.explain(&["shop/third", "svc/shop/idle", "15432"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("no backend takes connections"), "{output:?}");
+    for (question, why) in [
+        (["shop/third", "svc/shop/db", "80"], "Service shop/db has no such port; it has 15432/TCP"),
+        (["shop/third", "svc/shop/nothing", "80"], "read /api/v1/namespaces/shop/services/nothing"),
+        (["svc/shop/db", "shop/third", "80"], "a client is a pod, a node or an address, and not a Service"),
+    ] {
+        let output = cluster.explain(&question).await;
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{question:?}: {output:?}");
+        assert!(text.contains(why) && output.stdout.is_empty(), "{question:?}: {text}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey};
 use kube::{
     api::{GetParams, ListParams},
     core::request::Request,
@@ -32,6 +32,12 @@ pub(super) enum Unanswered {
     NobodyAt { address: IpAddr, node: String },
     #[error("{0} is no address that another machine can connect to, or from")]
     NoEnd(IpAddr),
+    #[error("Service {0} cannot be read: its name is none")]
+    NoService(ServiceKey),
+    #[error("Service {service} has no such port; it has {ports}")]
+    NoPort { service: ServiceKey, ports: String },
+    #[error("a client is a pod, a node or an address, and not a Service")]
+    ServiceAsClient,
     #[error("neither end is a pod in the cluster's network, and policies are about no other connections")]
     NeitherIsPod,
     #[error("the two ends have no address of a family in common")]

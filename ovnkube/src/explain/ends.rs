@@ -65,11 +65,13 @@ pub(super) enum Role {
 pub(super) struct Finder<'a> {
     api: &'a Connection,
     nodes: Option<Vec<Node>>,
+    /// Pods that were looked for by their addresses, by their nodes.
+    pods: BTreeMap<String, Vec<(PodKey, Pod)>>,
 }
 
 impl<'a> Finder<'a> {
     pub(super) fn new(api: &'a Connection) -> Self {
-        Self { api, nodes: None }
+        Self { api, nodes: None, pods: BTreeMap::new() }
     }
 
     /// The nodes; none if no end was a node or an address.
@@ -85,6 +87,7 @@ impl<'a> Finder<'a> {
             Asked::Pod(key) => self.pod(key, role).await,
             Asked::Node(name) => self.node(name, None, role).await,
             Asked::Address(address) => self.address(*address).await,
+            Asked::Service(_) => Err(Unanswered::ServiceAsClient),
         }
     }
 
@@ -125,7 +128,6 @@ impl<'a> Finder<'a> {
         if address.is_loopback() || address.is_unspecified() || address.is_multicast() {
             return Err(Unanswered::NoEnd(address));
         }
-        let api = self.api;
         let nodes = self.nodes().await?;
         let has = |node: &&Node| {
             let mut management = ovn::managements(&node.subnets).into_iter();
@@ -135,11 +137,22 @@ impl<'a> Finder<'a> {
             Who::Node { name: node.name.to_string(), pod: None }
         } else if let Some(node) = node_of(nodes, address) {
             let node = node.name.to_string();
-            Who::Pod(pod_at(api, address, &node).await?.ok_or(Unanswered::NobodyAt { address, node })?)
+            let pod = pod_at(self.pods_of(&node).await?, address);
+            Who::Pod(pod.ok_or(Unanswered::NobodyAt { address, node })?)
         } else {
             Who::Outside
         };
         Ok(Party { who, addresses: vec![address] })
+    }
+
+    async fn pods_of(&mut self, node: &str) -> Result<&[(PodKey, Pod)], Unanswered> {
+        if !self.pods.contains_key(node) {
+            let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+            let found: Vec<PodObject> = list_where(self.api, "/api/v1/pods", on_node).await?;
+            let pods = found.into_iter().filter_map(|object| object.into_pod().ok()).collect();
+            self.pods.insert(node.to_owned(), pods);
+        }
+        Ok(self.pods.get(node).map(Vec::as_slice).unwrap_or_default())
     }
 
     async fn nodes(&mut self) -> Result<&[Node], Unanswered> {
@@ -156,16 +169,13 @@ pub(super) fn node_of(nodes: &[Node], address: IpAddr) -> Option<&Node> {
     nodes.iter().find(|node| node.subnets.iter().any(|subnet| subnet.contains(&address)))
 }
 
-/// The pod of the node that has the address. Of its addresses the API server finds only the first one by itself.
-async fn pod_at(api: &Connection, address: IpAddr, node: &str) -> Result<Option<PodFacts>, Unanswered> {
-    let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let found: Vec<PodObject> = list_where(api, "/api/v1/pods", on_node).await?;
-    let mut pods = found.into_iter().filter_map(|object| object.into_pod().ok());
+/// The pod that has the address. Of its addresses the API server finds only the first one by itself.
+fn pod_at(pods: &[(PodKey, Pod)], address: IpAddr) -> Option<PodFacts> {
     let has = |pod: &Pod| {
         let is_it = addresses_of(pod).is_some_and(|addresses| addresses.contains(&address));
         is_it && !pod.host_network && pod.phase == Phase::Active
     };
-    Ok(pods.find(|(_, pod)| has(pod)).map(|(key, pod)| PodFacts::new(key, &pod)))
+    pods.iter().find(|(_, pod)| has(pod)).map(|(key, pod)| PodFacts::new(key.clone(), pod))
 }
 
 fn addresses_of(pod: &Pod) -> Option<Vec<IpAddr>> {
@@ -185,6 +195,15 @@ impl Party {
     /// What the model sees of it, beside its address.
     pub(super) fn facts(&self) -> Facts<'_> {
         Facts { pod: self.pod().map(|pod| (pod.key.namespace(), pod.labels(), pod.ports())) }
+    }
+
+    /// The node that it is on.
+    pub(super) fn node(&self) -> Option<&str> {
+        match &self.who {
+            Who::Pod(pod) => pod.node.as_deref(),
+            Who::Node { name, .. } => Some(name),
+            Who::Outside => None,
+        }
     }
 
     pub(super) fn pod(&self) -> Option<&PodFacts> {

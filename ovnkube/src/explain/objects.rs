@@ -27,13 +27,14 @@ use super::{
     api::{Unanswered, get, list},
     ends::{Finder, Party, PodFacts, Role, node_of},
     model,
+    targets::Targets,
 };
 
 /// Everything that decides.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) client: Party,
-    pub(super) server: Party,
+    pub(super) targets: Targets,
     /// None if both ends were asked for as pods, and are such in the cluster's network.
     pub(super) nodes: Vec<Node>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
@@ -52,13 +53,15 @@ impl Objects {
     pub(super) async fn read(api: &Connection, question: &Question) -> Result<Self, Unanswered> {
         let mut finder = Finder::new(api);
         let client = finder.find(&question.client, Role::Client).await?;
-        let server = finder.find(&question.server, Role::Server).await?;
-        if client.pod().or(server.pod()).is_none() {
+        let mut targets = Targets::find(api, &mut finder, &client, question).await?;
+        let servers = || targets.all.iter().map(|target| &target.party);
+        let is_any_pod = client.pod().is_some() || servers().any(|server| server.pod().is_some());
+        if !is_any_pod && !targets.all.is_empty() {
             return Err(Unanswered::NeitherIsPod);
         }
         let mut namespaces = BTreeMap::new();
         let mut policies = Vec::new();
-        for pod in [&client, &server].into_iter().filter_map(Party::pod) {
+        for pod in [&client].into_iter().chain(servers()).filter_map(Party::pod) {
             let namespace = pod.key.namespace();
             if namespaces.contains_key(namespace) {
                 continue;
@@ -80,14 +83,16 @@ impl Objects {
             }
         }
         let mut firewall = None;
-        if let (Some(pod), None) = (client.pod(), server.pod()) {
+        let leaves = servers().any(|server| server.pod().is_none());
+        if let Some(pod) = client.pod().filter(|_| leaves) {
             match firewall_of(api, pod.key.namespace()).await {
                 Ok(found) => firewall = found,
                 Err(error) => unread.push(error.to_string()),
             }
         }
+        unread.append(&mut targets.unread);
         let nodes = finder.into_nodes();
-        Ok(Self { client, server, nodes, namespaces, policies, cluster_policies, firewall, unread })
+        Ok(Self { client, targets, nodes, namespaces, policies, cluster_policies, firewall, unread })
     }
 
     pub(super) fn namespaces(&self) -> Vec<verdict::Namespace<'_>> {
@@ -119,8 +124,8 @@ impl Objects {
     }
 
     /// The client, if the connection leads out of the cluster, so that its namespace's EgressFirewall is asked.
-    pub(super) fn leaving(&self, to: IpAddr) -> Option<&PodFacts> {
-        let is_outside = self.server.pod().is_none() && node_of(&self.nodes, to).is_none();
+    pub(super) fn leaving(&self, server: &Party, to: IpAddr) -> Option<&PodFacts> {
+        let is_outside = server.pod().is_none() && node_of(&self.nodes, to).is_none();
         self.client.pod().filter(|_| is_outside)
     }
 

@@ -17,6 +17,7 @@ use super::{
     database::Acl,
     ends::{Party, Who},
     objects::Objects,
+    targets::Target,
 };
 
 /// One end of the connection: what its policies say, and what the ACLs of its port do. None: the database has
@@ -43,6 +44,7 @@ pub(super) struct Leaving<'a> {
 pub(super) struct Page<'a> {
     pub(super) question: &'a Question,
     pub(super) objects: &'a Objects,
+    pub(super) target: &'a Target,
     /// Addresses of client and server.
     pub(super) addresses: [std::net::IpAddr; 2],
     /// Of the client, if it is a pod.
@@ -70,18 +72,24 @@ impl Page<'_> {
     }
 
     pub(super) fn text(&self) -> String {
-        let Question { port, protocol, .. } = self.question;
-        let Objects { client, server, .. } = self.objects;
-        let [from, to] = self.addresses;
-        let verdict = word(self.allows());
-        let name = protocol.name();
-        let mut page = format!("{client} ({from}) to {server} ({to}), {name} port {port}: {verdict}\n");
+        let Objects { client, .. } = self.objects;
+        let server = &self.target.party;
+        let mut page = format!("{}\n", self.title());
         self.end(&mut page, Direction::Egress, client, self.egress.as_ref());
         if let Some(leaving) = &self.leaving {
             leaving.text(&mut page, self.objects);
         }
         self.end(&mut page, Direction::Ingress, server, self.ingress.as_ref());
         page
+    }
+
+    /// The connection and the verdict, in a line.
+    pub(super) fn title(&self) -> String {
+        let Objects { client, .. } = self.objects;
+        let Target { party: server, port } = self.target;
+        let [from, to] = self.addresses;
+        let (name, verdict) = (self.question.protocol.name(), word(self.allows()));
+        format!("{client} ({from}) to {server} ({to}), {name} port {port}: {verdict}")
     }
 
     fn end(&self, page: &mut String, direction: Direction, party: &Party, end: Option<&End<'_>>) {

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, net::IpAddr, str::FromStr};
 
-use contract::names::PodKey;
+use contract::names::{PodKey, ServiceKey};
 use ipnet::IpNet;
 use verdict::Protocol;
 
@@ -17,7 +17,8 @@ in the cluster's network. An end is one of these:
 
   NAMESPACE/POD      a pod; also pod/NAMESPACE/POD. A pod in its node's network counts as its node.
   node/NODE          a node
-  ADDRESS            whatever has the address: a pod, a node, or a machine outside of the cluster
+  ADDRESS            whatever has the address: a pod, a node, a Service, or a machine outside of the cluster
+  svc/NAMESPACE/SERVICE   of the server: each backend of the Service that takes connections at the Service's PORT
 
   ovnkube policy explain shop/cart-0 shop/db-0 5432 --k8s-kubeconfig ~/.kube/config \\
       --nb-address unix:/run/ovn/ovnnb_db.sock
@@ -29,7 +30,7 @@ node's.
 
 Options are those of the control plane that say where the API server and the database are; see ovnkube --help.
 The API server has to let the user get pods and namespaces, and list networkpolicies and the kinds of
-policy.networking.k8s.io; for an end that is no pod, also list nodes and pods and get egressfirewalls.
+policy.networking.k8s.io; for an end that is no pod, also list nodes, pods, services and endpointslices and get egressfirewalls.
 
 Exit status: 0: said, whatever the verdict. 1: something could not be read, or the database does not do what
 the policies say. 2: the command line or an option cannot be used.
@@ -66,6 +67,8 @@ pub enum Asked {
     Node(String),
     /// Whatever has it.
     Address(IpAddr),
+    /// The backends of a Service; of a server only.
+    Service(ServiceKey),
 }
 
 impl Command {
@@ -129,8 +132,12 @@ impl FromStr for Asked {
             [namespace, name] | ["pod", namespace, name] => PodKey::new(namespace, name)
                 .map(Self::Pod)
                 .map_err(|error| format!("{text:?} is no pod: {error}")),
+            ["svc" | "service", namespace, name] => ServiceKey::new(namespace, name)
+                .map(Self::Service)
+                .map_err(|error| format!("{text:?} is no Service: {error}")),
             _ => Err(format!(
-                "{text:?} is no end of a connection: give NAMESPACE/POD, node/NODE or an address"
+                "{text:?} is no end of a connection: give NAMESPACE/POD, node/NODE, an address, or \
+                 of a server svc/NAMESPACE/SERVICE"
             )),
         }
     }
@@ -168,6 +175,7 @@ mod tests {
             // A namespace may be called as a kind is.
             ("pod/node/db", pod("node", "db")),
             ("node/worker-1.example", Asked::Node("worker-1.example".to_owned())),
+            ("svc/shop/db", Asked::Service(ServiceKey::new("shop", "db").unwrap())),
             ("203.0.113.7", Asked::Address([203, 0, 113, 7].into())),
             ("::ffff:203.0.113.7", Asked::Address([203, 0, 113, 7].into())),
             ("2001:db8::1", Asked::Address("2001:db8::1".parse().unwrap())),

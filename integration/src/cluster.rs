@@ -75,6 +75,7 @@ const MASTER_PORT: u16 = 9410;
 pub struct Blueprint {
     nodes: u32,
     master_options: Vec<String>,
+    server_options: Vec<String>,
     cluster_subnets: String,
     containerd: Option<Containerd>,
     families: Families,
@@ -156,6 +157,13 @@ impl Blueprint {
         self
     }
 
+    /// Further options of the server on each node.
+    #[must_use]
+    pub fn server_options(mut self, options: &[&str]) -> Self {
+        self.server_options.extend(options.iter().map(|option| (*option).to_owned()));
+        self
+    }
+
     /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it finds the
     /// test.
     ///
@@ -193,7 +201,8 @@ impl Blueprint {
             options: self.master_options,
         };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
-        let Self { families, host_ports, gateway, dns, names_outside, definitions, .. } = self;
+        let Self { families, host_ports, gateway, dns, names_outside, definitions, server_options, .. } =
+            self;
         let name_server = (dns && gateway.is_some()).then(|| name_server::start(lab.world(), &names_outside));
         let cluster = Cluster {
             lab,
@@ -205,6 +214,7 @@ impl Blueprint {
             pods,
             master,
             network,
+            server_options,
             families,
             host_ports,
             gateway,
@@ -252,6 +262,7 @@ pub struct Cluster {
     network: Network,
     /// Answers while the cluster runs.
     name_server: Option<Daemon>,
+    server_options: Vec<String>,
     families: Families,
     host_ports: bool,
     gateway: Option<GatewayMode>,
@@ -263,6 +274,7 @@ impl Cluster {
         Blueprint {
             nodes,
             master_options: Vec::new(),
+            server_options: Vec::new(),
             cluster_subnets: CLUSTER_SUBNETS.to_owned(),
             containerd: None,
             families: Families::V4,
@@ -354,6 +366,7 @@ impl Cluster {
             arguments.push(worker::chain_portmap(node)?);
         }
         arguments.extend(self.gateway.and_then(GatewayMode::option).map(str::to_owned));
+        arguments.extend_from_slice(&self.server_options);
         node.server.set_arguments(arguments);
         worker.kubelet.spawn()?;
         node.start_server()

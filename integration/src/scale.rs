@@ -10,6 +10,7 @@
 //! | [`site`] | the programs |
 //! | [`run`] | the phases of one size, in order |
 //! | [`join`] | a world of its own: nodes with gateways join |
+//! | [`node_ports`] | another one: a node with many node ports |
 //! | [`latency`] | the phase in which pods come at a rate |
 //! | [`services`] | the phase with Services, after all others |
 //! | [`policies`] | the policies, and the phase in which labels and policies change |
@@ -27,6 +28,7 @@ use clap::Args;
 use figures::Figures;
 use integration::{executable, inside};
 use join::figures::Joined;
+use node_ports::figures::NodePorts;
 use report::Report;
 use run::{Blocks, Plan};
 use serde::de::DeserializeOwned;
@@ -42,6 +44,7 @@ mod figures;
 mod gates;
 mod join;
 mod latency;
+mod node_ports;
 mod northbound;
 mod objects;
 mod pods;
@@ -103,6 +106,18 @@ pub(crate) struct Scale {
         ]
     )]
     join: Option<usize>,
+    /// Measure another world instead: this many node ports of a node whose gateway router serves them. Figures go to
+    /// scale/node-ports.json.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(node_ports::MOST)),
+        conflicts_with_all = [
+            "nodes", "pods", "rates", "compare", "services", "backends", "policies", "except", "times", "join",
+            "northd",
+        ]
+    )]
+    node_ports: Option<u16>,
     /// Run a southbound database and ovn-northd, too, which use the same processors.
     #[arg(long)]
     northd: bool,
@@ -126,9 +141,10 @@ impl Scale {
         );
         if let Some(file) = &self.into {
             inside::enter_again()?;
-            let figures = match self.join {
-                Some(nodes) => serde_json::to_vec(&self.measure_join(nodes)?)?,
-                None => serde_json::to_vec(&self.measure()?)?,
+            let figures = match (self.join, self.node_ports) {
+                (Some(nodes), _) => serde_json::to_vec(&self.measure_join(nodes)?)?,
+                (None, Some(count)) => serde_json::to_vec(&node_ports::run(count, &progress())?)?,
+                (None, None) => serde_json::to_vec(&self.measure()?)?,
             };
             fs::write(file, figures).with_context(|| format!("write {}", file.display()))?;
             return Ok(ExitCode::SUCCESS);
@@ -144,6 +160,13 @@ impl Scale {
             let joined: Joined = run_inside(&what, [], directory.join("figures.json"))?;
             let report = join::report::Report::new(environment.at_the_end()?, joined);
             publish(&report, &report, "scale/join.json")?;
+            return Ok(self.status(report.holds()));
+        }
+        if let Some(count) = self.node_ports {
+            let what = format!("with {count} node ports");
+            let figures: NodePorts = run_inside(&what, [], directory.join("figures.json"))?;
+            let report = node_ports::figures::Report::new(environment.at_the_end()?, figures);
+            publish(&report, &report, "scale/node-ports.json")?;
             return Ok(self.status(report.holds()));
         }
         let sizes: Vec<Figures> = std::iter::once(self.pods)

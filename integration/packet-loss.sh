@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# What Open vSwitch's datapath in user space loses by itself while a neighbour's port comes and goes: no
-# program of this project takes part.
+# What Open vSwitch's datapath in user space loses by itself while a neighbour's port comes and goes, or while
+# a group of OpenFlow is replaced: no program of this project takes part.
 #
 # Two pods exchange 100 packets a second, through a tunnel between two switches or within one; beside them,
-# ovs-vsctl(8) adds and removes a port of a third about twice a second. Everything is in namespaces of its
-# own and ends with the script. As root, with Open vSwitch installed:
+# ovs-vsctl(8) adds and removes a port of a third about twice a second. Or the packets go through a group of
+# two buckets, and ovs-ofctl(8) puts another group in its place again and again, in one transaction as
+# ovn-controller does it; the former group is deleted, or kept. Everything is in namespaces of its own and
+# ends with the script. As root, with Open vSwitch installed:
 #
 #     integration/packet-loss.sh tunnel|local changing|quiet [PACKETS]
+#     integration/packet-loss.sh group replaced|kept [PACKETS]
 set -euo pipefail
 if [[ ${PACKET_LOSS_INSIDE:-} != 1 ]]; then
     PACKET_LOSS_INSIDE=1 exec unshare --mount --net --pid --fork --kill-child --mount-proc bash "$0" "$@"
 fi
-path=${1:?tunnel or local} neighbour=${2:?changing or quiet} packets=${3:-3000}
+path=${1:?tunnel, local or group} neighbour=${2:?changing or quiet, replaced or kept} packets=${3:-3000}
 mount -t tmpfs tmpfs /run
 mkdir -p /run/netns
 ip link set lo up
@@ -77,10 +80,42 @@ come_and_go() {
         echo >>/run/changes
     done
 }
+# Puts a group into the way of all requests, and another one in its place again and again.
+replace_groups() {
+    local number=1 bucket='weight=100,actions=normal'
+    while [[ -e /run/changing ]]; do
+        {
+            echo "group add group_id=$number,type=select,selection_method=dp_hash,bucket=bucket_id=0,$bucket,bucket=bucket_id=1,$bucket"
+            echo "flow add table=0,priority=100,icmp,icmp_type=8,actions=group:$number"
+            if ((number > 1)) && [[ $neighbour == replaced ]]; then echo "group delete group_id=$((number - 1))"; fi
+        } >/run/bundle
+        ovs-ofctl -O OpenFlow15 bundle /run/node1/br-int.mgmt /run/bundle
+        number=$((number + 1))
+        echo >>/run/changes
+    done
+}
 touch /run/changing /run/changes
+if [[ $path == group ]]; then replace_groups & fi
 if [[ $neighbour == changing ]]; then come_and_go & fi
-ip netns exec pod1 ping -q -c "$packets" -i 0.01 10.0.0.2 >/run/ping || true
+# Many flows: the more there are, the longer some lead to the group that is gone.
+targets=(10.0.0.2) interval=0.01
+if [[ $path == group ]]; then
+    interval=0.02
+    for last in {101..139}; do
+        ip -n pod2 addr add "10.0.0.$last/24" dev eth0
+        # Before the first request has an answer, some are lost while the address is resolved.
+        ip netns exec pod1 ping -q -c 1 "10.0.0.$last" >/dev/null || true
+        targets+=("10.0.0.$last")
+    done
+fi
+pings=()
+for target in "${targets[@]}"; do
+    ip netns exec pod1 ping -q -c "$packets" -i "$interval" "$target" >"/run/ping-$target" &
+    pings+=($!)
+done
+for ping in "${pings[@]}"; do wait "$ping" || true; done
 rm /run/changing
-grep transmitted /run/ping
-echo "$(wc -l </run/changes) times a neighbour's port came and went"
+awk '/transmitted/ { sent += $1; received += $4 } END { print sent " packets, " sent - received " lost" }' /run/ping-*
+echo "$(wc -l </run/changes) changes"
 wait
+ovs-appctl -t /run/node1/vswitchd.ctl coverage/show | grep '^drop_action_of_pipeline' || echo 'no drop_action_of_pipeline'

@@ -66,6 +66,14 @@ impl Lab {
         Ok(Server(child))
     }
 
+    /// Starts a server of SCTP in the pod, on these of its addresses and ports, and waits until it receives.
+    pub fn answering_sctp(&self, pod: &Pod, addresses: &[SocketAddr]) -> Result<Server> {
+        let mut command = self.at(&End::Pod(pod))?;
+        command.arg("sctp-answer").args(addresses.iter().map(ToString::to_string));
+        let (child, _) = start(&mut command, &Report::Answering)?;
+        Ok(Server(child))
+    }
+
     /// The same outside of the cluster, at this port of all addresses of a machine. Returns them, too.
     pub fn mirroring_outside(&self, machine: Machine, port: u16) -> Result<(Server, Vec<SocketAddr>)> {
         let addresses = self.world().addresses(machine);

@@ -7,6 +7,7 @@ mod connections;
 mod drip;
 mod multicast;
 mod questions;
+mod sctp;
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -128,6 +129,18 @@ pub enum Peer {
         #[arg(long, value_delimiter = ',')]
         then: Vec<SocketAddr>,
     },
+    /// Answer each SCTP association to one of the ADDRESSES with that address, until killed.
+    SctpAnswer {
+        /// Addresses and ports.
+        #[arg(required = true)]
+        addresses: Vec<SocketAddr>,
+    },
+    /// Ask each of the ADDRESSES for an SCTP association, and print who answers.
+    SctpAsk {
+        /// Addresses and ports.
+        #[arg(required = true)]
+        addresses: Vec<SocketAddr>,
+    },
     /// Ask each of the ADDRESSES once, all together, and print who answers.
     Ask {
         /// Ask by TCP.
@@ -165,6 +178,8 @@ pub enum Report {
     Heard(String),
     /// Who answered, in the order of the addresses: by TCP and by UDP.
     Asked([Vec<Reply>; 2]),
+    /// Who answered by SCTP, in the order of the addresses.
+    AskedBySctp(Vec<Reply>),
 }
 
 /// One TCP transfer.
@@ -231,6 +246,10 @@ impl Peer {
             Self::MulticastListen { group } => multicast::listen(group, report),
             Self::MulticastSend { group, number, count, then } => {
                 multicast::send(group, number, count, &then)
+            }
+            Self::SctpAnswer { addresses } => sctp::answer(&addresses, report),
+            Self::SctpAsk { addresses } => {
+                sctp::ask_all(&addresses).map(|replies| report(&Report::AskedBySctp(replies)))
             }
             Self::Ask { tcp, udp } => {
                 questions::ask_all(&tcp, &udp).map(|replies| report(&Report::Asked(replies)))

@@ -174,6 +174,20 @@ impl Lab {
         }
     }
 
+    /// Asks each address from there for an SCTP association.
+    ///
+    /// # Errors
+    /// The client cannot run, or it receives a packet with a wrong checksum.
+    pub fn ask_sctp(&self, from: &End<'_>, addresses: &[SocketAddr]) -> Result<Vec<Reply>> {
+        let mut peer = self.at(from)?;
+        peer.arg("sctp-ask").args(addresses.iter().map(ToString::to_string)).stdin(Stdio::null());
+        let text = command::output(&mut peer)?;
+        match serde_json::from_str(&text).with_context(|| text.clone())? {
+            Report::AskedBySctp(replies) => Ok(replies),
+            other => bail!("the client reports {other:?}"),
+        }
+    }
+
     /// A command at one end of traffic: `integration peer`, to be completed.
     pub fn at(&self, end: &End<'_>) -> Result<Command> {
         match end {

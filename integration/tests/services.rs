@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
-    Families, Lab, Pod, by_hand,
+    Datapath, Families, Lab, Pod, Versions, by_hand,
     central::SOUTHBOUND,
     connections::Server,
     eventually,
@@ -29,7 +29,8 @@ use oracle::{
     Answer, Client, Probe, World, answer, probes,
     random::world_of,
     world::{
-        AddressType, Endpoint, EndpointSlice, Node, Protocol, Service, ServicePort, ServiceType, node_name,
+        AddressType, Endpoint, EndpointPort, EndpointSlice, Node, Protocol, Service, ServicePort,
+        ServiceType, node_name,
     },
 };
 use proptest::{
@@ -217,6 +218,74 @@ fn node_ports_with_variables_answer_pods_at_the_addresses_of_their_nodes() {
         let names = lab.central.nbctl(["--bare", "--columns=name", "list", "Load_Balancer"])?;
         ensure!(names.contains("_node_switch_template_IPv4") && !names.contains("_node1"), "{names}");
         Ok(())
+    });
+}
+
+/// Whether the datapath gives packets of SCTP the backend's port. The userspace datapath tracks SCTP by addresses
+/// alone before 3.2.0 (`docs/troubleshooting.md`).
+fn ports_of_sctp_are_translated() -> Result<bool> {
+    let version = Versions::installed()?.open_vswitch;
+    let numbers: Vec<u32> = version.split('.').map(str::parse).collect::<Result<_, _>>()?;
+    Ok(Datapath::of_lab() == Datapath::System || numbers >= vec![3, 2])
+}
+
+/// Without SCTP in the kernel, the first packets of an association: they have the Service's address and port on
+/// one side and the pod's on the other, and each time a right checksum.
+#[test]
+fn an_sctp_port_is_answered_by_its_pod_and_refuses_at_once_without_one() {
+    Lab::of_nodes(2).families(Families::Dual).empty().test(|lab| {
+        let api = Api::start()?;
+        let model = [(1, 3), (1, 4), (2, 3)].map(|(node, host)| oracle::world::Pod { node, host });
+        let target = if ports_of_sctp_are_translated()? { 8080 } else { 80 };
+        let port = ServicePort { protocol: Protocol::Sctp, ..ServicePort::tcp(80) };
+        let slice = |of: &str, pod: &oracle::world::Pod, number: usize| {
+            let (name, address_type) = [("v4", AddressType::Ipv4), ("v6", AddressType::Ipv6)][number];
+            let endpoint = Endpoint { address: pod.addresses()[number].to_string(), ..Endpoint::of(pod) };
+            EndpointSlice {
+                name: format!("{of}-{name}"),
+                address_type,
+                ports: vec![EndpointPort { name: None, protocol: Some(Protocol::Sctp), port: Some(target) }],
+                ..EndpointSlice::of(of, target, vec![endpoint])
+            }
+        };
+        let named = |(name, last): (&str, u8)| {
+            let addresses = [format!("10.96.0.{last}"), format!("fd00:10:96::{last}")];
+            Service::named(name, &addresses.each_ref().map(String::as_str), vec![port.clone()])
+        };
+        // By a pod of the client's node, and of the other one.
+        let served = [("near", 10), ("far", 11)];
+        let slices = served.iter().zip(&model[1..]);
+        tell(
+            &api,
+            &World {
+                nodes: nodes(),
+                pods: model.to_vec(),
+                services: served.into_iter().chain([("empty", 12)]).map(named).collect(),
+                slices: slices
+                    .flat_map(|((name, _), pod)| [0, 1].map(|number| slice(name, pod, number)))
+                    .collect(),
+            },
+        );
+        api.control_plane().spawn()?;
+        let pods = attach(lab, &model.each_ref().map(|pod| pod.node))?;
+        let ask = |last: u8| -> Result<Vec<Reply>> {
+            let vips = [format!("10.96.0.{last}:80").parse()?, format!("[fd00:10:96::{last}]:80").parse()?];
+            lab.ask_sctp(&End::Pod(&pods[0]), &vips)
+        };
+        for (((name, last), pod), server) in served.iter().zip(&pods[1..]).zip(&model[1..]) {
+            let backends = server.addresses().map(|address| SocketAddr::new(address, target));
+            let _answering = lab.answering_sctp(pod, &backends)?;
+            eventually(&format!("the pod of {name} answers"), SOON, || {
+                let replies = ask(*last)?;
+                ensure!(replies == backends.map(Reply::By), "{replies:?}");
+                Ok(())
+            })?;
+        }
+        eventually("a Service without endpoints refuses", SOON, || {
+            let replies = ask(12)?;
+            ensure!(replies == [Reply::Refused; 2], "{replies:?}");
+            Ok(())
+        })
     });
 }
 

@@ -14,7 +14,7 @@ use tokio::{net::UdpSocket, task::JoinSet, time::timeout};
 use super::connections::{ask, runtime};
 
 /// Long enough on a busy machine, short enough to ask again: flows may still be on their way.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What becomes of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

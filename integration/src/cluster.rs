@@ -355,7 +355,11 @@ impl Cluster {
             let file = file.to_string_lossy();
             // A definition is longer than the annotation in which a client would keep what it has applied.
             self.kubectl(["create", "--filename", &*file])?;
-            self.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "--filename", &*file])?;
+            // It fails at once while a definition has no conditions yet.
+            eventually("the API server serves the kind", PATIENCE, || {
+                self.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "--filename", &*file])
+                    .map(drop)
+            })?;
         }
         Ok(())
     }

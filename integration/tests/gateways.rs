@@ -415,6 +415,44 @@ fn a_shared_gateway_without_node_ports_keeps_clients_addresses_where_the_switch_
     });
 }
 
+/// Routers have a variable for the backends then: each takes its own host from the masquerade address.
+#[test]
+fn node_ports_whose_endpoint_is_a_host_are_answered_at_every_node_where_the_switch_recirculates_often_enough()
+{
+    blueprint().test(|lab| {
+        let (site, world) = (Site::start(lab, Gateway::SharedNodePorts)?, lab.world());
+        let own = &lab.nodes[1];
+        let hosts = world.of_node(own);
+        let at: Vec<SocketAddr> = hosts.iter().map(|host| SocketAddr::new(*host, 8080)).collect();
+        let _answering = lab.answering_at(&End::Node(own), &at)?;
+        for (family, host) in ["v4", "v6"].iter().zip(&hosts) {
+            site.api.edit("EndpointSlice", &format!("{}-{family}", ANYWHERE.name()), |slice| {
+                let endpoint =
+                    json!({"addresses": [host], "conditions": {"ready": true}, "nodeName": own.name});
+                slice["endpoints"] = json!([endpoint]);
+            })?;
+        }
+        eventually("each chassis has the backends of its router", site::SOON, || {
+            let variables =
+                lab.central.nbctl(["--bare", "--columns=variables", "list", "Chassis_Template_Var"])?;
+            let own = variables.matches("__node__router__template__IPv4=169.254.").count();
+            let all = variables.matches("__node__router__template__IPv4=").count();
+            // Two ports of two protocols.
+            ensure!((own, all) == (4, 8), "{variables}");
+            Ok(())
+        })?;
+        for node in &lab.nodes {
+            let to = each(world.of_node(node), ANYWHERE.node_port(Says::Backend), &hosts);
+            if let Err(error) = site.answers("the host answers the world", &CLIENT, &to) {
+                let dropped = lab.nodes.iter().map(recirculation_drops).sum::<Result<u64>>()?;
+                ensure!(dropped > 0, "{error:#}; no packet was dropped for being recirculated too often");
+            }
+        }
+        let to = each(world.of_node(&lab.nodes[0]), ANYWHERE.node_port(Says::Backend), &hosts);
+        site.answers("the host answers a pod", &End::Pod(&site.here), &to)
+    });
+}
+
 /// `loadBalancerSourceRanges`: only the host can look at them, so what has them is the host's in this mode, too.
 #[test]
 fn a_shared_gateway_with_node_ports_leaves_load_balancers_with_source_ranges_to_the_host() {

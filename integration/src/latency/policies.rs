@@ -1,5 +1,8 @@
 //! NetworkPolicies of a server that is connected to all the time: how soon connections follow one that forbids
 //! them, and another that allows them again.
+//!
+//! The server is used for nothing else: it still has those connections whose ends a policy held back, and while
+//! it does, another from the same port of the client fails.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -75,7 +78,7 @@ impl Site {
     }
 
     fn verdicts(&self, policies: &impl Policies) -> Result<Verdicts> {
-        let server = self.server_addresses()[0];
+        let server = self.guarded_address();
         let connections = self.connections_to(server)?;
         let verdicts = measure(policies, &connections, server)?;
         drop(connections);
@@ -107,7 +110,8 @@ impl Site {
     /// Deletes them again, and waits until their flows are gone.
     pub(crate) fn delete_other_policies(&self, count: usize) -> Result<()> {
         let before = self.rows("ACL")?;
-        self.cluster.kubectl(["delete", "networkpolicies", "--all", "--namespace=default"])?;
+        // Of all of them: kubectl would send a request for each.
+        self.cluster.api.delete(POLICIES)?;
         eventually("no other policy has a row", PATIENCE, || {
             let now = self.rows("ACL")?;
             ensure!(now + count <= before, "{now} of {before} are left");
@@ -128,12 +132,12 @@ impl Objects<'_> {
 
 impl Policies for Objects<'_> {
     fn forbid(&self) -> Result<()> {
-        self.create(&policy(DENY, "first", &json!([])))
+        self.create(&policy(DENY, "guarded", &json!([])))
     }
 
     fn allow(&self) -> Result<()> {
         let from = json!([{"podSelector": {"matchLabels": {"name": "client"}}}]);
-        self.create(&policy(ALLOW, "first", &json!([{ "from": from }])))
+        self.create(&policy(ALLOW, "guarded", &json!([{ "from": from }])))
     }
 
     fn clear(&self) -> Result<()> {
@@ -156,7 +160,7 @@ impl BareRows<'_> {
 
     fn port(&self) -> Result<Uuid> {
         let mut transaction = Transaction::new();
-        let named = Condition::equal("name", "default_first");
+        let named = Condition::equal("name", "default_guarded");
         let rows = transaction.select("Logical_Switch_Port", named, &[]);
         let outcome = self.0.transact(transaction)?;
         Ok(outcome.rows(rows).first().context("the server's port is gone")?.uuid())

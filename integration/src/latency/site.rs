@@ -1,4 +1,4 @@
-//! The cluster of a run: one node, a client and two servers in pods, other Services.
+//! The cluster of a run: one node, a client and three servers in pods, other Services.
 
 use std::{
     collections::BTreeMap,
@@ -44,8 +44,10 @@ pub(crate) struct Site {
     pub(super) cluster: Cluster,
     client: Pod,
     servers: [Pod; 2],
+    /// The server that policies are about.
+    guarded: Pod,
     /// They run as long as the site.
-    _answering: [Server; 2],
+    _answering: [Server; 3],
     runtime: tokio::runtime::Runtime,
     northbound: Connection,
 }
@@ -53,10 +55,10 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn start(say: &(dyn Fn(&str) + Sync)) -> Result<Self> {
         let cluster = Cluster::of_nodes(1).build(say)?;
-        say("starting a client and two servers");
-        let [client, first, second] = ["client", "first", "second"]
-            .map(|name| cluster.api.create(PODS, &pod(name)).map(|_| format!("default/{name}")));
-        let keys = [client?, first?, second?];
+        say("starting a client and three servers");
+        let names = ["client", "first", "second", "guarded"];
+        cluster.api.create_all(PODS, &names.map(pod))?;
+        let keys = names.map(|name| format!("default/{name}"));
         cluster.pods.wait("the pods are ready", PATIENCE, |known| {
             let ready = |key: &&String| known.get(*key).is_some_and(is_ready);
             ensure!(keys.iter().all(|key| ready(&key)), "they are not");
@@ -65,12 +67,13 @@ impl Site {
         let attached = |key: &String| cluster.attached(key);
         let (client, servers) = (attached(&keys[0])?, [attached(&keys[1])?, attached(&keys[2])?]);
         let answer = |pod: &Pod| cluster.lab.answering(pod, &[SocketAddr::new(pod.address(), SERVER_PORT)]);
-        let answering = [answer(&servers[0])?, answer(&servers[1])?];
+        let guarded = attached(&keys[3])?;
+        let answering = [answer(&servers[0])?, answer(&servers[1])?, answer(&guarded)?];
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let options = Options { probe_interval: None, ..Options::default() };
         let endpoint = NORTHBOUND.parse()?;
         let northbound = runtime.block_on(Connection::open(&endpoint, "OVN_Northbound", options))?;
-        Ok(Self { cluster, client, servers, _answering: answering, runtime, northbound })
+        Ok(Self { cluster, client, servers, guarded, _answering: answering, runtime, northbound })
     }
 
     /// An address that no other round has. They are in the part of the range that the API server assigns
@@ -162,7 +165,12 @@ impl Site {
         self.client.address()
     }
 
-    pub(super) fn server_addresses(&self) -> [SocketAddr; 2] {
+    /// Of the server that policies are about.
+    pub(super) fn guarded_address(&self) -> SocketAddr {
+        SocketAddr::new(self.guarded.address(), SERVER_PORT)
+    }
+
+    fn server_addresses(&self) -> [SocketAddr; 2] {
         [0, 1].map(|index: usize| SocketAddr::new(self.servers[index].address(), SERVER_PORT))
     }
 

@@ -138,13 +138,23 @@ impl Site {
     pub(crate) fn rates(&self, address: &IpAddr) -> Result<Rates> {
         let service = Object { site: self, name: "rate".to_owned(), address: *address };
         self.cluster.api.create(SLICES, &slice(&service.name, &self.backends(Backends::First)))?;
+        let before = self.services()?;
         service.create()?;
+        // Not by connecting in vain: what was tracked without the Service is not sent to its server later, from the
+        // same port of the client.
+        eventually("the Service has its row", PATIENCE, || {
+            ensure!(self.services()? > before, "it has not");
+            Ok(())
+        })?;
+        self.cluster.lab.central.sync()?;
         let [straight, _] = self.server_addresses();
         let through = SocketAddr::new(*address, PORT);
-        self.connections(*address)?.first_by(straight, PATIENCE)?;
         let mut rates = Rates::default();
         for _ in 0..TURNS {
             for (to, taken) in [(straight, &mut rates.straight), (through, &mut rates.through)] {
+                // What is tracked of earlier connections between the same two ports keeps Open vSwitch's userspace
+                // conntrack from translating one: "Unable to NAT due to tuple space exhaustion".
+                self.cluster.lab.nodes[0].run(["ovs-appctl", "dpctl/flush-conntrack"])?;
                 taken.push(self.cluster.lab.repeated(&self.client, to, TURN)?);
             }
         }

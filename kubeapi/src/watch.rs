@@ -132,9 +132,12 @@ pub enum First {
 pub enum Presence {
     /// In every release.
     Certain,
-    /// Not in an older release, or not in every cluster. Without the kind there are no objects of it: the
-    /// observer gets an empty list, and the API server is asked again after minutes.
-    Optional,
+    /// Not in an older release. Without the kind there are no objects of it: the observer gets an empty list,
+    /// and the API server is asked again after minutes.
+    Newer,
+    /// Where an administrator has added its definition, which may be at any time. The same, and the API server is
+    /// asked again after seconds.
+    Defined,
 }
 
 /// Receives the objects and the changes.

@@ -255,7 +255,7 @@ watched! {
     SliceObject, "endpointslices" at "/apis/discovery.k8s.io/v1/endpointslices",
         SliceKey = Metadata::slice, (SliceKey, Slice) = SliceObject::slice;
     RangeObject, "servicecidrs" at "/apis/networking.k8s.io/v1/servicecidrs",
-        Arc<str> = Metadata::name, (Arc<str>, Box<[IpNet]>) = RangeObject::ranges, Optional;
+        Arc<str> = Metadata::name, (Arc<str>, Box<[IpNet]>) = RangeObject::ranges, Newer;
 }
 
 impl ServiceObject {

@@ -49,10 +49,13 @@ const LAG: Duration = Duration::from_secs(3);
 /// ends each watch shortly after its begin is asked ever more slowly. Far less than the 200 s of a normal
 /// watch, whose end must not cost a pause. Likewise, a list that is this old may be repeated at once.
 const GOOD: Duration = Duration::from_secs(10);
-/// Pause before a kind of object that the API server does not have is looked for again. It comes with another
-/// release of the API server, or with a definition that an administrator adds: minutes do not matter, and a
-/// request of every node each second would.
+/// Pause before a kind of object that the API server does not have, or that this program may not read, is looked
+/// for again. It comes with another release of the API server: minutes do not matter, and a request of every
+/// node each second would.
 const ABSENT: Duration = Duration::from_secs(300);
+/// The same for a kind that an administrator may define at any time, whose objects have no effect until it is
+/// found. Only leaders read such kinds, so ten times more often would be no load; ten times less is minutes.
+const UNDEFINED: Duration = Duration::from_secs(10);
 /// Annotation of the bookmark that ends a streaming list.
 const END_OF_EVERYTHING: &str = "k8s.io/initial-events-end";
 
@@ -210,7 +213,7 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 // Without the right to read them, there are none as far as this program goes: an upgrade that
                 // leaves its ClusterRole behind must not wait for ever. What was read before stays.
                 let is_forbidden = self.read.is_none() && trouble.code == Some(403);
-                let is_absent = self.selection.presence == Presence::Optional
+                let is_absent = self.selection.presence != Presence::Certain
                     && (trouble.code == Some(404) || is_forbidden);
                 if is_absent && is_forbidden {
                     tracing::warn!(
@@ -223,7 +226,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                     self.next = Next::Everything(Freshness::Newest);
                 }
                 if is_absent {
-                    self.absent().await;
+                    let is_undefined = self.selection.presence == Presence::Defined && !is_forbidden;
+                    self.absent(if is_undefined { UNDEFINED } else { ABSENT }).await;
                 } else {
                     self.wait(trouble).await;
                 }
@@ -248,13 +252,13 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
     }
 
     /// Reports that there are no objects, and waits until it is time to look for the kind again.
-    async fn absent(&mut self) {
+    async fn absent(&mut self, pause: Duration) {
         tracing::debug!(kind = K::KIND, "the API server does not have this kind of object");
         self.observer.all(Vec::new(), String::new());
         self.observer.heard();
         let mut renewals = self.connection.renewals();
         tokio::select! {
-            () = sleep(ABSENT) => {}
+            () = sleep(pause) => {}
             Ok(()) = renewals.changed() => {}
             Ok(()) = self.again.changed() => {}
         }

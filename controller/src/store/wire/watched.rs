@@ -27,16 +27,16 @@ watched! {
         |object: PolicyObject| object.into_policy().map_err(|error| error.to_string());
     ClusterPolicyObject<OfCluster>, "clusternetworkpolicies" at
         "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
-        ClusterPolicyKey = cluster_policy::<OfCluster>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Optional;
+        ClusterPolicyKey = cluster_policy::<OfCluster>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Defined;
     ClusterPolicyObject<OfAdmin>, "adminnetworkpolicies" at
         "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
-        ClusterPolicyKey = cluster_policy::<OfAdmin>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Optional;
+        ClusterPolicyKey = cluster_policy::<OfAdmin>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Defined;
     ClusterPolicyObject<OfBaseline>, "baselineadminnetworkpolicies" at
         "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies",
-        ClusterPolicyKey = cluster_policy::<OfBaseline>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Optional;
+        ClusterPolicyKey = cluster_policy::<OfBaseline>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Defined;
     EgressFirewallObject, "egressfirewalls" at "/apis/k8s.ovn.org/v1/egressfirewalls",
         Arc<str> = egress_firewall, (Arc<str>, EgressFirewall) =
-        |object: EgressFirewallObject| object.into_firewall().map_err(|error| error.to_string()), Optional;
+        |object: EgressFirewallObject| object.into_firewall().map_err(|error| error.to_string()), Defined;
 }
 
 /// Of namespaces, too.

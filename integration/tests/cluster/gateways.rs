@@ -20,7 +20,9 @@ fn start(cluster: &Cluster) -> Result<u16> {
     let mut web = pod("web", "node1");
     web["metadata"]["labels"] = json!({"app": "web"});
     web["spec"]["containers"][0]["ports"] = json!([{"containerPort": 8080, "hostPort": HOST_PORT}]);
-    cluster.api.create_all(PODS, &[web, pod("other", "node2")])?;
+    let mut pods = [web, pod("other", "node2")];
+    pods.iter_mut().for_each(|pod| pod["spec"]["dnsPolicy"] = json!("ClusterFirst"));
+    cluster.api.create_all(PODS, &pods)?;
     let spec = json!({"type": "NodePort", "selector": {"app": "web"}, "ipFamilyPolicy": "PreferDualStack",
         "ports": [{"port": 80, "targetPort": 8080}]});
     let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});

@@ -72,6 +72,10 @@ impl Multicast {
     /// # Errors
     /// The value is neither `true` nor `false`.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadNamespaceAnnotation> {
+        // Off for upstream without a word, which only looks for `true`.
+        if annotations.get(MULTICAST).is_some_and(String::is_empty) {
+            return Ok(Self::Off);
+        }
         Ok(if switch::is_on(annotations, MULTICAST)? { Self::On } else { Self::Off })
     }
 }
@@ -157,7 +161,10 @@ mod tests {
             Multicast::from_annotations(&BTreeMap::from([(MULTICAST.to_owned(), text.to_owned())]))
         };
         assert_eq!(Multicast::from_annotations(&BTreeMap::new()), Ok(Multicast::Off));
-        assert_eq!(["true", "false"].map(read), [Ok(Multicast::On), Ok(Multicast::Off)]);
+        assert_eq!(
+            ["true", "false", ""].map(read),
+            [Ok(Multicast::On), Ok(Multicast::Off), Ok(Multicast::Off)]
+        );
         assert_eq!(
             read("yes").unwrap_err().to_string(),
             r#"k8s.ovn.org/multicast-enabled has "yes", which is neither true nor false; the pods have no multicast"#

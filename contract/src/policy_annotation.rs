@@ -80,6 +80,7 @@ mod tests {
         };
         assert_eq!((read("true"), read("false")), (Ok(Tracking::Stateless), Ok(Tracking::Tracked)));
         assert_eq!(Tracking::from_annotations(&BTreeMap::new()), Ok(Tracking::Tracked));
+        assert!(read("").unwrap_err().to_string().contains(r#"has """#));
         assert_eq!(
             read("yes").unwrap_err().to_string(),
             r#"its annotation k8s.ovn.org/acl-stateless has "yes", which is neither true nor false; it has no effect"#

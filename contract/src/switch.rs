@@ -14,7 +14,7 @@ pub struct NotASwitch {
     pub value: Box<str>,
 }
 
-/// Whether the annotation is `true`. An absent one and an empty one are `false`.
+/// Whether the annotation is `true`. An absent one is `false`.
 ///
 /// # Errors
 /// The value is neither `true` nor `false`.
@@ -24,7 +24,7 @@ pub(crate) fn is_on(
 ) -> Result<bool, NotASwitch> {
     match annotations.get(annotation).map(String::as_str) {
         Some("true") => Ok(true),
-        Some("false" | "") | None => Ok(false),
+        Some("false") | None => Ok(false),
         Some(value) => Err(NotASwitch { annotation, value: value.chars().take(SHOWN).collect() }),
     }
 }
@@ -38,9 +38,9 @@ mod tests {
         let read = |text: &str| {
             is_on(&BTreeMap::from([("example.org/on".to_owned(), text.to_owned())]), "example.org/on")
         };
-        assert_eq!(["true", "false", ""].map(read), [Ok(true), Ok(false), Ok(false)]);
+        assert_eq!(["true", "false"].map(read), [Ok(true), Ok(false)]);
         assert_eq!(is_on(&BTreeMap::new(), "example.org/on"), Ok(false));
-        for text in ["True", "yes", "1", "true ", &"x".repeat(100_000)] {
+        for text in ["", "True", "yes", "1", "true ", &"x".repeat(100_000)] {
             let bad = read(text).unwrap_err().to_string();
             let start: String = text.chars().take(SHOWN).collect();
             assert_eq!(bad, format!("example.org/on has {start:?}, which is neither true nor false"));

@@ -229,19 +229,6 @@ fn milliseconds(since: Instant, until: Option<Instant>) -> f64 {
 mod tests {
     use super::*;
 
-    fn plan(pods: usize, policies: usize) -> Plan {
-        Plan {
-            nodes: 1,
-            pods,
-            rates: Vec::new(),
-            services: 0,
-            backends: 0,
-            policies,
-            together: TOGETHER,
-            blocks: Blocks::Whole,
-        }
-    }
-
     fn own_places(plan: &Plan, number: usize) -> Vec<usize> {
         let values = &policy(plan, number)["spec"]["podSelector"]["matchExpressions"][0]["values"];
         values.as_array().unwrap().iter().map(|place| place.as_str().unwrap().parse().unwrap()).collect()
@@ -249,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_pod_is_selected_by_exactly_one_policy_of_its_namespace() {
-        let plan = plan(10_000, 4_800);
+        let plan = Plan::of_pods(10_000, 4_800);
         assert_eq!((plan.namespaces(), plan.places()), (240, 42));
         let mut places = Vec::new();
         for number in 0..TOGETHER {
@@ -262,7 +249,7 @@ mod tests {
     /// Otherwise a pod would cost more because it has more rows, and not because there are more policies.
     #[test]
     fn ten_times_the_policies_select_each_pod_once_and_have_the_same_sets() {
-        let plan = plan(10_000, 4_800);
+        let plan = Plan::of_pods(10_000, 4_800);
         let more = Plan { policies: 48_000, together: 10 * TOGETHER, ..plan.clone() };
         assert_eq!((more.namespaces(), more.places()), (240, 42));
         let own: Vec<Vec<usize>> = (0..200).map(|number| own_places(&more, 200 + number)).collect();
@@ -278,7 +265,7 @@ mod tests {
 
     #[test]
     fn an_exception_is_in_its_block() {
-        let plan = Plan { blocks: Blocks::Except, ..plan(100, 40) };
+        let plan = Plan { blocks: Blocks::Except, ..Plan::of_pods(100, 40) };
         let from = &policy(&plan, 21)["spec"]["ingress"][0]["from"];
         assert_eq!(from[1]["ipBlock"], json!({"cidr": "198.18.5.0/24", "except": ["198.18.5.64/28"]}));
         assert_eq!(from.as_array().unwrap().len(), 1 + FIVE);
@@ -286,7 +273,7 @@ mod tests {
 
     #[test]
     fn each_rule_allows_five_pods_of_five_namespaces() {
-        let plan = plan(10_000, 4_800);
+        let plan = Plan::of_pods(10_000, 4_800);
         let peers = peers(&plan);
         assert!(peers.iter().all(|peers| peers.places.len() == FIVE && peers.ring < 48), "{peers:?}");
         assert!(peers.len() > 4_000, "{} sets", peers.len());

@@ -315,10 +315,10 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn every_pod_has_a_name_of_its_own_in_one_of_the_namespaces() {
-        for (pods, policies) in [(250, 0), (1, 0), (10_000, 4_800), (100, 40)] {
-            let plan = Plan {
+    impl Plan {
+        /// Pods of one node, with policies and nothing else.
+        pub(crate) fn of_pods(pods: usize, policies: usize) -> Self {
+            Self {
                 nodes: 1,
                 pods,
                 rates: Vec::new(),
@@ -327,7 +327,14 @@ mod tests {
                 policies,
                 together: policies::TOGETHER,
                 blocks: Blocks::Whole,
-            };
+            }
+        }
+    }
+
+    #[test]
+    fn every_pod_has_a_name_of_its_own_in_one_of_the_namespaces() {
+        for (pods, policies) in [(250, 0), (1, 0), (10_000, 4_800), (100, 40)] {
+            let plan = Plan::of_pods(pods, policies);
             let listed: BTreeSet<String> = (0..plan.namespaces()).map(objects::namespace_name).collect();
             let names: BTreeSet<String> = (0..pods).map(|number| plan.name(number).key()).collect();
             assert_eq!(names.len(), pods);

@@ -10,7 +10,7 @@ use super::set::set_name;
 use crate::{
     key::SetId,
     rows::acl,
-    store::{Direction, Store},
+    store::{Direction, Store, policy::Block},
 };
 
 /// `(a || b)`, or the only one.
@@ -58,7 +58,7 @@ pub(in crate::desired) fn port_match(direction: Direction, group: &ObjectId) -> 
 }
 
 /// The field with the address of the peer.
-pub(in crate::desired) fn peer_side(direction: Direction, family: Family) -> String {
+fn peer_side(direction: Direction, family: Family) -> String {
     let side = match direction {
         Direction::Ingress => "src",
         Direction::Egress => "dst",
@@ -74,6 +74,23 @@ pub(in crate::desired) fn in_sets(store: &Store, direction: Direction, sets: &BT
         names.sort_unstable();
         Some(format!("{} == {{{}}}", peer_side(direction, family), names.join(", ")))
     })
+}
+
+/// Matches peers in any of the blocks, and in none of the exceptions of that block. All comparisons are of the
+/// same field: ovn-controller makes them one dimension of a conjunction.
+pub(in crate::desired) fn in_blocks(direction: Direction, blocks: &[&Block]) -> String {
+    let (plain, with_except): (Vec<&Block>, Vec<&Block>) =
+        blocks.iter().copied().partition(|block| block.except.is_empty());
+    let nets: Vec<IpNet> = plain.iter().map(|block| block.net).collect();
+    let with_except = with_except.into_iter().map(|Block { net, except }| {
+        let side = peer_side(direction, Family::of(&net.addr()));
+        let except = except.iter().map(IpNet::to_string).collect::<Vec<_>>().join(", ");
+        let within = format!("{side} == {net} && {side} != {{{except}}}");
+        // OVN wants to be told what `&&` and `||` in one expression belong to.
+        if blocks.len() == 1 { within } else { format!("({within})") }
+    });
+    let plain = (!nets.is_empty()).then(|| in_nets(direction, &nets));
+    either(plain.into_iter().chain(with_except).collect())
 }
 
 /// Matches peers in any of the networks.

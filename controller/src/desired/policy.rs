@@ -21,12 +21,11 @@ use contract::{
     ovn::{self, DryRun, ObjectId},
     policy_annotation::{Enforcement, Tracking},
 };
-use ipnet::IpNet;
 use kubeapi::services::Family;
 
 use super::{
     cluster::bare,
-    matching::{any_family, either, in_nets, in_sets, ip, peer_side, port_match, side},
+    matching::{any_family, either, in_blocks, in_sets, ip, port_match, side},
     ports::Ports,
     set::set_name,
 };
@@ -171,7 +170,7 @@ struct RuleOf<'a> {
 }
 
 impl RuleOf<'_> {
-    /// One ACL for each protocol, and for each block with exceptions.
+    /// One ACL for each protocol and kind of peers: blocks, and pods by their labels.
     fn acls(self, rule: &Rule) -> Vec<DesiredRow> {
         let peers = self.peers(rule);
         let scope = Store::port_scope(self.key, self.direction);
@@ -219,28 +218,17 @@ impl RuleOf<'_> {
             Peer::Block(block) => Some(block),
             Peer::Namespaces(_) | Peer::Pods(_) => None,
         });
-        let blocks: Vec<(usize, &Block)> = blocks.enumerate().collect();
-        let (plain, with_except): (Vec<_>, Vec<_>) =
-            blocks.into_iter().partition(|(_, block)| block.except.is_empty());
+        let blocks: Vec<&Block> = blocks.collect();
         let mut matches = Vec::new();
-        if let Some((first, _)) = plain.first() {
-            // One for all of them: each ACL is a flow for each of its ports.
-            matches.push((Some(*first), self.plain_blocks(&plain), BTreeSet::new()));
+        if !blocks.is_empty() {
+            // One for all of them: each ACL is a flow for each of its ports. Upstream's has one for each block,
+            // and counts them: where there is one, it is the same.
+            matches.push((Some(0), in_blocks(self.direction, &blocks), BTreeSet::new()));
         }
-        matches.extend(with_except.into_iter().map(|(index, Block { net, except })| {
-            let side = peer_side(self.direction, Family::of(&net.addr()));
-            let except = except.iter().map(IpNet::to_string).collect::<Vec<_>>().join(", ");
-            (Some(index), format!("{side} == {net} && {side} != {{{except}}}"), BTreeSet::new())
-        }));
         if !sets.is_empty() {
             matches.push((None, in_sets(self.store, self.direction, &sets), sets));
         }
         matches
-    }
-
-    fn plain_blocks(self, blocks: &[(usize, &Block)]) -> String {
-        let nets: Vec<IpNet> = blocks.iter().map(|(_, block)| block.net).collect();
-        in_nets(self.direction, &nets)
     }
 }
 

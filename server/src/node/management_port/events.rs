@@ -85,15 +85,39 @@ pub(crate) fn listen() -> io::Result<Happened> {
     let (addresses, to_addresses) = watch::channel(0);
     let (table, to_table) = watch::channel(0);
     match rules() {
-        Ok(rules) => drop(tokio::spawn(follow_rules(rules, interface.clone(), table))),
+        Ok(rules) => {
+            let ends = unheard([interface.clone(), table.clone()]);
+            spawn_until(ends, follow_rules(rules, interface.clone(), table));
+        }
         // Not fatal: a kernel without nftables has none to change, and the resync reads the rules anyway.
         Err(error) => {
             tracing::info!(%error, "no nftables notifications: changed rules are noticed at the next resync")
         }
     }
     let watched = watch::Sender::new(Watched::default());
-    tokio::spawn(follow(links, interface, addresses, watched.subscribe()));
+    let ends = unheard([interface.clone(), addresses.clone()]);
+    spawn_until(ends, follow(links, interface, addresses, watched.subscribe()));
     Ok(Happened { watched, to_interface, to_table, to_addresses })
+}
+
+/// Runs the task until `end`: one that only looked after each event would keep its socket until there is one.
+fn spawn_until(
+    end: impl Future<Output = ()> + Send + 'static,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    tokio::spawn(async {
+        tokio::select! {
+            () = end => {}
+            () = task => {}
+        }
+    });
+}
+
+/// Waits until none of them has a receiver.
+async fn unheard(senders: [watch::Sender<u64>; 2]) {
+    for sender in &senders {
+        sender.closed().await;
+    }
 }
 
 /// Subscribes to changes of nftables. Needs CAP_NET_ADMIN.
@@ -102,7 +126,7 @@ fn rules() -> io::Result<Listener> {
 }
 
 async fn follow_rules(rules: Listener, interface: watch::Sender<u64>, table: watch::Sender<u64>) {
-    while !interface.is_closed() {
+    loop {
         let is_ours = match rules.next().await {
             Ok(Heard::Datagram(datagram)) => bodies(&datagram).iter().any(|(_, body)| is_of_table(body)),
             // Messages were lost: ours may be among them.
@@ -142,7 +166,7 @@ async fn follow(
     // Addresses, routes and neighbours have an index only. An interface that is made later has a message with
     // its name; one that was there before the listener may never have one.
     let mut index = if_nametoindex(INTERFACE).ok();
-    while !interface.is_closed() || !addresses.is_closed() {
+    loop {
         let datagram = match links.next().await {
             Ok(Heard::Datagram(datagram)) => datagram,
             Ok(Heard::Overflow) => {

@@ -110,22 +110,47 @@ fn rules_of_other_tables_are_nobodys_business_here() {
     assert!(!is_of_table(&[]));
 }
 
-/// In a network namespace of its own.
-#[test]
-fn a_table_that_another_program_makes_or_removes_is_an_event() {
+/// Runs `test` in a network namespace of its own.
+fn apart(test: impl AsyncFnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
             .expect("a network namespace: this test runs as root");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            // The subscription ends with the receivers.
-            let mut happened = listen().unwrap();
-            let limit = std::time::Duration::from_secs(20);
-            commit(vec![create_table(TABLE)]).await.unwrap();
-            tokio::time::timeout(limit, happened.to_table.changed()).await.unwrap().unwrap();
-            assert_eq!(super::super::rules::remove().await.unwrap(), Some(TABLE));
-            tokio::time::timeout(limit, happened.to_table.changed()).await.unwrap().unwrap();
-        });
+        runtime.block_on(test());
     });
     thread.join().unwrap();
+}
+
+#[test]
+fn a_table_that_another_program_makes_or_removes_is_an_event() {
+    apart(async || {
+        let mut happened = listen().unwrap();
+        let limit = std::time::Duration::from_secs(20);
+        commit(vec![create_table(TABLE)]).await.unwrap();
+        tokio::time::timeout(limit, happened.to_table.changed()).await.unwrap().unwrap();
+        assert_eq!(super::super::rules::remove().await.unwrap(), Some(TABLE));
+        tokio::time::timeout(limit, happened.to_table.changed()).await.unwrap().unwrap();
+    });
+}
+
+/// Regression: the sockets of a node without management port stayed open until the next event, which a node
+/// without nftables may never have.
+#[test]
+fn a_subscription_ends_with_its_receivers_and_not_with_the_next_event() {
+    apart(async || {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let Happened { watched: _watched, to_interface, to_table, to_addresses } = listen().unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(metrics.num_alive_tasks(), 2, "one of links, one of rules");
+        drop((to_interface, to_table));
+        let ends = async |left: usize| {
+            while metrics.num_alive_tasks() > left {
+                tokio::task::yield_now().await;
+            }
+        };
+        let limit = std::time::Duration::from_secs(20);
+        tokio::time::timeout(limit, ends(1)).await.expect("nobody hears of rules");
+        drop(to_addresses);
+        tokio::time::timeout(limit, ends(0)).await.expect("nobody hears of links");
+    });
 }

@@ -28,9 +28,15 @@ use crate::{
     key::{Key, Scope},
     rows::{
         RowName, Table, path,
-        table::{Life, LogicalRouterPort, Set},
+        table::{Life, LogicalRouterPort, Set, StaticRoute},
     },
 };
+
+/// Tables whose rows may belong to another key because of an address of a node or of a gateway router.
+const BY_NETWORKS: [Table; 2] = [Table::StaticRoute, Table::Nat];
+/// Tables whose rows say which addresses these are, and the tables before.
+const DECIDE_NETWORKS: [Table; 5] =
+    [Table::StaticRoute, Table::Nat, Table::Acl, Table::LogicalRouter, Table::LogicalRouterPort];
 
 /// Names, holders and owners of all rows in the replica.
 #[derive(Debug, Default)]
@@ -51,6 +57,10 @@ pub(crate) struct Index {
     join_ports: HashMap<IpAddr, Few<Uuid>>,
     /// The same, by port.
     join_addresses: HashMap<Uuid, Vec<IpAddr>>,
+    /// By next hop: the routes to it.
+    routes: HashMap<IpAddr, Few<Uuid>>,
+    /// The same, by route.
+    next_hops: HashMap<Uuid, IpAddr>,
 }
 
 #[derive(Debug)]
@@ -77,9 +87,12 @@ struct Pass<'a> {
     moved: BTreeMap<Uuid, Table>,
     /// Port groups whose ACLs are others now, on which the owner of some depends.
     groups: BTreeSet<Uuid>,
-    /// Whether an address of a node or of a gateway router came or went, on which the owners of routes and
-    /// translations depend.
-    moved_node: bool,
+    /// Addresses of nodes on their switches, and of gateway routers on the join switch, that came or went: the
+    /// owner of a route depends on whose address its next hop is.
+    hops: BTreeSet<IpAddr>,
+    /// Nodes whose gateway router has another port on the join switch now: the owners of what the router holds
+    /// depend on its networks.
+    gateways: BTreeSet<Arc<str>>,
     touched: Touched,
 }
 
@@ -154,7 +167,8 @@ impl Index {
             doubtful: BTreeMap::new(),
             moved: BTreeMap::new(),
             groups: BTreeSet::new(),
-            moved_node: false,
+            hops: BTreeSet::new(),
+            gateways: BTreeSet::new(),
             touched: Touched::default(),
         };
         // Names and sets first: owners depend on them, and changes come in no particular order.
@@ -177,11 +191,16 @@ impl Index {
         }
         let groups = std::mem::take(&mut pass.groups);
         pass.claim_again(owners, Table::PortGroup, groups);
-        if pass.moved_node {
-            for table in [Table::StaticRoute, Table::Nat] {
-                let rows = pass.rows_of(table);
-                pass.claim_again(owners, table, rows);
-            }
+        let hops = std::mem::take(&mut pass.hops);
+        let routes = hops.iter().filter_map(|hop| pass.index.routes.get(hop)).flat_map(|rows| rows.iter());
+        let routes: Vec<Uuid> = routes.copied().collect();
+        pass.claim_again(owners, Table::StaticRoute, routes);
+        for gateway in std::mem::take(&mut pass.gateways) {
+            pass.claim_parts_again(owners, &ovn::gateway_router(&gateway));
+        }
+        let tables = || changes.into_iter().filter_map(|change| Table::of_name(change.table));
+        if cfg!(debug_assertions) && tables().any(|table| DECIDE_NETWORKS.contains(&table)) {
+            assert_eq!(pass.stale(owners), None, "the claim on a row depends on what was not followed");
         }
         // Last: whether a port is foreign depends on its owner and on that of its switch.
         for port in pass.index.foreign.take_doubtful() {
@@ -239,6 +258,9 @@ impl Pass<'_> {
             self.index.foreign.doubt_leading_to(&entry.name);
             self.follow_join_port(row);
         }
+        if table == Table::StaticRoute {
+            self.follow_next_hop(row);
+        }
         if table == Table::Acl {
             let groups = self.index.parents(row).iter().filter(|parent| parent.set.of == Table::PortGroup);
             self.groups.extend(groups.map(|parent| parent.row));
@@ -257,21 +279,38 @@ impl Pass<'_> {
     /// Follows the addresses of a router's port that may be that of a gateway router on the join switch.
     fn follow_join_port(&mut self, port: Uuid) {
         let row: Option<&LogicalRouterPort> = self.replica.row(port);
-        let on_join = self.index.name(port).is_some_and(|name| on_join_switch(name).is_some());
-        let networks = row.filter(|_| on_join).into_iter().flat_map(|row| &row.networks);
+        let gateway = self.index.name(port).and_then(|name| on_join_switch(name)).map(Arc::from);
+        let networks = row.filter(|_| gateway.is_some()).into_iter().flat_map(|row| &row.networks);
         let now: Vec<IpAddr> = networks.filter_map(|net| Some(net.parse::<IpNet>().ok()?.addr())).collect();
         let before = self.index.join_addresses.remove(&port).unwrap_or_default();
-        if now == before && !on_join {
-            return;
-        }
-        // The name counts, too: the address may be another gateway router's now.
-        self.moved_node = true;
+        // Also if they are the same: they may be another gateway router's now.
+        self.hops.extend(before.iter().chain(&now));
+        self.gateways.extend(gateway);
         before.iter().for_each(|address| leave(&mut self.index.join_ports, address, &port));
         for address in &now {
             self.index.join_ports.entry(*address).or_default().insert(port);
         }
         if !now.is_empty() {
             self.index.join_addresses.insert(port, now);
+        }
+    }
+
+    /// Follows the next hop of a route.
+    fn follow_next_hop(&mut self, route: Uuid) {
+        let row: Option<&StaticRoute> = self.replica.row(route);
+        let now = row.and_then(|row| row.nexthop.parse().ok());
+        let before = match now {
+            Some(hop) => self.index.next_hops.insert(route, hop),
+            None => self.index.next_hops.remove(&route),
+        };
+        if now == before {
+            return;
+        }
+        if let Some(hop) = before {
+            leave(&mut self.index.routes, &hop, &route);
+        }
+        if let Some(hop) = now {
+            self.index.routes.entry(hop).or_default().insert(route);
         }
     }
 
@@ -290,11 +329,12 @@ impl Pass<'_> {
             self.unname(table, &before, row);
             if table == Table::LogicalRouterPort {
                 self.index.foreign.doubt_leading_to(&before);
+                self.gateways.extend(on_join_switch(&before).map(Arc::from));
             }
         }
         if let Some(address) = node_address(table, &name) {
             self.index.node_acls.entry(address).or_default().insert(row);
-            self.moved_node = true;
+            self.hops.insert(address);
         }
         match self.index.rows.get_mut(&row) {
             Some(entry) => entry.name = Arc::clone(&name),
@@ -446,13 +486,29 @@ impl Pass<'_> {
         }
         if let Some(address) = node_address(table, name) {
             leave(&mut self.index.node_acls, &address, &row);
-            self.moved_node = true;
+            self.hops.insert(address);
         }
     }
 
-    fn rows_of(&self, table: Table) -> Vec<Uuid> {
-        let rows = self.index.names.get(&table);
-        rows.into_iter().flat_map(HashMap::values).flat_map(|rows| rows.iter()).copied().collect()
+    /// Determines the owners of the routes and translations of this router again.
+    fn claim_parts_again(&mut self, owners: &Owners, router: &str) {
+        let routers = self.index.named(Table::LogicalRouter, router).to_vec();
+        for set in Table::LogicalRouter.sets().iter().filter(|set| BY_NETWORKS.contains(&set.holds)) {
+            for router in &routers {
+                self.claim_again(owners, set.holds, elements(self.replica, *router, set).iter().copied());
+            }
+        }
+    }
+
+    /// A row of [`BY_NETWORKS`] with another claim than the index has.
+    fn stale(&self, owners: &Owners) -> Option<(Table, Uuid, Claim)> {
+        let rows = |table| self.index.names.get(&table).into_iter().flat_map(HashMap::values);
+        let rows = BY_NETWORKS.into_iter().flat_map(|table| rows(table).map(move |rows| (table, rows)));
+        let mut rows = rows.flat_map(|(table, rows)| rows.iter().map(move |row| (table, *row)));
+        rows.find_map(|(table, row)| {
+            let claim = owners.claim(self.replica, self.index, table, row);
+            (claim != *self.index.claim(row)).then_some((table, row, claim))
+        })
     }
 
     /// Determines the owners of these rows again. Only those that have changed concern their keys.

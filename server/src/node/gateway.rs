@@ -326,6 +326,11 @@ impl GatewayReconciler {
         };
         let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
         self.install(&name, flows).await?;
+        let told = |place: &Place| (place.mac, place.addresses.clone());
+        // With the flows, which let it out; before the neighbours, which the kernel forgets for it.
+        if self.finished.as_ref().is_some_and(|before| told(before) != told(&place)) {
+            announce::now(&name, place.mac).await;
+        }
         self.correct_host_side(&place).await?;
         announce::on_change(&name);
         self.leave_others(&seen, &name).await?;

@@ -1,9 +1,15 @@
-//! The settings with which the kernel tells a link's neighbours of a new MAC address (gratuitous ARP,
-//! unsolicited neighbour advertisements). Without, routers send to the old one until their entries are too
-//! old, half a minute later. Like forwarding, they are not taken back: another program may rely on them by
-//! then.
+//! The kernel tells a link's neighbours of a new MAC address (gratuitous ARP, unsolicited neighbour
+//! advertisements). Without, routers send to the old one until their entries are too old, half a minute later.
+//! Like forwarding, the settings are not taken back: another program may rely on them by then.
 
-use std::{fs, path::PathBuf};
+use std::{fs, io, path::PathBuf};
+
+use contract::mac::Mac;
+use nix::net::if_::if_nametoindex;
+use podnet::{link::into_io, netns::host_netlink};
+use rtnetlink::{LinkMessageBuilder, LinkUnspec};
+
+use crate::kernel_thread;
 
 const SETTINGS: [(&str, &str); 2] = [("ipv4", "arp_notify"), ("ipv6", "ndisc_notify")];
 
@@ -19,4 +25,22 @@ pub(super) fn on_change(link: &str) {
             tracing::debug!(%path, %error, "neighbours will not be told of a new MAC address");
         }
     }
+}
+
+/// Has the kernel tell the neighbours of the link's addresses now. When a bridge gets another MAC address,
+/// ovs-vswitchd on the userspace datapath begins anew, and has no flows while the kernel does it by itself.
+///
+/// The same MAC address once more is a change to the kernel (`NETDEV_CHANGEADDR`). It forgets the link's
+/// neighbours for that, permanent ones included.
+pub(super) async fn now(link: &str, mac: Mac) {
+    let told = kernel_thread::ask(set_mac(link.to_owned(), mac)).await.and_then(|told| told);
+    if let Err(error) = told {
+        tracing::warn!(link, %error, "neighbours may send to the former MAC address for half a minute");
+    }
+}
+
+async fn set_mac(link: String, mac: Mac) -> io::Result<()> {
+    let link = LinkMessageBuilder::<LinkUnspec>::new().index(if_nametoindex(link.as_str())?);
+    let request = link.address(mac.octets().to_vec()).build();
+    host_netlink()?.link().set(request).execute().await.map_err(into_io)
 }

@@ -221,8 +221,8 @@ impl RuleOf<'_> {
         let blocks: Vec<&Block> = blocks.collect();
         let mut matches = Vec::new();
         if !blocks.is_empty() {
-            // One for all of them: each ACL is a flow for each of its ports. Upstream's has one for each block,
-            // and counts them: where there is one, it is the same.
+            // One for all of them: each ACL is a flow for each of its ports. Upstream has one for each block, by
+            // its number: a single block has the same.
             matches.push((Some(0), in_blocks(self.direction, &blocks), BTreeSet::new()));
         }
         if !sets.is_empty() {

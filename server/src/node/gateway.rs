@@ -326,9 +326,9 @@ impl GatewayReconciler {
         };
         let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
         self.install(&name, flows).await?;
-        let told = |place: &Place| (place.mac, place.addresses.clone());
         // With the flows, which let it out; before the neighbours, which the kernel forgets for it.
-        if self.finished.as_ref().is_some_and(|before| told(before) != told(&place)) {
+        let is_other = |before: &Place| (before.mac, &before.addresses) != (place.mac, &place.addresses);
+        if self.finished.as_ref().is_some_and(is_other) {
             announce::now(&name, place.mac).await;
         }
         self.correct_host_side(&place).await?;

@@ -6,10 +6,8 @@ use std::{fs, io, path::PathBuf};
 
 use contract::mac::Mac;
 use nix::net::if_::if_nametoindex;
-use podnet::{link::into_io, netns::host_netlink};
-use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 
-use crate::kernel_thread;
+use crate::node::management_port::{kernel::Kernel, link::Step};
 
 const SETTINGS: [(&str, &str); 2] = [("ipv4", "arp_notify"), ("ipv6", "ndisc_notify")];
 
@@ -33,14 +31,12 @@ pub(super) fn on_change(link: &str) {
 /// The same MAC address once more is a change to the kernel (`NETDEV_CHANGEADDR`). It forgets the link's
 /// neighbours for that, permanent ones included.
 pub(super) async fn now(link: &str, mac: Mac) {
-    let told = kernel_thread::ask(set_mac(link.to_owned(), mac)).await.and_then(|told| told);
-    if let Err(error) = told {
+    if let Err(error) = set_mac(link, mac).await {
         tracing::warn!(link, %error, "neighbours may send to the former MAC address for half a minute");
     }
 }
 
-async fn set_mac(link: String, mac: Mac) -> io::Result<()> {
-    let link = LinkMessageBuilder::<LinkUnspec>::new().index(if_nametoindex(link.as_str())?);
-    let request = link.address(mac.octets().to_vec()).build();
-    host_netlink()?.link().set(request).execute().await.map_err(into_io)
+async fn set_mac(link: &str, mac: Mac) -> io::Result<()> {
+    let kernel = Kernel::open_for(link.parse().map_err(io::Error::other)?)?;
+    kernel.take(if_nametoindex(link)?, &Step::SetMac(mac)).await.map_err(io::Error::other)
 }

@@ -13,7 +13,8 @@ mod site;
 use std::{
     net::{IpAddr, SocketAddr},
     process::Command,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -167,6 +168,51 @@ fn connections_go_on_when_the_bridge_has_another_mac_address() {
         follows(&site, &[mac])?;
         works(&site)?;
         lasting.end()
+    });
+}
+
+/// Whether the controller is told of an address.
+fn is_told(site: &Site<'_>, address: &str) -> bool {
+    let annotation = site.api.annotation(&site.lab.nodes[0].name, GATEWAY_CONFIG);
+    annotation.is_some_and(|annotation| annotation.contains(address))
+}
+
+#[test]
+fn a_family_that_the_bridge_lacks_for_a_moment_is_still_the_gateways_and_is_not_after_that() {
+    blueprint().test(|lab| {
+        let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
+        let lasting = Lasting::begin(&site)?;
+        let address = "fd00:172:30::11";
+        let flows = || -> Result<String> {
+            let flows = node.run(["ovs-ofctl", "-O", "OpenFlow14", "dump-flows", "breth0", "--no-stats"])?;
+            Ok(flows.lines().filter(|flow| flow.contains("ipv6")).collect::<Vec<_>>().join("\n"))
+        };
+        let before = flows()?;
+        ensure!(!before.is_empty() && is_told(&site, address));
+        let lose = || node.run(["ip", "-6", "addr", "flush", "dev", "breth0", "scope", "global"]);
+        lose()?;
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(2) {
+            ensure!(
+                is_told(&site, address),
+                "the controller is told of a moment's loss\n{}",
+                managed::log(node)
+            );
+            let now = flows()?;
+            ensure!(now == before, "flows during a moment's loss:\n{now}\nbefore:\n{before}");
+            thread::sleep(OFTEN);
+        }
+        node.restore_uplink()?;
+        works(&site)?;
+        lasting.end()?;
+        lose()?;
+        eventually("the controller is told of a lasting loss", SOON, || {
+            ensure!(!is_told(&site, address), "{}", managed::log(node));
+            Ok(())
+        })?;
+        node.restore_uplink()?;
+        follows(&site, &[address])?;
+        works(&site)
     });
 }
 

@@ -31,7 +31,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use contract::{error::chain, mtu::Mtu, node_annotation::GatewayEntry};
+use contract::{error::chain, mac::Mac, mtu::Mtu, node_annotation::GatewayEntry};
 use ipnet::IpNet;
 use ovsdb::{Client, Endpoint, Event, Updates};
 use tokio::{
@@ -95,6 +95,11 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// the next comparison makes the same change again; without the limit, a report that never comes would stop
 /// repairs.
 const ECHO: Duration = Duration::from_secs(1);
+/// How long the bridge's link may lack a family's address or routes before the gateway goes on without: a link
+/// that goes down loses its IPv6 addresses, and the host's network configuration gives them again when it is
+/// up. Connections of pods live through that; without the family's rows and flows, the host itself would reset
+/// those that are back before them.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What the controller is told of the node's gateway, by an annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -151,6 +156,10 @@ pub(super) struct GatewayReconciler {
     looked: Instant,
     /// The last complete state.
     finished: Option<Place>,
+    /// Since when the link lacks what `finished` has of a family.
+    lapsed: Option<Instant>,
+    /// The addresses that neighbours were told of last.
+    announced: Option<(Mac, Vec<IpNet>)>,
     /// The NIC as the bridge has it.
     nic: Option<Nic>,
     /// What cannot pass over the bridge, as last remarked.
@@ -183,8 +192,20 @@ impl GatewayReconciler {
         let flows = FlowKeeper::new(&ties.ovs_run_dir);
         let (is_connected, looked) = (false, Instant::now());
         let lost = flows.lost();
-        let (finished, nic, remark) = (None, None, None);
-        Self { lost, flows, config, ties, updates, is_connected, looked, finished, nic, remark }
+        Self {
+            lost,
+            flows,
+            config,
+            ties,
+            updates,
+            is_connected,
+            looked,
+            finished: None,
+            lapsed: None,
+            announced: None,
+            nic: None,
+            remark: None,
+        }
     }
 
     /// Reconciles the gateway for as long as the server lives.
@@ -198,7 +219,7 @@ impl GatewayReconciler {
                 Ok(place) => {
                     retry = FIRST_RETRY;
                     self.tell(place);
-                    RESYNC
+                    self.lapsed.map_or(RESYNC, |since| GRACE.saturating_sub(since.elapsed()))
                 }
                 Err(Waiting { why, again }) => {
                     self.ties.conditions.missing(Part::GATEWAY, why);
@@ -326,11 +347,12 @@ impl GatewayReconciler {
         };
         let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
         self.install(&name, flows).await?;
-        // With the flows, which let it out; before the neighbours, which the kernel forgets for it.
-        let is_other = |before: &Place| (before.mac, &before.addresses) != (place.mac, &place.addresses);
-        if self.finished.as_ref().is_some_and(is_other) {
+        // With the flows, of the new address; before the neighbours, which the kernel forgets for it.
+        let now = (place.mac, host.addresses_on(&name, &self.known_addresses()));
+        if self.announced.as_ref().is_some_and(|before| *before != now) {
             announce::now(&name, place.mac).await;
         }
+        self.announced = Some(now);
         self.correct_host_side(&place).await?;
         announce::on_change(&name);
         self.leave_others(&seen, &name).await?;

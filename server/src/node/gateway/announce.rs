@@ -25,8 +25,8 @@ pub(super) fn on_change(link: &str) {
     }
 }
 
-/// Has the kernel tell the neighbours of the link's addresses now. When a bridge gets another MAC address,
-/// ovs-vswitchd on the userspace datapath begins anew, and has no flows while the kernel does it by itself.
+/// Has the kernel tell the neighbours of the link's addresses now. What it tells by itself when a bridge gets
+/// another MAC address is lost on the userspace datapath: ovs-vswitchd is changing the bridge's link then.
 ///
 /// The same MAC address once more is a change to the kernel (`NETDEV_CHANGEADDR`). It forgets the link's
 /// neighbours for that, permanent ones included.

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use tokio::time::Instant;
 use uplink::flows::Datapath;
 
 use super::{
-    GatewayReconciler, Waiting,
+    GRACE, GatewayReconciler, Waiting,
     bridge::SeenBridge,
     host::Host,
     next_hop,
@@ -33,11 +34,23 @@ impl GatewayReconciler {
         let next_hops = next_hop::next_hops(&self.config.next_hops, &host.routes, &links);
         let has_family = |hop: &IpAddr| addresses.iter().any(|net| net.addr().is_ipv4() == hop.is_ipv4());
         let next_hops = next_hops.into_iter().filter(has_family).collect();
-        Ok(Place { bridge: bridge.to_owned(), mac, addresses, next_hops })
+        Ok(self.with_lapsed(Place { bridge: bridge.to_owned(), mac, addresses, next_hops }))
+    }
+
+    /// The place, with what the bridge's link has lost of a family for less than [`GRACE`].
+    fn with_lapsed(&mut self, seen: Place) -> Place {
+        let before = self.finished.as_ref().filter(|before| before.bridge == seen.bridge);
+        let kept = before.map(|before| seen.clone().with_lost_families_of(before));
+        let Some(kept) = kept.filter(|kept| *kept != seen) else {
+            self.lapsed = None;
+            return seen;
+        };
+        let since = *self.lapsed.get_or_insert_with(Instant::now);
+        if since.elapsed() < GRACE { kept } else { seen }
     }
 
     /// The addresses at which other nodes know this one: that of tunnels first.
-    fn known_addresses(&mut self) -> Vec<IpAddr> {
+    pub(super) fn known_addresses(&mut self) -> Vec<IpAddr> {
         let mut known: Vec<IpAddr> = self.ties.identity.borrow_and_update().encap_ip.into_iter().collect();
         if let Some(view) = &self.ties.view
             && let NodeView::There(seen) = &*view.borrow()

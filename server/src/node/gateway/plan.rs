@@ -38,6 +38,23 @@ pub(super) struct Place {
     pub(super) next_hops: Vec<IpAddr>,
 }
 
+impl Place {
+    /// This place, with what `before` had of a family whose address or next hops it lacks altogether.
+    pub(super) fn with_lost_families_of(mut self, before: &Self) -> Self {
+        let lost = |is_v4: bool| !self.addresses.iter().any(|net| net.addr().is_ipv4() == is_v4);
+        let addresses = before.addresses.iter().filter(|net| lost(net.addr().is_ipv4()));
+        let addresses: Vec<IpNet> = addresses.copied().collect();
+        let lost = |is_v4: bool| !self.next_hops.iter().any(|hop| hop.is_ipv4() == is_v4);
+        let next_hops = before.next_hops.iter().filter(|hop| lost(hop.is_ipv4()));
+        let next_hops: Vec<IpAddr> = next_hops.copied().collect();
+        self.addresses.extend(addresses);
+        self.addresses.sort_by_key(|net| net.addr().is_ipv6());
+        self.next_hops.extend(next_hops);
+        self.next_hops.sort_by_key(IpAddr::is_ipv6);
+        self
+    }
+}
+
 /// The bridge's ports. Those that are not there yet are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BridgePorts {

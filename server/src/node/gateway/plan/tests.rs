@@ -27,6 +27,33 @@ fn place() -> Place {
 }
 
 #[test]
+fn a_family_that_is_lost_altogether_is_as_it_was_before() {
+    let net = |text: &str| text.parse::<IpNet>().unwrap();
+    let at = |addresses: &[&str], next_hops: &[&str]| Place {
+        addresses: addresses.iter().map(|text| net(text)).collect(),
+        next_hops: next_hops.iter().map(|text| text.parse().unwrap()).collect(),
+        ..place()
+    };
+    let before = at(&["172.18.0.3/16", "fd00::3/64"], &["172.18.0.1", "172.18.0.2", "fd00::1"]);
+    for (seen, kept) in [
+        (at(&["172.18.0.3/16"], &["172.18.0.1", "172.18.0.2"]), before.clone()),
+        (at(&["fd00::3/64"], &["fd00::1"]), before.clone()),
+        (at(&["172.18.0.3/16", "fd00::3/64"], &[]), before.clone()),
+        // Another address, or fewer next hops, are no loss of a family.
+        (
+            at(&["fd00::4/64"], &["fd00::1"]),
+            at(&["172.18.0.3/16", "fd00::4/64"], &["172.18.0.1", "172.18.0.2", "fd00::1"]),
+        ),
+        (
+            at(&["172.18.0.3/16", "fd00::3/64"], &["172.18.0.2", "fd00::1"]),
+            at(&["172.18.0.3/16", "fd00::3/64"], &["172.18.0.2", "fd00::1"]),
+        ),
+    ] {
+        assert_eq!(seen.with_lost_families_of(&before), kept);
+    }
+}
+
+#[test]
 fn the_controller_reads_what_the_node_writes() {
     let entry = entry(&GatewayConfig { node_ports: false, ..config(GatewayMode::Shared) }, "n1", &place());
     let text = annotation(Some(r#"{"blue":{"mode":""},"default":{"mode":"local"}}"#), &entry);

@@ -1,7 +1,7 @@
 //! A list that mostly has one element, which is stored inline, without an allocation; and maps that mostly
 //! have few entries.
 
-use std::{collections::HashMap, ops::Deref, slice};
+use std::{borrow::Borrow, collections::HashMap, hash::Hash, ops::Deref, slice};
 
 /// Entries for which an empty map or queue keeps its memory. At the start it may have one for each object,
 /// some megabytes in a large cluster; afterwards some dozens. A much smaller value would allocate it again in
@@ -9,9 +9,24 @@ use std::{collections::HashMap, ops::Deref, slice};
 pub(crate) const KEPT: usize = 1024;
 
 /// Gives back the memory of a map that has become empty.
-pub(crate) fn give_back<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+pub(crate) fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.is_empty() && map.capacity() > KEPT {
         map.shrink_to(KEPT);
+    }
+}
+
+/// Removes an element from the list of a key, and the list with its last element.
+pub(crate) fn leave<K, Q, E>(lists: &mut HashMap<K, Few<E>>, key: &Q, element: &E)
+where
+    K: Borrow<Q> + Eq + Hash,
+    Q: Eq + Hash + ?Sized,
+    E: PartialEq,
+{
+    if let Some(list) = lists.get_mut(key) {
+        list.remove(element);
+        if list.is_empty() {
+            lists.remove(key);
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use contract::{
 };
 use ovsdb::{Client, Connection, Endpoints, Field, Options, Replica, Updates, Uuid};
 
+mod by_address;
 pub(crate) mod foreign;
 pub(crate) mod index;
 pub(crate) mod owner;

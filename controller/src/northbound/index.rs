@@ -5,10 +5,8 @@
 //! removed.
 
 use std::{
-    borrow::Borrow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
-    hash::Hash,
     net::IpAddr,
     sync::Arc,
 };
@@ -18,13 +16,14 @@ use ipnet::IpNet;
 use ovsdb::{Atom, Change, ChangeKind, Changes, Field, Replica, Uuid};
 
 use super::{
+    by_address::ByAddress,
     elements,
     foreign::{ForeignPort, ForeignPorts},
     owner::{Claim, Owners, is_of_node, of_node_acl, on_join_switch},
     touched::{Touched, moved_addresses},
 };
 use crate::{
-    few::Few,
+    few::{Few, leave},
     key::{Key, Scope},
     rows::{
         RowName, Table, path,
@@ -52,15 +51,11 @@ pub(crate) struct Index {
     /// may have thousands of other ports.
     node_ports: HashMap<Uuid, Few<Uuid>>,
     /// By a node's own address on its switch: the ACLs with that address in their ids.
-    node_acls: HashMap<IpAddr, Few<Uuid>>,
+    node_acls: ByAddress,
     /// By an address on the join switch: the ports of gateway routers that have it.
-    join_ports: HashMap<IpAddr, Few<Uuid>>,
-    /// The same, by port.
-    join_addresses: HashMap<Uuid, Vec<IpAddr>>,
+    join_ports: ByAddress,
     /// By next hop: the routes to it.
-    routes: HashMap<IpAddr, Few<Uuid>>,
-    /// The same, by route.
-    next_hops: HashMap<Uuid, IpAddr>,
+    routes: ByAddress,
 }
 
 #[derive(Debug)]
@@ -139,13 +134,13 @@ impl Index {
 
     /// The node that has this address on its switch, as the ids of ACLs say.
     pub(super) fn node_at(&self, address: IpAddr) -> Option<&str> {
-        let acl = self.node_acls.get(&address)?.first()?;
+        let acl = self.node_acls.rows(address).first()?;
         self.name(*acl).and_then(|id| of_node_acl(id)).map(|(node, _)| node)
     }
 
     /// The node whose gateway router has this address on the join switch.
     pub(super) fn gateway_at(&self, address: IpAddr) -> Option<&str> {
-        let port = self.join_ports.get(&address)?.first()?;
+        let port = self.join_ports.rows(address).first()?;
         self.name(*port).and_then(|name| on_join_switch(name))
     }
 
@@ -192,8 +187,7 @@ impl Index {
         let groups = std::mem::take(&mut pass.groups);
         pass.claim_again(owners, Table::PortGroup, groups);
         let hops = std::mem::take(&mut pass.hops);
-        let routes = hops.iter().filter_map(|hop| pass.index.routes.get(hop)).flat_map(|rows| rows.iter());
-        let routes: Vec<Uuid> = routes.copied().collect();
+        let routes: Vec<Uuid> = hops.iter().flat_map(|hop| pass.index.routes.rows(*hop)).copied().collect();
         pass.claim_again(owners, Table::StaticRoute, routes);
         for gateway in std::mem::take(&mut pass.gateways) {
             pass.claim_parts_again(owners, &ovn::gateway_router(&gateway));
@@ -282,36 +276,16 @@ impl Pass<'_> {
         let gateway = self.index.name(port).and_then(|name| on_join_switch(name)).map(Arc::from);
         let networks = row.filter(|_| gateway.is_some()).into_iter().flat_map(|row| &row.networks);
         let now: Vec<IpAddr> = networks.filter_map(|net| Some(net.parse::<IpNet>().ok()?.addr())).collect();
-        let before = self.index.join_addresses.remove(&port).unwrap_or_default();
         // Also if they are the same: they may be another gateway router's now.
-        self.hops.extend(before.iter().chain(&now));
+        self.hops.extend(&now);
+        self.hops.extend(&*self.index.join_ports.set(port, now));
         self.gateways.extend(gateway);
-        before.iter().for_each(|address| leave(&mut self.index.join_ports, address, &port));
-        for address in &now {
-            self.index.join_ports.entry(*address).or_default().insert(port);
-        }
-        if !now.is_empty() {
-            self.index.join_addresses.insert(port, now);
-        }
     }
 
     /// Follows the next hop of a route.
     fn follow_next_hop(&mut self, route: Uuid) {
         let row: Option<&StaticRoute> = self.replica.row(route);
-        let now = row.and_then(|row| row.nexthop.parse().ok());
-        let before = match now {
-            Some(hop) => self.index.next_hops.insert(route, hop),
-            None => self.index.next_hops.remove(&route),
-        };
-        if now == before {
-            return;
-        }
-        if let Some(hop) = before {
-            leave(&mut self.index.routes, &hop, &route);
-        }
-        if let Some(hop) = now {
-            self.index.routes.entry(hop).or_default().insert(route);
-        }
+        self.index.routes.set(route, row.and_then(|row| row.nexthop.parse().ok()));
     }
 
     /// Follows the identity of a row, which may be new or unchanged.
@@ -333,7 +307,7 @@ impl Pass<'_> {
             }
         }
         if let Some(address) = node_address(table, &name) {
-            self.index.node_acls.entry(address).or_default().insert(row);
+            self.index.node_acls.set(row, [address]);
             self.hops.insert(address);
         }
         match self.index.rows.get_mut(&row) {
@@ -484,9 +458,8 @@ impl Pass<'_> {
         if let Some(names) = self.index.names.get_mut(&table) {
             leave(names, name, &row);
         }
-        if let Some(address) = node_address(table, name) {
-            leave(&mut self.index.node_acls, &address, &row);
-            self.hops.insert(address);
+        if table == Table::Acl {
+            self.hops.extend(&*self.index.node_acls.set(row, []));
         }
     }
 
@@ -525,21 +498,6 @@ impl Pass<'_> {
 /// The address in the id of a node's ACL.
 fn node_address(table: Table, name: &str) -> Option<IpAddr> {
     if table == Table::Acl { of_node_acl(name)?.1.parse().ok() } else { None }
-}
-
-/// Removes an element from the list of a key, and the list with its last element.
-fn leave<K, Q, E>(lists: &mut HashMap<K, Few<E>>, key: &Q, element: &E)
-where
-    K: Borrow<Q> + Eq + Hash,
-    Q: Eq + Hash + ?Sized,
-    E: PartialEq,
-{
-    if let Some(list) = lists.get_mut(key) {
-        list.remove(element);
-        if list.is_empty() {
-            lists.remove(key);
-        }
-    }
 }
 
 /// Whether the set is the ports of a switch.

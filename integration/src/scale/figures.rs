@@ -54,7 +54,7 @@ pub(crate) struct Policies {
 }
 
 /// Rows for policies.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PolicyRows {
     pub(crate) acls: usize,
     pub(crate) groups: usize,

@@ -73,6 +73,8 @@ pub(crate) struct Northbound {
     addresses: usize,
     last_address: Option<Instant>,
     pub(crate) policies: PolicyRows,
+    /// When an ACL was seen last that was new, changed or gone.
+    pub(crate) last_rule: Option<Instant>,
     /// Rows of the monitored tables that were inserted, changed or deleted.
     pub(crate) changes: u64,
 }
@@ -205,6 +207,9 @@ impl Northbound {
             };
             self.addresses = self.addresses + size.unwrap_or_default() - before.unwrap_or_default();
             self.last_address = Some(now);
+        }
+        if changes.of::<Acl>().next().is_some() {
+            self.last_rule = Some(now);
         }
         self.policies = PolicyRows {
             acls: updates.rows::<Acl>().count(),

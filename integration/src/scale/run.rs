@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use integration::central::Central;
 use kube::Client;
 use serde_json::Value;
+use tokio::time::{sleep, timeout};
 
 use super::{
     calls,
@@ -128,6 +129,7 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
     figures.replaced = run.replace().await?;
     say(&format!("filled again after {:.2} s, {}", figures.replaced.seconds, memory()?));
     for rate in &plan.rates {
+        run.until_at_rest().await?;
         say(&format!("creating {rate} pods a second"));
         figures.latencies.push(latency::measure(&run, *rate).await?);
         say(&format!("they came and went, {}", memory()?));
@@ -186,6 +188,23 @@ impl Run<'_> {
             .northbound
             .wait("every set has its addresses", self.patience, |northbound| northbound.all_addresses(count));
         self.site.while_running(sets).await
+    }
+
+    /// Waits until no row has changed for a second: what follows is measured from rest.
+    pub(crate) async fn until_at_rest(&self) -> Result<()> {
+        let at_rest = async {
+            let mut before = None;
+            loop {
+                let now = self.northbound.now().changes;
+                if before.replace(now) == Some(now) {
+                    return Ok(());
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        timeout(self.patience, self.site.while_running(at_rest))
+            .await
+            .context("rows change without an end")?
     }
 
     async fn create(&self) -> Result<Duration> {
@@ -274,7 +293,7 @@ impl Run<'_> {
     }
 
     async fn replace(&self) -> Result<Replaced> {
-        let events = self.pods.now().events;
+        let (events, rows) = (self.pods.now().events, self.northbound.now().policies);
         tokio::task::block_in_place(|| self.site.central.replace_northbound())?;
         let began = Instant::now();
         let count = self.plan.pods;
@@ -286,6 +305,12 @@ impl Run<'_> {
         let filled = self.site.while_running(filled).await?;
         let [_, last] = self.until_served(count).await?;
         let filled = Some(filled).max(last).max(self.until_in_sets().await?).unwrap_or(filled);
+        let rules = self.northbound.wait("every rule is there again", self.patience, |northbound| {
+            let now = northbound.policies;
+            ensure!(now == rows, "{now:?} instead of {rows:?}");
+            Ok(northbound.last_rule)
+        });
+        let filled = self.site.while_running(rules).await?.map_or(filled, |rules| rules.max(filled));
         Ok(Replaced {
             seconds: (filled - began).as_secs_f64(),
             transactions: Central::northbound_transactions()?,

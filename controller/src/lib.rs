@@ -47,6 +47,7 @@ pub mod desired;
 mod diff;
 pub mod doubt;
 mod few;
+pub mod frozen;
 pub mod key;
 pub mod metrics;
 pub mod node_assignments;

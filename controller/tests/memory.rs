@@ -9,13 +9,13 @@ use std::{
     cell::Cell,
 };
 
-use contract::names::Network;
+use contract::names::{Network, PolicyKey};
 use controller::{
     allocate::pod_network::pod_network,
     observation::{Observation, Seen},
     store::{
-        Store,
-        wire::{NodeObject, PodObject, ServiceObject, SliceObject},
+        Policy, Store,
+        wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
     },
 };
 use kubeapi::watch::Watched;
@@ -56,6 +56,13 @@ const PEAK: usize = 2800;
 /// latter is 30 MB for 10,000 Services.
 const SERVICE_STORE: usize = 1500;
 const SERVICE_WHOLE: usize = 3000;
+
+/// NetworkPolicies, twenty in each namespace, as in the runs of `make scale`.
+const POLICIES: usize = 1_200;
+const TOGETHER: usize = 20;
+/// Limits in bytes per policy without a pod: the store, and the whole controller once converged.
+const POLICY_STORE: usize = 3800;
+const POLICY_WHOLE: usize = 13000;
 
 /// The system's allocator, with a count of what each thread has: each test is one thread.
 struct Counted;
@@ -117,7 +124,12 @@ impl Since {
 
     /// Bytes per pod: now, and at the peak.
     fn each(&self) -> (usize, usize) {
-        let each = |bytes: usize| bytes.saturating_sub(self.0) / PODS;
+        self.each_of(PODS)
+    }
+
+    /// The same for each of so many.
+    fn each_of(&self, count: usize) -> (usize, usize) {
+        let each = |bytes: usize| bytes.saturating_sub(self.0) / count;
         (each(NOW.get()), each(MOST.get()))
     }
 }
@@ -236,6 +248,70 @@ async fn ten_thousand_services_are_small_in_the_store_and_in_the_copy_of_their_r
 
     assert!(stored > 300 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
     assert!(stored < SERVICE_STORE && whole < SERVICE_WHOLE, "{stored} and {whole} bytes for each Service");
+}
+
+/// Policies with a rule for each direction: some pods of other namespaces and five blocks, at five ports and five
+/// ranges.
+#[tokio::test]
+async fn policies_are_small_in_the_store_and_in_the_copy_of_their_rows() {
+    let all = || (0..POLICIES).map(policy);
+    let mut store = Store::new(config());
+    let before = Since::now();
+    store.observe(Observation::Policies(Seen::All(all().collect())), &mut |_, _| ());
+    let (stored, _) = before.each_of(POLICIES);
+    println!("store: {stored} bytes for each policy");
+    drop(store);
+
+    let northbound = Northbound::start();
+    let mut controller = Running::without_services(northbound.endpoint(), config());
+    controller.observe(nodes());
+    controller.observe(Observation::Pods(Seen::All(Vec::new())));
+    controller.converged().await;
+    let before = Since::now();
+    controller.observe(Observation::Policies(Seen::All(all().collect())));
+    controller.reaches("work", |progress| !progress.converged).await;
+    controller.converged().await;
+    let (whole, peak) = before.each_of(POLICIES);
+    println!("controller: {whole} bytes for each policy, {peak} at the most");
+    controller.kill().await;
+
+    assert!(stored > 500 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
+    assert!(stored < POLICY_STORE && whole < POLICY_WHOLE, "{stored} and {whole} bytes for each policy");
+}
+
+/// The policy with this number.
+fn policy(number: usize) -> (PolicyKey, Policy) {
+    let (namespace, place) = (number / TOGETHER, number % TOGETHER);
+    let rule = |direction: usize, side: &str| {
+        let places: Vec<String> =
+            (0..5).map(|index| ((namespace + 2 * place + direction + index) % 42).to_string()).collect();
+        let pods = json!({
+            "namespaceSelector": {"matchLabels": {"ring": format!("r{}", (7 * namespace + 3 * place) % 12)}},
+            "podSelector": {"matchExpressions": [{"key": "place", "operator": "In", "values": places}]},
+        });
+        let block = |index: usize| json!({"ipBlock": {"cidr": format!("198.{}.{}.0/24", 18 + direction, (5 * place + index) % 250)}});
+        let port = |index: usize| json!({"protocol": "TCP", "port": 8_000 + 10 * place + index});
+        let range = |index: usize| {
+            let first = 10_000 + 100 * place + 20 * index;
+            json!({"protocol": "TCP", "port": first, "endPort": first + 9})
+        };
+        let peers: Vec<Value> = [pods].into_iter().chain((0..5).map(block)).collect();
+        let ports: Vec<Value> = (0..5).map(port).chain((0..5).map(range)).collect();
+        json!([{side: peers, "ports": ports}])
+    };
+    let own = [place.to_string(), (place + TOGETHER).to_string()];
+    let policy: PolicyObject = object(&json!({
+        "metadata": {
+            "name": format!("policy-{place:02}"), "namespace": format!("team-{namespace:04}"),
+            "uid": format!("9c1d7a3e-0000-4000-8000-{number:012}"),
+        },
+        "spec": {
+            "podSelector": {"matchExpressions": [{"key": "place", "operator": "In", "values": own}]},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": rule(0, "from"), "egress": rule(1, "to"),
+        },
+    }));
+    policy.into_policy().unwrap()
 }
 
 /// A Service and its slice.

@@ -9,6 +9,7 @@ use super::{
     set::set_name,
 };
 use crate::{
+    frozen::FrozenSet,
     key::SetId,
     store::{
         Store,
@@ -28,7 +29,7 @@ pub(super) struct Ports {
 impl Ports {
     /// The rule's ports, by protocol. None of them if none of the names has a number. `scope`: the namespace
     /// whose pods give numbers to names; none for all pods.
-    pub(super) fn of(store: &Store, scope: Option<&str>, ports: Option<&BTreeSet<Port>>) -> Vec<Self> {
+    pub(super) fn of(store: &Store, scope: Option<&str>, ports: Option<&FrozenSet<Port>>) -> Vec<Self> {
         let Some(ports) = ports else {
             return vec![Self { protocol: "None", matching: None, sets: BTreeSet::new() }];
         };

@@ -338,7 +338,7 @@ impl Store {
     fn join_sets_of_peers(&mut self, user: &AnyPolicy, policy: &ClusterPolicy) {
         for peer in policy.peers() {
             match peer {
-                ClusterPeer::Pods(peer) => self.join_set_of_pods(user, peer),
+                ClusterPeer::Pods(peer) => drop(self.join_set_of_pods(user, peer)),
                 ClusterPeer::Nodes(peer) => {
                     if !self.node_addresses.join(&peer.text, user) {
                         let selector = self.nodes.selectors.refer_to(&peer.nodes);

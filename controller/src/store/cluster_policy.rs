@@ -5,7 +5,7 @@
 //! such value is named: a rule that accepts is left out, and a rule that denies or passes denies all. A
 //! policy that does not tell its pods, its tier or its priority has no effect.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use contract::names::ClusterPolicyKind;
 use ipnet::IpNet;
@@ -17,7 +17,7 @@ use super::{
     policy::{Direction, PodPeer, Port},
     selector::{Selector, SelectorError},
 };
-use crate::key::SetId;
+use crate::{frozen::FrozenSet, key::SetId};
 
 mod read;
 
@@ -67,13 +67,13 @@ pub struct ClusterRule {
     /// None: everything.
     pub peers: Option<Box<[ClusterPeer]>>,
     /// None: all ports of all protocols.
-    pub ports: Option<BTreeSet<Port>>,
+    pub ports: Option<FrozenSet<Port>>,
 }
 
 /// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterPeer {
-    Pods(PodPeer),
+    Pods(Arc<PodPeer>),
     /// The peers below are those of egress rules.
     Network(IpNet),
     Nodes(NodePeer),

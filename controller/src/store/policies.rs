@@ -22,6 +22,7 @@ use super::{
     sets::{Sets, drop_from},
 };
 use crate::{
+    few::{Few, leave},
     key::{AnyPolicy, Dirty, SetId},
     trouble::Trouble,
 };
@@ -40,7 +41,7 @@ struct Known {
 pub(super) struct Policies {
     all: BTreeMap<PolicyKey, Box<Known>>,
     /// By the selector of the pods that they isolate.
-    selecting: HashMap<SelectorId, BTreeSet<PolicyKey>>,
+    selecting: HashMap<SelectorId, Few<PolicyKey>>,
     /// By the selector of namespaces whose pods are their peers.
     listing: HashMap<SelectorId, BTreeSet<PolicyKey>>,
     /// By the names of ports in their rules.
@@ -112,7 +113,7 @@ impl Policies {
     }
 
     fn unindex(&mut self, key: &PolicyKey, known: &Known) {
-        drop_from(&mut self.selecting, &known.pods, key);
+        leave(&mut self.selecting, &known.pods, key);
         known.namespaces.values().for_each(|id| drop_from(&mut self.listing, id, key));
         let user = AnyPolicy::Namespaced(key.clone());
         for (name, protocol) in known.policy.port_names() {
@@ -139,7 +140,7 @@ impl Store {
     /// The policies that isolate the pod, in the order of their names.
     pub fn policies_of(&self, pod: &PodKey) -> BTreeSet<&PolicyKey> {
         let ids = self.pods.selectors.matched_by(pod);
-        ids.iter().filter_map(|id| self.policies.selecting.get(id)).flatten().collect()
+        ids.iter().filter_map(|id| self.policies.selecting.get(id)).flat_map(|keys| keys.iter()).collect()
     }
 
     /// The sets that the policy names for a peer: several for whole namespaces, none for a block.
@@ -217,9 +218,9 @@ impl Store {
             self.pods.selectors.release(before.pods);
             before.namespaces.into_values().for_each(|id| self.namespaces.selectors.release(id));
         }
-        if let Some(known) = now {
+        if let Some(mut known) = now {
             self.policies.index(key, &known);
-            self.join_sets(key, &known.policy);
+            self.join_sets(key, &mut known.policy);
             self.tell_policy(key, &known.policy, &troubles_before);
             self.policies.all.insert(key.clone(), Box::new(known));
         }
@@ -240,7 +241,7 @@ impl Store {
     }
 
     /// Refers to the selectors of a policy.
-    fn refer(&mut self, key: &PolicyKey, policy: Policy) -> Known {
+    fn refer(&mut self, key: &PolicyKey, mut policy: Policy) -> Known {
         let pods = self.pods.selectors.refer_to(&policy.pods);
         let mut namespaces = BTreeMap::new();
         for peer in policy.peers() {
@@ -251,29 +252,38 @@ impl Store {
             }
         }
         // Sets that both need are never without a policy.
-        self.join_sets(key, &policy);
+        self.join_sets(key, &mut policy);
         Known { policy, pods, namespaces }
     }
 
     /// Adds the policy to the sets of its peers.
-    fn join_sets(&mut self, key: &PolicyKey, policy: &Policy) {
+    fn join_sets(&mut self, key: &PolicyKey, policy: &mut Policy) {
         let user = AnyPolicy::Namespaced(key.clone());
-        for peer in policy.peers() {
+        for peer in policy.peers_mut() {
             match peer {
-                Peer::Pods(peer) => self.join_set_of_pods(&user, peer),
+                Peer::Pods(peer) => {
+                    let set = self.join_set_of_pods(&user, peer);
+                    // One of thousands of equal peers is kept. Unequal ones would make each event of the policy
+                    // a change.
+                    if set == *peer {
+                        *peer = set;
+                    }
+                }
                 Peer::Block(_) | Peer::Namespaces(_) => {}
             }
         }
     }
 
-    /// Adds a user to the set of these pods.
-    pub(super) fn join_set_of_pods(&mut self, user: &AnyPolicy, peer: &PodPeer) {
-        if !self.policies.sets.join(&peer.text, user) {
-            let pods = self.pods.selectors.refer_to(&peer.pods);
-            let namespaces =
-                peer.namespaces.as_ref().map(|selector| self.namespaces.selectors.refer_to(selector));
-            self.policies.sets.add(&peer.text, pods, namespaces, user);
+    /// Adds a user to the set of these pods. Returns the peer that was the first of the set.
+    pub(super) fn join_set_of_pods(&mut self, user: &AnyPolicy, peer: &Arc<PodPeer>) -> Arc<PodPeer> {
+        if let Some(first) = self.policies.sets.join(&peer.text, user) {
+            return first;
         }
+        let pods = self.pods.selectors.refer_to(&peer.pods);
+        let namespaces =
+            peer.namespaces.as_ref().map(|selector| self.namespaces.selectors.refer_to(selector));
+        self.policies.sets.add(peer, pods, namespaces, user);
+        Arc::clone(peer)
     }
 
     /// What of the policy cannot be used, whatever else there is.

@@ -3,10 +3,7 @@
 //! A value that cannot be used takes away what it stands for, and the first one is named: a peer or a port is
 //! left out, and so allows nothing. A policy that does not tell its pods isolates all pods of its namespace.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use contract::{
     names::PolicyKey,
@@ -22,6 +19,7 @@ use k8s_openapi::{
 use kubeapi::services::Protocol;
 
 use super::selector::{Selector, SelectorError};
+use crate::frozen::FrozenSet;
 pub use trouble::PolicyTrouble;
 
 /// Characters of a value in a message.
@@ -51,7 +49,7 @@ pub struct Rule {
     /// None: everything.
     pub peers: Option<Box<[Peer]>>,
     /// None: all ports of all protocols.
-    pub ports: Option<BTreeSet<Port>>,
+    pub ports: Option<FrozenSet<Port>>,
 }
 
 /// The other end of a connection.
@@ -60,7 +58,8 @@ pub enum Peer {
     Block(Block),
     /// All pods of the namespaces with these labels.
     Namespaces(Selector),
-    Pods(PodPeer),
+    /// Equal ones of several policies may be shared.
+    Pods(Arc<PodPeer>),
 }
 
 /// Addresses, whatever they belong to.
@@ -212,6 +211,11 @@ impl Policy {
         self.all_rules().filter_map(|rule| rule.peers.as_deref()).flatten()
     }
 
+    pub(super) fn peers_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        let rules = self.ingress.iter_mut().chain(&mut self.egress).flatten();
+        rules.filter_map(|rule| rule.peers.as_deref_mut()).flatten()
+    }
+
     /// The names of ports in all rules.
     pub(super) fn port_names(&self) -> impl Iterator<Item = (&Arc<str>, Protocol)> {
         self.all_rules().filter_map(|rule| rule.ports.as_ref()).flatten().filter_map(Port::name)
@@ -317,7 +321,7 @@ impl Reader<'_> {
                 .map(Peer::Namespaces)
                 .map_err(|why| Unusable::Selector { place, rule, why }),
             (None, namespaces, Some(pods)) => PodPeer::new(self.key.namespace(), namespaces.as_ref(), &pods)
-                .map(Peer::Pods)
+                .map(|peer| Peer::Pods(Arc::new(peer)))
                 .map_err(|why| Unusable::Selector { place, rule, why }),
             (Some(_), _, _) | (None, None, None) => Err(Unusable::Peer { place, rule }),
         };

@@ -1,13 +1,11 @@
 //! A label selector as Kubernetes defines it (apimachinery, `LabelSelector`), in a canonical form: equal
 //! selectors are written in the same way, whatever the order in their objects is.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+use crate::frozen::FrozenSet;
 
 /// A selector of objects by their labels. An object is selected if it meets all requirements; one without
 /// requirements selects all objects.
@@ -15,16 +13,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 pub struct Selector {
     /// Only objects of this namespace; none for all namespaces, and for objects without one.
     namespace: Option<Arc<str>>,
-    requirements: BTreeSet<Requirement>,
+    requirements: FrozenSet<Requirement>,
 }
 
 /// What a label has to be like.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Requirement {
     /// The object has the key with one of these values.
-    In(Box<str>, BTreeSet<Box<str>>),
+    In(Box<str>, FrozenSet<Box<str>>),
     /// The object does not have the key with one of these values. It may lack the key.
-    NotIn(Box<str>, BTreeSet<Box<str>>),
+    NotIn(Box<str>, FrozenSet<Box<str>>),
     Exists(Box<str>),
     DoesNotExist(Box<str>),
 }
@@ -46,8 +44,9 @@ impl Selector {
     pub fn new(namespace: Option<&str>, selector: &LabelSelector) -> Result<Self, SelectorError> {
         let LabelSelector { match_labels, match_expressions } = selector;
         let equal = match_labels.iter().flatten();
-        let equal = equal
-            .map(|(key, value)| Ok(Requirement::In(key.as_str().into(), [value.as_str().into()].into())));
+        let equal = equal.map(|(key, value)| {
+            Ok(Requirement::In(key.as_str().into(), [value.as_str().into()].into_iter().collect()))
+        });
         let expressions = match_expressions.iter().flatten().map(Requirement::try_from);
         Ok(Self {
             namespace: namespace.map(Into::into),
@@ -57,7 +56,7 @@ impl Selector {
 
     /// The selector of all objects in this namespace.
     pub(crate) fn of_namespace(namespace: &str) -> Self {
-        Self { namespace: Some(namespace.into()), requirements: BTreeSet::new() }
+        Self { namespace: Some(namespace.into()), requirements: FrozenSet::default() }
     }
 
     pub fn namespace(&self) -> Option<&str> {
@@ -80,8 +79,9 @@ impl Selector {
 
 impl Requirement {
     fn is_met(&self, labels: &BTreeMap<String, String>) -> bool {
-        let is_one_of = |key: &str, values: &BTreeSet<Box<str>>| {
-            labels.get(key).is_some_and(|value| values.contains(value.as_str()))
+        let is_one_of = |key: &str, values: &FrozenSet<Box<str>>| {
+            let is_in = |value: &String| values.binary_search_by(|own| (**own).cmp(value)).is_ok();
+            labels.get(key).is_some_and(is_in)
         };
         match self {
             Self::In(key, values) => is_one_of(key, values),
@@ -98,7 +98,8 @@ impl TryFrom<&LabelSelectorRequirement> for Requirement {
     fn try_from(
         LabelSelectorRequirement { key, operator, values }: &LabelSelectorRequirement,
     ) -> Result<Self, SelectorError> {
-        let values: BTreeSet<Box<str>> = values.iter().flatten().map(|value| value.as_str().into()).collect();
+        let values: FrozenSet<Box<str>> =
+            values.iter().flatten().map(|value| value.as_str().into()).collect();
         let name: Box<str> = key.as_str().into();
         match (operator.as_str(), values.is_empty()) {
             ("In", false) => Ok(Self::In(name, values)),
@@ -129,7 +130,7 @@ impl fmt::Display for Selector {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list =
-            |values: &BTreeSet<Box<str>>| values.iter().map(|value| &**value).collect::<Vec<_>>().join(",");
+            |values: &FrozenSet<Box<str>>| values.iter().map(|value| &**value).collect::<Vec<_>>().join(",");
         match self {
             Self::In(key, values) => write!(f, "{key} in ({})", list(values)),
             Self::NotIn(key, values) => write!(f, "{key} notin ({})", list(values)),

@@ -312,7 +312,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
 impl Test {
     /// Adds a reference to each label and key that it names.
     fn new<O: Debug + Clone + Eq + Hash + Ord>(requirement: &Requirement, labels: &mut Labels<O>) -> Self {
-        let mut all = |key: &str, values: &BTreeSet<Box<str>>| -> Vec<Label> {
+        let mut all = |key: &str, values: &[Box<str>]| -> Vec<Label> {
             values.iter().map(|value| labels.refer_to(key, Some(value))).collect()
         };
         match requirement {

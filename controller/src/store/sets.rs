@@ -18,9 +18,13 @@ use kubeapi::services::Protocol;
 
 use super::{
     NamedPort, NodesOf, Store,
+    policy::PodPeer,
     selectors::{Moved, SelectorId},
 };
-use crate::key::{AnyPolicy, Dirty, Key, Part, Scope, SetId};
+use crate::{
+    few::{Few, leave},
+    key::{AnyPolicy, Dirty, Key, Part, Scope, SetId},
+};
 
 /// The sets.
 #[derive(Debug, Default)]
@@ -28,7 +32,7 @@ pub(super) struct Sets {
     /// By the canonical text of their selectors.
     pods: HashMap<Arc<str>, PodSet>,
     /// By the selectors of their pods and namespaces.
-    by_selectors: HashMap<Selecting, BTreeSet<Arc<str>>>,
+    by_selectors: HashMap<Selecting, Few<Arc<str>>>,
     by_namespaces: HashMap<SelectorId, BTreeSet<Arc<str>>>,
     /// Pods that need their network, by their ports with names.
     ports: BTreeMap<(Arc<str>, Protocol, u16), BTreeSet<PodKey>>,
@@ -56,7 +60,9 @@ pub(super) struct PodSet {
     pub(super) pods: SelectorId,
     /// Of these namespaces; none if `pods` is limited to one.
     pub(super) namespaces: Option<SelectorId>,
-    policies: BTreeSet<AnyPolicy>,
+    policies: Few<AnyPolicy>,
+    /// Of the policy that named the set first.
+    peer: Arc<PodPeer>,
 }
 
 impl Sets {
@@ -70,24 +76,27 @@ impl Sets {
         sets.filter_map(|text| Some((Arc::clone(text), self.pods.get(text)?.pods))).collect()
     }
 
-    /// Adds a policy to a set that exists. Returns whether it does.
-    pub(super) fn join(&mut self, text: &str, policy: &AnyPolicy) -> bool {
-        let set = self.pods.get_mut(text);
-        set.map(|set| set.policies.insert(policy.clone())).is_some()
+    /// Adds a policy to a set that exists. Returns the peer that was its first.
+    pub(super) fn join(&mut self, text: &str, policy: &AnyPolicy) -> Option<Arc<PodPeer>> {
+        let set = self.pods.get_mut(text)?;
+        set.policies.insert(policy.clone());
+        Some(Arc::clone(&set.peer))
     }
 
     pub(super) fn add(
         &mut self,
-        text: &Arc<str>,
+        peer: &Arc<PodPeer>,
         pods: SelectorId,
         namespaces: Option<SelectorId>,
         policy: &AnyPolicy,
     ) {
+        let text = &peer.text;
         self.by_selectors.entry((pods, namespaces)).or_default().insert(Arc::clone(text));
         if let Some(namespaces) = namespaces {
             self.by_namespaces.entry(namespaces).or_default().insert(Arc::clone(text));
         }
-        let set = PodSet { pods, namespaces, policies: BTreeSet::from([policy.clone()]) };
+        let (policies, peer) = (Few::One(policy.clone()), Arc::clone(peer));
+        let set = PodSet { pods, namespaces, policies, peer };
         self.pods.insert(Arc::clone(text), set);
     }
 
@@ -115,7 +124,7 @@ impl Sets {
         let is_held = self.held.contains_key(&SetId::Pods(Arc::clone(text)));
         self.pods.get(text).filter(|set| set.policies.is_empty() && !is_held)?;
         let set = self.pods.remove(text)?;
-        drop_from(&mut self.by_selectors, &(set.pods, set.namespaces), text);
+        leave(&mut self.by_selectors, &(set.pods, set.namespaces), text);
         if let Some(namespaces) = &set.namespaces {
             drop_from(&mut self.by_namespaces, namespaces, text);
         }
@@ -278,7 +287,7 @@ impl Store {
         let of_namespace = of_namespace.copied().map(Some).chain([None]);
         let ids = self.pods.selectors.matched_by(pod).iter();
         let pairs = ids.flat_map(|id| of_namespace.clone().map(move |namespaces| (*id, namespaces)));
-        let texts = pairs.filter_map(|pair| sets.by_selectors.get(&pair)).flatten();
+        let texts = pairs.filter_map(|pair| sets.by_selectors.get(&pair)).flat_map(|texts| texts.iter());
         let pods = texts.map(|text| SetId::Pods(Arc::clone(text)));
         let own = self.named_ports(pod).iter();
         let ports = own.map(|port| SetId::Port(Arc::clone(&port.name), port.protocol, port.number));

@@ -1,7 +1,7 @@
 //! The control plane's objects as the model of policies has them. Pure.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
@@ -199,7 +199,7 @@ fn expression(requirement: &Requirement) -> selector::Expression<'_> {
     selector::Expression { key, operator, values }
 }
 
-fn texts(values: &BTreeSet<Box<str>>) -> Vec<&str> {
+fn texts(values: &[Box<str>]) -> Vec<&str> {
     values.iter().map(|value| &**value).collect()
 }
 

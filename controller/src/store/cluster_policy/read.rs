@@ -1,6 +1,6 @@
 //! The API's spelling of a policy of the whole cluster, in all three kinds.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use contract::names::ClusterPolicyKind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -11,10 +11,13 @@ use super::{
     BEHIND_ALL, ClusterPeer, ClusterRule, Effect, LAST_PRIORITY, MOST_LEVELS, NodePeer, PolicyTier,
     RuleAction, Unusable, What,
 };
-use crate::store::{
-    names::{NoName, dns_name},
-    policy::{Direction, Number, PodPeer, Port, canonical, net, shown},
-    selector::{Selector, SelectorError},
+use crate::{
+    frozen::FrozenSet,
+    store::{
+        names::{NoName, dns_name},
+        policy::{Direction, Number, PodPeer, Port, canonical, net, shown},
+        selector::{Selector, SelectorError},
+    },
 };
 
 /// `spec` of all three kinds.
@@ -214,12 +217,12 @@ impl Reader {
         match (field.as_str(), place, self.kind) {
             ("namespaces", _, _) => {
                 let peer = of_namespaces(&from(value).ok_or_else(named)?, &LabelSelector::default());
-                Ok(vec![ClusterPeer::Pods(peer.map_err(What::Selector)?)])
+                Ok(vec![ClusterPeer::Pods(Arc::new(peer.map_err(What::Selector)?))])
             }
             ("pods", _, _) => {
                 let PodsSpec { namespace_selector, pod_selector } = from(value).ok_or_else(named)?;
                 let peer = of_namespaces(&namespace_selector, &pod_selector);
-                Ok(vec![ClusterPeer::Pods(peer.map_err(What::Selector)?)])
+                Ok(vec![ClusterPeer::Pods(Arc::new(peer.map_err(What::Selector)?))])
             }
             ("nodes", Direction::Egress, _) => {
                 let peer = NodePeer::new(&from(value).ok_or_else(named)?).map_err(What::Selector)?;
@@ -279,15 +282,15 @@ fn domain_name(text: &str) -> Result<ClusterPeer, What> {
 fn read_ports(
     specs: Option<Vec<serde_json::Value>>,
     read: fn(serde_json::Value) -> Option<Vec<Port>>,
-) -> Result<Option<BTreeSet<Port>>, What> {
+) -> Result<Option<FrozenSet<Port>>, What> {
     // An empty list is as none.
     let Some(specs) = specs.filter(|specs| !specs.is_empty()) else { return Ok(None) };
-    let mut ports = BTreeSet::new();
+    let mut ports = Vec::new();
     for spec in specs {
         let text = spec.to_string();
         ports.extend(read(spec).ok_or_else(|| What::Port(shown(&text)))?);
     }
-    Ok(Some(ports))
+    Ok(Some(ports.into_iter().collect()))
 }
 
 fn range(protocol: Protocol, first: i64, last: i64) -> Option<Vec<Port>> {

@@ -77,7 +77,7 @@ fn what_cannot_be_used_allows_nothing_and_the_rest_is_used() {
         json!({"endPort": 80}),
     ] {
         let policy = rule(json!({ "ports": [port] }));
-        assert_eq!(policy.ingress.unwrap()[0].ports, Some(BTreeSet::new()), "{port}");
+        assert_eq!(policy.ingress.unwrap()[0].ports, Some(FrozenSet::default()), "{port}");
         assert!(policy.unusable.is_some(), "{port}");
     }
     assert_eq!(

@@ -6,8 +6,8 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 /// Libraries whose events below ERR are not logged: they concern only developers of the library. Each name is
-/// a prefix of targets.
-const TALKATIVE: [&str; 4] = ["hyper", "kube", "rustls", "tower"];
+/// a prefix of targets: `kube_` is not the project's own `kubeapi`.
+const TALKATIVE: [&str; 4] = ["hyper", "kube_", "rustls", "tower"];
 
 /// The least severe level that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

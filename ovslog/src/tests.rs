@@ -235,7 +235,10 @@ fn libraries_do_not_drown_what_is_told_of_pods() {
         tracing::warn!(target: "kube_client::client", "eof in poll");
         tracing::error!(target: "rustls::conn", "broken");
         tracing::debug!("of a pod");
+        // A package of this project whose name begins like the libraries'.
+        tracing::info!(target: "kubeapi::connection::reloading_client", "reloaded API server credentials");
     });
-    assert_eq!(log.len(), 2, "{log:?}");
+    assert_eq!(log.len(), 3, "{log:?}");
     assert!(log[0].ends_with("|conn|ERR|broken") && log[1].ends_with("of a pod"), "{log:?}");
+    assert!(log[2].ends_with("|reloading_client|INFO|reloaded API server credentials"), "{log:?}");
 }

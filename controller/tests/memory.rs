@@ -233,18 +233,8 @@ async fn ten_thousand_services_are_small_in_the_store_and_in_the_copy_of_their_r
     println!("store: {stored} bytes for each Service");
     drop(store);
 
-    let northbound = Northbound::start();
-    let mut controller = Running::without_services(northbound.endpoint(), config());
-    controller.observe(nodes());
-    controller.observe(Observation::Pods(Seen::All(Vec::new())));
-    controller.converged().await;
-    let before = Since::now();
-    (0..SERVICES).flat_map(service).for_each(|observation| controller.observe(observation));
-    controller.reaches("work", |progress| !progress.converged).await;
-    controller.converged().await;
-    let (whole, peak) = before.each();
+    let (whole, peak) = controller_with((0..SERVICES).flat_map(service), SERVICES).await;
     println!("controller: {whole} bytes for each Service, {peak} at the most");
-    controller.kill().await;
 
     assert!(stored > 300 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
     assert!(stored < SERVICE_STORE && whole < SERVICE_WHOLE, "{stored} and {whole} bytes for each Service");
@@ -262,21 +252,32 @@ async fn policies_are_small_in_the_store_and_in_the_copy_of_their_rows() {
     println!("store: {stored} bytes for each policy");
     drop(store);
 
+    let list = std::iter::once_with(|| Observation::Policies(Seen::All(all().collect())));
+    let (whole, peak) = controller_with(list, POLICIES).await;
+    println!("controller: {whole} bytes for each policy, {peak} at the most");
+
+    assert!(stored > 500 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
+    assert!(stored < POLICY_STORE && whole < POLICY_WHOLE, "{stored} and {whole} bytes for each policy");
+}
+
+/// What a controller without pods takes for each of `count` objects in these observations: once converged, and at
+/// the most.
+async fn controller_with(
+    observations: impl IntoIterator<Item = Observation>,
+    count: usize,
+) -> (usize, usize) {
     let northbound = Northbound::start();
     let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(nodes());
     controller.observe(Observation::Pods(Seen::All(Vec::new())));
     controller.converged().await;
     let before = Since::now();
-    controller.observe(Observation::Policies(Seen::All(all().collect())));
+    observations.into_iter().for_each(|observation| controller.observe(observation));
     controller.reaches("work", |progress| !progress.converged).await;
     controller.converged().await;
-    let (whole, peak) = before.each_of(POLICIES);
-    println!("controller: {whole} bytes for each policy, {peak} at the most");
+    let each = before.each_of(count);
     controller.kill().await;
-
-    assert!(stored > 500 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
-    assert!(stored < POLICY_STORE && whole < POLICY_WHOLE, "{stored} and {whole} bytes for each policy");
+    each
 }
 
 /// The policy with this number.

@@ -41,18 +41,18 @@ pub(super) struct Place {
 impl Place {
     /// This place, with what `before` had of a family whose address or next hops it lacks altogether.
     pub(super) fn with_lost_families_of(mut self, before: &Self) -> Self {
-        let lost = |is_v4: bool| !self.addresses.iter().any(|net| net.addr().is_ipv4() == is_v4);
-        let addresses = before.addresses.iter().filter(|net| lost(net.addr().is_ipv4()));
-        let addresses: Vec<IpNet> = addresses.copied().collect();
-        let lost = |is_v4: bool| !self.next_hops.iter().any(|hop| hop.is_ipv4() == is_v4);
-        let next_hops = before.next_hops.iter().filter(|hop| lost(hop.is_ipv4()));
-        let next_hops: Vec<IpAddr> = next_hops.copied().collect();
-        self.addresses.extend(addresses);
-        self.addresses.sort_by_key(|net| net.addr().is_ipv6());
-        self.next_hops.extend(next_hops);
-        self.next_hops.sort_by_key(IpAddr::is_ipv6);
+        add_lost_families(&mut self.addresses, &before.addresses, |net| net.addr().is_ipv4());
+        add_lost_families(&mut self.next_hops, &before.next_hops, IpAddr::is_ipv4);
         self
     }
+}
+
+/// Adds what was there before of a family that has nothing now. IPv4 comes first.
+fn add_lost_families<T: Copy>(now: &mut Vec<T>, before: &[T], is_v4: impl Fn(&T) -> bool) {
+    let is_lost = |element: &&T| !now.iter().any(|other| is_v4(other) == is_v4(element));
+    let lost: Vec<T> = before.iter().filter(is_lost).copied().collect();
+    now.extend(lost);
+    now.sort_by_key(|element| !is_v4(element));
 }
 
 /// The bridge's ports. Those that are not there yet are `None`.

@@ -31,13 +31,14 @@ all=(
     world
     gateways
     gateway_node
+    gateway_changes
     management_port:a_node_and_the_pods_of_every_node_reach_each_other_in_both_families
     management_port:whatever_is_taken_from_the_port_is_put_back
     management_port:a_switch_that_starts_again_or_a_bridge_that_is_made_again_gets_its_port_back
     bridges:everything_a_nic_has_goes_to_the_bridge_and_comes_back
 )
-# Seconds for one test. The slowest takes 10 s outside; no test is left to hold all others up.
-each=600
+# Seconds for one test. The slowest takes 20 s outside; no test is left to hold all others up.
+each=1200
 
 say() { echo "kernel: $*" >&2; }
 fail() { say "$@"; exit 1; }

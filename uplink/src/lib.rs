@@ -25,6 +25,7 @@ mod failpoint;
 pub mod flows;
 mod hints;
 mod ip_config;
+mod kernel_port;
 mod nic;
 mod ovs;
 mod to_bridge;
@@ -40,7 +41,7 @@ pub use arguments::{Arguments, Command};
 use contract::error::chain;
 pub use ovs::uplink_of;
 use ovsdb::Endpoint;
-use podnet::{netns::host_netlink, nftables::ingress};
+use podnet::{control_socket::ControlSocket, netns::host_netlink, nftables::ingress};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
@@ -110,20 +111,32 @@ pub async fn nic_to_bridge(database: &Endpoint, nic: &str) -> Result<Vec<String>
 }
 
 /// Puts a bridge's uplink into the bridge once more, with all settings: under another name, or because it is
-/// another device of the same name, which the userspace datapath does not notice. Needs a tokio runtime.
+/// another device of the same name, which the userspace datapath does not notice. `switch` is ovs-vswitchd's
+/// control socket. Needs a tokio runtime.
 ///
 /// # Errors
-/// Open vSwitch's database cannot be reached or refuses, or has no such port.
-pub async fn replace(database: &Endpoint, bridge: &str, before: &str, now: &str) -> Result<(), NotMoved> {
+/// Open vSwitch's database or ovs-vswitchd cannot be reached or refuses, or there is no such port.
+pub async fn replace(
+    database: &Endpoint,
+    switch: &ControlSocket,
+    bridge: &str,
+    before: &str,
+    now: &str,
+) -> Result<(), NotMoved> {
     let replaced = async {
         let ovs = Ovs::connect(database).await?;
         let refused = |error| BridgeError::Kernel { what: "the ingress of the NIC".to_owned(), error };
         let row = ovs.bridges().await?.into_iter().find(|row| row.name == bridge);
-        // Before the port: the host would refuse the connections of pods.
-        if row.is_some_and(|row| row.is_userspace())
-            && let Ok(name) = now.parse()
-        {
-            ingress::ignore(&name).await.map_err(refused)?;
+        if row.is_some_and(|row| row.is_userspace()) {
+            // Before the port: the host would refuse the connections of pods.
+            if let Ok(name) = now.parse() {
+                ingress::ignore(&name).await.map_err(refused)?;
+            }
+        } else if before != now {
+            kernel_port::release(switch, now).await.map_err(|error| BridgeError::Kernel {
+                what: format!("the ports of the kernel's datapath, for that of {now}"),
+                error,
+            })?;
         }
         ovs.replace_uplink(bridge, before, now).await?;
         // Under the old name, nothing would find it once the NIC leaves the bridge.

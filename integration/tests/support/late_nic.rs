@@ -75,6 +75,6 @@ pub(crate) fn reaches_beyond(node: &Node) -> Result<()> {
 
 /// What `ping` says of each address beyond, if both answer.
 fn pings(node: &Node) -> Result<String> {
-    let ping = |address| node.run(["ping", "-n", "-c", "2", "-i", "0.2", "-W", "0.3", address]);
+    let ping = |address| node.run(["ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", address]);
     Ok(ping("172.31.0.1")? + &ping("fd00:172:31::1")?)
 }

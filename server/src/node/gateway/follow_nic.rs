@@ -1,6 +1,7 @@
 //! How the gateway's bridge follows its NIC.
 
 use contract::error::chain;
+use podnet::control_socket::{ControlSocket, VSWITCHD};
 
 use super::{
     GatewayReconciler, Waiting,
@@ -79,7 +80,8 @@ impl GatewayReconciler {
     /// Puts the NIC into the bridge again, perhaps under a new name. The event of that starts the next
     /// comparison.
     async fn replace_nic(&mut self, bridge: &str, before: &str, now: &str) -> Waiting {
-        match uplink::replace(&self.ties.endpoint, bridge, before, now).await {
+        let switch = ControlSocket::of(&self.ties.ovs_run_dir, VSWITCHD);
+        match uplink::replace(&self.ties.endpoint, &switch, bridge, before, now).await {
             Ok(()) => {
                 tracing::info!(bridge, before, now, "the NIC of the gateway's bridge is another one");
                 self.nic = None;

@@ -8,11 +8,11 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`plan`] | what the run measures, and on which pods |
-//! | [`driver`] | the measuring process, inside the node's namespaces: rounds, turns, phases |
+//! | [`size`] | what the run measures, and how often |
+//! | [`driver`] | measures, inside the node's namespaces: rounds, turns, phases |
 //! | [`floor`], [`plugin`] | the contestants: in this process without exec; a plugin, from start to exit |
 //! | [`processes`] | CPU time, memory, descriptors and threads of the daemons |
-//! | [`measurements`] | the raw measurements, which the driver hands to the report |
+//! | [`measurements`] | every call, as it was measured |
 //! | [`summary`], [`gates`] | figures; the pass and fail criteria; pure |
 //! | [`report`] | the table on the terminal, and `bench.json` |
 //!
@@ -23,33 +23,28 @@ mod driver;
 mod floor;
 mod gates;
 mod measurements;
-mod plan;
 mod plugin;
 mod processes;
 mod report;
+mod size;
 mod summary;
 
 use std::{
     fs,
-    io::Write as _,
     path::PathBuf,
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
     time::Instant,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
-pub(crate) use driver::drive;
+use driver::Driver;
 use gates::{Gate, Kind};
-use integration::{Lab, Node, command, executable};
-use measurements::Measurements;
-use plan::{Plan, Size};
+use integration::{Lab, command, executable};
 use report::{CellReport, FORMAT, Report};
+use size::Size;
 
-use crate::report::{
-    environment::{Environment, Scheduling},
-    publish,
-};
+use crate::report::{environment::Environment, publish};
 
 /// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
 ///
@@ -104,12 +99,11 @@ impl Bench {
         command::output(Command::new("renice").args(["-n", "19", "-p", &northd]))
             .context("give ovn-northd the least priority")?;
         let plugin_bytes = executable::under_test(executable::PLUGIN)?.metadata()?.len();
-
-        let scheduling = if self.realtime { Scheduling::Realtime } else { Scheduling::Normal };
-        let environment = Environment::of_this_machine(plugin_bytes, scheduling)?;
+        let environment = Environment::of_this_machine(plugin_bytes)?;
         // The census comes after `sync`, so that the rows of the planned pods are in it.
         let before = node.census()?;
-        let measurements = run_driver(node, &Plan::new(size.clone(), pods, node, self.upstream.clone())?)?;
+        let upstream = self.upstream.as_deref();
+        let measurements = node.inside(|| Driver::new(&lab, &size, &pods, upstream)?.run())?;
         let leftovers = before.must_equal(&node.census()?).err().map(|difference| difference.to_string());
         let summaries = summary::summarise(&measurements);
         let errors = measurements.phases.iter().flat_map(|phase| &phase.calls);
@@ -124,15 +118,4 @@ impl Bench {
             processes: measurements.processes,
         })
     }
-}
-
-/// Runs the driver on the node: one `nsenter` for all calls.
-fn run_driver(node: &Node, plan: &Plan) -> Result<Measurements> {
-    let mut command = node.command(executable::of_package("integration")?);
-    command.arg("bench-driver").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().context("start the driver on the node")?;
-    child.stdin.take().context("standard input is a pipe")?.write_all(&serde_json::to_vec(plan)?)?;
-    let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "the driver ended with {} (see above)", output.status);
-    serde_json::from_slice(&output.stdout).context("what the driver reports")
 }

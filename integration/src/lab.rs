@@ -7,7 +7,11 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 
-use crate::{Families, Node, Pod, World, central::Central, fabric, inside, subnet};
+use crate::{
+    Families, Node, Pod, World,
+    central::{self, Central},
+    fabric, inside, subnet,
+};
 
 /// Configuration of a lab. [`Lab::of_nodes`] begins one.
 #[derive(Debug, Clone)]
@@ -228,6 +232,16 @@ impl Lab {
             .iter()
             .flat_map(|pod| ["--".to_owned(), "--if-exists".to_owned(), "lsp-del".to_owned(), pod.port()]);
         self.central.nbctl(words).map(drop)
+    }
+
+    /// Writes the routes of a control plane that lead what pods send out of the cluster to the management port
+    /// of their node.
+    pub fn route_to_hosts(&self) -> Result<()> {
+        for subnet in self.nodes.iter().flat_map(|node| &node.subnets) {
+            let (from, via) = (subnet.trunc().to_string(), subnet::host(subnet, 2).addr().to_string());
+            self.central.nbctl(["--policy=src-ip", "lr-route-add", central::ROUTER, &from, &via])?;
+        }
+        Ok(())
     }
 
     fn wait_for_nodes(&self) -> Result<()> {

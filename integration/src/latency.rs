@@ -21,10 +21,7 @@ use self::{
     report::{Measured, MeasuredPolicies, Report},
     site::Site,
 };
-use crate::report::{
-    environment::{Environment, Scheduling},
-    publish,
-};
+use crate::report::{environment::Environment, publish};
 
 mod change;
 mod policies;
@@ -69,10 +66,8 @@ impl Latency {
     fn measure(&self) -> Result<ExitCode> {
         let began = Instant::now();
         let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
-        let environment = Environment::of_this_machine(
-            executable::under_test(executable::SERVER)?.metadata()?.len(),
-            Scheduling::Normal,
-        )?;
+        let environment =
+            Environment::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len())?;
         let site = Site::start(&say)?;
         let mut policies = vec![self.policies(&site, 0, &say)?];
         if self.other_policies > 0 {

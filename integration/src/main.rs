@@ -28,7 +28,7 @@ use integration::{
 };
 use serde_json::json;
 
-use report::environment::{Environment, Scheduling};
+use report::environment::Environment;
 
 /// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not
 /// touched.
@@ -51,9 +51,6 @@ enum Command {
     Faults(Faults),
     Scale(scale::Scale),
     Latency(latency::Latency),
-    /// Measure on the node what `bench` orders on standard input; print the measurements on standard output.
-    #[command(hide = true)]
-    BenchDriver,
     /// See it work: three pods on two nodes get their network, use it and lose it again.
     Demo(demo::Demo),
     /// Hold the namespaces of node NAME until standard input closes.
@@ -70,7 +67,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Lab(lab) => lab.run(),
-        Command::Demo(demo) => demo.run(),
+        Command::Demo(demo) => in_a_lab("demo", || demo.run()),
         Command::Bench(bench) => in_a_lab("bench", || bench.run()),
         Command::Cluster(cluster) => cluster.run(),
         Command::Conformance(conformance) => conformance.run(),
@@ -79,11 +76,6 @@ fn main() -> ExitCode {
         Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
         Command::Latency(latency) => latency.run(),
-        Command::BenchDriver => bench::drive()
-            .map(|measured| {
-                println!("{}", serde_json::to_string(&measured).expect("measurements are plain data"))
-            })
-            .map(|()| ExitCode::SUCCESS),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => peer
             .run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data")))
@@ -92,16 +84,28 @@ fn main() -> ExitCode {
     finish(result)
 }
 
-/// Runs `body` in namespaces of its own: this process starts itself again in them.
+/// Exit status after a signal, by the convention of shells: this number plus the signal's.
+const BY_SIGNAL: u8 = 128;
+
+/// Runs `body` in namespaces of its own: this process starts itself again in them. The outer process only
+/// waits, and passes the result on.
 fn in_a_lab(name: &str, body: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
-    // The outer process only waits, and passes the result on.
-    if !inside::is_inside() {
-        let status =
-            inside::run_again(&format!("{name}-{}", std::process::id()), std::env::args_os().skip(1))?;
-        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    if inside::is_inside() {
+        inside::enter_again()?;
+        return body();
     }
-    inside::enter_again()?;
-    body()
+    let lab = format!("{name}-{}", std::process::id());
+    let (status, signal) = inside::run_again_until_signal(&lab, std::env::args_os().skip(1))?;
+    if let Some(signal) = signal {
+        eprintln!("\n{name}: interrupted. Nothing of it is left.");
+        return Ok(ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(signal as i32)?)));
+    }
+    if status.success() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let logs = executable::target_dir()?.join("lab-logs").join(lab);
+    eprintln!("\n{name}: {status}. What each program said is in {}", logs.display());
+    Ok(ExitCode::FAILURE)
 }
 
 fn bring(chaos: &Chaos) -> Result<ExitCode> {
@@ -110,10 +114,8 @@ fn bring(chaos: &Chaos) -> Result<ExitCode> {
 }
 
 fn wear_out(soak: &Soak) -> Result<ExitCode> {
-    let environment = Environment::of_this_machine(
-        executable::under_test(executable::PLUGIN)?.metadata()?.len(),
-        Scheduling::Normal,
-    )?;
+    let environment =
+        Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len())?;
     // A prefix length that has room for thousands of pods.
     let report =
         soak.run(&Lab::of_nodes(1).v4_prefix_len(20).build()?, &mut |text| eprintln!("soak: {text}"))?;

@@ -1,6 +1,6 @@
 //! Network namespaces of a node, under the names that `ip netns` uses.
 //!
-//! A name is a mount, and so belongs to a mount namespace. A thread of its own enters that of the node, works
+//! A name is a mount, and so belongs to a mount namespace. A thread of its own enters those of the node, works
 //! there, and ends: no thread of a test comes back from a foreign namespace.
 
 use std::{fs::File, path::PathBuf, thread};
@@ -37,14 +37,16 @@ fn file(name: &str) -> PathBuf {
     DefaultEnv.persist_dir().join(name)
 }
 
-/// Runs `work` in the mount namespace of process `holder`.
-fn on_node(holder: u32, work: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+/// Runs `work` in the mount and the network namespace of process `holder`, on a thread of its own.
+pub(crate) fn on_node<T: Send>(holder: u32, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| {
         let inside = scope.spawn(|| {
             // A thread that shares its working directory with others may not enter a mount namespace
             // (setns(2)).
             unshare(CloneFlags::CLONE_FS).context("leave the directory of the other threads")?;
-            let mounts = File::open(format!("/proc/{holder}/ns/mnt")).context("open the node's mounts")?;
+            let open = |kind| File::open(format!("/proc/{holder}/ns/{kind}")).context("open a namespace");
+            let (mounts, network) = (open("mnt")?, open("net")?);
+            setns(&network, CloneFlags::CLONE_NEWNET).context("enter the node's network")?;
             setns(&mounts, CloneFlags::CLONE_NEWNS).context("enter the node's mounts")?;
             work()
         });

@@ -258,6 +258,14 @@ impl Node {
         self.server.start(|| central::accepts(&socket))
     }
 
+    /// Writes the server's configuration file, with these subnets of the node and those of the whole cluster.
+    pub fn configure_server(&self, subnets: &[IpNet]) -> Result<()> {
+        let subnets = subnets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let cluster = "10.244.0.0/16,fd00:10:244::/48";
+        let text = format!("[default]\nnode-subnets={subnets}\ncluster-subnets={cluster}\n");
+        Ok(fs::write(self.path("/etc/openvswitch/ovn_k8s.conf"), text)?)
+    }
+
     /// Removes the stamp that the server leaves: as if none had run since the node was started, so STATUS
     /// does not forgive its absence.
     pub fn forget_server(&self) -> Result<()> {
@@ -347,6 +355,14 @@ impl Node {
     /// The same, in the network namespace of `pod`.
     pub fn pod_command(&self, pod: &Pod, program: impl AsRef<OsStr>) -> Command {
         nsenter(self.holder.pid, &self.path(&pod.netns), program)
+    }
+
+    /// Runs `work` in the node's namespaces, on a thread of its own, which passes them on to what it starts.
+    ///
+    /// # Errors
+    /// If the namespaces cannot be entered, or `work` fails.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        netns::on_node(self.holder.pid, work)
     }
 
     /// Where the lab's root sees the node's file `path` (absolute, as the node sees it).

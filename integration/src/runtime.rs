@@ -22,9 +22,11 @@ use crate::{
 };
 
 /// The part of a node that calls the plugin.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Runtime<'node> {
     node: &'node Node,
+    /// Called instead of the node's plugin, by a caller that is in the node's namespaces ([`Node::inside`]).
+    pub program: Option<PathBuf>,
     /// Configuration on standard input; the default is `cniVersion` 1.0.0, `name` `ovn-kubernetes` and the
     /// `type`.
     pub config: Value,
@@ -36,7 +38,7 @@ impl Node {
     /// A container runtime of this node.
     pub fn runtime(&self) -> Runtime<'_> {
         let config = json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": executable::PLUGIN});
-        Runtime { node: self, config, ifname: "eth0".to_owned() }
+        Runtime { node: self, program: None, config, ifname: "eth0".to_owned() }
     }
 }
 
@@ -79,15 +81,18 @@ impl Runtime<'_> {
     /// The same runtime with one key of the configuration set.
     #[must_use]
     pub fn with(&self, key: &str, value: Value) -> Self {
-        let mut config = self.config.clone();
-        config[key] = value;
-        Self { node: self.node, config, ifname: self.ifname.clone() }
+        let mut runtime = self.clone();
+        runtime.config[key] = value;
+        runtime
     }
 
     /// The plugin's invocation for `CNI_COMMAND` `verb`, to be changed or started by the caller.
     pub fn call(&self, verb: &str, pod: Option<&Pod>) -> Invocation {
-        let executable = Path::new("/opt/cni/bin").join(executable::PLUGIN);
-        let mut command = self.node.command(&executable);
+        let installed = Path::new("/opt/cni/bin").join(executable::PLUGIN);
+        let (mut command, executable) = match &self.program {
+            None => (self.node.command(&installed), self.node.path(installed)),
+            Some(program) => (Command::new(program), program.clone()),
+        };
         // Nothing of the test's environment reaches the plugin.
         command
             .env_clear()
@@ -101,12 +106,12 @@ impl Runtime<'_> {
                 .env("CNI_IFNAME", &self.ifname);
             command.env("CNI_ARGS", cni_args(pod));
         }
-        let owes = Some(Owes {
+        let owes = self.program.is_none().then(|| Owes {
             verb: verb.to_owned(),
             config: self.config.clone(),
             answers: self.node.answers.clone(),
         });
-        Invocation { command, input: self.config.to_string(), executable: self.node.path(executable), owes }
+        Invocation { command, input: self.config.to_string(), executable, owes }
     }
 
     /// `cnitool VERB ovn-kubernetes NETNS`, with the configuration that is in the node's `/etc/cni/net.d`.

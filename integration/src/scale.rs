@@ -34,10 +34,7 @@ use run::{Blocks, Plan};
 use serde::de::DeserializeOwned;
 use site::Site;
 
-use crate::report::{
-    environment::{Environment, Scheduling},
-    publish,
-};
+use crate::report::{environment::Environment, publish};
 
 mod calls;
 mod figures;
@@ -151,10 +148,8 @@ impl Scale {
         }
         let directory = executable::target_dir()?.join("scale");
         fs::create_dir_all(&directory)?;
-        let environment = Environment::of_this_machine(
-            executable::under_test(executable::SERVER)?.metadata()?.len(),
-            Scheduling::Normal,
-        )?;
+        let environment =
+            Environment::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len())?;
         if let Some(nodes) = self.join {
             let what = format!("with {nodes} nodes that join");
             let joined: Joined = run_inside(&what, [], directory.join("figures.json"))?;

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use contract::paths::PLUGIN_LOG;
 use integration::{Families, Lab as Running, Node, Pod, by_hand, central, executable, inside, mounts};
 
 /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
@@ -132,15 +133,8 @@ impl Lab {
     }
 
     fn stay(&self, lab: &Running, pods: &[Pod]) -> Result<()> {
-        println!("\nEnter a node from another terminal, as root (its logs: {}):", mounts::LOGS);
-        for Node { name, .. } in &lab.nodes {
-            println!("  {name}: nsenter -t $(pgrep -nf 'integration hold {name}') -m -n -p bash");
-        }
-        println!("There:\n  ovs-vsctl show\n  ovn-nbctl --db {} show", central::NORTHBOUND);
-        // Each pings the next one, the last the first.
-        for (pod, next) in pods.iter().zip(pods.iter().cycle().skip(1)) {
-            println!("  ip netns exec {} ping {}    (on {})", pod.netns_name(), next.address(), pod.node);
-        }
+        println!();
+        ways_in(lab, pods).iter().for_each(|line| println!("{line}"));
         if self.interactive {
             println!(
                 "This shell is in the lab's root: ovn-nbctl, ovn-sbctl, nsenter -t PID -m -n for the nodes. \
@@ -166,4 +160,21 @@ impl Lab {
             std::io::stdin().read_to_end(&mut Vec::new()).map(drop).context("wait")
         }
     }
+}
+
+/// How to enter the nodes, and what to look at there.
+pub(crate) fn ways_in(lab: &Running, pods: &[Pod]) -> Vec<String> {
+    let mut lines =
+        vec![format!("Enter a node from another terminal, as root (its logs: {}):", mounts::LOGS)];
+    lines.extend(lab.nodes.iter().map(|Node { name, .. }| {
+        format!("  {name}: nsenter -t $(pgrep -nf 'integration hold {name}') -m -n -p bash")
+    }));
+    let northbound = format!("  ovn-nbctl --db {} show", central::NORTHBOUND);
+    lines.extend(["There:".to_owned(), "  ovs-vsctl show".to_owned(), northbound]);
+    lines.push(format!("  less {PLUGIN_LOG}"));
+    // Each pings the next one, the last the first.
+    lines.extend(pods.iter().zip(pods.iter().cycle().skip(1)).map(|(pod, next)| {
+        format!("  ip netns exec {} ping {}    (on {})", pod.netns_name(), next.address(), pod.node)
+    }));
+    lines
 }

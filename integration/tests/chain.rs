@@ -48,7 +48,7 @@ fn a_chained_portmap_carries_packets_from_the_nodes_port_to_the_pod() {
     Lab::of_nodes(2).test(|lab| {
         let [node, other] = &lab.nodes[..] else { panic!("two nodes") };
         fs::write(node.path(CHAIN), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)?;
-        managed::configure(node, &node.subnets)?;
+        node.configure_server(&node.subnets)?;
         let file = node.path("/etc/openvswitch/ovn_k8s.conf");
         fs::write(&file, fs::read_to_string(&file)? + &format!("[cni]\nchain={CHAIN}\n"))?;
         node.start_server()?;

@@ -91,7 +91,7 @@ fn rows(lab: &Lab) -> Result<()> {
 
 /// Starts the server with a gateway, and waits until runtimes may use the plugin.
 fn start(node: &Node, gateway: &str) -> Result<()> {
-    managed::configure(node, &node.subnets)?;
+    node.configure_server(&node.subnets)?;
     let file = node.path("/etc/openvswitch/ovn_k8s.conf");
     fs::write(&file, fs::read_to_string(&file)? + &format!("[gateway]\n{gateway}\n"))?;
     node.start_server()?;
@@ -229,7 +229,7 @@ fn a_gateway_that_is_cleaned_up_leaves_a_plain_switch_and_the_node_reachable() {
 fn a_nic_that_is_plugged_in_later_is_the_gateways_at_once() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        managed::configure(node, &node.subnets)?;
+        node.configure_server(&node.subnets)?;
         let file = node.path("/etc/openvswitch/ovn_k8s.conf");
         let gateway = "[gateway]\nmode=shared\ninterface=late0\n";
         fs::write(&file, fs::read_to_string(&file)? + gateway)?;

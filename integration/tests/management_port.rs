@@ -175,7 +175,7 @@ fn another_subnet_moves_the_port() {
         let node = &lab.nodes[0];
         managed::start(node)?;
         node.server.stop()?;
-        managed::configure(node, &["10.244.77.0/24".parse()?])?;
+        node.configure_server(&["10.244.77.0/24".parse()?])?;
         node.start_server()?;
         eventually("the port has moved", managed::SOON, || {
             let state = managed::state(node)?;
@@ -200,7 +200,7 @@ fn a_server_that_starts_before_the_switch_waits_for_it() {
         node.ovn_controller.stop()?;
         node.vswitchd.stop()?;
         node.vsctl(["--no-wait", "del-br", "br-int"])?;
-        managed::configure(node, &node.subnets)?;
+        node.configure_server(&node.subnets)?;
         node.start_server()?;
         eventually("the server waits for the bridge", managed::SOON, || {
             ensure!(

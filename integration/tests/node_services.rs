@@ -16,7 +16,7 @@ use anyhow::{Result, bail, ensure};
 use integration::{Families, Lab, Node, command, eventually, traffic::End};
 
 use attached::attach;
-use hosts::{VIPS, balance, give_second_family, lab_addresses, node_addresses, route_to_hosts};
+use hosts::{VIPS, balance, give_second_family, lab_addresses, node_addresses};
 
 const KIB_64: u64 = 1 << 16;
 
@@ -26,7 +26,7 @@ fn pods_reach_their_own_node_other_nodes_and_machines_beside_them_in_both_famili
     Lab::of_nodes(2).families(Families::Dual).test(|lab| {
         let [here, there] = &lab.nodes[..] else { panic!("two nodes") };
         give_second_family(lab)?;
-        route_to_hosts(lab)?;
+        lab.route_to_hosts()?;
         managed::start(here)?;
         managed::start(there)?;
         let pod = attach(here, lab.new_pod(here)?)?.pod;
@@ -58,7 +58,7 @@ fn pods_reach_their_own_node_other_nodes_and_machines_beside_them_in_both_famili
 fn a_packet_for_an_address_that_nothing_has_is_refused_and_does_not_circle() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        route_to_hosts(lab)?;
+        lab.route_to_hosts()?;
         managed::start(node)?;
         let pod = attach(node, lab.new_pod(node)?)?.pod;
         lab.ping_from_node(node, pod.address())?;
@@ -145,7 +145,7 @@ fn what_forwards_for_pods_is_put_back() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
         give_second_family(lab)?;
-        route_to_hosts(lab)?;
+        lab.route_to_hosts()?;
         managed::start(node)?;
         let pod = attach(node, lab.new_pod(node)?)?.pod;
         let outside = || -> Result<()> {

@@ -1,5 +1,5 @@
-//! The measuring process. It runs on the node, in the node's namespaces, so that calling a plugin takes one
-//! exec and nothing else.
+//! What measures. It runs on a thread in the node's namespaces, so that calling a plugin takes one exec and
+//! nothing else.
 //!
 //! For each number of pods that are already attached it runs several rounds. In a round, for each number of
 //! calls at once, each contestant adds all pods and deletes them again, and the driver waits in between until
@@ -7,29 +7,29 @@
 //! rotates from round to round.
 
 use std::{
-    fs, io,
+    collections::BTreeMap,
+    fs, iter,
+    ops::Range,
     path::Path,
-    process::Command,
     sync::{
-        Arc, Barrier, Mutex,
+        Barrier,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::Instant,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use contract::paths::PLUGIN_LOG;
-use integration::{Pod, central::NORTHBOUND, command};
+use integration::{Lab, Node, Pod};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use podnet::netlink::Netlink;
 
 use super::{
-    floor::{self, Floor, FloorPod, delete_link},
+    floor::{Floor, FloorPod},
     measurements::{Call, Cell, Contestant, Measurements, Phase, Process, Verb, milliseconds},
-    plan::Plan,
     plugin::{self, BRIDGE, Plugin},
-    processes::{CpuTimes, Growth, cpu_of_caller, cpu_of_daemons},
+    processes::{CpuTimes, Growth, Holding, cpu_of_caller, cpu_of_daemons},
+    size::Size,
 };
 use crate::report::stage_log;
 
@@ -38,76 +38,86 @@ const HURRY: usize = 8;
 /// Calls of GC with nothing to remove, per round; a GC that removes attachments is called once.
 const GC_OF_NOTHING: usize = 10;
 
-/// Reads the plan from standard input and returns the measurements.
-pub(crate) fn drive() -> Result<Measurements> {
-    let plan: Plan = serde_json::from_reader(io::stdin().lock()).context("the plan")?;
-    // Each caller has connections, a namespace and pipes; with 100 callers the usual soft limit of 1,024 is
-    // too low.
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("allow this process more descriptors")?;
-    Driver::new(&plan)?.run()
-}
-
-/// How a contestant attaches pods: by a plugin, or, without one, as the floor does.
-type Way = Option<Arc<Plugin>>;
-
-/// A pod between its ADD and its DEL.
-enum Attached {
-    Floor(floor::Attached),
-    Plugin(Box<plugin::Attached>),
-}
-
 /// The state of the whole run.
-struct Driver<'a> {
-    plan: &'a Plan,
-    /// The pods that come and go.
-    pods: Vec<FloorPod<'a>>,
-    /// The attachments of the pods that stay, and their number.
-    there: Vec<plugin::Attached>,
-    filled: usize,
+pub(crate) struct Driver<'a> {
+    lab: &'a Lab,
+    node: &'a Node,
+    size: &'a Size,
+    /// The first `size.pods` come and go; the others stay. Logical port, namespace and manifest exist.
+    pods: &'a [Pod],
+    /// The daemons whose CPU time counts, with their process IDs.
+    daemons: Vec<(Process, u32)>,
     floors: Vec<Floor>,
-    ways: Vec<(Contestant, Way)>,
+    ours: Plugin<'a>,
+    /// The contestants that attach pods: by a plugin, or, without one, as the floor does.
+    ways: Vec<(Contestant, Option<Plugin<'a>>)>,
+    /// The pods that stay.
+    there: Vec<Pod>,
     /// Sandboxes so far: every ADD has a sandbox of its own.
     sandboxes: usize,
     phases: Vec<Phase>,
 }
 
 impl<'a> Driver<'a> {
-    fn new(plan: &'a Plan) -> Result<Self> {
+    /// To be called in the namespaces of the lab's node.
+    pub(crate) fn new(
+        lab: &'a Lab,
+        size: &'a Size,
+        pods: &'a [Pod],
+        upstream: Option<&Path>,
+    ) -> Result<Self> {
+        // Each caller has connections, a namespace and pipes; with 100 callers the usual soft limit of 1,024
+        // is too low.
+        let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        setrlimit(Resource::RLIMIT_NOFILE, most, most).context("allow this process more descriptors")?;
+        let node = &lab.nodes[0];
         let way = |contestant: &Contestant| {
             let plugin = match contestant {
-                Contestant::Floor => None,
-                Contestant::Ours => Some(Plugin::ours()),
-                Contestant::Bridge => Some(Plugin::bridge()?),
-                Contestant::Upstream => plan.upstream.as_deref().map(Plugin::upstream),
-                Contestant::BinTrue => bail!("{contestant} attaches no pods"),
+                Contestant::Floor | Contestant::BinTrue => None,
+                Contestant::Ours => Some(Plugin::ours(node)),
+                Contestant::Bridge => Some(Plugin::bridge(node)?),
+                Contestant::Upstream => upstream.map(|program| Plugin::upstream(node, program)),
             };
-            Ok((*contestant, plugin.map(Arc::new)))
+            Ok((*contestant, plugin))
         };
-        let most = plan.size.at_once.iter().copied().fold(HURRY, usize::max);
+        let daemons = [
+            (Process::Server, &node.server),
+            (Process::OvsdbServer, &node.ovsdb_server),
+            (Process::Vswitchd, &node.vswitchd),
+            (Process::OvnController, &node.ovn_controller),
+        ];
+        let pid = |daemon: &integration::Daemon| daemon.pid().context(daemon.name().to_owned());
+        let most = size.at_once.iter().copied().fold(HURRY, usize::max);
         Ok(Self {
-            plan,
-            pods: plan.pods.iter().take(plan.size.pods).map(FloorPod::open).collect::<Result<_>>()?,
+            lab,
+            node,
+            size,
+            pods,
+            daemons: daemons
+                .into_iter()
+                .map(|(process, daemon)| Ok((process, pid(daemon)?)))
+                .collect::<Result<_>>()?,
+            floors: (0..most).map(|_| Floor::open(node.mtu)).collect::<Result<_>>()?,
+            ours: Plugin::ours(node),
+            ways: size.contestants.iter().map(way).collect::<Result<_>>()?,
             there: Vec::new(),
-            filled: 0,
-            floors: (0..most).map(|_| Floor::open(plan.mtu)).collect::<Result<_>>()?,
-            ways: plan.size.contestants.iter().map(way).collect::<Result<_>>()?,
             sandboxes: 0,
             phases: Vec::new(),
         })
     }
 
-    fn run(mut self) -> Result<Measurements> {
-        let size = &self.plan.size;
-        let mut begun = Vec::new();
+    pub(crate) fn run(mut self) -> Result<Measurements> {
+        let size = self.size;
+        let mut before = Vec::new();
         for &ports in &size.ports {
             self.fill(ports)?;
             for round in 0..=size.rounds {
                 eprintln!("bench: {ports} pods there, round {round} of {} (0 is the warm-up)", size.rounds);
                 for &at_once in if ports == 0 { &size.at_once } else { &size.at_once_with_ports } {
-                    for (contestant, way) in rotated(&self.ways, round as usize) {
+                    for (contestant, way) in self.ways.clone() {
                         if size.has_part(contestant, ports, round) {
-                            self.pods(Cell { verb: Verb::Add, ports, at_once, contestant }, &way, round)?;
+                            let add = Cell { verb: Verb::Add, ports, at_once, contestant };
+                            self.pods(add, way.as_ref(), round)?;
                         }
                     }
                 }
@@ -118,45 +128,53 @@ impl<'a> Driver<'a> {
                     self.garbage(ports, round)?;
                 }
                 // After the warm-up, so that caches and thread pools that are filled once are in it.
-                if begun.is_empty() {
-                    begun = Growth::begin(&self.plan.daemons)?;
+                if before.is_empty() {
+                    before = self.daemons.iter().map(|(_, pid)| Holding::of(*pid)).collect::<Result<_>>()?;
                 }
+                self.ways.rotate_left(1);
             }
         }
         self.empty()?;
         self.read_stages()?;
-        Ok(Measurements { phases: self.phases, processes: Growth::end(&begun, &self.plan.daemons)? })
+        Ok(Measurements { phases: self.phases, processes: Growth::since(&before, &self.daemons)? })
     }
 
-    /// Attaches further pods until `ports` stay, once by each network, so that each finds a node with other
-    /// pods: this project's plugin, and `bridge` with an interface of its own.
-    fn fill(&mut self, ports: usize) -> Result<()> {
-        let pods = self.plan.pods.iter().skip(self.pods.len());
-        let missing: Vec<&Pod> = pods.take(ports).skip(self.filled).collect();
-        let missing: Vec<(&Pod, String)> = missing.into_iter().map(|pod| (pod, self.sandbox())).collect();
-        for (contestant, way) in self.ways.clone() {
-            let plugin = match (contestant, way) {
-                (Contestant::Ours, Some(plugin)) => plugin,
-                (Contestant::Bridge, Some(plugin)) => Arc::new(plugin.beside_others()),
-                _ => continue,
-            };
-            let added = self.unmeasured(&missing, &plugin).with_context(|| contestant.to_string())?;
-            self.there.extend(added);
+    /// Copies of the pods of a range, each with the next sandbox. The beginning of its ID is unique: the link
+    /// is named after it, and the log shows it.
+    fn fresh(&mut self, range: Range<usize>) -> Vec<Pod> {
+        let mut pods = self.pods[range].to_vec();
+        for pod in &mut pods {
+            self.sandboxes += 1;
+            pod.sandbox = format!("{:012x}{:0<52}", self.sandboxes, "be");
         }
-        self.filled = ports;
+        pods
+    }
+
+    /// The plugins by which the pods that stay are attached, so that each network has a node with other pods.
+    fn of_those_there(&self) -> Vec<Plugin<'a>> {
+        let plugin = |(contestant, way): &(Contestant, Option<Plugin<'a>>)| match contestant {
+            Contestant::Ours => way.clone(),
+            Contestant::Bridge => way.clone().map(Plugin::beside_others),
+            Contestant::Floor | Contestant::BinTrue | Contestant::Upstream => None,
+        };
+        self.ways.iter().filter_map(plugin).collect()
+    }
+
+    /// Attaches further pods until `ports` stay.
+    fn fill(&mut self, ports: usize) -> Result<()> {
+        let new = self.fresh(self.size.pods + self.there.len()..self.size.pods + ports);
+        for plugin in self.of_those_there() {
+            self.hurry(&new, |pod| plugin.add(pod).0).context("ADD for a pod that stays")?;
+        }
+        self.there.extend(new);
         self.settle()
     }
 
-    /// Attaches pods outside of any measurement.
-    fn unmeasured(&self, pods: &[(&Pod, String)], plugin: &Arc<Plugin>) -> Result<Vec<plugin::Attached>> {
-        let attached = self.hurry(pods, |(pod, sandbox)| plugin.add(pod, sandbox));
-        Ok(attached.context("ADD for a pod that is not measured")?.into_iter().flatten().collect())
-    }
-
     /// Runs calls that are not measured, all of which must succeed.
-    fn hurry<T: Sync, R: Send>(&self, items: &[T], call: impl Fn(&T) -> (Call, R) + Sync) -> Result<Vec<R>> {
-        let (_, done) = closed_loop(&self.floors[..HURRY], items, |_, item| call(item));
-        done.into_iter().map(|(call, result)| call.error.map_or(Ok(result), |why| bail!(why))).collect()
+    fn hurry(&self, pods: &[Pod], call: impl Fn(&Pod) -> Call + Sync) -> Result<()> {
+        let (_, calls) = closed_loop(&self.floors[..HURRY], pods, |_, pod| call(pod));
+        let error = calls.into_iter().find_map(|(_, call)| call.error);
+        error.map_or(Ok(()), |error| Err(anyhow!(error)))
     }
 
     /// Waits until the work of a phase is done. Otherwise it would slow down the next one: ovs-vswitchd takes
@@ -164,130 +182,111 @@ impl<'a> Driver<'a> {
     fn settle(&self) -> Result<()> {
         // Open vSwitch first: changes that ovs-vswitchd makes to its database are new work for ovn-controller.
         self.floors[0].settle()?;
-        let sync = ["--timeout=30", "--db", NORTHBOUND, "--wait=hv", "sync"];
-        command::output(Command::new("ovn-nbctl").args(sync))
-            .map(drop)
-            .context("ovn-controller does not come to rest")
+        self.lab.central.sync()
     }
 
-    /// Detaches the pods that [`Self::fill`] has attached, and removes the bridge.
+    /// Detaches the pods that stay, and removes the bridge.
     fn empty(&mut self) -> Result<()> {
-        let there = std::mem::take(&mut self.there);
-        self.hurry(&there, |attached| (attached.del(), ())).context("DEL for a pod that stayed")?;
-        if Path::new("/sys/class/net").join(BRIDGE).exists() {
-            delete_link(&Netlink::open()?, BRIDGE)?;
+        for plugin in self.of_those_there() {
+            self.hurry(&self.there, |pod| plugin.del(pod, None)).context("DEL for a pod that stayed")?;
         }
-        plugin::remove_reservations()?;
+        if self.size.contestants.contains(&Contestant::Bridge) {
+            self.node.run(["ip", "link", "del", BRIDGE])?;
+            plugin::remove_reservations()?;
+        }
         self.settle()
     }
 
     /// Adds all pods and deletes them again.
-    fn pods(&mut self, add: Cell, way: &Way, round: u32) -> Result<()> {
+    fn pods(&mut self, add: Cell, way: Option<&Plugin<'_>>, round: u32) -> Result<()> {
         let Cell { contestant, at_once, .. } = add;
-        let share = self.plan.size.share(contestant, at_once);
-        let sandboxes: Vec<String> = (0..share).map(|_| self.sandbox()).collect();
-        let pods: Vec<(&FloorPod<'_>, &String)> = self.pods.iter().zip(&sandboxes).collect();
-        let before = self.cpu(contestant)?;
-        let (wall, added) = closed_loop(&self.floors[..at_once], &pods, |floor, (pod, sandbox)| match way {
-            None => {
-                let (call, attached) = floor.add(pod, sandbox);
-                (call, attached.map(Attached::Floor))
-            }
-            Some(plugin) => {
-                let (call, attached) = plugin.add(pod.pod, sandbox);
-                (call, attached.map(|attached| Attached::Plugin(Box::new(attached))))
-            }
-        });
-        let (calls, attached): (Vec<Call>, Vec<Option<Attached>>) = added.into_iter().unzip();
-        let attached: Vec<Attached> = attached.into_iter().flatten().collect();
-        let mut failed = self.push_settled(add, round, (wall, calls), &before)?;
-
+        let first = self.phases.len();
+        let pods = self.fresh(0..self.size.share(contestant, at_once));
+        let opened = pods.iter().map(FloorPod::open).collect::<Result<Vec<_>>>()?;
+        let added = self.measure(add, round, &opened, |floor, pod| match way {
+            None => floor.add(pod),
+            Some(plugin) => plugin.add(pod.pod),
+        })?;
+        let attached: Vec<_> = added.into_iter().filter_map(|(pod, result)| Some((pod, result?))).collect();
         // CHECK is measured one call at a time only.
-        if at_once == 1 && contestant != Contestant::Upstream {
-            let plugins = attached.iter().filter_map(|attached| match attached {
-                Attached::Floor(_) => None,
-                Attached::Plugin(attached) => Some(attached.check()),
-            });
-            self.push_serial(Cell { verb: Verb::Check, ..add }, round, plugins.collect());
+        if let Some(plugin) = way
+            && at_once == 1
+            && contestant != Contestant::Upstream
+        {
+            let calls = attached.iter().map(|(pod, result)| plugin.check(pod.pod, result)).collect();
+            self.push_serial(Cell { verb: Verb::Check, ..add }, round, calls);
         }
-
-        let before = self.cpu(contestant)?;
-        let measured = closed_loop(&self.floors[..at_once], &attached, |floor, attached| match attached {
-            Attached::Floor(attached) => floor.del(attached),
-            Attached::Plugin(attached) => attached.del(),
-        });
-        failed |= self.push_settled(Cell { verb: Verb::Del, ..add }, round, measured, &before)?;
-        if !failed {
+        self.measure(Cell { verb: Verb::Del, ..add }, round, &attached, |floor, (pod, result)| match way {
+            None => (floor.del(pod, result), ()),
+            Some(plugin) => (plugin.del(pod.pod, Some(result)), ()),
+        })?;
+        if self.phases[first..].iter().all(|phase| phase.calls.iter().all(|call| call.error.is_none())) {
             return Ok(());
         }
         // The leftovers of failed calls go: a port of a failed pod would disturb the next contestant.
-        let (plugin, pods) = (Plugin::ours(), self.pods.iter().map(|pod| pod.pod).zip(&sandboxes));
-        self.hurry(&pods.collect::<Vec<_>>(), |(pod, sandbox)| (plugin.del(pod, sandbox), ()))
-            .context("DEL for what a failed call has left")?;
+        self.hurry(&pods, |pod| self.ours.del(pod, None)).context("DEL for what a failed call has left")?;
         self.settle()
     }
 
     /// The verbs that need no pod, turn by turn with `/bin/true`.
     fn programs(&mut self, round: u32) {
-        let bin_true = (Verb::Version, Contestant::BinTrue, Arc::new(Plugin::bin_true()));
-        let mut programs = vec![bin_true, (Verb::Status, Contestant::Ours, Arc::new(Plugin::ours()))];
-        programs.extend(
-            self.ways.iter().filter_map(|(contestant, way)| {
-                Some((Verb::Version, *contestant, Arc::clone(way.as_ref()?)))
-            }),
-        );
-        let mut calls = vec![Vec::new(); programs.len()];
-        for turn in 0..self.plan.size.pods {
-            for index in (0..programs.len()).map(|index| (index + turn) % programs.len()) {
-                let (verb, _, plugin) = &programs[index];
-                calls[index].push(plugin.plain(*verb));
+        let mut programs = vec![
+            (Verb::Version, Contestant::BinTrue, Plugin::bin_true(self.node)),
+            (Verb::Status, Contestant::Ours, self.ours.clone()),
+        ];
+        let ways = self.ways.iter().cloned();
+        programs.extend(ways.filter_map(|(contestant, way)| Some((Verb::Version, contestant, way?))));
+        let mut calls: BTreeMap<_, Vec<Call>> = BTreeMap::new();
+        for _ in 0..self.size.pods {
+            programs.rotate_left(1);
+            for (verb, contestant, plugin) in &programs {
+                calls.entry((*verb, *contestant)).or_default().push(plugin.plain(*verb));
             }
         }
-        for ((verb, contestant, _), calls) in programs.into_iter().zip(calls) {
+        for ((verb, contestant), calls) in calls {
             self.push_serial(Cell { verb, ports: 0, at_once: 1, contestant }, round, calls);
         }
     }
 
     /// Measures GC with nothing to remove, and GC of stale attachments.
     fn garbage(&mut self, ports: usize, round: u32) -> Result<()> {
-        let plugin = Arc::new(Plugin::ours());
-        let pods = self.plan.pods.iter().take(self.plan.size.stale);
-        let pods: Vec<(&Pod, String)> = pods.map(|pod| (pod, self.sandbox())).collect();
-        let stale = self.unmeasured(&pods, &plugin)?;
+        let stale = self.fresh(0..self.size.stale);
+        self.hurry(&stale, |pod| self.ours.add(pod).0).context("ADD for a pod that becomes stale")?;
         self.settle()?;
-        let stale: Vec<&plugin::Attached> = stale.iter().collect();
-        let valid: Vec<&plugin::Attached> = self.there.iter().collect();
-        let all = [&valid[..], &stale].concat();
-        let nothing = (0..GC_OF_NOTHING).map(|_| plugin.gc(&all, &[])).collect();
-        let something = vec![plugin.gc(&valid, &stale)];
+        let all = [&self.there[..], &stale].concat();
+        let nothing = (0..GC_OF_NOTHING).map(|_| self.ours.gc(&all, &[])).collect();
+        let something = vec![self.ours.gc(&self.there, &stale)];
         for (verb, calls) in [(Verb::Gc, nothing), (Verb::GcStale, something)] {
             self.push_serial(Cell { verb, ports, at_once: 1, contestant: Contestant::Ours }, round, calls);
         }
         self.settle()
     }
 
-    /// Adds a phase once the daemons are idle: what they do after a call belongs to it. Returns whether a
-    /// call has failed.
-    fn push_settled(
+    /// Measures a phase until the daemons are idle: what they do after a call belongs to it. Returns what
+    /// `work` makes of each item beside the call.
+    fn measure<'t, T: Sync, R: Send>(
         &mut self,
         cell: Cell,
         round: u32,
-        (wall, calls): (f64, Vec<Call>),
-        before: &CpuTimes,
-    ) -> Result<bool> {
+        items: &'t [T],
+        work: impl Fn(&Floor, &T) -> (Call, R) + Sync,
+    ) -> Result<Vec<(&'t T, R)>> {
+        let (before, of_caller) = (cpu_of_daemons(&self.daemons)?, cpu_of_caller(cell.contestant)?);
+        let (wall, done) = closed_loop(&self.floors[..cell.at_once], items, work);
         // Before the wait, which starts a program, too.
-        let caller = cpu_of_caller(cell.contestant)?;
+        let of_caller = cpu_of_caller(cell.contestant)? - of_caller;
         self.settle()?;
-        let now = cpu_of_daemons(&self.plan.daemons)?.into_iter().chain([(Process::Caller, caller)]);
-        let since = |(process, now)| (process, f64::max(now - before.get(&process).unwrap_or(&now), 0.0));
-        let cpu = now.map(since).collect();
-        let error = calls.iter().find_map(|call| call.error.as_ref());
-        if let Some(error) = error {
+        let of_daemons = cpu_of_daemons(&self.daemons)?.into_iter();
+        let mut cpu: CpuTimes =
+            of_daemons.map(|(process, now)| (process, (now - before[&process]).max(0.0))).collect();
+        cpu.insert(Process::Caller, of_caller);
+        let (calls, rest): (Vec<Call>, Vec<_>) =
+            done.into_iter().map(|(item, (call, rest))| (call, (item, rest))).unzip();
+        if let Some(error) = calls.iter().find_map(|call| call.error.as_ref()) {
             eprintln!("bench: {}, {}, {} at once: {error}", cell.contestant, cell.verb, cell.at_once);
         }
-        let has_failed = error.is_some();
         self.phases.push(Phase { cell, round, wall, calls, cpu });
-        Ok(has_failed)
+        Ok(rest)
     }
 
     fn push_serial(&mut self, cell: Cell, round: u32, calls: Vec<Call>) {
@@ -295,17 +294,6 @@ impl<'a> Driver<'a> {
             let wall = calls.iter().map(|call| call.duration).sum();
             self.phases.push(Phase { cell, round, wall, calls, cpu: CpuTimes::new() });
         }
-    }
-
-    fn cpu(&self, contestant: Contestant) -> Result<CpuTimes> {
-        let caller = (Process::Caller, cpu_of_caller(contestant)?);
-        Ok(cpu_of_daemons(&self.plan.daemons)?.into_iter().chain([caller]).collect())
-    }
-
-    /// The next container ID. Its beginning is unique: the link is named after it, and the log shows it.
-    fn sandbox(&mut self) -> String {
-        self.sandboxes += 1;
-        format!("{:012x}{:0<52}", self.sandboxes, "be")
     }
 
     /// Adds the stage times of the plugin's ADDs, from its log.
@@ -329,37 +317,26 @@ impl<'a> Driver<'a> {
 }
 
 /// Runs `work` on every item; each worker takes the next item as soon as it has finished one. Returns the
-/// wall time in milliseconds and the results in the order of the items.
-fn closed_loop<T: Sync, R: Send>(
+/// wall time in milliseconds, and the items with their results.
+fn closed_loop<'t, T: Sync, R: Send>(
     workers: &[Floor],
-    items: &[T],
+    items: &'t [T],
     work: impl Fn(&Floor, &T) -> R + Sync,
-) -> (f64, Vec<R>) {
-    let (next, ready, done) = (AtomicUsize::new(0), Barrier::new(workers.len() + 1), Mutex::new(Vec::new()));
+) -> (f64, Vec<(&'t T, R)>) {
+    let (next, ready) = (AtomicUsize::new(0), Barrier::new(workers.len() + 1));
     let run = |worker| {
         ready.wait();
-        while let index = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(item) = items.get(index)
-        {
-            let result = work(worker, item);
-            done.lock().expect("no worker panics here").push((index, result));
-        }
+        let taken = iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed)));
+        taken.map(|item| (item, work(worker, item))).collect::<Vec<_>>()
     };
     let run = &run;
-    let began = thread::scope(|scope| {
-        workers.iter().for_each(|worker| drop(scope.spawn(move || run(worker))));
+    thread::scope(|scope| {
+        let workers: Vec<_> = workers.iter().map(|worker| scope.spawn(move || run(worker))).collect();
         // The barrier releases all workers at once: the time to start the threads is outside the measurement.
         ready.wait();
-        Instant::now()
-    });
-    let wall = milliseconds(began.elapsed());
-    let mut done = done.into_inner().expect("no worker panics here");
-    done.sort_by_key(|(index, _)| *index);
-    (wall, done.into_iter().map(|(_, result)| result).collect())
-}
-
-/// The same list, starting at another item, so that each contestant comes first in some round.
-fn rotated<T: Clone>(list: &[T], turn: usize) -> Vec<T> {
-    let (before, after) = list.split_at(turn % list.len().max(1));
-    [after, before].concat()
+        let began = Instant::now();
+        let done = workers.into_iter().flat_map(|worker| worker.join().expect("no worker panics here"));
+        let done = done.collect();
+        (milliseconds(began.elapsed()), done)
+    })
 }

@@ -33,6 +33,7 @@ use podnet::{
     netns::{Inside, Netns},
 };
 use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use serde_json::Value;
 use tokio::{runtime::Runtime, time::timeout};
 
 use super::measurements::{Call, milliseconds};
@@ -69,13 +70,6 @@ pub(crate) struct FloorPod<'a> {
     inside: Inside,
 }
 
-/// The data that DEL needs from an ADD.
-#[derive(Debug)]
-pub(crate) struct Attached {
-    link: String,
-    port: Uuid,
-}
-
 impl<'a> FloorPod<'a> {
     pub(crate) fn open(pod: &'a Pod) -> Result<Self> {
         let netns = Netns::open(&pod.netns)?;
@@ -101,20 +95,20 @@ impl Floor {
         Ok(self.runtime.block_on(settled).context("ovs-vswitchd does not come to rest")??)
     }
 
-    /// Attaches a pod as sandbox `sandbox`.
-    pub(crate) fn add(&self, pod: &FloorPod<'_>, sandbox: &str) -> (Call, Option<Attached>) {
-        let link: String = sandbox.chars().take(15).collect();
-        let (call, port) = timed(|parts| self.attach(pod, sandbox, &link, parts));
-        (call, port.map(|port| Attached { link, port }))
+    /// Attaches a pod. The result, which DEL needs, is the UUID of the port's row.
+    pub(crate) fn add(&self, pod: &FloorPod<'_>) -> (Call, Option<Value>) {
+        let (call, port) = timed(|parts| self.attach(pod, parts));
+        (call, port.map(|port| port.to_string().into()))
     }
 
     /// Detaches the pod.
-    pub(crate) fn del(&self, attached: &Attached) -> Call {
-        timed(|parts| self.detach(attached, parts)).0
+    pub(crate) fn del(&self, pod: &FloorPod<'_>, result: &Value) -> Call {
+        timed(|parts| self.detach(pod.pod, result, parts)).0
     }
 
-    fn attach(&self, pod: &FloorPod<'_>, sandbox: &str, link: &str, parts: &mut Parts) -> Result<Uuid> {
-        let Pod { uid, mac, .. } = pod.pod;
+    fn attach(&self, pod: &FloorPod<'_>, parts: &mut Parts) -> Result<Uuid> {
+        let Pod { uid, mac, sandbox, .. } = pod.pod;
+        let link = &*pod.pod.host_interface();
         let begun = Instant::now();
         self.add_veth(link, pod).context("create the veth")?;
         let begun = lap(parts, Stage::Veth, begun);
@@ -142,14 +136,17 @@ impl Floor {
         })
     }
 
-    fn detach(&self, Attached { link, port }: &Attached, parts: &mut Parts) -> Result<()> {
+    fn detach(&self, pod: &Pod, result: &Value, parts: &mut Parts) -> Result<()> {
         let begun = Instant::now();
+        let port: Uuid = result.as_str().context("no UUID of a port")?.parse()?;
         let mut tx = Transaction::new();
         let bridge = Condition::equal("name", INTEGRATION_BRIDGE);
-        tx.mutate("Bridge", bridge, vec![Mutation::delete("ports", *port)]);
+        tx.mutate("Bridge", bridge, vec![Mutation::delete("ports", port)]);
         self.runtime.block_on(async { timeout(PATIENCE, self.connection.transact(tx)).await })??;
         let begun = lap(parts, Stage::Port, begun);
-        delete_link(&self.netlink, link)?;
+        // With it goes its peer.
+        let link = LinkMessageBuilder::<LinkUnspec>::new().name(pod.host_interface()).build();
+        self.netlink.request(DelLink(link), 0).context("delete the veth")?;
         lap(parts, Stage::Veth, begun);
         Ok(())
     }
@@ -174,12 +171,6 @@ impl Floor {
             .request_all(vec![(NewLink(pair), ADD), (SetLink(up), 0)])
             .map_err(|(_, error)| error)?)
     }
-}
-
-/// Deletes a link, and with it its peer.
-pub(crate) fn delete_link(netlink: &Netlink, name: &str) -> Result<()> {
-    let link = LinkMessageBuilder::<LinkUnspec>::new().name(name.to_owned()).build();
-    netlink.request(DelLink(link), 0).map(drop).with_context(|| format!("delete link {name}"))
 }
 
 /// Configures the pod's `eth0`: address, up, default route.

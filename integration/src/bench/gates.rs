@@ -36,46 +36,27 @@ pub(crate) enum Kind {
     Outcome,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Figure {
-    P50,
-    /// Of the median round.
-    P99,
-    Rate,
-}
+/// A figure: its name, its value, and how that has to compare with its limit.
+type Figure = (&'static str, fn(&Summary) -> f64, fn(&f64, &f64) -> bool);
+
+const P50: Figure = ("p50", |summary| summary.times.p50, f64::le);
+const P99: Figure = ("p99 of the median round", Summary::usual_p99, f64::le);
+const RATE: Figure = ("rate", |summary| summary.rate, f64::ge);
 
 /// One figure of the plugin, compared with the same figure of another contestant: which call, how many at
 /// once, the limit in words, and computed from the other contestant's figure.
 type Comparison = (Verb, usize, Figure, Contestant, &'static str, fn(f64) -> f64);
 
 const COMPARISONS: [Comparison; 5] = [
-    (Verb::Add, 1, Figure::P50, Contestant::Floor, "at most the floor's + 5 ms", |floor| floor + 5.0),
-    (Verb::Add, 32, Figure::P99, Contestant::Floor, "at most 1.5 times the floor's", |floor| 1.5 * floor),
-    (Verb::Add, 100, Figure::Rate, Contestant::Floor, "at least 0.9 times the floor's", |floor| 0.9 * floor),
-    (Verb::Del, 1, Figure::P50, Contestant::Floor, "at most 1.3 times the floor's + 2 ms", |f| 1.3 * f + 2.0),
-    (Verb::Version, 1, Figure::P50, Contestant::BinTrue, "at most that of /bin/true + 1 ms", |t| t + 1.0),
+    (Verb::Add, 1, P50, Contestant::Floor, "at most the floor's + 5 ms", |floor| floor + 5.0),
+    (Verb::Add, 32, P99, Contestant::Floor, "at most 1.5 times the floor's", |floor| 1.5 * floor),
+    (Verb::Add, 100, RATE, Contestant::Floor, "at least 0.9 times the floor's", |floor| 0.9 * floor),
+    (Verb::Del, 1, P50, Contestant::Floor, "at most 1.3 times the floor's + 2 ms", |f| 1.3 * f + 2.0),
+    (Verb::Version, 1, P50, Contestant::BinTrue, "at most that of /bin/true + 1 ms", |time| time + 1.0),
 ];
 /// Only where upstream's plugin was measured.
 const WITH_UPSTREAM: Comparison =
-    (Verb::Add, 100, Figure::Rate, Contestant::Upstream, "at least 8 times upstream's", |other| 8.0 * other);
-
-impl Figure {
-    fn of(self, summary: &Summary) -> f64 {
-        match self {
-            Self::P50 => summary.times.p50,
-            Self::P99 => summary.usual_p99(),
-            Self::Rate => summary.rate,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::P50 => "p50",
-            Self::P99 => "p99 of the median round",
-            Self::Rate => "rate",
-        }
-    }
-}
+    (Verb::Add, 100, RATE, Contestant::Upstream, "at least 8 times upstream's", |other| 8.0 * other);
 
 impl Gate {
     /// Every criterion. `leftovers` is the difference of the node before and after, if there is one.
@@ -105,22 +86,20 @@ impl Gate {
         Self { demand: demand.to_owned(), kind: Kind::Outcome, holds, found }
     }
 
-    fn compare(&(verb, at_once, figure, with, words, limit): &Comparison, summaries: &Summaries) -> Self {
+    fn compare(comparison: &Comparison, summaries: &Summaries) -> Self {
+        let &(verb, at_once, (name, value, is_within), with, words, limit) = comparison;
         let of = |contestant| {
             let summary = summaries.get(&Cell { verb, ports: 0, at_once, contestant })?;
-            (summary.calls > 0).then(|| figure.of(summary))
+            (summary.calls > 0).then(|| value(summary))
         };
         let (holds, found) = match (of(Contestant::Ours), of(with)) {
-            (Some(ours), Some(other)) => {
-                let limit = limit(other);
-                // Times have an upper limit, rates a lower one.
-                let holds = if figure == Figure::Rate { ours >= limit } else { ours <= limit };
-                (holds, format!("{ours:.2}, limit {limit:.2}, {with} {other:.2}"))
-            }
+            (Some(ours), Some(other)) => (
+                is_within(&ours, &limit(other)),
+                format!("{ours:.2}, limit {:.2}, {with} {other:.2}", limit(other)),
+            ),
             _ => (false, "not measured".to_owned()),
         };
-        let demand = format!("{verb}, {at_once} at once: {} {words}", figure.name());
-        Self { demand, kind: Kind::Time, holds, found }
+        Self { demand: format!("{verb}, {at_once} at once: {name} {words}"), kind: Kind::Time, holds, found }
     }
 
     /// Counts failed calls, also in the warm-up. Failures of upstream's plugin are shown in the table only.
@@ -169,17 +148,21 @@ mod tests {
     /// The plugin's figure in each comparison, exactly at its limit: the other contestant's figure is 10.
     const AT_LIMITS: [f64; COMPARISONS.len()] = [15.0, 15.0, 9.0, 15.0, 11.0];
 
-    fn summaries(figures: [f64; COMPARISONS.len()]) -> Summaries {
+    /// All figures are at their limits, but that of comparison `spoilt`, which is a tenth beyond.
+    fn summaries(spoilt: Option<usize>) -> Summaries {
+        let all = |value| Summary {
+            calls: 1,
+            times: Percentiles { p50: value, ..Percentiles::default() },
+            rounds_p99: vec![1.0, value, 1000.0],
+            rate: value,
+            ..Summary::default()
+        };
         let mut summaries = Summaries::new();
-        for ((verb, at_once, figure, with, ..), ours) in COMPARISONS.into_iter().zip(figures) {
+        for (index, (verb, at_once, (.., is_within), with, ..)) in COMPARISONS.into_iter().enumerate() {
+            let beyond = if is_within(&1.0, &2.0) { 0.1 } else { -0.1 };
+            let ours = AT_LIMITS[index] + if spoilt == Some(index) { beyond } else { 0.0 };
             for (contestant, value) in [(with, 10.0), (Contestant::Ours, ours)] {
-                let summary = summaries.entry(Cell { verb, ports: 0, at_once, contestant }).or_default();
-                summary.calls = 1;
-                match figure {
-                    Figure::P50 => summary.times = Percentiles { p50: value, ..Percentiles::default() },
-                    Figure::P99 => summary.rounds_p99 = vec![1.0, value, 1000.0],
-                    Figure::Rate => summary.rate = value,
-                }
+                summaries.insert(Cell { verb, ports: 0, at_once, contestant }, all(value));
             }
         }
         summaries
@@ -209,12 +192,10 @@ mod tests {
         let one = |missed: Vec<String>, word: &str| {
             assert!(missed.len() == 1 && missed[0].contains(word), "{word}: {missed:?}")
         };
-        let fine = &summaries(AT_LIMITS);
+        let fine = &summaries(None);
         assert_eq!(missed(fine, None, None, 4_000_000, 0), Vec::<String>::new());
-        for (index, (_, _, figure, _, words, _)) in COMPARISONS.into_iter().enumerate() {
-            let mut figures = AT_LIMITS;
-            figures[index] += if figure == Figure::Rate { -0.1 } else { 0.1 };
-            one(missed(&summaries(figures), None, None, 1, 0), words);
+        for (index, (.., words, _)) in COMPARISONS.into_iter().enumerate() {
+            one(missed(&summaries(Some(index)), None, None, 1, 0), words);
         }
         one(missed(fine, None, None, 4_000_001, 0), "size");
         one(missed(fine, Some("code 11"), None, 1, 0), "1 errors; first: ours ADD of 8: code 11");
@@ -224,7 +205,7 @@ mod tests {
 
     #[test]
     fn upstreams_plugin_counts_if_it_was_measured() {
-        let mut summaries = summaries(AT_LIMITS);
+        let mut summaries = summaries(None);
         let cell = Cell { verb: Verb::Add, ports: 0, at_once: 100, contestant: Contestant::Upstream };
         summaries.insert(cell, Summary { calls: 1, rate: 2.0, ..Summary::default() });
         let missed = missed(&summaries, None, None, 1, 0);

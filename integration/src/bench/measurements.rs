@@ -1,15 +1,15 @@
-//! Raw measurements: every call of every phase, without statistics.
+//! What is measured: every call of every phase, without statistics.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::processes::{CpuTimes, Growth};
 
 /// The kind of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum Verb {
     Add,
@@ -19,12 +19,12 @@ pub(crate) enum Verb {
     Version,
     /// GC with nothing to remove: every attachment is valid.
     Gc,
-    /// GC that removes attachments: see `stale` of [`super::plan::Size`].
+    /// GC that removes attachments: see `stale` of [`super::size::Size`].
     GcStale,
 }
 
 /// A contestant of the benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Contestant {
     /// The work that no plugin can avoid, in one process; see [`super::floor`].
@@ -42,7 +42,7 @@ pub(crate) enum Contestant {
 }
 
 /// One combination that is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Cell {
     pub(crate) verb: Verb,
     /// Number of pods that are attached already and stay.
@@ -53,7 +53,7 @@ pub(crate) struct Cell {
 }
 
 /// A process, or group of processes, whose CPU time is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Process {
     /// The contestant: the plugin's processes, or the floor in the driver.
@@ -65,7 +65,7 @@ pub(crate) enum Process {
 }
 
 /// One turn of a contestant: one call per pod, or per repetition.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Phase {
     pub(crate) cell: Cell,
     /// Round 0 is the warm-up and does not count.
@@ -78,7 +78,7 @@ pub(crate) struct Phase {
 }
 
 /// One call. Times are in milliseconds.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Call {
     pub(crate) duration: f64,
     /// Its stages; `outside`, the start and the end of the process; `between`, what no stage accounts for.
@@ -87,7 +87,6 @@ pub(crate) struct Call {
     /// The error of a call that failed; such a call is excluded from the figures.
     pub(crate) error: Option<String>,
     /// Of an ADD, to find it in the plugin's log.
-    #[serde(skip)]
     pub(crate) sandbox: String,
 }
 
@@ -100,7 +99,7 @@ impl Call {
 }
 
 /// All measurements of the driver.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Measurements {
     pub(crate) phases: Vec<Phase>,
     /// Memory, descriptors and threads of the daemons.

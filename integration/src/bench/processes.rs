@@ -11,7 +11,7 @@ use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::measurements::{Contestant, Process, milliseconds};
 
@@ -35,7 +35,7 @@ pub(crate) fn cpu_of_daemons(daemons: &[(Process, u32)]) -> Result<CpuTimes> {
 }
 
 /// The resources of a process at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Holding {
     /// Resident memory, in kB.
     pub(crate) rss_kb: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Holding {
 }
 
 /// A process at two moments: when every kind of call has been made once, and at the end of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Growth {
     pub(crate) process: Process,
     pub(crate) before: Holding,
@@ -65,27 +65,19 @@ impl Holding {
 }
 
 impl Growth {
-    /// Each of `daemons` at one moment.
-    pub(crate) fn begin(daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
-        let begin = |(process, pid): &(Process, u32)| {
-            let now = Holding::of(*pid)?;
-            Ok(Self { process: *process, before: now, after: now })
+    /// The daemons now, and what they held `before`, after a wait for connections and threads of the last
+    /// calls to end. A process that still holds more is reported, not an error.
+    pub(crate) fn since(before: &[Holding], daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
+        let now = |(&before, &(process, pid)): (&Holding, &(Process, u32))| {
+            Ok(Self { process, before, after: Holding::of(pid)? })
         };
-        daemons.iter().map(begin).collect()
-    }
-
-    /// Compares with that moment, after a wait for connections and threads of the last calls to end. A
-    /// process that still holds more is reported, not an error.
-    pub(crate) fn end(begun: &[Self], daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
-        let now = |(growth, (_, pid)): (&Self, &(_, _))| Ok(Self { after: Holding::of(*pid)?, ..*growth });
-        let all = || begun.iter().zip(daemons).map(now).collect::<Result<Vec<Self>>>();
-        // The wait may time out: the gate reports the growth.
-        drop(eventually("descriptors and threads as before", PATIENCE, || {
+        let all = || before.iter().zip(daemons).map(now).collect::<Result<Vec<Self>>>();
+        let settled = eventually("descriptors and threads as before", PATIENCE, || {
             let all = all()?;
             ensure!(!all.iter().any(Self::has_grown), "{all:?}");
-            Ok(())
-        }));
-        all()
+            Ok(all)
+        });
+        settled.or_else(|_| all())
     }
 
     /// Whether descriptors or threads have grown. Memory may grow: the allocator keeps freed pages.

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{
     gates::Gate,
     measurements::{Cell, Process},
-    plan::Size,
-    processes::{Growth, Holding},
+    processes::Growth,
+    size::Size,
     summary::Summary,
 };
 use crate::report::{environment::Environment, percentiles::Percentiles};
@@ -96,16 +96,6 @@ impl fmt::Display for Report {
         writeln!(f, "\n{rounds} rounds of {pods} pods, {seconds:.0} s; {environment}\n")?;
         self.figures(f)?;
         self.parts(f)?;
-        for Growth { process, before, after } in &self.processes {
-            let Holding { rss_kb, peak_rss_kb, descriptors, threads } = after;
-            writeln!(
-                f,
-                "{process}: {rss_kb} kB (before {}, peak {peak_rss_kb}), {descriptors} descriptors \
-                 (before {}), {threads} threads (before {})",
-                before.rss_kb, before.descriptors, before.threads
-            )?;
-        }
-        writeln!(f)?;
         self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }

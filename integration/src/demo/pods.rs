@@ -1,29 +1,28 @@
 //! The pods of the demo: their state before the runtime calls the plugin, its calls as a container runtime
-//! makes them, and packets between them.
+//! makes them, and their packets.
 
 use std::{
+    fs,
     net::IpAddr,
     path::Path,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use integration::{
-    CniError, Lab, Node, Outcome, Pod, Runtime, central, eventually, executable, node, peer::Reply, runtime,
-    subnet, traffic::End, world::Machine,
+    Lab, Node, Pod, Runtime, eventually, executable, peer::Reply, runtime, traffic::End, world::Machine,
 };
+use ipnet::IpNet;
 use serde_json::Value;
 
-use super::screen::{Paint, Screen, tick};
+use super::screen::{Paint, Screen};
 
-/// Addresses of all pods.
-const CLUSTER: &str = "10.244.0.0/16,fd00:10:244::/48";
 /// The port of the world's server.
 const WEB: u16 = 80;
 /// Kubernetes namespace of the pods.
 const NAMESPACE: &str = "shop";
 /// Each pod with the index of its node.
-const PODS: &[(&str, usize)] = &[("front", 0), ("cart", 0), ("stock", 1)];
+const PODS: [(&str, usize); 3] = [("front", 0), ("cart", 0), ("stock", 1)];
 /// The annotation that limits the first pod's ingress rate, and its value.
 pub(crate) const LIMIT_ANNOTATION: &str = "kubernetes.io/ingress-bandwidth";
 pub(crate) const LIMIT_MEGABITS: u32 = 100;
@@ -31,14 +30,13 @@ pub(crate) const LIMIT_MEGABITS: u32 = 100;
 const CONFLIST: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
 
 /// Plans the pods; nothing is created yet.
-pub(crate) fn plan(lab: &Lab) -> Vec<Pod> {
-    let pod = |(name, node): &(&str, usize)| {
-        let mut pod = lab.plan_pod(&lab.nodes[*node]);
-        (pod.namespace, pod.name) = (NAMESPACE.to_owned(), (*name).to_owned());
+pub(crate) fn plan(lab: &Lab) -> [Pod; 3] {
+    PODS.map(|(name, node)| {
+        let mut pod = lab.plan_pod(&lab.nodes[node]);
+        (pod.namespace, pod.name) = (NAMESPACE.to_owned(), name.to_owned());
         pod.netns = Path::new("/var/run/netns").join(name);
         pod
-    };
-    PODS.iter().map(pod).collect()
+    })
 }
 
 /// The control plane's part: creates logical ports, and manifests with the pods' annotations.
@@ -55,66 +53,16 @@ pub(crate) fn declare(lab: &Lab, pods: &[Pod]) -> Result<()> {
 
 /// The container runtime's part: creates an empty network namespace for each pod.
 pub(crate) fn make_sandboxes(lab: &Lab, pods: &[Pod]) -> Result<()> {
-    lab.nodes.iter().try_for_each(|node| node.add_namespaces(&of_node(node, pods)))
+    pods.iter().try_for_each(|pod| lab.node_of(pod).add_namespaces(std::slice::from_ref(pod)))
 }
 
 /// Removes everything that `declare` and `make_sandboxes` have created.
 pub(crate) fn withdraw(lab: &Lab, pods: &[Pod]) -> Result<()> {
-    lab.nodes.iter().try_for_each(|node| node.remove_namespaces(&of_node(node, pods)))?;
-    pods.iter().try_for_each(|pod| lab.node_of(pod).remove_manifest(pod))?;
-    lab.remove_ports(pods)
-}
-
-/// The control plane's part for pods that leave their node: their packets go to the management port.
-pub(crate) fn lead_to_hosts(lab: &Lab) -> Result<()> {
-    for subnet in lab.nodes.iter().flat_map(|node| &node.subnets) {
-        let via = subnet::host(subnet, 2).addr().to_string();
-        let words = ["--policy=src-ip", "lr-route-add", central::ROUTER, &subnet.to_string(), &via];
-        lab.central.nbctl(words)?;
-    }
-    Ok(())
-}
-
-/// Tells the node's server which addresses are pods', as a control plane does through the API server.
-pub(crate) fn tell_subnets(node: &Node) {
-    let of_node: Vec<String> = node.subnets.iter().map(ToString::to_string).collect();
-    let arguments = [
-        format!("--init-node={}", node.name),
-        format!("--pod-manifests={}", node::MANIFESTS),
-        format!("--node-subnets={}", of_node.join(",")),
-        format!("--cluster-subnets={CLUSTER}"),
-    ];
-    node.server.set_arguments(arguments);
-}
-
-/// Each pod connects to a server of the world, in each family, with a line for each.
-pub(crate) fn visit_world(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
-    let world = lab.world();
-    let (_server, web) = lab.mirroring_outside(Machine::Web, WEB)?;
-    screen.line(Paint::FAINT.on(format!("    {:<8}{:<24}{:<16}", "from", "to", "seen as")))?;
     for pod in pods {
-        let node = world.of_node(lab.node_of(pod));
-        let what = format!("{} connects to the world", pod.name);
-        screen.working_on(&what)?;
-        // Warm-up: the first packets wait for address resolution.
-        let seen = eventually(&what, Duration::from_secs(10), || {
-            let [replies, _] = lab.ask(&End::Pod(pod), &web, &[])?;
-            let seen: Option<Vec<IpAddr>> = replies.iter().map(Reply::address).collect();
-            seen.with_context(|| format!("{replies:?}"))
-        })?;
-        for (to, seen) in web.iter().zip(&seen) {
-            let name = Paint::POD.on(format!("{:<8}", pod.name));
-            screen.line(format!("{}{name}{:<24}{seen}", tick(), to.to_string()))?;
-        }
-        if seen != node {
-            bail!("the world sees {} as {seen:?} and not as {node:?}", pod.name);
-        }
+        lab.node_of(pod).remove_namespaces(std::slice::from_ref(pod))?;
+        lab.node_of(pod).remove_manifest(pod)?;
     }
-    Ok(())
-}
-
-fn of_node(node: &Node, pods: &[Pod]) -> Vec<Pod> {
-    pods.iter().filter(|pod| pod.node == node.name).cloned().collect()
+    lab.remove_ports(pods)
 }
 
 /// `shop/front`
@@ -126,65 +74,48 @@ pub(crate) fn title(pod: &Pod) -> String {
 /// keys that a runtime adds (CNI specification, section 3).
 pub(crate) fn runtime_of(node: &Node) -> Result<Runtime<'_>> {
     // The server writes the file after it has started to listen, and the demo may be faster.
-    let text =
-        eventually(CONFLIST, Duration::from_secs(5), || Ok(std::fs::read_to_string(node.path(CONFLIST))?))?;
+    let text = eventually(CONFLIST, Duration::from_secs(5), || Ok(fs::read_to_string(node.path(CONFLIST))?))?;
     let list: Value = serde_json::from_str(&text).context(CONFLIST)?;
-    let mut config = list["plugins"].get(0).with_context(|| format!("{CONFLIST} has no plugin"))?.clone();
-    (config["cniVersion"], config["name"]) = (list["cniVersion"].clone(), list["name"].clone());
     let mut runtime = node.runtime();
-    runtime.config = config;
-    Ok(runtime)
-}
-
-/// Makes one call and shows it as one step.
-pub(crate) fn call(screen: &mut Screen, what: &str, call: impl FnOnce() -> Result<Outcome>) -> Result<Value> {
-    screen.timed_step(what, || {
-        let outcome = call()?;
-        match (outcome.success(), outcome.failure()) {
-            (Ok(result), _) => Ok((result, outcome.duration)),
-            (Err(_), Ok(CniError { code, msg, details })) => bail!("CNI error {code}: {msg}\n{details}"),
-            (Err(error), Err(_)) => Err(error),
-        }
-    })
+    runtime.config = list["plugins"].get(0).with_context(|| format!("{CONFLIST} has no plugin"))?.clone();
+    Ok(runtime.with("cniVersion", list["cniVersion"].clone()).with("name", list["name"].clone()))
 }
 
 /// The environment and the input with which the runtime adds `pod`.
-pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> Vec<String> {
+pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> [String; 7] {
     let set = |name: &str, value: &str| format!("{}{value} ", Paint::FAINT.on(format!("{name}=")));
     let arguments = runtime::cni_args(pod);
     // The UID and the container ID are too long for a line; the container ID is shown above.
     let short: Vec<&str> = arguments.split(';').filter(|argument| argument.len() < 40).collect();
     let input = ["cniVersion", "name"].map(|key| format!("\"{key}\":{}", runtime.config[key])).join(",");
-    let sandbox = format!("{}…", &pod.sandbox[..12]);
-    let netns = pod.netns.display().to_string();
-    vec![
+    let lines = [
         String::new(),
-        format!("    {}{}", set("CNI_COMMAND", "ADD"), set("CNI_CONTAINERID", &sandbox)),
-        format!("    {}{}", set("CNI_NETNS", &netns), set("CNI_IFNAME", &runtime.ifname)),
-        format!("    {}", set("CNI_ARGS", &format!("{};…", short.join(";")))),
-        format!("    {}", Paint::STRONG.on(format!("/opt/cni/bin/{}", executable::PLUGIN))),
-        format!("    {}{{{input},…}}", Paint::FAINT.on("<<< ")),
+        set("CNI_COMMAND", "ADD") + &set("CNI_CONTAINERID", &format!("{}…", &pod.sandbox[..12])),
+        set("CNI_NETNS", &pod.netns.to_string_lossy()) + &set("CNI_IFNAME", &runtime.ifname),
+        set("CNI_ARGS", &format!("{};…", short.join(";"))),
+        Paint::STRONG.on(format!("/opt/cni/bin/{}", executable::PLUGIN)).to_string(),
+        format!("{}{{{input},…}}", Paint::FAINT.on("<<< ")),
         String::new(),
-    ]
+    ];
+    lines.map(|line| format!("    {line}"))
 }
 
 /// The result of an ADD in readable form.
 pub(crate) fn result(pod: &Pod, result: &Value) -> Result<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
     let interfaces = result["interfaces"].as_array().context("the result has no interfaces")?;
-    let in_pod =
-        |interface: &&Value| interface["sandbox"].as_str().is_some_and(|sandbox| !sandbox.is_empty());
-    let inside = interfaces.iter().find(in_pod).context("the result has no interface in the pod")?;
-    let outside = interfaces.iter().find(|interface| !in_pod(interface));
-    let host = outside.map_or("none".into(), |interface| text(&interface["name"]));
-    let name = Paint::POD.on(format!("{:<6}", text(&inside["name"])));
-    let on_node = Paint::FAINT.on(format!("on {}  ", pod.node));
-    let pair = format!("      {name}{:<22}{on_node}{host}", text(&inside["mac"]));
-    let addresses = result["ips"].as_array().context("the result has no addresses")?.iter().map(|ip| {
-        let address = Paint::POD.on(format!("{:<22}", text(&ip["address"])));
-        format!("            {address}{}{}", Paint::FAINT.on("gateway "), text(&ip["gateway"]))
-    });
-    Ok(std::iter::once(pair).chain(addresses).collect())
+    let is_in_pod = |interface: &&Value| !interface["sandbox"].as_str().unwrap_or_default().is_empty();
+    let inside = interfaces.iter().find(is_in_pod).context("the result has no interface in the pod")?;
+    let outside = interfaces.iter().find(|interface| !is_in_pod(interface)).unwrap_or(&Value::Null);
+    let (name, on_node) =
+        (Paint::POD.on(text(&inside["name"])), Paint::FAINT.on(format!("on {}  ", pod.node)));
+    let mut lines =
+        vec![format!("      {name:<6}{:<22}{on_node}{}", text(&inside["mac"]), text(&outside["name"]))];
+    for ip in result["ips"].as_array().context("the result has no addresses")? {
+        let (address, gateway) = (Paint::POD.on(text(&ip["address"])), Paint::FAINT.on("gateway "));
+        lines.push(format!("            {address:<22}{gateway}{}", text(&ip["gateway"])));
+    }
+    Ok(lines)
 }
 
 /// The head of the table of packets.
@@ -192,6 +123,7 @@ pub(crate) fn packets_head(bytes: u64) -> String {
     let tcp = format!("TCP, {} MiB", bytes >> 20);
     Paint::FAINT
         .on(format!("    {:<8}{:<8}{:<19}{:<16}{:>9}{tcp:>16}", "from", "to", "address", "path", "ping"))
+        .to_string()
 }
 
 /// Ping and TCP from one pod to every address of another, with a line for each. Returns the rates in Mbit/s.
@@ -201,22 +133,16 @@ pub(crate) fn exchange(
     [from, to]: [&Pod; 2],
     bytes: u64,
 ) -> Result<Vec<f64>> {
+    let (here, there) = (&from.node, &to.node);
+    let path = if here == there { format!("inside {here}") } else { format!("{here} → {there}") };
     let mut rates = Vec::new();
-    for address in to.addresses.iter().map(ipnet::IpNet::addr) {
+    for address in to.addresses.iter().map(IpNet::addr) {
         let what = format!("{} sends to {} at {address}", from.name, to.name);
         screen.working_on(&what)?;
-        let (ping, megabits) = match measure(lab, from, to, address, bytes) {
-            Ok(measured) => measured,
-            Err(error) => return screen.step(&what, || Err(error)),
-        };
-        let path = if from.node == to.node {
-            format!("inside {}", from.node)
-        } else {
-            format!("{} → {}", from.node, to.node)
-        };
-        let [from, to] = [from, to].map(|pod| Paint::POD.on(format!("{:<8}", pod.name)));
-        let (path, ping) = (Paint::FAINT.on(format!("{path:<16}")), format!("{ping:.2} ms"));
-        screen.line(format!("{}{from}{to}{address:<19}{path}{ping:>9}{:>16}", tick(), rate(megabits)))?;
+        let (ping, megabits) = measure(lab, from, to, address, bytes).context(what)?;
+        let [from, to] = [from, to].map(|pod| Paint::POD.on(&pod.name));
+        let (path, ping) = (Paint::FAINT.on(&path), format!("{ping:.2} ms"));
+        screen.tick(format!("{from:<8}{to:<8}{address:<19}{path:<16}{ping:>9}{:>16}", rate(megabits)))?;
         rates.push(megabits);
     }
     Ok(rates)
@@ -226,8 +152,8 @@ pub(crate) fn exchange(
 fn measure(lab: &Lab, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Result<(f64, f64)> {
     // Warm-up: the first packet waits for address resolution.
     lab.ping(from, address)?;
-    let words = ["ping", "-n", "-q", "-c", "10", "-i", "0.01", "-W", "1"].map(str::to_owned);
-    let report = lab.node_of(from).run_in_pod(from, words.into_iter().chain([address.to_string()]))?;
+    let words = format!("ping -n -q -c 10 -i 0.01 -W 1 {address}");
+    let report = lab.node_of(from).run_in_pod(from, words.split(' '))?;
     let ping = average(&report).with_context(|| format!("ping does not say what it measured:\n{report}"))?;
     let began = Instant::now();
     lab.tcp_to(from, to, address, bytes)?;
@@ -248,6 +174,28 @@ fn rate(megabits: f64) -> String {
     } else {
         format!("{:.1} Gbit/s", megabits / 1000.0)
     }
+}
+
+/// Each pod connects to a server of the world, in each family, with a line for each.
+pub(crate) fn visit_world(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
+    let (_server, web) = lab.mirroring_outside(Machine::Web, WEB)?;
+    screen.line(Paint::FAINT.on(format!("    {:<8}{:<24}seen as", "from", "to")))?;
+    for pod in pods {
+        let what = format!("{} connects to the world", pod.name);
+        screen.working_on(&what)?;
+        // Warm-up: the first packets wait for address resolution.
+        let seen = eventually(&what, Duration::from_secs(10), || {
+            let [replies, _] = lab.ask(&End::Pod(pod), &web, &[])?;
+            let seen: Option<Vec<IpAddr>> = replies.iter().map(Reply::address).collect();
+            seen.with_context(|| format!("{replies:?}"))
+        })?;
+        for (to, seen) in web.iter().zip(&seen) {
+            screen.tick(format!("{:<8}{:<24}{seen}", Paint::POD.on(&pod.name), to.to_string()))?;
+        }
+        let node = lab.world().of_node(lab.node_of(pod));
+        ensure!(seen == node, "the world sees {} as {seen:?} and not as {node:?}", pod.name);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

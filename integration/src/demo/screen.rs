@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    fmt::Display,
+    fmt::{self, Display},
     io::{self, IsTerminal as _, Write as _},
     sync::LazyLock,
     time::{Duration, Instant},
@@ -20,9 +20,13 @@ static IN_COLOUR: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// The looks of a word, by its meaning: parameters of Select Graphic Rendition (ECMA-48, 8.3.117), in colours
-/// that every terminal has. A painted word is padded before it is painted, not after.
+/// that every terminal has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint(&'static str);
+
+/// A painted word. A width in a format string counts its visible columns.
+#[derive(Debug)]
+pub(crate) struct Painted(Paint, String);
 
 impl Paint {
     pub(crate) const STRONG: Self = Self("1");
@@ -34,8 +38,20 @@ impl Paint {
     pub(crate) const TUNNEL: Self = Self("35");
     pub(crate) const BAR: Self = Self("33");
 
-    pub(crate) fn on(self, text: impl Display) -> String {
-        if *IN_COLOUR { format!("\x1b[{}m{text}\x1b[0m", self.0) } else { text.to_string() }
+    pub(crate) fn on(self, text: impl Display) -> Painted {
+        Painted(self, text.to_string())
+    }
+}
+
+impl Display for Painted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(Paint(look), text) = self;
+        if !*IN_COLOUR {
+            return f.pad(text);
+        }
+        write!(f, "\x1b[{look}m")?;
+        f.pad(text)?;
+        f.write_str("\x1b[0m")
     }
 }
 
@@ -58,8 +74,8 @@ impl Screen {
         self.sections += 1;
         let number = self.sections;
         let rule = "─".repeat(WIDTH.saturating_sub(format!("{number} {title} ").chars().count()));
-        let [number, title, rule] = [Paint::FAINT.on(number), Paint::STRONG.on(title), Paint::FAINT.on(rule)];
-        self.line(format!("\n{number} {title} {rule}"))?;
+        let (number, rule) = (Paint::FAINT.on(number), Paint::FAINT.on(rule));
+        self.line(format!("\n{number} {} {rule}", Paint::STRONG.on(title)))?;
         self.lines(explanation.lines().map(|line| format!("  {}", Paint::FAINT.on(line))))?;
         self.line("")
     }
@@ -75,13 +91,18 @@ impl Screen {
         Ok(())
     }
 
-    pub(crate) fn line(&mut self, line: impl AsRef<str>) -> Result<()> {
-        writeln!(self.out, "{}{}", std::mem::take(&mut self.before), line.as_ref().trim_end())?;
+    pub(crate) fn line(&mut self, line: impl Display) -> Result<()> {
+        writeln!(self.out, "{}{}", std::mem::take(&mut self.before), line.to_string().trim_end())?;
         Ok(())
     }
 
     pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = String>) -> Result<()> {
         lines.into_iter().try_for_each(|line| self.line(line))
+    }
+
+    /// A line about something that worked.
+    pub(crate) fn tick(&mut self, line: impl Display) -> Result<()> {
+        self.line(format!("  {} {line}", Paint::GOOD.on("✓")))
     }
 
     /// Prints the lines of an error; all but the first are indented.
@@ -92,22 +113,13 @@ impl Screen {
     /// Does one step and shows how long it took. An error is explained here, once; the returned error only
     /// names the step.
     pub(crate) fn step<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let began = Instant::now();
-        self.timed_step(what, || work().map(|done| (done, began.elapsed())))
-    }
-
-    /// Like `step`, but `work` measures its own duration.
-    pub(crate) fn timed_step<T>(
-        &mut self,
-        what: &str,
-        work: impl FnOnce() -> Result<(T, Duration)>,
-    ) -> Result<T> {
         self.working_on(what)?;
+        let began = Instant::now();
         match work() {
-            Ok((done, took)) => {
+            Ok(done) => {
+                let took = Paint::FAINT.on(milliseconds(began.elapsed()));
                 let width = (WIDTH - 4).saturating_sub(what.chars().count());
-                let took = Paint::FAINT.on(format!("{:>width$}", milliseconds(took)));
-                self.line(format!("{}{what}{took}", tick()))?;
+                self.tick(format!("{what}{took:>width$}"))?;
                 Ok(done)
             }
             Err(error) => {
@@ -116,11 +128,6 @@ impl Screen {
             }
         }
     }
-}
-
-/// The mark of a step that worked.
-pub(crate) fn tick() -> String {
-    format!("  {} ", Paint::GOOD.on("✓"))
 }
 
 /// `12 ms` or `1.24 s`.

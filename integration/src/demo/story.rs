@@ -1,21 +1,22 @@
 //! The sections of the demo, in order: each does something real and shows it.
 
 use std::{
-    env,
+    env, fs,
     io::{self, Read as _},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
-use integration::{Census, Families, Lab, Node, Pod, Versions, central, eventually, executable, node};
+use anyhow::{Context as _, Result, ensure};
+use integration::{Census, Families, Lab, Node, Pod, Versions, eventually, executable, node};
 use serde_json::Value;
 
 use super::{
-    pods::{self, call, title},
-    screen::{Paint, Screen, WIDTH, milliseconds, tick},
+    pods::{self, runtime_of, title},
+    screen::{Paint, Screen, WIDTH, milliseconds},
     timeline::Timeline,
     view,
 };
+use crate::show;
 
 /// Bytes of a TCP transfer.
 const BULK: u64 = 8 << 20;
@@ -30,33 +31,29 @@ pub(crate) fn tell(screen: &mut Screen, keep: bool) -> Result<()> {
     let lab = start(screen)?;
     let before = censuses(&lab)?;
     let pods = pods::plan(&lab);
-    let mut story = Story { screen, lab: &lab, pods: &pods };
-    let results = story.add()?;
-    story.show_time()?;
-    story.show_databases()?;
-    story.send()?;
-    story.reach_world()?;
-    story.check(&results)?;
+    let story = Story { lab: &lab, pods: &pods };
+    let results = story.add(screen)?;
+    story.show_time(screen)?;
+    story.show_databases(screen)?;
+    story.send(screen)?;
+    story.reach_world(screen)?;
+    story.check(screen, &results)?;
     let with_pods = censuses(&lab)?;
-    let kept = if keep { story.keep()? } else { Duration::ZERO };
-    story.delete()?;
-    story.compare([before, with_pods, censuses(&lab)?])?;
+    let kept = if keep { story.keep(screen)? } else { Duration::ZERO };
+    story.delete(screen)?;
+    compare(screen, &lab.nodes, &[before, with_pods, censuses(&lab)?])?;
     let took = milliseconds(began.elapsed().saturating_sub(kept));
-    screen.line("")?;
-    screen.line(format!("  {}", Paint::GOOD.on(format!("Everything worked, in {took}."))))?;
+    screen.line(format!("\n  {}", Paint::GOOD.on(format!("Everything worked, in {took}."))))?;
     if !keep {
-        screen.line(format!(
-            "  {}",
-            Paint::FAINT.on("`make demo KEEP=1` leaves the pods there to look around.")
-        ))?;
+        let hint = "`make demo KEEP=1` leaves the pods there to look around.";
+        screen.line(format!("  {}", Paint::FAINT.on(hint)))?;
     }
     Ok(())
 }
 
 struct Story<'a> {
-    screen: &'a mut Screen,
     lab: &'a Lab,
-    pods: &'a [Pod],
+    pods: &'a [Pod; 3],
 }
 
 fn start(screen: &mut Screen) -> Result<Lab> {
@@ -69,83 +66,80 @@ fn start(screen: &mut Screen) -> Result<Lab> {
         &format!("Open vSwitch {open_vswitch} and OVN {ovn} run, and a tunnel joins the nodes"),
         || Lab::of_nodes(2).families(Families::Dual).world().build(),
     )?;
-    pods::lead_to_hosts(&lab)?;
+    lab.route_to_hosts()?;
     for node in &lab.nodes {
-        pods::tell_subnets(node);
+        node.configure_server(&node.subnets)?;
         let what = format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS);
         screen.step(&what, || {
             node.start_server()?;
-            pods::runtime_of(node).map(drop)
+            runtime_of(node).map(drop)
         })?;
     }
     Ok(lab)
 }
 
 impl Story<'_> {
-    fn add(&mut self) -> Result<Vec<Value>> {
-        let Self { screen, lab, pods } = self;
+    fn add(&self, screen: &mut Screen) -> Result<Vec<Value>> {
+        let Self { lab, pods } = self;
         screen.section(
             "Three pods get their network (ADD)",
             "A container runtime calls the plugin once per pod: the pod's identity comes in\n\
              the environment, the network's configuration on standard input.",
         )?;
-        screen
-            .step("the control plane chose addresses and made logical ports", || pods::declare(lab, pods))?;
-        screen.step("the runtime made an empty network namespace for each pod", || {
-            pods::make_sandboxes(lab, pods)
-        })?;
+        let declare = || pods::declare(lab, &pods[..]);
+        screen.step("the control plane chose addresses and made logical ports", declare)?;
+        let make_sandboxes = || pods::make_sandboxes(lab, &pods[..]);
+        screen.step("the runtime made an empty network namespace for each pod", make_sandboxes)?;
         let mut results = Vec::new();
         for pod in *pods {
-            let runtime = pods::runtime_of(lab.node_of(pod))?;
+            let runtime = runtime_of(lab.node_of(pod))?;
             if results.is_empty() {
                 screen.lines(pods::shown(&runtime, pod))?;
             }
-            let result = call(screen, &name("ADD", pod), || runtime.add(pod))?;
+            let result = screen.step(&name("ADD", pod), || runtime.add(pod)?.success())?;
             screen.lines(pods::result(pod, &result)?)?;
             results.push(result);
         }
         Ok(results)
     }
 
-    fn show_time(&mut self) -> Result<()> {
+    fn show_time(&self, screen: &mut Screen) -> Result<()> {
         let unoptimised = cfg!(debug_assertions) && env::var_os(executable::BIN_DIR).is_none();
         let build = "\n(This build is unoptimised; `make bench` measures an optimised one.)";
         let build = if unoptimised { build } else { "" };
-        self.screen.section(
+        screen.section(
             "Where the time of each ADD went",
             &format!("The stages as the plugin reported them; some run at the same time.{build}"),
         )?;
-        let timelines: Vec<Timeline> =
-            self.pods.iter().map(|pod| timeline_of(self.lab.node_of(pod), pod)).collect::<Result<_>>()?;
+        let timelines = self.pods.iter().map(|pod| timeline_of(self.lab.node_of(pod), pod));
+        let timelines = timelines.collect::<Result<Vec<Timeline>>>()?;
         let scale = timelines.iter().map(Timeline::end).fold(f64::MIN_POSITIVE, f64::max);
         for (pod, timeline) in self.pods.iter().zip(&timelines) {
             let (title, node) = (title(pod), format!(" on {}", pod.node));
-            let total = format!("{:.1} ms", timeline.total);
-            let total = format!("{total:>0$}", WIDTH - 2 - title.len() - node.len());
-            let (title, node) = (Paint::POD.on(title), Paint::FAINT.on(node));
-            self.screen.line(format!("  {title}{node}{}", Paint::STRONG.on(total)))?;
-            self.screen.lines(timeline.bars(scale))?;
+            let width = WIDTH - 2 - title.len() - node.len();
+            let total = Paint::STRONG.on(format!("{:.1} ms", timeline.total));
+            screen.line(format!("  {}{}{total:>width$}", Paint::POD.on(title), Paint::FAINT.on(node)))?;
+            screen.lines(timeline.bars(scale))?;
         }
-        self.screen.line(Timeline::axis(scale))
+        screen.line(Timeline::axis(scale))
     }
 
-    fn show_databases(&mut self) -> Result<()> {
-        self.screen.section(
+    fn show_databases(&self, screen: &mut Screen) -> Result<()> {
+        screen.section(
             "What OVN is asked for",
             "OVN's northbound database has a logical switch for each node, and a router\nbetween them.",
         )?;
-        self.screen.lines(view::logical(&self.lab.central, self.pods)?)?;
-        self.screen.section(
+        screen.lines(view::logical(&self.lab.central, self.pods)?)?;
+        screen.section(
             "What Open vSwitch made of it",
             "Each node's switch br-int and the numbers of its ports: pods, and the tunnel to\n\
              the other node.",
         )?;
-        self.lab.nodes.iter().try_for_each(|node| self.screen.lines(view::switch(node, self.pods)?))
+        self.lab.nodes.iter().try_for_each(|node| screen.lines(view::switch(node, self.pods)?))
     }
 
-    fn send(&mut self) -> Result<()> {
-        let Self { screen, lab, pods } = self;
-        let [front, cart, stock] = pods else { bail!("three pods") };
+    fn send(&self, screen: &mut Screen) -> Result<()> {
+        let Self { lab, pods: [front, cart, stock] } = self;
         screen.section(
             "Packets",
             "Round trips and checksummed bytes, through switches that run in user space.",
@@ -155,114 +149,83 @@ impl Story<'_> {
         pods::exchange(screen, lab, [cart, stock], BULK)?;
         let (limit, annotation) = (pods::LIMIT_MEGABITS, pods::LIMIT_ANNOTATION);
         let limited = format!("{} may receive {limit} Mbit/s (annotation {annotation}):", front.name);
-        screen.lines([String::new(), format!("  {}", Paint::FAINT.on(limited))])?;
+        screen.line(format!("\n  {}", Paint::FAINT.on(limited)))?;
         screen.line(pods::packets_head(LIMITED_BULK))?;
         for rate in pods::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
             // The token bucket of a queue lets a burst pass at first: 20 percent of tolerance.
-            if rate > f64::from(limit) * 1.2 {
-                bail!("{} received {rate:.0} Mbit/s; has this kernel no HTB (module sch_htb)?", front.name);
-            }
+            let is_limited = rate <= f64::from(limit) * 1.2;
+            ensure!(is_limited, "{rate:.0} Mbit/s were received; has this kernel no HTB (module sch_htb)?");
         }
         Ok(())
     }
 
-    fn reach_world(&mut self) -> Result<()> {
-        let Self { screen, lab, pods } = self;
+    fn reach_world(&self, screen: &mut Screen) -> Result<()> {
         screen.section(
             "The world outside",
             "A server behind a router, which knows no way to pods. It tells whose connection\n\
              it sees: the node's, which sends the answers back to the pod.",
         )?;
-        pods::visit_world(screen, lab, pods)
+        pods::visit_world(screen, self.lab, self.pods)
     }
 
-    fn check(&mut self, results: &[Value]) -> Result<()> {
-        let Self { screen, lab, pods } = self;
+    fn check(&self, screen: &mut Screen, results: &[Value]) -> Result<()> {
         screen.section(
             "CHECK and STATUS",
             "Does each pod still have what ADD gave it, and could another ADD succeed on its\nnode?",
         )?;
-        for (pod, result) in pods.iter().zip(results) {
-            let runtime = pods::runtime_of(lab.node_of(pod))?;
-            call(screen, &name("CHECK", pod), || runtime.check(pod, result))?;
+        for (pod, result) in self.pods.iter().zip(results) {
+            let runtime = runtime_of(self.lab.node_of(pod))?;
+            screen.step(&name("CHECK", pod), || runtime.check(pod, result)?.success())?;
         }
-        for node in &lab.nodes {
-            call(screen, &format!("STATUS of {}", node.name), || node.runtime().status())?;
+        for node in &self.lab.nodes {
+            screen.step(&format!("STATUS of {}", node.name), || node.runtime().status()?.success())?;
         }
         Ok(())
     }
 
     /// Keeps the pods until the user goes on, and says how to look around. Returns how long that took.
-    fn keep(&mut self) -> Result<Duration> {
+    fn keep(&self, screen: &mut Screen) -> Result<Duration> {
         let began = Instant::now();
-        let Self { screen, lab, pods } = self;
         screen.section(
             "Your turn",
             "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all\nat once.",
         )?;
-        let [first, .., last] = pods else { bail!("three pods") };
-        let netns = first.netns_name();
-        let from_to = format!("{} to {}", first.name, last.name);
-        let northbound = format!("ovn-nbctl --db {} show", central::NORTHBOUND);
-        let commands = [
-            (&*format!("ip netns exec {netns} ping {}", last.address()), &*from_to),
-            (&*format!("ip netns exec {netns} bash"), "a shell in a pod"),
-            ("ovs-vsctl show", "the switch"),
-            (&*northbound, "the logical network"),
-            ("less /var/log/openvswitch/ovn-k8s-cni-overlay.log", "the plugin's log"),
-        ];
-        screen.line("  From another terminal, as root, enter a node:")?;
-        for node in &lab.nodes {
-            let enter = format!("nsenter -t $(pgrep -nf 'integration hold {}') -m -n -p bash", node.name);
-            screen.line(format!("    {}", Paint::STRONG.on(enter)))?;
-        }
-        screen.line("\n  and there:")?;
-        for (command, meaning) in commands {
-            let command = Paint::STRONG.on(format!("{command:<53}"));
-            screen.line(format!("    {command} {}", Paint::FAINT.on(meaning)))?;
-        }
+        screen.lines(show::ways_in(self.lab, self.pods).into_iter().map(|line| format!("  {line}")))?;
         io::stdin().lock().read_to_end(&mut Vec::new()).context("standard input")?;
         Ok(began.elapsed())
     }
 
-    fn delete(&mut self) -> Result<()> {
-        let Self { screen, lab, pods } = self;
+    fn delete(&self, screen: &mut Screen) -> Result<()> {
+        let Self { lab, pods } = self;
         screen.section(
             "The pods lose their network (DEL)",
             "The runtime calls the plugin again, then removes the namespaces that it made.",
         )?;
         for pod in *pods {
-            let runtime = pods::runtime_of(lab.node_of(pod))?;
-            call(screen, &name("DEL", pod), || runtime.del(pod))?;
+            let runtime = runtime_of(lab.node_of(pod))?;
+            screen.step(&name("DEL", pod), || runtime.del(pod)?.success())?;
         }
         screen.step("the runtime and the control plane took back what was theirs", || {
-            pods::withdraw(lab, pods)?;
+            pods::withdraw(lab, &pods[..])?;
             lab.central.sync()
         })
     }
+}
 
-    fn compare(&mut self, [before, with_pods, after]: [Vec<Census>; 3]) -> Result<()> {
-        self.screen.section(
-            "Nothing is left",
-            "What is on each node: before the pods came, with them, and after DEL.",
-        )?;
-        let censuses = before
-            .iter()
-            .zip(&with_pods)
-            .zip(&after)
-            .map(|((before, with_pods), after)| [before, with_pods, after]);
-        let columns: Vec<_> = self.lab.nodes.iter().zip(censuses).collect();
-        self.screen.lines(view::counts(&columns))?;
-        self.screen.line("")?;
-        for (node, [before, _, after]) in columns {
-            let what = format!("{} is exactly as it was before the pods", node.name);
-            match before.must_equal(after) {
-                Ok(()) => self.screen.line(tick() + &what)?,
-                different @ Err(_) => self.screen.step(&what, || different)?,
-            }
-        }
-        Ok(())
+fn compare(screen: &mut Screen, nodes: &[Node], censuses: &[Vec<Census>; 3]) -> Result<()> {
+    screen.section(
+        "Nothing is left",
+        "What is on each node: before the pods came, with them, and after DEL.",
+    )?;
+    screen.lines(view::counts(nodes, censuses))?;
+    screen.line("")?;
+    let [before, _, after] = censuses;
+    for (node, (before, after)) in nodes.iter().zip(before.iter().zip(after)) {
+        let what = format!("{} is exactly as it was before the pods", node.name);
+        before.must_equal(after).context(what.clone())?;
+        screen.tick(what)?;
     }
+    Ok(())
 }
 
 /// `ADD shop/front on node1`
@@ -275,7 +238,7 @@ fn name(verb: &str, pod: &Pod) -> String {
 fn timeline_of(node: &Node, pod: &Pod) -> Result<Timeline> {
     let file = node.path("/var/log/openvswitch/ovnkube.log");
     eventually("the plugin's report in the server's log", Duration::from_secs(2), || {
-        let log = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let log = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
         Timeline::find(&log, &pod.sandbox)
     })
 }

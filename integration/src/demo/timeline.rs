@@ -23,22 +23,20 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// The report in `log` on the ADD of `sandbox`, as `… ms=10.2 stages="ovsdb 0.1-1.3, annotation 0.1-0.9"`.
     pub(crate) fn find(log: &str, sandbox: &str) -> Result<Self> {
-        let span = format!(" sandbox={}]", &sandbox[..12]);
+        let span = format!(" sandbox={}]", &sandbox[..stage_log::SHOWN]);
         let line = log.lines().rfind(|line| line.contains(&span) && line.contains(" stages="));
         let line = line.context("the server's log has no report on this ADD")?;
-        Self::parse(line).with_context(|| format!("report in the server's log: {line}"))
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        let (_, rest) = line.split_once(" ms=")?;
-        let (total, stages) = rest.split_once(" stages=\"")?;
-        let mut stages = stage_log::stages(stages, |span| {
-            let (start, end) = span.split_once('-')?;
-            Some((start.parse().ok()?, end.parse().ok()?))
-        })?;
-        // Concurrent stages finish in any order; the output has a fixed one.
-        stages.sort_by_key(|(stage, _)| *stage);
-        Some(Self { total: total.parse().ok()?, stages })
+        let parsed = line.split_once(" ms=").and_then(|(_, report)| {
+            let (total, stages) = report.split_once(" stages=\"")?;
+            let mut stages = stage_log::stages(stages, |span| {
+                let (start, end) = span.split_once('-')?;
+                Some((start.parse().ok()?, end.parse().ok()?))
+            })?;
+            // Concurrent stages finish in any order; the output has a fixed one.
+            stages.sort_by_key(|(stage, _)| *stage);
+            Some(Self { total: total.parse().ok()?, stages })
+        });
+        parsed.with_context(|| format!("report in the server's log: {line}"))
     }
 
     /// End of the last stage.
@@ -49,10 +47,10 @@ impl Timeline {
     /// A bar for each stage; `scale` milliseconds are the full width.
     pub(crate) fn bars(&self, scale: f64) -> impl Iterator<Item = String> {
         self.stages.iter().map(move |&(stage, (start, end))| {
-            let meaning = Paint::FAINT.on(format!("{:<1$}", meaning(stage), BAR_AT - 18));
-            let bar = Paint::BAR.on(format!("{:<BAR$}", bar(start, end, scale)));
+            let (meaning, bar) = (Paint::FAINT.on(meaning(stage)), Paint::BAR.on(bar(start, end, scale)));
             let took = format!("{:.1}", end - start);
-            format!("    {:<14}{meaning}{bar}{took:>1$}", stage.name(), WIDTH - BAR_AT - BAR)
+            let [meant, rest] = [BAR_AT - 18, WIDTH - BAR_AT - BAR];
+            format!("    {:<14}{meaning:<meant$}{bar:<BAR$}{took:>rest$}", stage.name())
         })
     }
 
@@ -60,7 +58,7 @@ impl Timeline {
     pub(crate) fn axis(scale: f64) -> String {
         let end = format!("{scale:.1} ms");
         let rule = "─".repeat(BAR.saturating_sub(3 + end.len()));
-        format!("{}{}", " ".repeat(BAR_AT), Paint::FAINT.on(format!("0 {rule} {end}")))
+        format!("{:BAR_AT$}{}", "", Paint::FAINT.on(format!("0 {rule} {end}")))
     }
 }
 

@@ -40,43 +40,40 @@ pub(crate) fn logical(central: &Central, pods: &[Pod]) -> Result<Vec<String>> {
     central.nbctl(pods.iter().flat_map(words)).context("wait until OVN calls the pods' ports up")?;
     let list = |words: Vec<String>| central.nbctl(words);
     let mut switches = rows(list, ["name", "ports"], "Logical_Switch")?;
-    let mut ports =
-        rows(list, ["addresses", "name", "_uuid", "type", "up", "options"], "Logical_Switch_Port")?;
+    let mut ports = rows(list, ["addresses", "name", "_uuid", "up", "options"], "Logical_Switch_Port")?;
     let router_ports = rows(list, ["name", "networks"], "Logical_Router_Port")?;
     switches.sort();
     ports.sort();
     let widest = ports.iter().map(|[_, name, ..]| name.len()).max().unwrap_or_default();
     let mut lines = vec![format!("  {}{}", Paint::STRONG.on(ROUTER), Paint::FAINT.on("  logical router"))];
     for (number, [switch, members]) in switches.iter().enumerate() {
-        let of_switch = ports.iter().filter(|[_, _, uuid, ..]| members.contains(uuid.as_str()));
-        let (to_router, of_pods): (Vec<_>, Vec<_>) =
-            of_switch.partition(|[_, _, _, kind, ..]| kind == "router");
-        let is_gateway =
-            |name: &str| to_router.iter().any(|[.., options]| value(options, "router-port") == name);
-        let gateways = router_ports.iter().filter(|[name, _]| is_gateway(name));
-        let gateways: Vec<&str> = gateways.map(|[_, networks]| &networks[..]).collect();
-        let (branch, stem) =
-            if number + 1 == switches.len() { ("└─ ", "     ") } else { ("├─ ", "  │  ") };
-        let gateway = Paint::FAINT.on(format!("  logical switch, gateway {}", gateways.join(" ")));
-        lines.push(format!("  {}{}{gateway}", Paint::FAINT.on(branch), Paint::NODE.on(switch)));
-        lines.extend(branches(
-            stem,
-            of_pods.into_iter().map(|[addresses, name, _, _, up, _]| {
-                let up = if up == "true" { Paint::GOOD.on("up") } else { Paint::BAD.on("down") };
-                format!("{}  {addresses}  {up}", Paint::POD.on(format!("{name:<widest$}")))
-            }),
-        ));
+        let is_last = number + 1 == switches.len();
+        let (branch, stem) = if is_last { ("└─ ", "     ") } else { ("├─ ", "  │  ") };
+        let (mut gateways, mut leaves) = (String::new(), Vec::new());
+        for [addresses, name, _, up, options] in
+            ports.iter().filter(|[_, _, uuid, ..]| members.contains(uuid))
+        {
+            match router_ports.iter().find(|[name, _]| name == value(options, "router-port")) {
+                Some([_, networks]) => gateways += &format!(" {networks}"),
+                None => {
+                    let up = if up == "true" { Paint::GOOD.on("up") } else { Paint::BAD.on("down") };
+                    leaves.push(format!("{:<widest$}  {addresses}  {up}", Paint::POD.on(name)));
+                }
+            }
+        }
+        let gateways = Paint::FAINT.on(format!("  logical switch, gateway{gateways}"));
+        lines.push(format!("  {}{}{gateways}", Paint::FAINT.on(branch), Paint::NODE.on(switch)));
+        lines.extend(branches(stem, leaves));
     }
     Ok(lines)
 }
 
 /// The last branches of a tree, behind `stem`.
-fn branches(stem: &str, leaves: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
-    let mut leaves = leaves.peekable();
-    std::iter::from_fn(move || {
-        let leaf = leaves.next()?;
-        let branch = if leaves.peek().is_some() { "├─ " } else { "└─ " };
-        Some(format!("{}{leaf}", Paint::FAINT.on(format!("{stem}{branch}"))))
+fn branches(stem: &str, leaves: Vec<String>) -> impl Iterator<Item = String> {
+    let last = leaves.len().saturating_sub(1);
+    leaves.into_iter().enumerate().map(move |(number, leaf)| {
+        let branch = if number == last { "└─ " } else { "├─ " };
+        format!("{}{leaf}", Paint::FAINT.on(format!("{stem}{branch}")))
     })
 }
 
@@ -93,11 +90,11 @@ pub(crate) fn switch(node: &Node, pods: &[Pod]) -> Result<Vec<String>> {
     {
         let remote = value(&options, "remote_ip");
         let leaf = if !remote.is_empty() {
-            format!("{}  {kind} to {remote}", Paint::TUNNEL.on(format!("{name:<16}")))
+            format!("{:<16}  {kind} to {remote}", Paint::TUNNEL.on(name))
         } else if let Some(pod) = pods.iter().find(|pod| pod.port() == value(&ids, "iface-id")) {
             let ifname = value(&ids, "pod-if-name");
             let end = Paint::POD.on(format!("{ifname} of {:<10}", title(pod)));
-            format!("{name:<16}  {end}  {}", addresses(node, pod, ifname)?.join(" "))
+            format!("{name:<16}  {end}  {}", addresses(node, pod, ifname)?)
         } else {
             continue;
         };
@@ -105,20 +102,20 @@ pub(crate) fn switch(node: &Node, pods: &[Pod]) -> Result<Vec<String>> {
     }
     ports.sort();
     let head = format!("  {}{}", Paint::NODE.on(name), Paint::FAINT.on(what));
-    Ok([head].into_iter().chain(branches("  ", ports.into_iter().map(|(_, leaf)| leaf))).collect())
+    Ok([head].into_iter().chain(branches("  ", ports.into_iter().map(|(_, leaf)| leaf).collect())).collect())
 }
 
 /// The addresses that `ip` shows in the pod.
-fn addresses(node: &Node, pod: &Pod, ifname: &str) -> Result<Vec<String>> {
-    let words = ["ip", "-brief", "address", "show", "dev", ifname, "scope", "global"];
-    let output = node.run_in_pod(pod, words)?;
+fn addresses(node: &Node, pod: &Pod, ifname: &str) -> Result<String> {
+    let output =
+        node.run_in_pod(pod, ["ip", "-brief", "address", "show", "dev", ifname, "scope", "global"])?;
     // `eth0@if7  UP  10.244.1.5/24 fd00::5/64`
     let addresses = output.split_whitespace().skip(2).filter_map(|word| word.split_once('/'));
-    Ok(addresses.map(|(address, _)| address.to_owned()).collect())
+    Ok(addresses.map(|(address, _)| address).collect::<Vec<_>>().join(" "))
 }
 
 /// The counts of each kind of thing on each node: before the pods came, with them, and after DEL.
-pub(crate) fn counts(nodes: &[(&Node, [&Census; 3])]) -> Vec<String> {
+pub(crate) fn counts(nodes: &[Node], censuses: &[Vec<Census>; 3]) -> Vec<String> {
     // The first word of a census's lines, and its meaning.
     const KINDS: [(&str, &str); 6] = [
         ("link", "network links"),
@@ -128,19 +125,23 @@ pub(crate) fn counts(nodes: &[(&Node, [&Census; 3])]) -> Vec<String> {
         ("QoS", "QoS rows"),
         ("Queue", "queue rows"),
     ];
-    let names: String = nodes.iter().map(|(node, _)| format!("{:>12}{:17}", node.name, "")).collect();
+    let names: String = nodes.iter().map(|node| format!("{:>12}{:17}", node.name, "")).collect();
     let heads = format!("{:>9}{:>11}{:>9}", "before", "with pods", "after").repeat(nodes.len());
     let line = |(word, meaning): (&str, &str)| {
-        let of_nodes = nodes.iter().map(|(_, censuses)| {
-            let [before, with_pods, after] = censuses.map(|census| count(&census.to_string(), word));
+        let of_node = |number: usize| {
+            let of = censuses.each_ref().map(|censuses| count(&censuses[number].to_string(), word));
+            let [before, with_pods, after] = of;
             let paint = if before == after { Paint::GOOD } else { Paint::BAD };
-            let with_pods = Paint::BAR.on(format!("{with_pods:>11}"));
-            format!("{before:>9}{with_pods}{}", paint.on(format!("{after:>9}")))
-        });
-        format!("    {meaning:<20}{}", of_nodes.collect::<String>())
+            format!("{before:>9}{:>11}{:>9}", Paint::BAR.on(with_pods), paint.on(after))
+        };
+        format!("    {meaning:<20}{}", (0..nodes.len()).map(of_node).collect::<String>())
     };
-    let heads = [Paint::NODE.on(format!("{:24}{names}", "")), Paint::FAINT.on(format!("{:24}{heads}", ""))];
-    heads.into_iter().chain(KINDS.map(line)).collect()
+    let heads = [(Paint::NODE, names), (Paint::FAINT, heads)];
+    heads
+        .map(|(paint, text)| format!("{:24}{}", "", paint.on(text)))
+        .into_iter()
+        .chain(KINDS.map(line))
+        .collect()
 }
 
 fn count(census: &str, word: &str) -> usize {

@@ -16,10 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use self::{burst::Burst, report::Report};
-use crate::report::{
-    environment::{Environment, Scheduling},
-    publish,
-};
+use crate::report::{environment::Environment, publish};
 
 mod burst;
 mod plugin_time;
@@ -43,10 +40,8 @@ enum Network {
 /// Measures, prints, and writes `bench/bench-cluster.json` in cargo's target directory.
 pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<()> {
     let node = &cluster.lab.nodes[0];
-    let environment = Environment::of_this_machine(
-        executable::under_test(executable::PLUGIN)?.metadata()?.len(),
-        Scheduling::Normal,
-    )?;
+    let environment =
+        Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len())?;
     let mut bursts = Vec::new();
     for round in 0..rounds {
         let mut order = [Network::Ours, Network::Bridge];

@@ -224,8 +224,7 @@ mod tests {
     }
 
     fn missed(measured: Vec<Measured>) -> Vec<String> {
-        let environment =
-            Environment::of_this_machine(0, crate::report::environment::Scheduling::Normal).unwrap();
+        let environment = Environment::of_this_machine(0).unwrap();
         let report = Report::new(environment, measured, Vec::new());
         let missed = report.goals.iter().filter(|goal| !goal.holds()).map(|goal| goal.what.clone());
         missed.collect()

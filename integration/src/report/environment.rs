@@ -3,7 +3,7 @@
 use std::{fmt, fs, thread, time::Instant};
 
 use anyhow::{Context as _, Result};
-use integration::{Datapath, Versions};
+use integration::{Datapath, Versions, process};
 use rustix::{
     thread::{MembarrierCommand, membarrier},
     time::{ClockId, clock_getres},
@@ -34,28 +34,23 @@ pub(crate) struct Environment {
     pub(crate) ovn: String,
     /// Datapath type of the lab's switches.
     pub(crate) datapath: &'static str,
-    pub(crate) scheduling: Scheduling,
+    /// How the kernel treats this process and its children: `normal`, or `realtime`, ahead of all others.
+    pub(crate) scheduling: &'static str,
     /// Version of the package.
     pub(crate) version: &'static str,
     /// Size of the plugin's executable.
     pub(crate) plugin_bytes: u64,
 }
 
-/// How the kernel treats the benchmark and the lab's daemons.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Scheduling {
-    /// With the default policy, like all other processes.
-    Normal,
-    /// With real-time priority, ahead of all other processes.
-    Realtime,
-}
+/// sched(7).
+const SCHED_RR: u32 = 2;
 
 impl Environment {
-    pub(crate) fn of_this_machine(plugin_bytes: u64, scheduling: Scheduling) -> Result<Self> {
+    pub(crate) fn of_this_machine(plugin_bytes: u64) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
         let load = load()?;
+        let is_realtime = process(std::process::id())?.stat()?.policy == Some(SCHED_RR);
         let Versions { open_vswitch, ovn } = Versions::installed()?;
         Ok(Self {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
@@ -71,7 +66,7 @@ impl Environment {
             open_vswitch,
             ovn,
             datapath: Datapath::of_lab().name(),
-            scheduling,
+            scheduling: if is_realtime { "realtime" } else { "normal" },
             version: env!("CARGO_PKG_VERSION"),
             plugin_bytes,
         })
@@ -111,14 +106,10 @@ impl fmt::Display for Environment {
         let Self {
             kernel, cpus, cpu, load_before, load_after, open_vswitch, ovn, datapath, scheduling, ..
         } = self;
-        let scheduling = match scheduling {
-            Scheduling::Normal => "",
-            Scheduling::Realtime => ", ahead of other work",
-        };
         write!(
             f,
             "Linux {kernel} ({hz}, grace period {grace_period}), {cpus} x {cpu}, \
-             load {load_before} before and {load_after} after{scheduling}; \
+             load {load_before} before and {load_after} after, {scheduling} priority; \
              Open vSwitch {open_vswitch} ({datapath}), OVN {ovn}"
         )
     }

@@ -246,8 +246,7 @@ mod tests {
             ..Figures::default()
         };
         let gates = |sizes: &[usize]| {
-            let environment =
-                Environment::of_this_machine(1, crate::report::environment::Scheduling::Normal).unwrap();
+            let environment = Environment::of_this_machine(1).unwrap();
             Report::new(environment, sizes.iter().copied().map(sized).collect()).gates.len()
         };
         assert_eq!(gates(&[10_000, 50_000, 1_000]), gates(&[10_000]) + 2);

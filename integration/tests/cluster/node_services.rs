@@ -14,7 +14,7 @@ use integration::{
 };
 use serde_json::{Value, json};
 
-use crate::hosts::{balance, route_to_hosts};
+use crate::hosts::balance;
 
 const SOON: Duration = Duration::from_secs(20);
 const VIP: &str = "10.96.0.10";
@@ -25,7 +25,7 @@ const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/lab/endpointslices";
 fn start(lab: &Lab) -> Result<Kubernetes> {
     let kubernetes = Kubernetes::start(lab)?;
     let node = &lab.nodes[0];
-    route_to_hosts(lab)?;
+    lab.route_to_hosts()?;
     let subnets: Vec<String> = node.subnets.iter().map(ToString::to_string).collect();
     let annotation = json!({"default": subnets}).to_string();
     kubernetes.api.patch(

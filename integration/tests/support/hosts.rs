@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use integration::{Lab, Node, command, fabric, subnet};
+use integration::{Lab, Node, command, fabric};
 
 /// A Service's address of each family.
 pub(crate) const VIPS: [&str; 2] = ["10.96.0.10", "fd00:10:96::a"];
@@ -39,17 +39,6 @@ pub(crate) fn give_second_family(lab: &Lab) -> Result<()> {
     lab.nodes.iter().try_for_each(|node| {
         node.shell(&format!("ip addr add {WIRE}::{}/64 nodad dev breth0", 10 + node.index)).map(drop)
     })
-}
-
-/// The routes of the control plane from each node's pods to the node's management port.
-pub(crate) fn route_to_hosts(lab: &Lab) -> Result<()> {
-    for node in &lab.nodes {
-        for net in &node.subnets {
-            let (from, via) = (net.trunc().to_string(), subnet::host(net, 2).addr().to_string());
-            lab.central.nbctl(["--policy=src-ip", "lr-route-add", "ovn_cluster_router", &from, &via])?;
-        }
-    }
-    Ok(())
 }
 
 /// Makes the load balancer of a Service's port on all nodes, or changes its endpoints. Returns the Service's

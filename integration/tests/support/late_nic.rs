@@ -29,7 +29,7 @@ const LATE: &str = "
 /// Gives the node that NIC, and configures it for the gateway.
 pub(crate) fn prepare(node: &Node) -> Result<()> {
     node.shell(LATE)?;
-    managed::configure(node, &node.subnets)?;
+    node.configure_server(&node.subnets)?;
     let file = node.path("/etc/openvswitch/ovn_k8s.conf");
     let gateway = "[gateway]\nmode=shared\ninterface=late0\n";
     Ok(fs::write(&file, fs::read_to_string(&file)? + gateway)?)

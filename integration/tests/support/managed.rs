@@ -5,7 +5,6 @@ use std::{fs, net::IpAddr, time::Duration};
 
 use anyhow::{Result, ensure};
 use integration::{Node, eventually, subnet};
-use ipnet::IpNet;
 
 /// The interface's name, on every node.
 pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
@@ -17,25 +16,18 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// Starts the server with the node's own subnets and those of the whole cluster, and waits until runtimes may
 /// use the plugin.
 pub(crate) fn start(node: &Node) -> Result<()> {
-    configure(node, &node.subnets)?;
+    node.configure_server(&node.subnets)?;
     node.start_server()?;
     ready(node)
 }
 
 /// The same with these ranges of Services.
 pub(crate) fn serve(node: &Node, services: &str) -> Result<()> {
-    configure(node, &node.subnets)?;
+    node.configure_server(&node.subnets)?;
     let file = node.path("/etc/openvswitch/ovn_k8s.conf");
     fs::write(&file, fs::read_to_string(&file)? + &format!("[kubernetes]\nservice-cidrs={services}\n"))?;
     node.start_server()?;
     ready(node)
-}
-
-/// Writes the server's configuration file.
-pub(crate) fn configure(node: &Node, subnets: &[IpNet]) -> Result<()> {
-    let subnets = subnets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let text = format!("[default]\nnode-subnets={subnets}\ncluster-subnets=10.244.0.0/16,fd00:10:244::/48\n");
-    Ok(fs::write(node.path("/etc/openvswitch/ovn_k8s.conf"), text)?)
 }
 
 pub(crate) fn ready(node: &Node) -> Result<()> {

@@ -1,17 +1,15 @@
-//! The plan of a run: what is measured, on which pods. The command makes it, and the driver on the node reads
-//! it.
+//! The size of a run: the options that say what is measured, and how often.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use integration::{Daemon, Node, Pod};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::measurements::{Contestant, Process};
+use super::measurements::Contestant;
 
 /// Size of the measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize)]
 pub(crate) struct Size {
     /// Less than two minutes: what the gates need, in fewer rounds.
     #[arg(long)]
@@ -49,20 +47,6 @@ pub(crate) struct Size {
     pub(crate) contestants: Vec<Contestant>,
 }
 
-/// The input of the driver.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Plan {
-    pub(crate) size: Size,
-    /// The first `size.pods` come and go; the others stay. Logical port, namespace and manifest exist.
-    pub(crate) pods: Vec<Pod>,
-    /// MTU of the pods.
-    pub(crate) mtu: u32,
-    /// Path of upstream's plugin.
-    pub(crate) upstream: Option<PathBuf>,
-    /// The daemons whose CPU time counts, with their process IDs.
-    pub(crate) daemons: Vec<(Process, u32)>,
-}
-
 impl Size {
     /// The same size with what has to be in it.
     pub(crate) fn completed(mut self, upstream: Option<&Path>) -> Result<Self> {
@@ -97,20 +81,6 @@ impl Size {
     /// Pods on the node: those that come and go, and those that stay.
     pub(crate) fn all_pods(&self) -> usize {
         self.pods + self.ports.last().copied().unwrap_or(0)
-    }
-}
-
-impl Plan {
-    /// The plan for `pods` on `node`.
-    pub(crate) fn new(size: Size, pods: Vec<Pod>, node: &Node, upstream: Option<PathBuf>) -> Result<Self> {
-        let pid = |daemon: &Daemon| daemon.pid().with_context(|| format!("{} is not running", daemon.name()));
-        let daemons = vec![
-            (Process::Server, pid(&node.server)?),
-            (Process::OvsdbServer, pid(&node.ovsdb_server)?),
-            (Process::Vswitchd, pid(&node.vswitchd)?),
-            (Process::OvnController, pid(&node.ovn_controller)?),
-        ];
-        Ok(Self { size, pods, mtu: node.mtu, upstream, daemons })
     }
 }
 

@@ -23,6 +23,7 @@ pub type ClusterId = Option<Arc<str>>;
 /// How many objects may disappear at once before a list is doubted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
+    /// Also policies of the cluster and EgressFirewalls: few, and one of them can be all that denies.
     Nodes,
     /// Also Services and their slices, namespaces and policies.
     Pods,
@@ -59,10 +60,22 @@ pub struct Doubted {
     pub namespaces: usize,
     /// Number of known NetworkPolicies that the API server suddenly does not list.
     pub policies: usize,
+    /// Number of known policies of the whole cluster that the API server suddenly does not list.
+    pub cluster_policies: usize,
+    /// Number of known EgressFirewalls that the API server suddenly does not list.
+    pub egress_firewalls: usize,
     /// The identities of this cluster and of the API server, if they differ.
     pub other_cluster: Option<OtherCluster>,
     /// A known node: an event needs an object.
-    pub example: Option<NodeName>,
+    pub example: Option<Example>,
+}
+
+/// A node that an event can be on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    pub name: NodeName,
+    /// None of a node that is known from the northbound database alone.
+    pub uid: Option<Arc<str>>,
 }
 
 /// UIDs of the namespace `kube-system`.
@@ -193,6 +206,11 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
         }
     }
 
+    /// Ends the doubt: a list was accepted by other evidence.
+    pub(crate) fn release(&mut self) {
+        self.held = None;
+    }
+
     /// Ignores observations until the next list.
     pub(crate) fn hold(&mut self) {
         self.held.get_or_insert(Held { missing: BTreeSet::new(), time_passed: false });
@@ -202,13 +220,16 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
 impl Doubted {
     /// Number of objects that are doubted.
     pub fn missing(&self) -> usize {
-        self.nodes + self.pods + self.services + self.slices + self.namespaces + self.policies
+        let Self { nodes, pods, services, slices, namespaces, policies, .. } = self;
+        let Self { cluster_policies, egress_firewalls, .. } = self;
+        nodes + pods + services + slices + namespaces + policies + cluster_policies + egress_firewalls
     }
 }
 
 impl fmt::Display for Doubted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, pods, services, slices, namespaces, policies, other_cluster, example: _ } = self;
+        let Self { nodes, pods, services, slices, namespaces, policies, .. } = self;
+        let Self { cluster_policies, egress_firewalls, other_cluster, .. } = self;
         if let Some(OtherCluster { own, seen }) = other_cluster {
             return write!(
                 f,
@@ -222,6 +243,9 @@ impl fmt::Display for Doubted {
         }
         if namespaces + policies > 0 {
             write!(f, ", {namespaces} Namespaces and {policies} NetworkPolicies")?;
+        }
+        if cluster_policies + egress_firewalls > 0 {
+            write!(f, ", {cluster_policies} policies of the cluster and {egress_firewalls} EgressFirewalls")?;
         }
         write!(
             f,

@@ -22,7 +22,7 @@ use crate::{
     allocate::subnets::{Overlap, Subnets},
     cluster_id::ClusterId,
     config::ClusterConfig,
-    doubt::{ClusterIdentity, Doubt, Doubted, Rule},
+    doubt::{ClusterIdentity, Doubt, Doubted, Example, Rule},
     key::NodeName,
     observation::Seen,
     store::Node,
@@ -124,7 +124,10 @@ impl NodeAssignments {
         let doubted = || Doubted {
             nodes: self.doubt.missing(),
             other_cluster: self.identity.other_cluster(),
-            example: self.nodes.keys().next().cloned(),
+            example: self.nodes.iter().next().map(|(name, known)| Example {
+                name: Arc::clone(name),
+                uid: Some(Arc::clone(&known.node.uid)),
+            }),
             ..Doubted::default()
         };
         self.doubt.is_held().then(doubted)

@@ -10,7 +10,7 @@ use std::{
 };
 
 use contract::{
-    names::{PodKey, PolicyKey, ServiceKey},
+    names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey},
     ovn,
 };
 use ovsdb::{Client, Connection, Endpoints, Field, Options, Replica, Updates, Uuid};
@@ -189,6 +189,29 @@ impl Northbound {
         self.index
             .owners()
             .filter_map(|key| if let Key::Service(service) = key { Some(service) } else { None })
+    }
+
+    /// Services with backends. A variable of a template says nothing: it may be empty.
+    pub(crate) fn services_with_backends(&self) -> impl Iterator<Item = &ServiceKey> {
+        let has_backends = |row: Uuid| {
+            let row: Option<&LoadBalancer> = self.updates.row(row);
+            let mut vips = row.into_iter().flat_map(|row| row.vips.iter());
+            vips.any(|(_, backends)| !backends.is_empty() && !backends.starts_with('^'))
+        };
+        self.services()
+            .filter(move |service| self.index.owned(&Key::Service((*service).clone())).any(has_backends))
+    }
+
+    /// Policies of the cluster that have rows.
+    pub(crate) fn cluster_policies(&self) -> impl Iterator<Item = &ClusterPolicyKey> {
+        let owners = self.index.owners();
+        owners.filter_map(|key| if let Key::ClusterPolicy(policy) = key { Some(policy) } else { None })
+    }
+
+    /// Namespaces of the EgressFirewalls that have rows.
+    pub(crate) fn egress_firewalls(&self) -> impl Iterator<Item = &Arc<str>> {
+        let owners = self.index.owners();
+        owners.filter_map(|key| if let Key::EgressFirewall(of) = key { Some(of) } else { None })
     }
 
     /// Policies that have rows.

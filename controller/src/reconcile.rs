@@ -351,7 +351,18 @@ impl Reconciler {
         match &now {
             Some(doubted) => {
                 let Doubted { nodes, pods, services, slices, namespaces, policies, .. } = doubted;
-                tracing::warn!(nodes, pods, services, slices, namespaces, policies, "{doubted}");
+                let Doubted { cluster_policies, egress_firewalls, .. } = doubted;
+                tracing::warn!(
+                    nodes,
+                    pods,
+                    services,
+                    slices,
+                    namespaces,
+                    policies,
+                    cluster_policies,
+                    egress_firewalls,
+                    "{doubted}"
+                );
             }
             None => tracing::info!("the lists of the API server are accepted again"),
         }

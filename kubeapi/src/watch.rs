@@ -133,7 +133,8 @@ pub enum Presence {
     /// In every release.
     Certain,
     /// Not in an older release. Without the kind there are no objects of it: the observer gets an empty list,
-    /// and the API server is asked again after minutes.
+    /// and the API server is asked again after minutes. If objects were read before, only a second answer that
+    /// there is no such kind, 10 s later, makes the list empty.
     Newer,
     /// Where an administrator has added its definition, which may be at any time. The same, and the API server is
     /// asked again after seconds.

@@ -66,17 +66,22 @@ fn only_what_two_lists_lack_with_time_in_between_is_gone() {
     doubt.time_passed();
     assert!(believes(&mut doubt, known(0..10), &[]));
 
+    // The second list lacks others: it is doubted in turn, with all that it lacks.
     let mut doubt = Doubt::new(Rule::Pods);
-    assert!(!believes(&mut doubt, known(0..10), &listed(&these(5..10))[..2]));
+    assert!(!believes(&mut doubt, known(0..300), &listed(&these(100..300))));
+    assert_eq!(doubt.missing(), 100);
     doubt.time_passed();
-    assert!(
-        !believes(&mut doubt, known(0..10), &listed(&these(0..2))) || doubt.missing() == 0,
-        "others are missing now: {doubt:?}"
-    );
+    assert!(!believes(&mut doubt, known(0..300), &listed(&these(0..180))));
+    assert_eq!(doubt.missing(), 120);
+    doubt.time_passed();
+    assert!(believes(&mut doubt, known(0..300), &listed(&these(0..180))), "two lists lack the same");
+    assert!(!doubt.is_held());
+
+    // Three more in the second list are no reason.
     let mut doubt = Doubt::new(Rule::Pods);
-    assert!(!believes(&mut doubt, known(0..20), &listed(&these(0..8))));
+    assert!(!believes(&mut doubt, known(0..30), &listed(&these(16..30))));
     doubt.time_passed();
-    assert!(!believes(&mut doubt, known(0..20), &[]) || !doubt.is_held());
+    assert!(believes(&mut doubt, known(0..30), &listed(&these(19..30))));
 }
 
 /// A wrong API server that is asked first, or that does not tell, must not confirm itself.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::{
     cluster_id::ClusterId,
-    doubt::{Doubted, OtherCluster},
+    doubt::{Doubted, Example, OtherCluster},
     northbound::{CLUSTER_ID, Northbound},
     store::Store,
 };
@@ -79,7 +79,7 @@ impl ClusterCheck {
         let seen = self.api_server.as_ref()?.as_ref().filter(|seen| **seen != own)?;
         Some(Doubted {
             other_cluster: Some(OtherCluster { own, seen: Arc::clone(seen) }),
-            example: northbound.nodes().next().cloned(),
+            example: northbound.nodes().next().map(|name| Example { name: name.clone(), uid: None }),
             ..Doubted::default()
         })
     }

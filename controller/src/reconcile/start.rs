@@ -48,6 +48,15 @@ impl Reconciler {
         for policy in self.northbound.policies() {
             self.store.found_policy(policy.clone());
         }
+        for service in self.northbound.services_with_backends() {
+            self.store.found_backends(service.clone());
+        }
+        for policy in self.northbound.cluster_policies() {
+            self.store.found_cluster_policy(policy.clone());
+        }
+        for namespace in self.northbound.egress_firewalls() {
+            self.store.found_egress_firewall(Arc::clone(namespace));
+        }
         self.store.found_sets(self.northbound.sets());
         for (of, addresses) in self.northbound.rules_about_nodes() {
             self.store.found_addresses(of, addresses);

@@ -3,14 +3,17 @@
 //!
 //! At the start the known objects are those with rows in the northbound database.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use contract::names::{PodKey, PolicyKey, ServiceKey, SliceKey};
+use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey, ServiceKey, SliceKey};
 
-use super::{Namespace, Node, Pod, Policy, Service, Slice, Store};
+use super::{ClusterPolicy, EgressFirewall, Namespace, Node, Pod, Policy, Service, Slice, Store};
 use crate::{
     cluster_id::ClusterId,
-    doubt::{ClusterIdentity, Doubt, Doubted, Rule},
+    doubt::{ClusterIdentity, Doubt, Doubted, Example, Rule},
     key::NodeName,
     observation::Kind,
 };
@@ -22,15 +25,26 @@ pub(super) struct Doubts {
     pods: Doubt<PodKey>,
     services: Doubt<ServiceKey>,
     slices: Doubt<SliceKey>,
+    /// Services with backends that have no slices, at the start.
+    backends: Doubt<ServiceKey>,
     namespaces: Doubt<Arc<str>>,
     policies: Doubt<PolicyKey>,
+    /// Of each kind, whose lists come one by one.
+    cluster_policies: BTreeMap<ClusterPolicyKind, Doubt<ClusterPolicyKey>>,
+    egress_firewalls: Doubt<Arc<str>>,
     identity: ClusterIdentity,
     /// Nodes that had a switch at the start, until the first list of nodes is accepted.
     found: BTreeSet<NodeName>,
     /// Services that had load balancers at the start, until the first list of Services is accepted.
     found_services: BTreeSet<ServiceKey>,
+    /// Services that had backends at the start, until the first list of slices is accepted.
+    found_backends: BTreeSet<ServiceKey>,
     /// Policies that had port groups at the start, until the first list of policies is accepted.
     found_policies: BTreeSet<PolicyKey>,
+    /// Policies of the cluster that had rows at the start, until the first list of their kind is accepted.
+    found_cluster_policies: BTreeSet<ClusterPolicyKey>,
+    /// Namespaces of the EgressFirewalls that had rows at the start, until the first list is accepted.
+    found_egress_firewalls: BTreeSet<Arc<str>>,
 }
 
 impl Default for Doubts {
@@ -40,12 +54,18 @@ impl Default for Doubts {
             pods: Doubt::new(Rule::Pods),
             services: Doubt::new(Rule::Pods),
             slices: Doubt::new(Rule::Pods),
+            backends: Doubt::new(Rule::Pods),
             namespaces: Doubt::new(Rule::Pods),
             policies: Doubt::new(Rule::Pods),
+            cluster_policies: ClusterPolicyKind::ALL.map(|kind| (kind, Doubt::new(Rule::Nodes))).into(),
+            egress_firewalls: Doubt::new(Rule::Nodes),
             identity: ClusterIdentity::default(),
             found: BTreeSet::new(),
             found_services: BTreeSet::new(),
+            found_backends: BTreeSet::new(),
             found_policies: BTreeSet::new(),
+            found_cluster_policies: BTreeSet::new(),
+            found_egress_firewalls: BTreeSet::new(),
         }
     }
 }
@@ -64,7 +84,7 @@ impl Doubts {
     }
 
     pub(super) fn hold_slices(&self) -> bool {
-        self.slices.is_held()
+        self.slices.is_held() || self.backends.is_held()
     }
 
     pub(super) fn hold_namespaces(&self) -> bool {
@@ -73,6 +93,14 @@ impl Doubts {
 
     pub(super) fn hold_policies(&self) -> bool {
         self.policies.is_held()
+    }
+
+    pub(super) fn hold_cluster_policies(&self, kind: ClusterPolicyKind) -> bool {
+        self.cluster_policies.get(&kind).is_some_and(Doubt::is_held)
+    }
+
+    pub(super) fn hold_egress_firewalls(&self) -> bool {
+        self.egress_firewalls.is_held()
     }
 
     /// Whether the API server is another cluster's.
@@ -92,14 +120,19 @@ impl Doubts {
             self.slices.hold();
             self.namespaces.hold();
             self.policies.hold();
+            self.cluster_policies.values_mut().for_each(Doubt::hold);
+            self.egress_firewalls.hold();
         } else {
             // The next lists may confirm the ones that are held back.
             self.nodes.time_passed();
             self.pods.time_passed();
             self.services.time_passed();
             self.slices.time_passed();
+            self.backends.time_passed();
             self.namespaces.time_passed();
             self.policies.time_passed();
+            self.cluster_policies.values_mut().for_each(Doubt::time_passed);
+            self.egress_firewalls.time_passed();
         }
     }
 }
@@ -107,23 +140,30 @@ impl Doubts {
 impl Store {
     /// What is held back at the moment, if anything is.
     pub fn doubted(&self) -> Option<Doubted> {
-        let Doubts { nodes, pods, services, slices, namespaces, policies, identity, found, .. } =
-            &self.doubts;
+        let Doubts { nodes, pods, services, slices, backends, namespaces, policies, .. } = &self.doubts;
+        let Doubts { cluster_policies, egress_firewalls, identity, found, .. } = &self.doubts;
         let is_any = nodes.is_held()
             || pods.is_held()
             || services.is_held()
             || slices.is_held()
+            || backends.is_held()
             || namespaces.is_held()
-            || policies.is_held();
-        let example = || self.nodes.iter().map(|node| &node.name).chain(found).next().cloned();
+            || policies.is_held()
+            || cluster_policies.values().any(Doubt::is_held)
+            || egress_firewalls.is_held();
+        let known = |node: &Node| Example { name: node.name.clone(), uid: Some(node.uid.clone()) };
+        let found = || found.iter().map(|name| Example { name: name.clone(), uid: None });
+        let example = || self.nodes.iter().map(known).chain(found()).next();
         let other_cluster = || identity.other_cluster();
         is_any.then(|| Doubted {
             nodes: nodes.missing(),
             pods: pods.missing(),
             services: services.missing(),
-            slices: slices.missing(),
+            slices: slices.missing() + backends.missing(),
             namespaces: namespaces.missing(),
             policies: policies.missing(),
+            cluster_policies: cluster_policies.values().map(Doubt::missing).sum(),
+            egress_firewalls: egress_firewalls.missing(),
             other_cluster: other_cluster(),
             example: example(),
         })
@@ -141,10 +181,28 @@ impl Store {
         self.doubts.found_services.insert(key);
     }
 
+    /// Registers a Service with backends in the northbound database. To be called when
+    /// [`found_port`](Self::found_port) is.
+    pub fn found_backends(&mut self, key: ServiceKey) {
+        self.doubts.found_backends.insert(key);
+    }
+
     /// Registers a policy that has a port group in the northbound database. To be called when
     /// [`found_port`](Self::found_port) is.
     pub fn found_policy(&mut self, key: PolicyKey) {
         self.doubts.found_policies.insert(key);
+    }
+
+    /// Registers a policy of the cluster that has rows in the northbound database. To be called when
+    /// [`found_port`](Self::found_port) is.
+    pub fn found_cluster_policy(&mut self, key: ClusterPolicyKey) {
+        self.doubts.found_cluster_policies.insert(key);
+    }
+
+    /// Registers the namespace of an EgressFirewall that has rows in the northbound database. To be called when
+    /// [`found_port`](Self::found_port) is.
+    pub fn found_egress_firewall(&mut self, namespace: Arc<str>) {
+        self.doubts.found_egress_firewalls.insert(namespace);
     }
 
     /// Registers the cluster that the northbound database was written for. To be called when
@@ -233,14 +291,27 @@ impl Store {
         believed
     }
 
-    /// Whether a list of slices is accepted. At the start nothing is known of slices: an API server that has
-    /// lost them has lost the Services, too, whose list is then held back until everything is listed again.
+    /// Whether a list of slices is accepted. At the start no slice is known, but the Services that have
+    /// backends: a restored API server may have these without any slices.
     pub(super) fn believes_slices(&mut self, list: &[(SliceKey, Slice)]) -> bool {
         // A slice has no identity beside its name: endpoints are what counts.
         let none = Arc::from("");
-        let listed = list.iter().map(|(key, _)| (key, &none)).collect();
-        let known: Vec<_> = self.services.slices().map(|key| (key.clone(), None)).collect();
-        self.doubts.identity.other_cluster().is_none() && self.doubts.slices.believes(known, &listed)
+        let Doubts { slices, backends, found_backends, identity, .. } = &mut self.doubts;
+        let believed = identity.other_cluster().is_none()
+            && if self.listed.contains(Kind::Slice) {
+                let listed = list.iter().map(|(key, _)| (key, &none)).collect();
+                slices.believes(self.services.slices().map(|key| (key.clone(), None)), &listed)
+            } else {
+                let of_services = list.iter().filter_map(|(_, slice)| slice.service.as_ref());
+                let listed = of_services.map(|service| (service, &none)).collect();
+                backends.believes(found_backends.iter().map(|key| (key.clone(), None)), &listed)
+            };
+        if believed {
+            slices.release();
+            backends.release();
+            found_backends.clear();
+        }
+        believed
     }
 }
 
@@ -260,6 +331,45 @@ impl Store {
         let believed = identity.other_cluster().is_none() && policies.believes(known, &listed);
         if believed {
             found_policies.clear();
+        }
+        believed
+    }
+
+    /// Whether a list of policies of the cluster of this kind is accepted. They deny, so a single one counts;
+    /// one that was made anew under its name denies as before.
+    pub(super) fn believes_cluster_policies(
+        &mut self,
+        kind: ClusterPolicyKind,
+        list: &[(ClusterPolicyKey, ClusterPolicy)],
+    ) -> bool {
+        let none = Arc::from("");
+        let listed = list.iter().map(|(key, _)| (key, &none)).collect();
+        let Doubts { cluster_policies, found_cluster_policies, identity, .. } = &mut self.doubts;
+        let of_kind = |key: &&ClusterPolicyKey| key.kind == kind;
+        let known: Vec<_> = match self.listed.contains(Kind::ClusterPolicy(kind)) {
+            true => self.cluster_policies.keys().filter(of_kind).map(|key| (key.clone(), None)).collect(),
+            false => found_cluster_policies.iter().filter(of_kind).map(|key| (key.clone(), None)).collect(),
+        };
+        let doubt = cluster_policies.entry(kind).or_insert_with(|| Doubt::new(Rule::Nodes));
+        let believed = identity.other_cluster().is_none() && doubt.believes(known, &listed);
+        if believed {
+            found_cluster_policies.retain(|key| key.kind != kind);
+        }
+        believed
+    }
+
+    /// Whether a list of EgressFirewalls is accepted; as for policies of the cluster.
+    pub(super) fn believes_egress_firewalls(&mut self, list: &[(Arc<str>, EgressFirewall)]) -> bool {
+        let none = Arc::from("");
+        let listed = list.iter().map(|(namespace, _)| (namespace, &none)).collect();
+        let Doubts { egress_firewalls, found_egress_firewalls, identity, .. } = &mut self.doubts;
+        let known: Vec<_> = match self.listed.contains(Kind::EgressFirewall) {
+            true => self.egress_firewalls.namespaces().map(|name| (Arc::clone(name), None)).collect(),
+            false => found_egress_firewalls.iter().map(|name| (Arc::clone(name), None)).collect(),
+        };
+        let believed = identity.other_cluster().is_none() && egress_firewalls.believes(known, &listed);
+        if believed {
+            found_egress_firewalls.clear();
         }
         believed
     }

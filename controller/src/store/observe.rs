@@ -58,17 +58,16 @@ impl Store {
         }
     }
 
-    /// They are few, and their kinds come and go: no list of them is doubted, unless it is another cluster's.
+    /// As [`see`](Self::see), for a kind that is three.
     fn see_cluster_policies(
         &mut self,
         kind: ClusterPolicyKind,
         seen: Seen<ClusterPolicyKey, (ClusterPolicyKey, ClusterPolicy)>,
         dirty: &mut Dirty<'_>,
     ) {
-        if self.doubts.is_other_cluster() {
-            return;
-        }
         match seen {
+            Seen::All(list) if !self.believes_cluster_policies(kind, &list) => {}
+            Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_cluster_policies(kind) => {}
             Seen::All(list) => {
                 self.listed.kinds.insert(Kind::ClusterPolicy(kind));
                 self.replace_cluster_policies(kind, list, dirty);
@@ -147,11 +146,10 @@ const POLICIES: Handling<PolicyKey, (PolicyKey, Policy)> = Handling {
     remove: Store::remove_policy,
 };
 
-/// They are few, and their kind comes and goes: no list of them is doubted, unless it is another cluster's.
 const EGRESS_FIREWALLS: Handling<Arc<str>, (Arc<str>, EgressFirewall)> = Handling {
     kind: Kind::EgressFirewall,
-    believes: |store, _| !store.doubts.is_other_cluster(),
-    is_held: Doubts::is_other_cluster,
+    believes: |store, list| store.believes_egress_firewalls(list),
+    is_held: Doubts::hold_egress_firewalls,
     replace: Store::replace_egress_firewalls,
     put: |store, (namespace, firewall), dirty| store.put_egress_firewall(&namespace, firewall, dirty),
     remove: |store, namespace, dirty| store.remove_egress_firewall(namespace, dirty),

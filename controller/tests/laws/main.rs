@@ -10,6 +10,7 @@ mod cluster;
 mod conditions;
 mod cost;
 mod database;
+mod denials;
 mod dry_runs;
 mod egress_firewalls;
 mod expected;

@@ -55,6 +55,8 @@ const GOOD: Duration = Duration::from_secs(10);
 const ABSENT: Duration = Duration::from_secs(300);
 /// The same for a kind that an administrator may define at any time, whose objects have no effect until it is
 /// found. Only leaders read such kinds, so ten times more often would be no load; ten times less is minutes.
+/// Also the time after which a kind that was read before is gone if it is still missing: longer than an API
+/// server takes to start and to know its definitions.
 const UNDEFINED: Duration = Duration::from_secs(10);
 /// Annotation of the bookmark that ends a streaming list.
 const END_OF_EVERYTHING: &str = "k8s.io/initial-events-end";
@@ -81,6 +83,7 @@ pub async fn follow<K: Watched, O: Observer<K>>(
         next: Next::Everything(freshness),
         streams,
         read: None,
+        missing: None,
         url: String::new(),
         kind: std::marker::PhantomData,
     };
@@ -103,6 +106,8 @@ struct Follower<K: Watched, O> {
     streams: bool,
     /// When the last list was complete.
     read: Option<Instant>,
+    /// Since when the API server does not have the kind, of which a list was read before.
+    missing: Option<Instant>,
     /// URL of the API server; empty while its configuration cannot be read.
     url: String,
     kind: std::marker::PhantomData<fn() -> K>,
@@ -225,9 +230,11 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 if is_absent || matches!(trouble.kind, Kind::Gone | Kind::Malformed) {
                     self.next = Next::Everything(Freshness::Newest);
                 }
-                if is_absent {
+                if is_absent && self.is_gone() {
                     let is_undefined = self.selection.presence == Presence::Defined && !is_forbidden;
                     self.absent(if is_undefined { UNDEFINED } else { ABSENT }).await;
+                } else if is_absent {
+                    self.look_twice(&trouble.text).await;
                 } else {
                     self.wait(trouble).await;
                 }
@@ -251,11 +258,32 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         self.connection.url() != self.url
     }
 
+    /// Whether an answer that there is no such kind means that there are no objects of it: at first, and if it
+    /// is the second such answer, with enough time in between. An API server that was restored, or whose
+    /// definitions are made anew, has the objects back in a moment.
+    fn is_gone(&mut self) -> bool {
+        let has_passed = |since: Instant| since.elapsed() >= UNDEFINED;
+        self.read.is_none() || has_passed(*self.missing.get_or_insert_with(Instant::now))
+    }
+
+    /// Waits until a second answer counts.
+    async fn look_twice(&mut self, why: &str) {
+        self.observer.lost(&format!("{why}; what was read before stays until a second answer says the same"));
+        let passed = self.missing.map_or(Duration::ZERO, |since| since.elapsed());
+        self.pause(UNDEFINED.saturating_sub(passed)).await;
+    }
+
     /// Reports that there are no objects, and waits until it is time to look for the kind again.
     async fn absent(&mut self, pause: Duration) {
         tracing::debug!(kind = K::KIND, "the API server does not have this kind of object");
+        (self.read, self.missing) = (None, None);
         self.observer.all(Vec::new(), String::new());
         self.observer.heard();
+        self.pause(pause).await;
+    }
+
+    /// Waits until it is time to look for the kind again.
+    async fn pause(&mut self, pause: Duration) {
         let mut renewals = self.connection.renewals();
         tokio::select! {
             () = sleep(pause) => {}
@@ -474,7 +502,7 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     /// Reports the complete list, as of `version`.
     fn everything(&mut self, all: Vec<K::Value>, version: String) {
-        self.read = Some(Instant::now());
+        (self.read, self.missing) = (Some(Instant::now()), None);
         self.next = Next::Changes(version.clone());
         self.observer.all(all, version);
     }

@@ -423,6 +423,47 @@ async fn a_kind_that_the_api_server_may_not_have_is_an_empty_list_and_is_looked_
     }
 }
 
+/// One 404 of an API server that was restored, or whose definition of the kind was made anew, was a complete and
+/// empty list: all denials of the kind were removed.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_was_there_is_gone_only_when_it_is_missing_twice() {
+    const MISSING: &str = "the server could not find the requested resource";
+    const UNDEFINED: Duration = Duration::from_secs(10);
+    for presence in [Presence::Newer, Presence::Defined] {
+        let (mut api, connection) = scripted::start().await;
+        let (sender, mut lists) = unbounded_channel();
+        let selection = Selection { presence, first: First::Pages, ..Selection::default() };
+        let prompt = Prompt::default();
+        let following = follow::<Pod, _>(connection, selection, prompt.clone(), Lists(sender));
+        let task = tokio::spawn(following);
+        api.asked().await.list("5", &[pod("a", "3")]).await;
+        assert_eq!(lists.recv().await.unwrap(), ["a"]);
+        // The watch, then a list that is asked for in the middle of the pause.
+        api.asked().await.status(404, MISSING).await;
+        assert_eq!(lists.recv().await.unwrap(), ["lost"], "{presence:?}");
+        let begun = Instant::now();
+        prompt.everything();
+        let again = api.asked().await;
+        assert!(begun.elapsed() < UNDEFINED, "{:?}", begun.elapsed());
+        again.status(404, MISSING).await;
+        assert_eq!(lists.recv().await.unwrap(), ["lost"], "{presence:?}: too early to count");
+        // It is back.
+        api.asked().await.list("7", &[pod("a", "3"), pod("b", "6")]).await;
+        assert_eq!(lists.recv().await.unwrap(), ["a", "b"]);
+        // It is gone for good.
+        api.asked().await.status(404, MISSING).await;
+        assert_eq!(lists.recv().await.unwrap(), ["lost"], "{presence:?}: the first counts anew");
+        let begun = Instant::now();
+        api.asked().await.status(404, MISSING).await;
+        assert_eq!(lists.recv().await.unwrap(), [""; 0]);
+        assert!(begun.elapsed() >= UNDEFINED, "{:?}", begun.elapsed());
+        // Nothing is known of it any more.
+        api.asked().await.status(404, MISSING).await;
+        assert_eq!(lists.recv().await.unwrap(), [""; 0]);
+        task.abort();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_object_of_a_list_or_a_page_and_every_later_one_is_shortened_before_it_is_told() {
     let (mut api, connection) = scripted::start().await;

@@ -1,8 +1,13 @@
 //! The controller's reports about single objects: log lines, and events on the objects for their owners.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use controller::{doubt::Doubted, key::Key, reconcile::Report, store::DnsName};
+use controller::{
+    doubt::{Doubted, Example},
+    key::Key,
+    reconcile::Report,
+    store::DnsName,
+};
 use kubeapi::{
     events::{Event, EventReason, Recorder},
     object::Object,
@@ -142,8 +147,12 @@ fn event(report: Report) -> Option<Event> {
         // The list as a whole is doubted, and an event needs an object: it is on one of the known nodes.
         Report::Doubt(doubted) => {
             let doubted = doubted?;
-            let object = Object::Node(doubted.example.clone()?);
-            Some(Event::new(object, "", EventReason::new(LISTS, "ListDoubted"), doubted.to_string()))
+            let Example { name, uid } = doubted.example.clone()?;
+            // `kubectl describe node` looks for events with the node's UID, and for those with its name as the
+            // UID, as kubelets write them.
+            let uid = uid.unwrap_or_else(|| Arc::clone(&name));
+            let reason = EventReason::new(LISTS, "ListDoubted");
+            Some(Event::new(Object::Node(name), &uid, reason, doubted.to_string()))
         }
         // Other parts do something with it.
         Report::Names(_) | Report::Recovered { .. } => None,
@@ -162,3 +171,6 @@ fn object(key: Key) -> Option<Object> {
         Key::Service(service) => Some(Object::Service(service)),
     }
 }
+
+#[cfg(test)]
+mod tests;

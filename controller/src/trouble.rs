@@ -42,6 +42,13 @@ pub enum PodTrouble {
     AddressReserved { address: IpAddr, node: NodeName },
     #[error("its annotation claims {address}, which is not a pod address; delete the annotation")]
     AddressNotForPods { address: IpAddr },
+    #[error("its annotation claims {address}, which node {node} has itself; delete the annotation")]
+    AddressOfHost { address: IpAddr, node: NodeName },
+    #[error(
+        "its annotation claims {address}, which is in a subnet of node {node}, and the pod is on another node; \
+         delete the annotation"
+    )]
+    AddressElsewhere { address: IpAddr, node: NodeName },
     #[error(
         "its annotation claims the MAC {mac}, which belongs to another port of node {node}; \
          delete the annotation"
@@ -141,6 +148,8 @@ impl PodTrouble {
             Self::AddressTaken { .. } => "AddressTaken",
             Self::AddressOfPort { .. } => "AddressOfPort",
             Self::AddressReserved { .. } => "AddressReserved",
+            Self::AddressOfHost { .. } => "AddressOfHost",
+            Self::AddressElsewhere { .. } => "AddressElsewhere",
             Self::AddressNotForPods { .. } => "AddressNotForPods",
             Self::MacTaken { .. } => "MacTaken",
             Self::UnusableAnnotation(_) => "UnusableAnnotation",

@@ -317,16 +317,20 @@ impl Store {
         self.found.get(key).filter(|port| pod.is_of(port.uid.as_ref())).filter(has).is_some()
     }
 
-    /// The creator of a pod may preset its annotation, but not with an address of routers or services, nor
-    /// with the MAC of another port: a MAC of the router would attract the node's traffic.
+    /// The creator of a pod may preset its annotation, but not with an address of routers, services or hosts,
+    /// nor with one of another node's subnet, nor with the MAC of another port: a MAC of the router would
+    /// attract the node's traffic, and an address of a host is answered by the pod on its node.
     fn check_claim(&self, key: &PodKey, node: &NodeName, network: &Assigned) -> Result<(), PodTrouble> {
-        if let Some(address) = network
-            .addresses
-            .iter()
-            .map(IpNet::addr)
-            .find(|address| self.ranges.config().is_infrastructure(*address))
-        {
-            return Err(PodTrouble::AddressNotForPods { address });
+        for address in network.addresses.iter().map(IpNet::addr) {
+            if self.ranges.config().is_infrastructure(address) {
+                return Err(PodTrouble::AddressNotForPods { address });
+            }
+            if let Some(host) = self.nodes.with_host_address(address) {
+                return Err(PodTrouble::AddressOfHost { address, node: Arc::clone(&host.name) });
+            }
+            if let Some((_, other)) = self.nodes.at(address).filter(|(_, other)| other != node) {
+                return Err(PodTrouble::AddressElsewhere { address, node: Arc::clone(other) });
+            }
         }
         // A MAC that derives from the pod's own address belongs to no other port.
         let mac = network.mac;
@@ -373,6 +377,14 @@ impl Store {
         gone.iter().for_each(|subnet| self.addresses.forget(subnet));
         let mut pods: BTreeSet<PodKey> = self.pods.of_node(node).cloned().collect();
         pods.extend(self.waiting.for_node(node).cloned());
+        for key in pods {
+            self.reassign(&key, dirty);
+        }
+    }
+
+    /// The addresses of a node's host have changed: a pod that claims one of the former may get it.
+    pub(super) fn host_changed(&mut self, node: &NodeName, dirty: &mut Dirty<'_>) {
+        let pods: Vec<PodKey> = self.waiting.for_node(node).cloned().collect();
         for key in pods {
             self.reassign(&key, dirty);
         }

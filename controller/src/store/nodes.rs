@@ -103,6 +103,11 @@ impl Nodes {
             .filter(|(subnet, _)| subnet.contains(&address))
     }
 
+    /// The node whose host has the address.
+    pub(super) fn with_host_address(&self, address: IpAddr) -> Option<&Node> {
+        self.iter().find(|node| node.host_addresses.contains(&address))
+    }
+
     /// The nodes' subnets that overlap this one. The nodes' subnets do not overlap each other, so at most one
     /// of them begins before this one and reaches into it.
     fn overlapping(&self, subnet: &IpNet) -> impl Iterator<Item = &(IpNet, NodeName)> {
@@ -167,6 +172,7 @@ impl Store {
             selectors.extend(self.nodes.selectors.matched_by(&name));
             let known = now.map(|node| node.host_addresses.clone()).unwrap_or_default();
             self.forget_found_addresses(&known, dirty);
+            self.host_changed(&name, dirty);
         }
         self.follow_selected_nodes(selectors, dirty);
     }

@@ -645,6 +645,28 @@ fn a_preset_annotation_claims_nothing_of_others() {
             "{address} {troubles:?}"
         );
     }
+    // The address of a host, whether it has a subnet or not, and one in the subnet of another node: the port
+    // would answer for the host on its node, or take the address that the other node gives to its next pod.
+    let hosts = |addresses: &[&str]| addresses.iter().map(|text| text.parse().unwrap()).collect();
+    let bare = |addresses| Node { host_addresses: hosts(addresses), ..Node::named("n2") };
+    let n3 = Node { host_addresses: hosts(&["fd00::3"]), ..node("n3", "10.244.3.0/24") };
+    observe(&mut store, Observation::Nodes(Seen::Applied(bare(&["192.0.2.2"]))));
+    observe(&mut store, Observation::Nodes(Seen::Applied(n3)));
+    for (address, reason) in [
+        ("192.0.2.2/24", "AddressOfHost"),
+        ("fd00::3/64", "AddressOfHost"),
+        ("10.244.3.77/24", "AddressElsewhere"),
+    ] {
+        apply(&mut store, "h", claiming("h", address));
+        let troubles = store.take_troubles();
+        assert_eq!(troubles.iter().map(|trouble| trouble.why.reason()).collect::<Vec<_>>(), [reason]);
+        assert_eq!(self::address(&store, "h"), None, "{address}");
+    }
+    // It is free once the node has it no longer.
+    apply(&mut store, "h", claiming("h", "192.0.2.2/24"));
+    observe(&mut store, Observation::Nodes(Seen::Applied(bare(&["192.0.2.9"]))));
+    assert_eq!(address(&store, "h").unwrap(), "192.0.2.2/24");
+    store.take_troubles();
     // The MAC of the router, of the management port, of a pod, and of the next pod to be created.
     for (uid, mac) in ["0a:58:0a:f4:01:01", "0a:58:0a:f4:01:02", "0a:58:0a:f4:01:09", "0a:58:0a:f4:01:03"]
         .into_iter()
@@ -669,13 +691,17 @@ fn a_preset_annotation_claims_nothing_of_others() {
     assert_eq!(address(&store, "d").unwrap(), "10.244.1.60/24", "the pod that is scheduled first has it");
 
     // A pod that already runs with such an address keeps it.
-    let mut store = Store::new(config());
-    without_services(&mut store);
-    let port = FoundPort { uid: Some("r".into()), mac: None, addresses: vec!["100.64.0.9".parse().unwrap()] };
-    store.found_port(&key("r"), port);
-    observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
-    observe(&mut store, Observation::Pods(Seen::All(vec![(key("r"), claiming("r", "100.64.0.9/16"))])));
-    assert_eq!(address(&store, "r").unwrap(), "100.64.0.9/16");
+    for running in ["100.64.0.9", "192.0.2.2", "10.244.3.77"] {
+        let mut store = Store::new(config());
+        without_services(&mut store);
+        let port = FoundPort { uid: Some("r".into()), mac: None, addresses: vec![running.parse().unwrap()] };
+        store.found_port(&key("r"), port);
+        let n2 = Node { host_addresses: hosts(&["192.0.2.2"]), ..node("n2", "10.244.3.0/24") };
+        observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24"), n2])));
+        let claim = format!("{running}/16");
+        observe(&mut store, Observation::Pods(Seen::All(vec![(key("r"), claiming("r", &claim))])));
+        assert_eq!(address(&store, "r").unwrap(), claim);
+    }
 }
 
 /// Two nodes with one subnet had two equal networks on the cluster's router; a node may write its own

@@ -19,7 +19,7 @@ pub(super) struct Waiting {
     for_address: HashMap<IpAddr, BTreeSet<PodKey>>,
     /// Pods that wait for any address of the subnet.
     in_subnet: HashMap<IpNet, BTreeSet<PodKey>>,
-    /// Pods that wait for a change of the node's subnets. They may be pods of other nodes.
+    /// Pods that wait for a change of the node's subnets or addresses. They may be pods of other nodes.
     for_node: HashMap<NodeName, BTreeSet<PodKey>>,
 }
 
@@ -59,7 +59,10 @@ impl Waiting {
             PodTrouble::NoFreeAddress { subnet, .. } => {
                 self.in_subnet.entry(*subnet).or_default().insert(key.clone());
             }
-            PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. } => {
+            PodTrouble::AddressReserved { node, .. }
+            | PodTrouble::AddressOfHost { node, .. }
+            | PodTrouble::AddressElsewhere { node, .. }
+            | PodTrouble::MacTaken { node, .. } => {
                 self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
             }
             // Only a change of the pod or of its own node ends these, and each such change reassigns the pod.
@@ -78,9 +81,12 @@ impl Waiting {
                 leave(&mut self.for_node, &node, key);
             }
             Some(PodTrouble::NoFreeAddress { subnet, .. }) => leave(&mut self.in_subnet, &subnet, key),
-            Some(PodTrouble::AddressReserved { node, .. } | PodTrouble::MacTaken { node, .. }) => {
-                leave(&mut self.for_node, &node, key)
-            }
+            Some(
+                PodTrouble::AddressReserved { node, .. }
+                | PodTrouble::AddressOfHost { node, .. }
+                | PodTrouble::AddressElsewhere { node, .. }
+                | PodTrouble::MacTaken { node, .. },
+            ) => leave(&mut self.for_node, &node, key),
             Some(
                 PodTrouble::NodeWithoutSubnet(_)
                 | PodTrouble::UnusableAnnotation(_)
@@ -100,7 +106,7 @@ impl Waiting {
         self.in_subnet.get(subnet)?.first()
     }
 
-    /// Pods that wait for a change of the node's subnets.
+    /// Pods that wait for a change of the node's subnets or addresses.
     pub(super) fn for_node(&self, node: &NodeName) -> impl Iterator<Item = &PodKey> {
         self.for_node.get(node).into_iter().flatten()
     }

@@ -555,6 +555,14 @@ impl World {
                             .any(|subnet| ovn::reserved(subnet, *address))
                     );
                 }
+                (None, Some(PodTrouble::AddressOfHost { address, node })) => {
+                    prop_assert!(store.node(node).unwrap().host_addresses.contains(address));
+                }
+                (None, Some(PodTrouble::AddressElsewhere { address, node: other })) => {
+                    let subnets = &store.node(other).unwrap().subnets;
+                    prop_assert!(subnets.iter().any(|subnet| subnet.contains(address)));
+                    prop_assert_ne!(Some(other), pod.node.as_ref());
+                }
                 // All pods claim addresses that may be claimed.
                 (
                     None,

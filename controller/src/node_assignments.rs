@@ -67,13 +67,20 @@ struct KnownNode {
     sent: BTreeMap<&'static str, String>,
     /// The version of the node that they were decided on.
     sent_for: Arc<str>,
-    /// Its annotation claims another node's subnet, and arrived after this process had assigned one: it is a
-    /// late request of a former leader, and is overwritten.
-    overrules: bool,
+    overruled: Overruled,
     /// Claims of its annotations that cannot be granted.
     contested: Vec<NodeTrouble>,
     /// `contested`, and the reasons for what the node lacks. Each of them has been reported.
     troubles: Vec<NodeTrouble>,
+}
+
+/// What a node's annotations claim of other nodes, although this process had assigned something else before they
+/// arrived: a late request of a former leader, which is overwritten. Such a request has the subnets and the id,
+/// with the addresses that derive from it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Overruled {
+    subnets: bool,
+    id: bool,
 }
 
 /// Annotations to write on a node. The patch applies only to the node with this UID.
@@ -246,7 +253,7 @@ impl NodeAssignments {
                     readable: BTreeMap::new(),
                     sent: BTreeMap::new(),
                     sent_for: Arc::from(""),
-                    overrules: false,
+                    overruled: Overruled::default(),
                     contested: Vec::new(),
                     troubles: Vec::new(),
                 }
@@ -258,7 +265,7 @@ impl NodeAssignments {
             known.readable.extend(text.map(|text| (annotation, text.clone())));
         }
         known.contested.clear();
-        known.overrules = false;
+        known.overruled = Overruled::default();
         // Both have to be read, so there is no short circuit.
         let freed = self.read_subnets(&mut known) | self.read_id(&mut known);
         self.nodes.insert(name, known);
@@ -301,8 +308,8 @@ impl NodeAssignments {
             before.into_iter().filter(|subnet| self.subnets.claim(name, *subnet).is_ok()).collect();
         // This process has assigned them, and the node does not show them yet: they count, and are written
         // again.
-        known.overrules = known.sent.contains_key(NODE_SUBNETS);
-        if known.overrules {
+        known.overruled.subnets = known.sent.contains_key(NODE_SUBNETS);
+        if known.overruled.subnets {
             known.contested.clear();
         }
         false
@@ -319,6 +326,11 @@ impl NodeAssignments {
         // Claimed before the old id is released: a node whose claim fails keeps its id.
         match self.ids.claim(name, id) {
             Ok(()) => known.id.replace(id).map(|before| self.ids.release(name, before)).is_some(),
+            // Assigned by this process, and not shown yet.
+            Err(_) if known.id.is_some() && known.sent.contains_key(NODE_ID) => {
+                known.overruled.id = true;
+                false
+            }
             Err(by) => {
                 known.contested.push(NodeTrouble::IdTaken { id, by });
                 false
@@ -386,7 +398,7 @@ impl NodeAssignments {
             &known.readable,
             &known.subnets,
             known.id,
-            known.overrules,
+            known.overruled,
         );
         known.troubles.extend(too_small);
         // A patch for an older version of the node is on its way: the API server answers it with 409.

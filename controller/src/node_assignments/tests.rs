@@ -439,27 +439,38 @@ fn what_is_on_its_way_to_an_older_version_of_a_node_is_sent_again() {
     assert_eq!(all.take_annotations(), [], "nothing is missing");
 }
 
+/// Such a request has the whole set. The id in it stayed: after a restart the younger node had none, and a third
+/// node got its number and its address on the join switch.
 #[test]
 fn a_claim_of_a_former_leader_that_came_late_is_overwritten() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
     let [first, second] = [node("n1", 1, &[]), node("n2", 2, &[])];
     all.observe(Seen::All(vec![first.clone(), second.clone()]));
-    assert_eq!(
-        subnets(&mut all),
-        [r#"n1 {"default":["10.244.0.0/24"]}"#, r#"n2 {"default":["10.244.1.0/24"]}"#]
-    );
-    // The former leader had assigned the second node's subnet to the first, and its request arrives now.
-    let late = with(&first, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#.to_owned())]));
+    let [of_first, of_second] = &all.take_annotations()[..] else { panic!("two nodes") };
+    let names: Vec<&str> = of_first.annotations.keys().copied().collect();
+    assert_eq!(names, [JOIN_ADDRESSES, NODE_ID, NODE_SUBNETS, TRANSIT_ADDRESSES]);
+    // The former leader had assigned to the first node what the second has, and its request arrives now.
+    let late = with(&first, &of_second.annotations);
     all.observe(Seen::Applied(version(&late, "2")));
-    assert_eq!(subnets(&mut all), [r#"n1 {"default":["10.244.0.0/24"]}"#]);
+    let again = all.take_annotations();
+    let again: Vec<_> = again.iter().map(|wish| (&*wish.node, &wish.annotations)).collect();
+    assert_eq!(again, [("n1", &of_first.annotations)]);
     assert_eq!(all.troubles().count(), 0);
-    let written =
-        with(&late, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.0.0/24"]}"#.to_owned())]));
+    let written = with(&late, &of_first.annotations);
     all.observe(Seen::Applied(version(&written, "3")));
+    assert_eq!((all.take_annotations(), all.troubles().count()), (vec![], 0));
+
+    // After a restart a third node gets what is free.
+    let second = with(&second, &of_second.annotations);
+    let mut restarted = assignments(&[("10.244.0.0/16", 24)]);
+    restarted.observe(Seen::All(vec![written.clone(), second, node("n3", 3, &[])]));
+    let [of_third] = &restarted.take_annotations()[..] else { panic!("one node lacks something") };
+    assert_eq!((&*of_third.node, of_third.annotations[NODE_ID].as_str()), ("n3", "4"));
+    assert!(of_third.annotations[JOIN_ADDRESSES].contains("100.64.0.4/16"), "{of_third:?}");
+    assert_eq!(restarted.troubles().count(), 0);
+
     // The same claim later is an administrator's, and is reported instead of being overwritten.
     all.observe(Seen::Applied(version(&late, "4")));
-    assert!(
-        all.troubles()
-            .any(|(name, trouble)| &**name == "n1" && matches!(trouble, NodeTrouble::SubnetTaken { .. }))
-    );
+    let told: Vec<&NodeTrouble> = all.troubles().map(|(_, trouble)| trouble).collect();
+    assert!(matches!(told[..], [NodeTrouble::SubnetTaken { .. }, NodeTrouble::IdTaken { .. }]), "{told:?}");
 }

@@ -12,6 +12,7 @@ use contract::{
 };
 use ipnet::IpNet;
 
+use super::Overruled;
 use crate::{config::ClusterConfig, store::Node, trouble::NodeTrouble};
 
 type AnnotationTexts = BTreeMap<&'static str, String>;
@@ -27,12 +28,12 @@ pub(super) fn annotations(
     readable: &AnnotationTexts,
     subnets: &[IpNet],
     id: Option<u16>,
-    overrules: bool,
+    overruled: Overruled,
 ) -> (AnnotationTexts, Vec<NodeTrouble>) {
     let (mut wish, mut troubles) = (AnnotationTexts::new(), Vec::new());
     // A claim that cannot be granted is not overwritten, because an administrator has to decide; unless it is
     // a late request of a former leader.
-    let undisputed = overrules || node.subnets.iter().all(|subnet| subnets.contains(subnet));
+    let undisputed = overruled.subnets || node.subnets.iter().all(|subnet| subnets.contains(subnet));
     if undisputed && !subnets.is_empty() {
         // The node's subnets may come from the legacy annotation alone, so both are checked.
         if node.subnets != subnets || !node.annotations.contains_key(NODE_SUBNETS) {
@@ -53,7 +54,7 @@ pub(super) fn annotations(
         );
     }
     let Some(id) = id else { return (wish, troubles) };
-    if node.id.is_none() {
+    if node.id.is_none_or(|shown| overruled.id && shown != id) {
         wish.insert(NODE_ID, id.to_string());
     }
     let join = numbered(&config.join_subnets, id, &mut troubles);

@@ -5,12 +5,16 @@
 use std::collections::BTreeMap;
 
 use super::{
-    kubernetes,
+    kind, kubernetes,
     problems::Gathered,
     roles::{self, Role},
     settings::{Origin, Settings},
     spec::{Effect, Group, Part, Spec},
-    table::{self, cluster, control_plane, databases, kubernetes::POD_MANIFESTS, logs, open_vswitch},
+    table::{
+        self, cluster, control_plane, databases,
+        kubernetes::{OVN_EMPTY_LB_EVENTS, POD_MANIFESTS},
+        logs, open_vswitch,
+    },
 };
 use crate::roles::Roles;
 
@@ -29,6 +33,8 @@ struct ProcessRoles {
     named: String,
     is_node: bool,
     control_plane: Option<Roles>,
+    /// A controller follows the events of idled Services, which are in the southbound database.
+    unidles: bool,
 }
 
 /// Why an option that is given has no effect, in the order of the report.
@@ -54,6 +60,10 @@ enum Users {
     NodeAndController,
     ControlPlane,
     Controller,
+    /// A controller that follows the events of idled Services.
+    Unidling,
+    /// The node, and such a controller.
+    Southbound,
     /// A cluster manager in a process of its own.
     ManagerAlone,
     /// `--remove-node`
@@ -68,12 +78,12 @@ static EXCEPTIONS: [(&Spec, Users); 23] = [
     (&open_vswitch::OVSDB_ENDPOINT, Users::Everyone),
     (&open_vswitch::OVS_RUN_DIR, Users::Everyone),
     (&open_vswitch::INACTIVITY_PROBE, Users::NodeAndController),
-    (&databases::SB_ADDRESS, Users::Node),
-    (&databases::SB_CLIENT_PRIVKEY, Users::Node),
-    (&databases::SB_CLIENT_CERT, Users::Node),
-    (&databases::SB_CLIENT_CACERT, Users::Node),
-    (&databases::SB_RUN_DIR, Users::Node),
-    (&databases::SB_CERT_COMMON_NAME, Users::Removal),
+    (&databases::SB_ADDRESS, Users::Southbound),
+    (&databases::SB_CLIENT_PRIVKEY, Users::Southbound),
+    (&databases::SB_CLIENT_CERT, Users::Southbound),
+    (&databases::SB_CLIENT_CACERT, Users::Southbound),
+    (&databases::SB_RUN_DIR, Users::Southbound),
+    (&databases::SB_CERT_COMMON_NAME, Users::Unidling),
     (&databases::DB_TXN_TIMEOUT, Users::Removal),
     (&cluster::CLUSTER_SUBNETS, Users::Everyone),
     (&cluster::SERVICE_CIDRS, Users::Everyone),
@@ -139,7 +149,10 @@ impl ProcessRoles {
             Role::Beside(roles) => (true, Some(roles)),
             Role::CleanupNode | Role::RemoveNode | Role::Explain => return None,
         };
-        Some(Self { named: roles::named(settings), is_node, control_plane })
+        let events = &settings.value(&OVN_EMPTY_LB_EVENTS).value;
+        // A value that cannot be read is a problem of its own.
+        let unidles = control_plane.is_some_and(Roles::has_controller) && kind::switch(events) == Ok(true);
+        Some(Self { named: roles::named(settings), is_node, control_plane, unidles })
     }
 
     fn uses(&self, spec: &Spec) -> bool {
@@ -151,6 +164,8 @@ impl ProcessRoles {
             Users::NodeAndController => self.is_node || is_controller,
             Users::ControlPlane => is_manager || is_controller,
             Users::Controller => is_controller,
+            Users::Unidling => self.unidles,
+            Users::Southbound => self.is_node || self.unidles,
             Users::ManagerAlone => is_manager && !is_controller,
             Users::Removal => false,
         }

@@ -74,6 +74,26 @@ fn an_option_of_another_role_is_without_effect() {
     }
 }
 
+/// The address was used, and named as one without effect.
+#[test]
+fn the_southbound_database_of_a_controller_that_unidles_is_not_named_as_without_effect() {
+    let southbound = "--sb-address tcp:10.0.0.1:6642 --sb-cert-common-name ovn";
+    for role in ["--init-master a", "--init-ovnkube-controller a --zone z"] {
+        let line = format!("{role} {API} {southbound}");
+        assert_eq!(notes(&format!("{line} --ovn-empty-lb-events")), Vec::<String>::new(), "{role}");
+        let named = role.split_once(' ').unwrap().0;
+        for without in ["", "--ovn-empty-lb-events=false"] {
+            assert_eq!(
+                notes(&format!("{line} {without}")),
+                [format!("without effect with {named}: --sb-address, --sb-cert-common-name")],
+            );
+        }
+    }
+    // The cluster manager alone knows nothing of Services.
+    let manager = notes(&format!("--init-cluster-manager a {API} {southbound} --ovn-empty-lb-events"));
+    assert!(manager[0].contains("--sb-address, --sb-cert-common-name"), "{manager:?}");
+}
+
 #[test]
 fn what_a_file_says_for_another_role_is_named_with_its_place() {
     let place = Place::new();

@@ -122,7 +122,7 @@ latency: build kubernetes ## Measure how soon connections follow a change of a S
 	cargo build --locked --release -p integration
 	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration latency $(if $(OTHERS),--others $(OTHERS)) $(if $(POLICIES),--other-policies $(POLICIES)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(LATENCY)
 
-bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100 --realtime")
+bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100")
 	@integration/prerequisites.sh bench
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration bench $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(QUICK) $(BENCH)

@@ -58,6 +58,11 @@ impl Census {
         );
     }
 
+    /// The number of things of this kind, the first word of their lines: `link`, `netns`, or a table.
+    pub fn count(&self, kind: &str) -> usize {
+        self.0.iter().filter(|line| line.split(' ').next() == Some(kind)).count()
+    }
+
     /// The lines that contain `text`.
     pub fn lines_with(&self, text: &str) -> Vec<&str> {
         self.0.iter().map(String::as_str).filter(|line| line.contains(text)).collect()
@@ -148,4 +153,16 @@ fn cell(value: &Value, names: &BTreeMap<&str, &str>) -> String {
 
 fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_counted_by_their_first_word() {
+        let lines = ["Interface a", "Interface b", "Port Interface", "link Port", "link lo"];
+        let census = Census(lines.map(str::to_owned).to_vec());
+        assert_eq!(["Interface", "Port", "link", "QoS"].map(|kind| census.count(kind)), [2, 1, 2, 0]);
+    }
 }

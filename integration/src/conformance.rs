@@ -17,13 +17,13 @@ use std::{
     env, fs,
     io::Write as _,
     path::{Path, PathBuf},
-    process::{self, ExitCode},
+    process::ExitCode,
     time::Instant,
 };
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use integration::{Cluster, cluster::GatewayMode, connections::Server, executable, inside};
+use integration::{Cluster, cluster::GatewayMode, connections::Server, executable};
 use serde_json::json;
 
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
@@ -72,23 +72,8 @@ pub(crate) struct Conformance {
 const ZONES: u32 = 3;
 
 impl Conformance {
+    /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        if inside::is_inside() {
-            inside::enter_again()?;
-            return self.run_inside();
-        }
-        let name = format!("conformance-{}", process::id());
-        let (status, signal) = inside::run_again_until_signal(&name, env::args_os().skip(1))?;
-        if signal.is_some() {
-            eprintln!("\nInterrupted. Nothing of the cluster is left.");
-        } else if !status.success() {
-            let logs = executable::target_dir()?.join("lab-logs").join(name);
-            eprintln!("What each program said is in {}", logs.display());
-        }
-        Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-
-    fn run_inside(&self) -> Result<ExitCode> {
         let began = Instant::now();
         let say = |text: &str| {
             let _ = writeln!(std::io::stderr(), "{:6.1} s  {text}", began.elapsed().as_secs_f64());

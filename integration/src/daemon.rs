@@ -149,6 +149,14 @@ impl Daemon {
         matches!(child.try_wait(), Ok(None)).then(|| child.id())
     }
 
+    /// Process id.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn running_pid(&self) -> Result<u32> {
+        self.pid().with_context(|| format!("{} is not running", self.name))
+    }
+
     /// Whether it runs (or is paused).
     pub fn is_running(&self) -> bool {
         self.pid().is_some()
@@ -169,7 +177,7 @@ impl Daemon {
     /// Pauses it (SIGSTOP): its sockets stay open, and it answers nothing from now on.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)?;
-        let pid = self.pid().with_context(|| format!("{} is not running", self.name))?;
+        let pid = self.running_pid()?;
         eventually(&format!("{} is stopped", self.name), PATIENCE, || {
             testkit::process::is_stopped(pid).map_err(|running| anyhow!(running))
         })
@@ -185,7 +193,7 @@ impl Daemon {
     /// # Errors
     /// If it does not run.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self.pid().with_context(|| format!("{} is not running", self.name))?;
+        let pid = self.running_pid()?;
         // Before the signal: from then on the end is no surprise.
         if let Some(started) = lock(&self.started).as_mut() {
             started.end_is_known |= matches!(signal, Signal::SIGTERM | Signal::SIGKILL | Signal::SIGINT);

@@ -3,9 +3,9 @@
 use std::{
     env, fs,
     io::{self, IsTerminal as _, Write as _},
-    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{self, Command, ExitCode},
+    process::{Command, ExitCode},
     time::Instant,
 };
 
@@ -15,9 +15,11 @@ use integration::{
     Cluster as Running, central,
     cluster::{GatewayMode, credentials::ADMIN, programs},
     connections::Server,
-    executable, inside, mounts,
+    mounts,
     world::Machine,
 };
+
+use crate::exit_code;
 
 mod compare;
 mod reach;
@@ -49,31 +51,9 @@ pub(crate) struct Cluster {
     bursts: Vec<usize>,
 }
 
-/// Exit status after a signal, as in shells: this plus the signal's number.
-const BY_SIGNAL: i32 = 128;
-
 impl Cluster {
+    /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        if inside::is_inside() {
-            inside::enter_again()?;
-            return self.run_inside();
-        }
-        let name = format!("cluster-{}", process::id());
-        let (status, signal) = inside::run_again_until_signal(&name, env::args_os().skip(1))?;
-        if let Some(signal) = signal {
-            eprintln!("\nInterrupted. Nothing of the cluster is left.");
-            return Ok(exit_code(BY_SIGNAL + signal as i32));
-        }
-        if !status.success() {
-            eprintln!(
-                "What each program said is in {}",
-                executable::target_dir()?.join("lab-logs").join(name).display()
-            );
-        }
-        Ok(exit_code(status.code().unwrap_or(BY_SIGNAL + status.signal().unwrap_or(0))))
-    }
-
-    fn run_inside(&self) -> Result<ExitCode> {
         let began = Instant::now();
         // Standard error: standard output belongs to the script.
         let say = |text: &str| {
@@ -110,7 +90,7 @@ impl Cluster {
             return Ok(ExitCode::SUCCESS);
         }
         let status = shell.arg("-s").status().context("start a shell")?;
-        Ok(exit_code(status.code().unwrap_or(BY_SIGNAL)))
+        Ok(exit_code(status))
     }
 }
 
@@ -205,8 +185,4 @@ fn hints(cluster: &Running) -> String {
         "\nThis shell talks to the cluster. Try, in this order:\n\n{lines}\n\
          Images on the nodes: {image} (busybox and agnhost); nothing is downloaded. `exit` ends the cluster.\n"
     )
-}
-
-fn exit_code(code: i32) -> ExitCode {
-    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }

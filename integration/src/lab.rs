@@ -1,6 +1,7 @@
 //! The lab as a whole: its configuration, and what is built from it.
 
 use std::{
+    slice,
     sync::atomic::{AtomicU32, Ordering},
     thread,
 };
@@ -218,6 +219,16 @@ impl Lab {
         node.add_namespaces(&pods)?;
         pods.iter().try_for_each(|pod| node.write_manifest(pod))?;
         Ok(pods)
+    }
+
+    /// Removes everything that [`Lab::new_pods`] has created.
+    pub fn remove_pods(&self, pods: &[Pod]) -> Result<()> {
+        for pod in pods {
+            self.node_of(pod).remove_namespaces(slice::from_ref(pod))?;
+            self.node_of(pod).remove_manifest(pod)?;
+        }
+        // In parts, as above.
+        pods.chunks(500).try_for_each(|pods| self.remove_ports(pods))
     }
 
     /// Creates the logical switch ports of `pods`, as the control plane does.

@@ -11,11 +11,11 @@
 //! | [`policies`] | policies that forbid and allow, in the same two ways |
 //! | [`report`] | figures, goals, the table and `latency.json` |
 
-use std::{env, process::ExitCode, time::Instant};
+use std::{process::ExitCode, time::Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use integration::{executable, inside};
+use integration::executable;
 
 use self::{
     report::{Measured, MeasuredPolicies, Report},
@@ -49,21 +49,8 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
+    /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        if inside::is_inside() {
-            inside::enter_again()?;
-            return self.measure();
-        }
-        let name = format!("latency-{}", std::process::id());
-        let status = inside::run_again(&name, env::args_os().skip(1))?;
-        if !status.success() {
-            let logs = executable::target_dir()?.join("lab-logs").join(name);
-            eprintln!("What each program said is in {}", logs.display());
-        }
-        Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-
-    fn measure(&self) -> Result<ExitCode> {
         let began = Instant::now();
         let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
         let environment =

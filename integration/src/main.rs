@@ -14,7 +14,10 @@ mod report;
 mod scale;
 mod show;
 
-use std::process::ExitCode;
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::{ExitCode, ExitStatus},
+};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -69,13 +72,13 @@ fn main() -> ExitCode {
         Command::Lab(lab) => lab.run(),
         Command::Demo(demo) => in_a_lab("demo", || demo.run()),
         Command::Bench(bench) => in_a_lab("bench", || bench.run()),
-        Command::Cluster(cluster) => cluster.run(),
-        Command::Conformance(conformance) => conformance.run(),
+        Command::Cluster(cluster) => in_a_lab("cluster", || cluster.run()),
+        Command::Conformance(conformance) => in_a_lab("conformance", || conformance.run()),
         Command::Chaos(chaos) => in_a_lab("chaos", || bring(&chaos)),
         Command::Soak(soak) => in_a_lab("soak", || wear_out(&soak)),
         Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
-        Command::Latency(latency) => latency.run(),
+        Command::Latency(latency) => in_a_lab("latency", || latency.run()),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => peer
             .run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data")))
@@ -85,7 +88,7 @@ fn main() -> ExitCode {
 }
 
 /// Exit status after a signal, by the convention of shells: this number plus the signal's.
-const BY_SIGNAL: u8 = 128;
+const BY_SIGNAL: i32 = 128;
 
 /// Runs `body` in namespaces of its own: this process starts itself again in them. The outer process only
 /// waits, and passes the result on.
@@ -98,14 +101,22 @@ fn in_a_lab(name: &str, body: impl FnOnce() -> Result<ExitCode>) -> Result<ExitC
     let (status, signal) = inside::run_again_until_signal(&lab, std::env::args_os().skip(1))?;
     if let Some(signal) = signal {
         eprintln!("\n{name}: interrupted. Nothing of it is left.");
-        return Ok(ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(signal as i32)?)));
+        return Ok(code(BY_SIGNAL + signal as i32));
     }
-    if status.success() {
-        return Ok(ExitCode::SUCCESS);
+    if !status.success() {
+        let logs = executable::target_dir()?.join("lab-logs").join(lab);
+        eprintln!("\n{name}: {status}. What each program said is in {}", logs.display());
     }
-    let logs = executable::target_dir()?.join("lab-logs").join(lab);
-    eprintln!("\n{name}: {status}. What each program said is in {}", logs.display());
-    Ok(ExitCode::FAILURE)
+    Ok(exit_code(status))
+}
+
+/// The exit status of a child, as a shell passes it on.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    code(status.code().unwrap_or(BY_SIGNAL + status.signal().unwrap_or(0)))
+}
+
+fn code(number: i32) -> ExitCode {
+    u8::try_from(number).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 fn bring(chaos: &Chaos) -> Result<ExitCode> {

@@ -31,6 +31,8 @@ pub struct Pod {
     pub gateways: Vec<IpAddr>,
     /// Destination and next hop, besides the default route.
     pub routes: Vec<(IpNet, IpAddr)>,
+    /// What its manifest has beside `k8s.ovn.org/pod-networks`.
+    pub annotations: Vec<(String, String)>,
     /// Name of its node.
     pub node: String,
     /// Path of its network namespace, as the node sees it.
@@ -55,6 +57,7 @@ impl Pod {
             routes: subnet::of_cluster(families).into_iter().zip(gateways.iter().copied()).collect(),
             addresses,
             gateways,
+            annotations: Vec::new(),
             node,
             netns: PathBuf::new(),
             name,
@@ -129,7 +132,9 @@ impl Pod {
         let Self { namespace, name, uid, node, .. } = self;
         let annotations = annotation.map_or(String::new(), |value| {
             let quoted = value.to_string().replace('\'', "''");
-            format!("\n  annotations:\n    k8s.ovn.org/pod-networks: '{quoted}'")
+            let others = self.annotations.iter().map(|(key, value)| format!("\n    {key}: {value}"));
+            let others: String = others.collect();
+            format!("\n  annotations:{others}\n    k8s.ovn.org/pod-networks: '{quoted}'")
         });
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata:\n  namespace: {namespace}\n  name: {name}\n  uid: {uid}{annotations}\n\
@@ -168,5 +173,9 @@ mod tests {
         let text = pod.manifest(Some(&pod.annotation()));
         assert!(text.contains(r#""ip_addresses":["10.244.1.3/24","fd00:10:244:1::3/64"]"#), "{text}");
         assert!(!pod.manifest(None).contains("annotations"));
+        let limited = Pod { annotations: vec![("limit".to_owned(), "1M".to_owned())], ..pod };
+        assert!(
+            limited.manifest(Some(&limited.annotation())).contains("annotations:\n    limit: 1M\n    k8s")
+        );
     }
 }

@@ -3,11 +3,13 @@
 use std::fmt;
 
 use anyhow::Result;
+use serde::Serialize;
 
 use crate::{Daemon, Node};
 
 /// A daemon of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Program {
     /// `ovnkube --init-node`: the only one of them that is part of this project.
     Server,

@@ -25,11 +25,11 @@ use integration::{Lab, Node, Pod};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{
+    Size,
     floor::{Floor, FloorPod},
-    measurements::{Call, Cell, Contestant, Measurements, Phase, Process, Verb, milliseconds},
-    plugin::{self, BRIDGE, Plugin},
-    processes::{CpuTimes, Growth, Holding, cpu_of_caller, cpu_of_daemons},
-    size::Size,
+    measurements::{Call, Cell, Contestant, Phase, Process, Verb, milliseconds},
+    plugin::{self, Plugin},
+    processes::{CpuTimes, Growth, cpu_of_caller, cpu_of_daemons, holdings},
 };
 use crate::report::stage_log;
 
@@ -45,8 +45,6 @@ pub(crate) struct Driver<'a> {
     size: &'a Size,
     /// The first `size.pods` come and go; the others stay. Logical port, namespace and manifest exist.
     pods: &'a [Pod],
-    /// The daemons whose CPU time counts, with their process IDs.
-    daemons: Vec<(Process, u32)>,
     floors: Vec<Floor>,
     ours: Plugin<'a>,
     /// The contestants that attach pods: by a plugin, or, without one, as the floor does.
@@ -71,44 +69,30 @@ impl<'a> Driver<'a> {
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
         setrlimit(Resource::RLIMIT_NOFILE, most, most).context("allow this process more descriptors")?;
         let node = &lab.nodes[0];
-        let way = |contestant: &Contestant| {
-            let plugin = match contestant {
-                Contestant::Floor | Contestant::BinTrue => None,
-                Contestant::Ours => Some(Plugin::ours(node)),
-                Contestant::Bridge => Some(Plugin::bridge(node)?),
-                Contestant::Upstream => upstream.map(|program| Plugin::upstream(node, program)),
-            };
-            Ok((*contestant, plugin))
+        let way = |contestant| match contestant {
+            Contestant::Floor | Contestant::BinTrue => Ok((contestant, None)),
+            Contestant::Ours => Ok((contestant, Some(Plugin::ours(node)))),
+            Contestant::Bridge => Ok((contestant, Some(Plugin::bridge(node)?))),
+            Contestant::Upstream => Ok((contestant, upstream.map(|program| Plugin::upstream(node, program)))),
         };
-        let daemons = [
-            (Process::Server, &node.server),
-            (Process::OvsdbServer, &node.ovsdb_server),
-            (Process::Vswitchd, &node.vswitchd),
-            (Process::OvnController, &node.ovn_controller),
-        ];
-        let pid = |daemon: &integration::Daemon| daemon.pid().context(daemon.name().to_owned());
         let most = size.at_once.iter().copied().fold(HURRY, usize::max);
         Ok(Self {
             lab,
             node,
             size,
             pods,
-            daemons: daemons
-                .into_iter()
-                .map(|(process, daemon)| Ok((process, pid(daemon)?)))
-                .collect::<Result<_>>()?,
             floors: (0..most).map(|_| Floor::open(node.mtu)).collect::<Result<_>>()?,
             ours: Plugin::ours(node),
-            ways: size.contestants.iter().map(way).collect::<Result<_>>()?,
+            ways: size.contestants.iter().copied().map(way).collect::<Result<_>>()?,
             there: Vec::new(),
             sandboxes: 0,
             phases: Vec::new(),
         })
     }
 
-    pub(crate) fn run(mut self) -> Result<Measurements> {
+    pub(crate) fn run(mut self) -> Result<(Vec<Phase>, Vec<Growth>)> {
         let size = self.size;
-        let mut before = Vec::new();
+        let mut before = BTreeMap::new();
         for &ports in &size.ports {
             self.fill(ports)?;
             for round in 0..=size.rounds {
@@ -129,14 +113,14 @@ impl<'a> Driver<'a> {
                 }
                 // After the warm-up, so that caches and thread pools that are filled once are in it.
                 if before.is_empty() {
-                    before = self.daemons.iter().map(|(_, pid)| Holding::of(*pid)).collect::<Result<_>>()?;
+                    before = holdings(self.node)?;
                 }
                 self.ways.rotate_left(1);
             }
         }
         self.empty()?;
         self.read_stages()?;
-        Ok(Measurements { phases: self.phases, processes: Growth::since(&before, &self.daemons)? })
+        Ok((self.phases, Growth::since(&before, self.node)?))
     }
 
     /// Copies of the pods of a range, each with the next sandbox. The beginning of its ID is unique: the link
@@ -191,8 +175,7 @@ impl<'a> Driver<'a> {
             self.hurry(&self.there, |pod| plugin.del(pod, None)).context("DEL for a pod that stayed")?;
         }
         if self.size.contestants.contains(&Contestant::Bridge) {
-            self.node.run(["ip", "link", "del", BRIDGE])?;
-            plugin::remove_reservations()?;
+            self.node.shell(plugin::REMOVE_BRIDGE).context("remove the bridge and its reservations")?;
         }
         self.settle()
     }
@@ -271,12 +254,12 @@ impl<'a> Driver<'a> {
         items: &'t [T],
         work: impl Fn(&Floor, &T) -> (Call, R) + Sync,
     ) -> Result<Vec<(&'t T, R)>> {
-        let (before, of_caller) = (cpu_of_daemons(&self.daemons)?, cpu_of_caller(cell.contestant)?);
+        let (before, of_caller) = (cpu_of_daemons(self.node)?, cpu_of_caller(cell.contestant)?);
         let (wall, done) = closed_loop(&self.floors[..cell.at_once], items, work);
         // Before the wait, which starts a program, too.
         let of_caller = cpu_of_caller(cell.contestant)? - of_caller;
         self.settle()?;
-        let of_daemons = cpu_of_daemons(&self.daemons)?.into_iter();
+        let of_daemons = cpu_of_daemons(self.node)?.into_iter();
         let mut cpu: CpuTimes =
             of_daemons.map(|(process, now)| (process, (now - before[&process]).max(0.0))).collect();
         cpu.insert(Process::Caller, of_caller);
@@ -298,17 +281,15 @@ impl<'a> Driver<'a> {
 
     /// Adds the stage times of the plugin's ADDs, from its log.
     fn read_stages(&mut self) -> Result<()> {
-        let is_ours = |cell: Cell| (cell.verb, cell.contestant) == (Verb::Add, Contestant::Ours);
-        let phases = self.phases.iter_mut().filter(|phase| is_ours(phase.cell));
-        let mut calls =
-            phases.flat_map(|phase| &mut phase.calls).filter(|call| call.error.is_none()).peekable();
-        if calls.peek().is_none() {
+        if !self.size.contestants.contains(&Contestant::Ours) {
             return Ok(());
         }
         let adds = stage_log::adds(&fs::read_to_string(PLUGIN_LOG).context(PLUGIN_LOG)?);
         ensure!(!adds.is_empty(), "{PLUGIN_LOG} has no line of an ADD that is done");
-        for call in calls {
-            if let Some(times) = adds.get(&call.sandbox[..stage_log::SHOWN]) {
+        let phases = self.phases.iter_mut().filter(|phase| phase.cell.verb == Verb::Add);
+        for call in phases.flat_map(|phase| &mut phase.calls) {
+            // The floor has measured its own parts, and its calls have no sandbox.
+            if let Some(times) = call.sandbox.get(..stage_log::SHOWN).and_then(|shown| adds.get(shown)) {
                 call.parts = times.parts(call.duration);
             }
         }

@@ -90,9 +90,9 @@ impl Floor {
 
     /// Waits until ovs-vswitchd has applied what its database says now.
     pub(crate) fn settle(&self) -> Result<()> {
-        let settled =
-            async { timeout(PATIENCE, Bridge::over(self.connection.clone(), PATIENCE).settle()).await };
-        Ok(self.runtime.block_on(settled).context("ovs-vswitchd does not come to rest")??)
+        let bridge = Bridge::over(self.connection.clone(), PATIENCE);
+        let settled = self.runtime.block_on(async { timeout(PATIENCE, bridge.settle()).await });
+        Ok(settled.context("ovs-vswitchd does not come to rest")??)
     }
 
     /// Attaches a pod. The result, which DEL needs, is the UUID of the port's row.

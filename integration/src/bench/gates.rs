@@ -4,12 +4,12 @@
 
 use std::fmt;
 
+use integration::Program;
 use serde::Serialize;
 
 use super::{
-    measurements::{Cell, Contestant, Measurements, Process, Verb},
+    measurements::{Cell, Contestant, Phase, Summary, Verb},
     processes::Growth,
-    summary::{Summaries, Summary},
 };
 
 /// Largest permitted size of the plugin's executable in bytes. Each CNI call executes the file anew.
@@ -61,12 +61,13 @@ const WITH_UPSTREAM: Comparison =
 impl Gate {
     /// Every criterion. `leftovers` is the difference of the node before and after, if there is one.
     pub(crate) fn all(
-        summaries: &Summaries,
-        measurements: &Measurements,
+        summaries: &[Summary],
+        phases: &[Phase],
+        processes: &[Growth],
         leftovers: Option<String>,
         plugin_bytes: u64,
     ) -> Vec<Self> {
-        let was_upstream = summaries.keys().any(|cell| cell.contestant == Contestant::Upstream);
+        let was_upstream = summaries.iter().any(|summary| summary.cell.contestant == Contestant::Upstream);
         let comparisons = COMPARISONS.iter().chain(was_upstream.then_some(&WITH_UPSTREAM));
         // Exact: an executable is smaller than 2^52 bytes.
         let size = format!("{:.2} MB, limit {:.2}", plugin_bytes as f64 / 1e6, MAX_PLUGIN as f64 / 1e6);
@@ -75,9 +76,9 @@ impl Gate {
             .map(|comparison| Self::compare(comparison, summaries))
             .chain([
                 Self::outcome("size of the plugin", plugin_bytes <= MAX_PLUGIN, size),
-                Self::no_errors(measurements),
+                Self::no_errors(phases),
                 Self::outcome(equal, leftovers.is_none(), leftovers.unwrap_or_else(|| "equal".to_owned())),
-                Self::nothing_held(&measurements.processes),
+                Self::nothing_held(processes),
             ])
             .collect()
     }
@@ -86,10 +87,11 @@ impl Gate {
         Self { demand: demand.to_owned(), kind: Kind::Outcome, holds, found }
     }
 
-    fn compare(comparison: &Comparison, summaries: &Summaries) -> Self {
+    fn compare(comparison: &Comparison, summaries: &[Summary]) -> Self {
         let &(verb, at_once, (name, value, is_within), with, words, limit) = comparison;
         let of = |contestant| {
-            let summary = summaries.get(&Cell { verb, ports: 0, at_once, contestant })?;
+            let cell = Cell { verb, ports: 0, at_once, contestant };
+            let summary = summaries.iter().find(|summary| summary.cell == cell)?;
             (summary.calls > 0).then(|| value(summary))
         };
         let (holds, found) = match (of(Contestant::Ours), of(with)) {
@@ -103,8 +105,8 @@ impl Gate {
     }
 
     /// Counts failed calls, also in the warm-up. Failures of upstream's plugin are shown in the table only.
-    fn no_errors(measurements: &Measurements) -> Self {
-        let phases = measurements.phases.iter().filter(|phase| phase.cell.contestant != Contestant::Upstream);
+    fn no_errors(phases: &[Phase]) -> Self {
+        let phases = phases.iter().filter(|phase| phase.cell.contestant != Contestant::Upstream);
         let calls: Vec<_> =
             phases.flat_map(|phase| phase.calls.iter().map(|call| (phase.cell, &call.error))).collect();
         let errors = calls.iter().filter(|(_, error)| error.is_some()).count();
@@ -117,7 +119,7 @@ impl Gate {
     }
 
     fn nothing_held(processes: &[Growth]) -> Self {
-        let server = processes.iter().find(|growth| growth.process == Process::Server);
+        let server = processes.iter().find(|growth| growth.process == Program::Server);
         let found = server.map_or("not measured".to_owned(), |Growth { before, after, .. }| {
             format!(
                 "{} descriptors (before {}), {} threads (before {})",
@@ -140,82 +142,62 @@ impl fmt::Display for Gate {
 mod tests {
     use super::*;
     use crate::bench::{
-        measurements::{Call, Phase},
+        measurements::Call,
         processes::{CpuTimes, Holding},
     };
     use crate::report::percentiles::Percentiles;
 
-    /// The plugin's figure in each comparison, exactly at its limit: the other contestant's figure is 10.
-    const AT_LIMITS: [f64; COMPARISONS.len()] = [15.0, 15.0, 9.0, 15.0, 11.0];
+    fn summary(cell: Cell, value: f64) -> Summary {
+        let times = Percentiles { p50: value, ..Percentiles::default() };
+        let rounds_p99 = vec![1.0, value, 1000.0];
+        Summary { calls: 1, times, rounds_p99, rate: value, ..Summary::of(cell, &[]) }
+    }
 
-    /// All figures are at their limits, but that of comparison `spoilt`, which is a tenth beyond.
-    fn summaries(spoilt: Option<usize>) -> Summaries {
-        let all = |value| Summary {
-            calls: 1,
-            times: Percentiles { p50: value, ..Percentiles::default() },
-            rounds_p99: vec![1.0, value, 1000.0],
-            rate: value,
-            ..Summary::default()
-        };
-        let mut summaries = Summaries::new();
-        for (index, (verb, at_once, (.., is_within), with, ..)) in COMPARISONS.into_iter().enumerate() {
+    #[test]
+    fn each_figure_holds_at_its_limit_and_is_missed_beyond_it() {
+        // The other contestant's figure is 10.
+        let limits = [15.0, 15.0, 9.0, 15.0, 11.0, 80.0];
+        for (comparison, limit) in COMPARISONS.iter().chain([&WITH_UPSTREAM]).zip(limits) {
+            let &(verb, at_once, (.., is_within), with, ..) = comparison;
+            let gate = |ours| {
+                let cell = |contestant| Cell { verb, ports: 0, at_once, contestant };
+                let summaries = [summary(cell(with), 10.0), summary(cell(Contestant::Ours), ours)];
+                Gate::compare(comparison, &summaries)
+            };
             let beyond = if is_within(&1.0, &2.0) { 0.1 } else { -0.1 };
-            let ours = AT_LIMITS[index] + if spoilt == Some(index) { beyond } else { 0.0 };
-            for (contestant, value) in [(with, 10.0), (Contestant::Ours, ours)] {
-                summaries.insert(Cell { verb, ports: 0, at_once, contestant }, all(value));
-            }
+            assert!(gate(limit).holds && !gate(limit + beyond).holds, "{}", gate(limit));
         }
-        summaries
     }
 
-    fn missed(
-        summaries: &Summaries,
-        error: Option<&str>,
-        left: Option<&str>,
-        bytes: u64,
-        more: usize,
-    ) -> Vec<String> {
-        let cell = Cell { verb: Verb::Add, ports: 0, at_once: 8, contestant: Contestant::Ours };
-        let calls = vec![Call { error: error.map(str::to_owned), ..Call::default() }];
-        let before = Holding { rss_kb: 1, peak_rss_kb: 1, descriptors: 20, threads: 4 };
-        let after = Holding { descriptors: before.descriptors + more, ..before };
-        let measurements = Measurements {
-            phases: vec![Phase { cell, round: 0, wall: 1.0, calls, cpu: CpuTimes::new() }],
-            processes: vec![Growth { process: Process::Server, before, after }],
+    #[test]
+    fn errors_leftovers_growth_and_a_large_plugin_are_missed_and_said() {
+        let missed = |error: Option<&str>, left: Option<&str>, bytes, more| {
+            let cell = Cell { verb: Verb::Add, ports: 0, at_once: 8, contestant: Contestant::Ours };
+            let calls = vec![Call { error: error.map(str::to_owned), ..Call::default() }];
+            let phase = Phase { cell, round: 0, wall: 1.0, calls, cpu: CpuTimes::new() };
+            let before = Holding { rss_kb: 1, peak_rss_kb: 1, descriptors: 20, threads: 4 };
+            let after = Holding { descriptors: before.descriptors + more, ..before };
+            let growth = Growth { process: Program::Server, before, after };
+            let gates = Gate::all(&[], &[phase], &[growth], left.map(str::to_owned), bytes);
+            let missed = gates.iter().filter(|gate| gate.kind == Kind::Outcome && !gate.holds);
+            missed.map(ToString::to_string).collect::<String>()
         };
-        let gates = Gate::all(summaries, &measurements, left.map(str::to_owned), bytes);
-        gates.iter().filter(|gate| !gate.holds).map(ToString::to_string).collect()
+        assert_eq!(missed(None, None, 4_000_000, 0), "");
+        assert!(missed(None, None, 4_000_001, 0).contains("size"));
+        assert!(missed(Some("code 11"), None, 1, 0).contains("1 errors; first: ours ADD of 8: code 11"));
+        assert!(missed(None, Some("+ link x"), 1, 0).contains("+ link x"));
+        assert!(missed(None, None, 1, 1).contains("21 descriptors (before 20)"));
     }
 
     #[test]
-    fn each_gate_holds_at_its_limit_and_is_missed_beyond_it_and_says_so() {
-        let one = |missed: Vec<String>, word: &str| {
-            assert!(missed.len() == 1 && missed[0].contains(word), "{word}: {missed:?}")
+    fn what_was_not_measured_does_not_hold_and_upstreams_plugin_counts_if_it_was() {
+        let missed = |summaries: &[Summary]| {
+            let gates = Gate::all(summaries, &[], &[], None, 1);
+            gates.iter().filter(|gate| !gate.holds).count()
         };
-        let fine = &summaries(None);
-        assert_eq!(missed(fine, None, None, 4_000_000, 0), Vec::<String>::new());
-        for (index, (.., words, _)) in COMPARISONS.into_iter().enumerate() {
-            one(missed(&summaries(Some(index)), None, None, 1, 0), words);
-        }
-        one(missed(fine, None, None, 4_000_001, 0), "size");
-        one(missed(fine, Some("code 11"), None, 1, 0), "1 errors; first: ours ADD of 8: code 11");
-        one(missed(fine, None, Some("+ link x"), 1, 0), "+ link x");
-        one(missed(fine, None, None, 1, 1), "21 descriptors (before 20)");
-    }
-
-    #[test]
-    fn upstreams_plugin_counts_if_it_was_measured() {
-        let mut summaries = summaries(None);
-        let cell = Cell { verb: Verb::Add, ports: 0, at_once: 100, contestant: Contestant::Upstream };
-        summaries.insert(cell, Summary { calls: 1, rate: 2.0, ..Summary::default() });
-        let missed = missed(&summaries, None, None, 1, 0);
-        assert!(missed.len() == 1 && missed[0].contains("upstream's"), "{missed:?}");
-    }
-
-    #[test]
-    fn what_was_not_measured_does_not_hold() {
-        let gates = Gate::all(&Summaries::new(), &Measurements::default(), None, 1);
         // The calls that were not made and the server that was not sampled are the two more.
-        assert_eq!(gates.iter().filter(|gate| !gate.holds).count(), COMPARISONS.len() + 2);
+        assert_eq!(missed(&[]), COMPARISONS.len() + 2);
+        let cell = Cell { verb: Verb::Add, ports: 0, at_once: 100, contestant: Contestant::Upstream };
+        assert_eq!(missed(&[summary(cell, 2.0)]), COMPARISONS.len() + 3);
     }
 }

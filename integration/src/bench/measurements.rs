@@ -1,12 +1,14 @@
-//! What is measured: every call of every phase, without statistics.
+//! What is measured: every call of every phase; and the figures of calls: percentiles, rates, CPU time. Pure.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use anyhow::Result;
 use clap::ValueEnum;
+use integration::Program;
 use serde::Serialize;
 
-use super::processes::{CpuTimes, Growth};
+use super::processes::CpuTimes;
+use crate::report::percentiles::{Percentiles, median};
 
 /// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -19,7 +21,7 @@ pub(crate) enum Verb {
     Version,
     /// GC with nothing to remove: every attachment is valid.
     Gc,
-    /// GC that removes attachments: see `stale` of [`super::size::Size`].
+    /// GC that removes attachments: see `stale` of [`super::Size`].
     GcStale,
 }
 
@@ -58,10 +60,8 @@ pub(crate) struct Cell {
 pub(crate) enum Process {
     /// The contestant: the plugin's processes, or the floor in the driver.
     Caller,
-    Server,
-    OvsdbServer,
-    Vswitchd,
-    OvnController,
+    #[serde(untagged)]
+    Daemon(Program),
 }
 
 /// One turn of a contestant: one call per pod, or per repetition.
@@ -98,12 +98,78 @@ impl Call {
     }
 }
 
-/// All measurements of the driver.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Measurements {
-    pub(crate) phases: Vec<Phase>,
-    /// Memory, descriptors and threads of the daemons.
-    pub(crate) processes: Vec<Growth>,
+/// The figures of one cell, over all rounds that count. Durations are in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    #[serde(flatten)]
+    pub(crate) cell: Cell,
+    /// Calls that succeeded; all other figures are computed from these.
+    pub(crate) calls: usize,
+    /// Calls that failed.
+    pub(crate) errors: usize,
+    #[serde(flatten)]
+    pub(crate) times: Percentiles,
+    /// Calls per second while the phases ran.
+    pub(crate) rate: f64,
+    /// CPU time per call, by process, including the work of the daemons after the call.
+    pub(crate) cpu: CpuTimes,
+    /// Figures of each part. Parts overlap, and medians do not add up.
+    pub(crate) parts: BTreeMap<String, Percentiles>,
+    /// The median of each round, in order: the spread shows the influence of other load.
+    pub(crate) rounds: Vec<f64>,
+    /// The p99 of each round, in order.
+    pub(crate) rounds_p99: Vec<f64>,
+}
+
+/// The figures of every cell, in order.
+pub(crate) fn summarise(phases: &[Phase]) -> Vec<Summary> {
+    let mut cells: BTreeMap<Cell, Vec<&Phase>> = BTreeMap::new();
+    for phase in phases.iter().filter(|phase| phase.round > 0) {
+        cells.entry(phase.cell).or_default().push(phase);
+    }
+    cells.into_iter().map(|(cell, phases)| Summary::of(cell, &phases)).collect()
+}
+
+impl Summary {
+    pub(crate) fn of(cell: Cell, phases: &[&Phase]) -> Self {
+        let succeeded: Vec<&Call> = phases.iter().flat_map(|phase| phase.succeeded()).collect();
+        let all: usize = phases.iter().map(|phase| phase.calls.len()).sum();
+        let wall: f64 = phases.iter().map(|phase| phase.wall).sum();
+        let mut cpu = CpuTimes::new();
+        for (process, time) in phases.iter().flat_map(|phase| &phase.cpu) {
+            // Exact: there are fewer calls than 2^52.
+            *cpu.entry(*process).or_default() += time / all as f64;
+        }
+        let mut parts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for (part, time) in succeeded.iter().flat_map(|call| &call.parts) {
+            parts.entry(part.clone()).or_default().push(*time);
+        }
+        let rounds: Vec<Percentiles> =
+            phases.iter().map(|phase| Percentiles::of(phase.succeeded().map(|call| call.duration))).collect();
+        Self {
+            cell,
+            calls: succeeded.len(),
+            errors: all - succeeded.len(),
+            times: Percentiles::of(succeeded.iter().map(|call| call.duration)),
+            rate: if wall > 0.0 { succeeded.len() as f64 * 1e3 / wall } else { 0.0 },
+            cpu,
+            parts: parts.into_iter().map(|(part, times)| (part, Percentiles::of(times))).collect(),
+            rounds: rounds.iter().map(|round| round.p50).collect(),
+            rounds_p99: rounds.iter().map(|round| round.p99).collect(),
+        }
+    }
+
+    /// The p99 of the median round. One disturbance by other load decides the p99 of its round and that of
+    /// all calls, but not that of the median round.
+    pub(crate) fn usual_p99(&self) -> f64 {
+        median(self.rounds_p99.iter().copied())
+    }
+}
+
+impl Phase {
+    fn succeeded(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.error.is_none())
+    }
 }
 
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
@@ -121,3 +187,43 @@ macro_rules! named_as_in_json {
     )*};
 }
 named_as_in_json!(Verb Contestant Process);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: Cell = Cell { verb: Verb::Add, ports: 0, at_once: 1, contestant: Contestant::Ours };
+
+    fn summary(phases: &[(u32, f64, &[f64])], error: Option<&str>) -> Summary {
+        let call = |duration: &f64| Call {
+            duration: *duration,
+            parts: BTreeMap::from([("veth".to_owned(), duration / 2.0)]),
+            ..Call::default()
+        };
+        let phase = |(round, wall, durations): &(u32, f64, &[f64])| Phase {
+            cell: CELL,
+            round: *round,
+            wall: *wall,
+            calls: durations.iter().map(call).collect(),
+            cpu: BTreeMap::from([(Process::Caller, 6.0)]),
+        };
+        let mut phases: Vec<Phase> = phases.iter().map(phase).collect();
+        phases[0].calls[0].error = error.map(str::to_owned);
+        summarise(&phases).remove(0)
+    }
+
+    #[test]
+    fn rounds_are_put_together_and_the_first_does_not_count() {
+        let summary = summary(&[(0, 1.0, &[900.0]), (1, 40.0, &[10.0, 30.0]), (2, 20.0, &[20.0])], None);
+        assert_eq!((summary.calls, summary.times.p50, summary.times.max), (3, 20.0, 30.0));
+        assert_eq!((&summary.rounds[..], summary.rate), (&[10.0, 20.0][..], 50.0));
+        assert_eq!((summary.cpu[&Process::Caller], summary.parts["veth"].p50), (4.0, 10.0));
+    }
+
+    #[test]
+    fn a_call_that_failed_is_counted_and_not_timed() {
+        let summary = summary(&[(1, 10.0, &[1.0, 5.0])], Some("no"));
+        assert_eq!((summary.calls, summary.errors, summary.times.p50), (1, 1, 5.0));
+        assert_eq!(summary.parts["veth"].p50, 2.5);
+    }
+}

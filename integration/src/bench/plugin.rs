@@ -3,10 +3,7 @@
 //! There is no shell and no change of namespace, so that the standard library can start the program with
 //! `posix_spawn` instead of copying this process.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use contract::paths::PLUGIN;
@@ -21,9 +18,16 @@ const DIR: &str = "/opt/cni/bin";
 /// Debian's directory for the plugins of the CNI project (containernetworking-plugins).
 const BRIDGE_DIR: &str = "/usr/lib/cni";
 /// Name of their bridge; unique on the node.
-pub(crate) const BRIDGE: &str = "bench0";
+const BRIDGE: &str = "bench0";
 /// What `host-local` has reserved, in the node's own `/var/lib/cni`.
 const RESERVATIONS: &str = "/var/lib/cni/networks";
+/// Removes the bridge and its files. Any file left in the directory is an address that has leaked.
+pub(crate) const REMOVE_BRIDGE: &str = "
+    ip link del bench0
+    cd /var/lib/cni/networks
+    rm -f bench0/last_reserved_ip.* bench0/lock
+    ls bench0 >&2
+    rmdir bench0";
 /// Subnet of the pods on the bridge: outside all networks of the lab, with room for 65,000 pods.
 const SUBNET: &str = "10.88.0.0/16";
 /// Upstream's log, in the node's directory of the lab's logs.
@@ -163,20 +167,4 @@ impl<'node> Plugin<'node> {
         );
         Ok(())
     }
-}
-
-/// Removes the reservations of `host-local`. A remaining one is an error: it has leaked an address.
-pub(crate) fn remove_reservations() -> Result<()> {
-    let dir = Path::new(RESERVATIONS).join(BRIDGE);
-    for file in fs::read_dir(&dir).with_context(|| format!("read {}", dir.display()))? {
-        let name = file?.file_name();
-        let is_address = name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
-        ensure!(
-            !is_address,
-            "host-local keeps {} of a pod that is gone, in {}",
-            name.display(),
-            dir.display()
-        );
-    }
-    fs::remove_dir_all(&dir).with_context(|| format!("remove {}", dir.display()))
 }

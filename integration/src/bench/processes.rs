@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
-    eventually,
+    Node, Program, eventually,
     process::{cpu_time, process},
 };
 use nix::sys::{
@@ -30,8 +30,12 @@ pub(crate) fn cpu_of_caller(contestant: Contestant) -> Result<f64> {
 }
 
 /// CPU time so far of the daemons.
-pub(crate) fn cpu_of_daemons(daemons: &[(Process, u32)]) -> Result<CpuTimes> {
-    daemons.iter().map(|(process, pid)| Ok((*process, milliseconds(cpu_time(*pid)?)))).collect()
+pub(crate) fn cpu_of_daemons(node: &Node) -> Result<CpuTimes> {
+    let of = |program: Program| cpu_time(node.daemon(program).running_pid()?);
+    Program::ALL
+        .into_iter()
+        .map(|program| Ok((Process::Daemon(program), milliseconds(of(program)?))))
+        .collect()
 }
 
 /// The resources of a process at one moment.
@@ -47,33 +51,39 @@ pub(crate) struct Holding {
 /// A process at two moments: when every kind of call has been made once, and at the end of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Growth {
-    pub(crate) process: Process,
+    pub(crate) process: Program,
     pub(crate) before: Holding,
     pub(crate) after: Holding,
 }
 
-impl Holding {
-    pub(crate) fn of(pid: u32) -> Result<Self> {
+/// What each daemon holds now.
+pub(crate) fn holdings(node: &Node) -> Result<BTreeMap<Program, Holding>> {
+    let of = |program| {
+        let pid = node.daemon(program).running_pid()?;
         let status = process(pid)?.status()?;
-        Ok(Self {
+        let holding = Holding {
             rss_kb: status.vmrss.context("a process has memory")?,
             peak_rss_kb: status.vmhwm.context("a process has memory")?,
             descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
             threads: status.threads,
-        })
-    }
+        };
+        Ok((program, holding))
+    };
+    Program::ALL.into_iter().map(of).collect()
 }
 
 impl Growth {
     /// The daemons now, and what they held `before`, after a wait for connections and threads of the last
     /// calls to end. A process that still holds more is reported, not an error.
-    pub(crate) fn since(before: &[Holding], daemons: &[(Process, u32)]) -> Result<Vec<Self>> {
-        let now = |(&before, &(process, pid)): (&Holding, &(Process, u32))| {
-            Ok(Self { process, before, after: Holding::of(pid)? })
+    pub(crate) fn since(before: &BTreeMap<Program, Holding>, node: &Node) -> Result<Vec<Self>> {
+        let all = || {
+            let after = holdings(node)?.into_iter();
+            anyhow::Ok(
+                after.map(|(process, after)| Self { process, before: before[&process], after }).collect(),
+            )
         };
-        let all = || before.iter().zip(daemons).map(now).collect::<Result<Vec<Self>>>();
         let settled = eventually("descriptors and threads as before", PATIENCE, || {
-            let all = all()?;
+            let all: Vec<Self> = all()?;
             ensure!(!all.iter().any(Self::has_grown), "{all:?}");
             Ok(all)
         });

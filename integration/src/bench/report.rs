@@ -3,14 +3,14 @@
 use std::fmt;
 
 use contract::stage::Stage;
+use integration::Program;
 use serde::Serialize;
 
 use super::{
+    Size,
     gates::Gate,
-    measurements::{Cell, Process},
+    measurements::{Cell, Process, Summary},
     processes::Growth,
-    size::Size,
-    summary::Summary,
 };
 use crate::report::{environment::Environment, percentiles::Percentiles};
 
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     /// Duration of the whole run in seconds, including the start of the lab.
     pub(crate) seconds: f64,
     /// The figures, one entry per line of the table.
-    pub(crate) cells: Vec<CellReport>,
+    pub(crate) cells: Vec<Summary>,
     pub(crate) gates: Vec<Gate>,
     /// Resources of each daemon.
     pub(crate) processes: Vec<Growth>,
@@ -32,34 +32,26 @@ pub(crate) struct Report {
     pub(crate) errors: Vec<String>,
 }
 
-/// One line of the table.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct CellReport {
-    #[serde(flatten)]
-    pub(crate) cell: Cell,
-    #[serde(flatten)]
-    pub(crate) summary: Summary,
-}
-
 /// It grows when a field is removed or changes its meaning.
 pub(crate) const FORMAT: u32 = 3;
-/// The columns of CPU times.
-const PROCESSES: [Process; 5] =
-    [Process::Caller, Process::Server, Process::OvsdbServer, Process::Vswitchd, Process::OvnController];
 
 impl Report {
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "verb     there  at once                 calls  p50 ms  p90 ms  p99 ms  max ms   per s")?;
         write!(f, "   CPU ms per call:")?;
-        PROCESSES.iter().try_for_each(|process| write!(f, " {process}"))?;
+        // The columns of CPU times.
+        let processes = [Process::Caller].into_iter().chain(Program::ALL.map(Process::Daemon));
+        let processes: Vec<Process> = processes.collect();
+        processes.iter().try_for_each(|process| write!(f, " {process}"))?;
         let mut last = None;
-        for CellReport { cell: Cell { verb, ports, at_once, contestant }, summary } in &self.cells {
+        for summary in &self.cells {
+            let Cell { verb, ports, at_once, contestant } = summary.cell;
             writeln!(f, "{}", if last.replace(verb) == Some(verb) { "" } else { "\n" })?;
             let Summary { calls, errors, times: Percentiles { p50, p90, p99, max }, rate, cpu, .. } = summary;
             write!(f, "{verb:<8}{ports:>6}{at_once:>9}  {contestant:<10}{calls:>8}")?;
             write!(f, "{p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}{:19}", "")?;
-            for process in PROCESSES {
-                let (width, time) = (process.to_string().len() + 1, cpu.get(&process));
+            for process in &processes {
+                let (width, time) = (process.to_string().len() + 1, cpu.get(process));
                 write!(f, "{:>width$}", time.map(|time| format!("{time:.2}")).unwrap_or_default())?;
             }
             if *errors > 0 {
@@ -75,8 +67,9 @@ impl Report {
             f,
             "parts, ms: p50 (p99); outside: exec, start and end of the process; between: the stages"
         )?;
-        for CellReport { cell: Cell { verb, ports, at_once, contestant }, summary } in &self.cells {
-            let mut parts: Vec<_> = summary.parts.iter().filter(|_| *ports == 0).collect();
+        for summary in self.cells.iter().filter(|summary| summary.cell.ports == 0) {
+            let Cell { verb, at_once, contestant, .. } = summary.cell;
+            let mut parts: Vec<_> = summary.parts.iter().collect();
             parts
                 .sort_by_key(|(part, _)| Stage::ALL.iter().position(|stage| stage.name() == *part).ok_or(()));
             let parts =

@@ -22,8 +22,9 @@ const WEB: u16 = 80;
 /// Kubernetes namespace of the pods.
 const NAMESPACE: &str = "shop";
 /// Each pod with the index of its node.
-const PODS: [(&str, usize); 3] = [("front", 0), ("cart", 0), ("stock", 1)];
-/// The annotation that limits the first pod's ingress rate, and its value.
+const PODS: [(&str, usize); 3] = [(LIMITED, 0), ("cart", 0), ("stock", 1)];
+/// The pod whose ingress rate is limited, the annotation that says so, and its value.
+const LIMITED: &str = "front";
 pub(crate) const LIMIT_ANNOTATION: &str = "kubernetes.io/ingress-bandwidth";
 pub(crate) const LIMIT_MEGABITS: u32 = 100;
 /// The CNI configuration, which the node server writes as soon as it listens.
@@ -35,34 +36,11 @@ pub(crate) fn plan(lab: &Lab) -> [Pod; 3] {
         let mut pod = lab.plan_pod(&lab.nodes[node]);
         (pod.namespace, pod.name) = (NAMESPACE.to_owned(), name.to_owned());
         pod.netns = Path::new("/var/run/netns").join(name);
+        if name == LIMITED {
+            pod.annotations.push((LIMIT_ANNOTATION.to_owned(), format!("{LIMIT_MEGABITS}M")));
+        }
         pod
     })
-}
-
-/// The control plane's part: creates logical ports, and manifests with the pods' annotations.
-pub(crate) fn declare(lab: &Lab, pods: &[Pod]) -> Result<()> {
-    lab.add_ports(pods)?;
-    for (index, pod) in pods.iter().enumerate() {
-        let manifest = pod.manifest(Some(&pod.annotation()));
-        let limit = format!("  annotations:\n    {LIMIT_ANNOTATION}: {LIMIT_MEGABITS}M\n");
-        let manifest = if index == 0 { manifest.replacen("  annotations:\n", &limit, 1) } else { manifest };
-        lab.node_of(pod).write_manifest_text(pod, &manifest)?;
-    }
-    Ok(())
-}
-
-/// The container runtime's part: creates an empty network namespace for each pod.
-pub(crate) fn make_sandboxes(lab: &Lab, pods: &[Pod]) -> Result<()> {
-    pods.iter().try_for_each(|pod| lab.node_of(pod).add_namespaces(std::slice::from_ref(pod)))
-}
-
-/// Removes everything that `declare` and `make_sandboxes` have created.
-pub(crate) fn withdraw(lab: &Lab, pods: &[Pod]) -> Result<()> {
-    for pod in pods {
-        lab.node_of(pod).remove_namespaces(std::slice::from_ref(pod))?;
-        lab.node_of(pod).remove_manifest(pod)?;
-    }
-    lab.remove_ports(pods)
 }
 
 /// `shop/front`
@@ -178,6 +156,11 @@ fn rate(megabits: f64) -> String {
 
 /// Each pod connects to a server of the world, in each family, with a line for each.
 pub(crate) fn visit_world(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
+    screen.section(
+        "The world outside",
+        "A server behind a router, which knows no way to pods. It tells whose connection\n\
+         it sees: the node's, which sends the answers back to the pod.",
+    )?;
     let (_server, web) = lab.mirroring_outside(Machine::Web, WEB)?;
     screen.line(Paint::FAINT.on(format!("    {:<8}{:<24}seen as", "from", "to")))?;
     for pod in pods {

@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     io::{self, Read as _},
+    slice,
     time::{Duration, Instant},
 };
 
@@ -31,16 +32,15 @@ pub(crate) fn tell(screen: &mut Screen, keep: bool) -> Result<()> {
     let lab = start(screen)?;
     let before = censuses(&lab)?;
     let pods = pods::plan(&lab);
-    let story = Story { lab: &lab, pods: &pods };
-    let results = story.add(screen)?;
-    story.show_time(screen)?;
-    story.show_databases(screen)?;
-    story.send(screen)?;
-    story.reach_world(screen)?;
-    story.check(screen, &results)?;
+    let results = add(screen, &lab, &pods)?;
+    show_time(screen, &lab, &pods)?;
+    show_databases(screen, &lab, &pods)?;
+    send(screen, &lab, &pods)?;
+    pods::visit_world(screen, &lab, &pods)?;
+    check(screen, &lab, &pods, &results)?;
     let with_pods = censuses(&lab)?;
-    let kept = if keep { story.keep(screen)? } else { Duration::ZERO };
-    story.delete(screen)?;
+    let kept = if keep { stay(screen, &lab, &pods)? } else { Duration::ZERO };
+    delete(screen, &lab, &pods)?;
     compare(screen, &lab.nodes, &[before, with_pods, censuses(&lab)?])?;
     let took = milliseconds(began.elapsed().saturating_sub(kept));
     screen.line(format!("\n  {}", Paint::GOOD.on(format!("Everything worked, in {took}."))))?;
@@ -49,11 +49,6 @@ pub(crate) fn tell(screen: &mut Screen, keep: bool) -> Result<()> {
         screen.line(format!("  {}", Paint::FAINT.on(hint)))?;
     }
     Ok(())
-}
-
-struct Story<'a> {
-    lab: &'a Lab,
-    pods: &'a [Pod; 3],
 }
 
 fn start(screen: &mut Screen) -> Result<Lab> {
@@ -78,138 +73,125 @@ fn start(screen: &mut Screen) -> Result<Lab> {
     Ok(lab)
 }
 
-impl Story<'_> {
-    fn add(&self, screen: &mut Screen) -> Result<Vec<Value>> {
-        let Self { lab, pods } = self;
-        screen.section(
-            "Three pods get their network (ADD)",
-            "A container runtime calls the plugin once per pod: the pod's identity comes in\n\
-             the environment, the network's configuration on standard input.",
-        )?;
-        let declare = || pods::declare(lab, &pods[..]);
-        screen.step("the control plane chose addresses and made logical ports", declare)?;
-        let make_sandboxes = || pods::make_sandboxes(lab, &pods[..]);
-        screen.step("the runtime made an empty network namespace for each pod", make_sandboxes)?;
-        let mut results = Vec::new();
-        for pod in *pods {
-            let runtime = runtime_of(lab.node_of(pod))?;
-            if results.is_empty() {
-                screen.lines(pods::shown(&runtime, pod))?;
-            }
-            let result = screen.step(&name("ADD", pod), || runtime.add(pod)?.success())?;
-            screen.lines(pods::result(pod, &result)?)?;
-            results.push(result);
+fn add(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<Vec<Value>> {
+    screen.section(
+        "Three pods get their network (ADD)",
+        "A container runtime calls the plugin once per pod: the pod's identity comes in\n\
+         the environment, the network's configuration on standard input.",
+    )?;
+    screen.step("the control plane chose addresses and made logical ports", || {
+        lab.add_ports(pods)?;
+        pods.iter().try_for_each(|pod| lab.node_of(pod).write_manifest(pod))
+    })?;
+    screen.step("the runtime made an empty network namespace for each pod", || {
+        pods.iter().try_for_each(|pod| lab.node_of(pod).add_namespaces(slice::from_ref(pod)))
+    })?;
+    let mut results = Vec::new();
+    for pod in pods {
+        let runtime = runtime_of(lab.node_of(pod))?;
+        if results.is_empty() {
+            screen.lines(pods::shown(&runtime, pod))?;
         }
-        Ok(results)
+        let result = screen.step(&name("ADD", pod), || runtime.add(pod)?.success())?;
+        screen.lines(pods::result(pod, &result)?)?;
+        results.push(result);
     }
+    Ok(results)
+}
 
-    fn show_time(&self, screen: &mut Screen) -> Result<()> {
-        let unoptimised = cfg!(debug_assertions) && env::var_os(executable::BIN_DIR).is_none();
-        let build = "\n(This build is unoptimised; `make bench` measures an optimised one.)";
-        let build = if unoptimised { build } else { "" };
-        screen.section(
-            "Where the time of each ADD went",
-            &format!("The stages as the plugin reported them; some run at the same time.{build}"),
-        )?;
-        let timelines = self.pods.iter().map(|pod| timeline_of(self.lab.node_of(pod), pod));
-        let timelines = timelines.collect::<Result<Vec<Timeline>>>()?;
-        let scale = timelines.iter().map(Timeline::end).fold(f64::MIN_POSITIVE, f64::max);
-        for (pod, timeline) in self.pods.iter().zip(&timelines) {
-            let (title, node) = (title(pod), format!(" on {}", pod.node));
-            let width = WIDTH - 2 - title.len() - node.len();
-            let total = Paint::STRONG.on(format!("{:.1} ms", timeline.total));
-            screen.line(format!("  {}{}{total:>width$}", Paint::POD.on(title), Paint::FAINT.on(node)))?;
-            screen.lines(timeline.bars(scale))?;
-        }
-        screen.line(Timeline::axis(scale))
+fn show_time(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
+    let unoptimised = cfg!(debug_assertions) && env::var_os(executable::BIN_DIR).is_none();
+    let build = "\n(This build is unoptimised; `make bench` measures an optimised one.)";
+    let build = if unoptimised { build } else { "" };
+    screen.section(
+        "Where the time of each ADD went",
+        &format!("The stages as the plugin reported them; some run at the same time.{build}"),
+    )?;
+    let timelines = pods.iter().map(|pod| timeline_of(lab.node_of(pod), pod));
+    let timelines = timelines.collect::<Result<Vec<Timeline>>>()?;
+    let scale = timelines.iter().map(Timeline::end).fold(f64::MIN_POSITIVE, f64::max);
+    for (pod, timeline) in pods.iter().zip(&timelines) {
+        let (title, node) = (title(pod), format!(" on {}", pod.node));
+        let width = WIDTH - 2 - title.len() - node.len();
+        let total = Paint::STRONG.on(format!("{:.1} ms", timeline.total));
+        screen.line(format!("  {}{}{total:>width$}", Paint::POD.on(title), Paint::FAINT.on(node)))?;
+        screen.lines(timeline.bars(scale))?;
     }
+    screen.line(Timeline::axis(scale))
+}
 
-    fn show_databases(&self, screen: &mut Screen) -> Result<()> {
-        screen.section(
-            "What OVN is asked for",
-            "OVN's northbound database has a logical switch for each node, and a router\nbetween them.",
-        )?;
-        screen.lines(view::logical(&self.lab.central, self.pods)?)?;
-        screen.section(
-            "What Open vSwitch made of it",
-            "Each node's switch br-int and the numbers of its ports: pods, and the tunnel to\n\
-             the other node.",
-        )?;
-        self.lab.nodes.iter().try_for_each(|node| screen.lines(view::switch(node, self.pods)?))
-    }
+fn show_databases(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
+    screen.section(
+        "What OVN is asked for",
+        "OVN's northbound database has a logical switch for each node, and a router\nbetween them.",
+    )?;
+    screen.lines(view::logical(&lab.central, pods)?)?;
+    screen.section(
+        "What Open vSwitch made of it",
+        "Each node's switch br-int and the numbers of its ports: pods, and the tunnel to\n\
+         the other node.",
+    )?;
+    lab.nodes.iter().try_for_each(|node| screen.lines(view::switch(node, pods)?))
+}
 
-    fn send(&self, screen: &mut Screen) -> Result<()> {
-        let Self { lab, pods: [front, cart, stock] } = self;
-        screen.section(
-            "Packets",
-            "Round trips and checksummed bytes, through switches that run in user space.",
-        )?;
-        screen.line(pods::packets_head(BULK))?;
-        pods::exchange(screen, lab, [front, cart], BULK)?;
-        pods::exchange(screen, lab, [cart, stock], BULK)?;
-        let (limit, annotation) = (pods::LIMIT_MEGABITS, pods::LIMIT_ANNOTATION);
-        let limited = format!("{} may receive {limit} Mbit/s (annotation {annotation}):", front.name);
-        screen.line(format!("\n  {}", Paint::FAINT.on(limited)))?;
-        screen.line(pods::packets_head(LIMITED_BULK))?;
-        for rate in pods::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
-            // The token bucket of a queue lets a burst pass at first: 20 percent of tolerance.
-            let is_limited = rate <= f64::from(limit) * 1.2;
-            ensure!(is_limited, "{rate:.0} Mbit/s were received; has this kernel no HTB (module sch_htb)?");
-        }
-        Ok(())
+fn send(screen: &mut Screen, lab: &Lab, [front, cart, stock]: &[Pod; 3]) -> Result<()> {
+    screen
+        .section("Packets", "Round trips and checksummed bytes, through switches that run in user space.")?;
+    screen.line(pods::packets_head(BULK))?;
+    pods::exchange(screen, lab, [front, cart], BULK)?;
+    pods::exchange(screen, lab, [cart, stock], BULK)?;
+    let (limit, annotation) = (pods::LIMIT_MEGABITS, pods::LIMIT_ANNOTATION);
+    let limited = format!("{} may receive {limit} Mbit/s (annotation {annotation}):", front.name);
+    screen.line(format!("\n  {}", Paint::FAINT.on(limited)))?;
+    screen.line(pods::packets_head(LIMITED_BULK))?;
+    for rate in pods::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
+        // The token bucket of a queue lets a burst pass at first: 20 percent of tolerance.
+        let is_limited = rate <= f64::from(limit) * 1.2;
+        ensure!(is_limited, "{rate:.0} Mbit/s were received; has this kernel no HTB (module sch_htb)?");
     }
+    Ok(())
+}
 
-    fn reach_world(&self, screen: &mut Screen) -> Result<()> {
-        screen.section(
-            "The world outside",
-            "A server behind a router, which knows no way to pods. It tells whose connection\n\
-             it sees: the node's, which sends the answers back to the pod.",
-        )?;
-        pods::visit_world(screen, self.lab, self.pods)
+fn check(screen: &mut Screen, lab: &Lab, pods: &[Pod], results: &[Value]) -> Result<()> {
+    screen.section(
+        "CHECK and STATUS",
+        "Does each pod still have what ADD gave it, and could another ADD succeed on its\nnode?",
+    )?;
+    for (pod, result) in pods.iter().zip(results) {
+        let runtime = runtime_of(lab.node_of(pod))?;
+        screen.step(&name("CHECK", pod), || runtime.check(pod, result)?.success())?;
     }
+    for node in &lab.nodes {
+        screen.step(&format!("STATUS of {}", node.name), || node.runtime().status()?.success())?;
+    }
+    Ok(())
+}
 
-    fn check(&self, screen: &mut Screen, results: &[Value]) -> Result<()> {
-        screen.section(
-            "CHECK and STATUS",
-            "Does each pod still have what ADD gave it, and could another ADD succeed on its\nnode?",
-        )?;
-        for (pod, result) in self.pods.iter().zip(results) {
-            let runtime = runtime_of(self.lab.node_of(pod))?;
-            screen.step(&name("CHECK", pod), || runtime.check(pod, result)?.success())?;
-        }
-        for node in &self.lab.nodes {
-            screen.step(&format!("STATUS of {}", node.name), || node.runtime().status()?.success())?;
-        }
-        Ok(())
-    }
+/// Keeps the pods until the user goes on, and says how to look around. Returns how long that took.
+fn stay(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<Duration> {
+    let began = Instant::now();
+    screen.section(
+        "Your turn",
+        "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all\nat once.",
+    )?;
+    screen.lines(show::ways_in(lab, pods).into_iter().map(|line| format!("  {line}")))?;
+    io::stdin().lock().read_to_end(&mut Vec::new()).context("standard input")?;
+    Ok(began.elapsed())
+}
 
-    /// Keeps the pods until the user goes on, and says how to look around. Returns how long that took.
-    fn keep(&self, screen: &mut Screen) -> Result<Duration> {
-        let began = Instant::now();
-        screen.section(
-            "Your turn",
-            "The pods stay until standard input ends: Ctrl-D goes on with DEL, Ctrl-C ends all\nat once.",
-        )?;
-        screen.lines(show::ways_in(self.lab, self.pods).into_iter().map(|line| format!("  {line}")))?;
-        io::stdin().lock().read_to_end(&mut Vec::new()).context("standard input")?;
-        Ok(began.elapsed())
+fn delete(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
+    screen.section(
+        "The pods lose their network (DEL)",
+        "The runtime calls the plugin again, then removes the namespaces that it made.",
+    )?;
+    for pod in pods {
+        let runtime = runtime_of(lab.node_of(pod))?;
+        screen.step(&name("DEL", pod), || runtime.del(pod)?.success())?;
     }
-
-    fn delete(&self, screen: &mut Screen) -> Result<()> {
-        let Self { lab, pods } = self;
-        screen.section(
-            "The pods lose their network (DEL)",
-            "The runtime calls the plugin again, then removes the namespaces that it made.",
-        )?;
-        for pod in *pods {
-            let runtime = runtime_of(lab.node_of(pod))?;
-            screen.step(&name("DEL", pod), || runtime.del(pod)?.success())?;
-        }
-        screen.step("the runtime and the control plane took back what was theirs", || {
-            pods::withdraw(lab, &pods[..])?;
-            lab.central.sync()
-        })
-    }
+    screen.step("the runtime and the control plane took back what was theirs", || {
+        lab.remove_pods(pods)?;
+        lab.central.sync()
+    })
 }
 
 fn compare(screen: &mut Screen, nodes: &[Node], censuses: &[Vec<Census>; 3]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Resource limits of a running daemon.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::{Daemon, command};
 
@@ -26,7 +26,7 @@ impl Daemon {
             Limit::Processes(count) => format!("--nproc={count}:"),
             Limit::AddressSpace(bytes) => format!("--as={bytes}:"),
         };
-        let pid = self.pid().with_context(|| format!("{} is not running", self.name()))?;
+        let pid = self.running_pid()?;
         command::output(std::process::Command::new("prlimit").arg("--pid").arg(pid.to_string()).arg(option))
             .map(drop)
     }

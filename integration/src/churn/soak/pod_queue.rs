@@ -139,31 +139,26 @@ impl<'lab> PodQueue<'lab> {
         let coming: Vec<Attached> = seats
             .into_iter()
             .zip(limits)
-            .map(|(mut seat, limits)| Attached { pod: seat.next(), seat, limits, result: Value::Null })
+            .map(|(mut seat, limits)| {
+                let mut pod = seat.next();
+                if limits == Limits::Some {
+                    let limit = |way, rate: &str| (format!("kubernetes.io/{way}-bandwidth"), rate.to_owned());
+                    pod.annotations = vec![limit("ingress", "100M"), limit("egress", "50M")];
+                }
+                Attached { pod, seat, limits, result: Value::Null }
+            })
             .collect();
         let pods: Vec<Pod> = coming.iter().map(|attached| attached.pod.clone()).collect();
         self.lab.add_ports(&pods)?;
         self.node.add_namespaces(&pods)?;
-        for Attached { pod, limits, .. } in &coming {
-            let manifest = pod.manifest(Some(&pod.annotation()));
-            let limited = "\n  annotations:\n    kubernetes.io/ingress-bandwidth: 100M\
-                           \n    kubernetes.io/egress-bandwidth: 50M";
-            let manifest = match limits {
-                Limits::Some => manifest.replacen("\n  annotations:", limited, 1),
-                Limits::None => manifest,
-            };
-            self.node.write_manifest_text(pod, &manifest)?;
-        }
+        pods.iter().try_for_each(|pod| self.node.write_manifest(pod))?;
         Ok(coming)
     }
 
     /// Does the work of the control plane and of the runtime after a DEL.
     fn tidy(&mut self, gone: Vec<Attached>) -> Result<()> {
         let pods: Vec<Pod> = gone.iter().map(|attached| attached.pod.clone()).collect();
-        self.node.remove_namespaces(&pods)?;
-        pods.iter().try_for_each(|pod| self.node.remove_manifest(pod))?;
-        // In portions: the ports are arguments of one command line.
-        pods.chunks(500).try_for_each(|pods| self.lab.remove_ports(pods))?;
+        self.lab.remove_pods(&pods)?;
         self.free.extend(gone.into_iter().map(|attached| attached.seat));
         Ok(())
     }

@@ -113,19 +113,12 @@ pub(super) fn compact(node: &Node) -> Result<()> {
 
 fn of_node(node: &Node) -> Result<BTreeMap<Quantity, f64>> {
     let census = node.census()?;
-    let count = |prefixes: &[&str]| {
-        census
-            .to_string()
-            .lines()
-            .filter(|line| prefixes.iter().any(|prefix| line.starts_with(prefix)))
-            .count()
-    };
     let counts = [
-        (Quantity::Ports, count(&["Port "])),
-        (Quantity::Interfaces, count(&["Interface "])),
-        (Quantity::Limits, count(&["QoS ", "Queue "])),
-        (Quantity::Links, count(&["link "])),
-        (Quantity::Namespaces, count(&["netns "])),
+        (Quantity::Ports, census.count("Port")),
+        (Quantity::Interfaces, census.count("Interface")),
+        (Quantity::Limits, census.count("QoS") + census.count("Queue")),
+        (Quantity::Links, census.count("link")),
+        (Quantity::Namespaces, census.count("netns")),
     ];
     let output = node.shell(SCRIPT)?;
     let numbers: Vec<f64> = output
@@ -145,7 +138,7 @@ fn of_node(node: &Node) -> Result<BTreeMap<Quantity, f64>> {
 }
 
 fn of_process(process: Program, daemon: &Daemon) -> Result<[(Quantity, f64); 5]> {
-    let pid = daemon.pid().with_context(|| format!("{} is not running", daemon.name()))?;
+    let pid = daemon.running_pid()?;
     let dir = format!("/proc/{pid}");
     let memory = fs::read_to_string(format!("{dir}/smaps_rollup"))
         .with_context(|| format!("memory of {}", daemon.name()))?;

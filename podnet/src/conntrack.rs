@@ -7,29 +7,26 @@
 use std::{
     collections::BTreeSet,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use futures_util::StreamExt;
-use netlink_packet_core::{
-    DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED};
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, ProtoTuple, Protocol, Tuple},
 };
-use netlink_proto::ConnectionHandle;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
+use self::removal::Removal;
 use crate::netlink::dump::dump;
+
+mod removal;
 
 // Constants of `linux/netfilter/nfnetlink_conntrack.h`.
 
 const IPCTNL_MSG_CT_GET: u8 = 1;
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
-/// The zone, a part of a connection's identity.
-const CTA_ZONE: u16 = 18;
 /// The parts of the tuples beside it that have to match: for each direction a number with a bit for each
 /// part.
 const CTA_FILTER: u16 = 25;
@@ -64,14 +61,20 @@ impl Sender {
 
     /// The attributes that make the kernel list only connections with this source (`ctnetlink_alloc_filter`
     /// in nf_conntrack_netlink.c, since Linux 5.8). An older kernel ignores them.
-    fn filter(self, address: IpAddr) -> Vec<DefaultNla> {
+    ///
+    /// For IPv4 alone: an IPv6 address makes the kernel list all connections but those with this source
+    /// (`ctnetlink_filter_match_tuple` takes the result of a comparison for its opposite; seen in Linux 6.18).
+    fn filter(self, address: Ipv4Addr) -> Vec<DefaultNla> {
         let (tuple, flags) = match self {
             Self::Original => (CTA_TUPLE_ORIG, CTA_FILTER_ORIG_FLAGS),
             Self::Reply => (CTA_TUPLE_REPLY, CTA_FILTER_REPLY_FLAGS),
         };
         // In the byte order of the machine, unlike all other numbers here.
         let bits = DefaultNla::new(flags, CTA_FILTER_F_CTA_IP_SRC.to_ne_bytes().to_vec());
-        vec![nested(tuple, &Tuple::Ip(vec![IPTuple::SourceAddress(address)])), nested(CTA_FILTER, &bits)]
+        vec![
+            nested(tuple, &Tuple::Ip(vec![IPTuple::SourceAddress(address.into())])),
+            nested(CTA_FILTER, &bits),
+        ]
     }
 }
 
@@ -118,11 +121,7 @@ impl Translated {
 pub async fn translated() -> io::Result<BTreeSet<Translated>> {
     let mut found = BTreeSet::new();
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        let collect = |attributes: &[ConntrackAttribute]| {
-            found.extend(Translated::of(attributes));
-            false
-        };
-        list(family, None, collect).await?;
+        list(family, None, |attributes| found.extend(Translated::of(&attributes))).await?;
     }
     Ok(found)
 }
@@ -204,134 +203,149 @@ impl End {
 /// # Errors
 /// As for [`flush`].
 pub async fn flush_stale(stale: &[Stale]) -> io::Result<usize> {
-    let (connection, mut netlink, _) = netlink_proto::new_connection(NETLINK_NETFILTER)?;
-    tokio::spawn(connection);
-    let mut flushed = 0;
+    let mut removal = Removal::open()?;
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
         let wanted: Vec<Stale> = stale.iter().copied().filter(|stale| stale.is_of(family)).collect();
         if wanted.is_empty() {
             continue;
         }
-        let mut endpoints: Option<Vec<IpAddr>> =
-            wanted.iter().map(|stale| stale.endpoint.map(|endpoint| endpoint.ip())).collect();
-        if let Some(endpoints) = &mut endpoints {
-            endpoints.sort_unstable();
-            endpoints.dedup();
-        }
-        let questions: Vec<Option<(Sender, IpAddr)>> = match endpoints {
-            // The endpoint is where the replies come from.
+        // The endpoint is where the replies come from.
+        let endpoints: Option<BTreeSet<Ipv4Addr>> =
+            wanted.iter().map(|stale| of_v4(stale.endpoint?.ip())).collect();
+        let questions: Vec<Option<(Sender, Ipv4Addr)>> = match endpoints {
             Some(few) if few.len() <= MOST_FILTERED => {
                 few.into_iter().map(|endpoint| Some((Sender::Reply, endpoint))).collect()
             }
             Some(_) | None => vec![None],
         };
         for question in questions {
-            let matches =
-                |attributes: &[ConntrackAttribute]| wanted.iter().any(|stale| stale.means(attributes));
-            let List { found, is_whole, .. } = list(family, question, matches).await?;
-            for identity in found {
-                match delete(&mut netlink, family, identity).await {
-                    Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
-                    other => flushed += other.map(|()| 1)?,
+            let listed = list(family, question, |attributes| {
+                if wanted.iter().any(|stale| stale.means(&attributes)) {
+                    removal.add(family, attributes);
                 }
-            }
-            if is_whole {
+            });
+            if listed.await?.is_whole {
                 break;
             }
         }
     }
-    Ok(flushed)
+    removal.finish()
 }
 
 /// The outcome of a flush.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// Number of connections that were removed.
+    /// Number of requests by which the kernel removed all connections with an address, without a list. It
+    /// does not say how many there were.
+    pub at_once: usize,
+    /// Number of connections that were removed one by one.
     pub connections: usize,
-    /// Number of connections that the kernel listed for it.
+    /// Number of connections that the kernel listed for that.
     pub listed: usize,
 }
 
-/// Removes every tracked connection from or to one of the addresses. Needs a tokio runtime.
+/// How connections with an address are removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By the kernel, which looks for them itself.
+    AtOnce,
+    /// While the kernel lists them. For a kernel that knows no other way, for IPv6, and for many addresses.
+    Listed,
+}
+
+/// Removes every tracked connection from or to one of the addresses. Blocks for as long as the kernel looks
+/// through its table, up to a tenth of a second for a quarter of a million connections, and a second if it
+/// removes that many. Needs a tokio runtime.
 ///
 /// # Errors
 /// The kernel does not track connections, or refuses to list them or to remove one.
 pub async fn flush(addresses: &[IpAddr]) -> io::Result<Flushed> {
-    let (connection, mut netlink, _) = netlink_proto::new_connection(NETLINK_NETFILTER)?;
-    tokio::spawn(connection);
+    flush_by(Way::AtOnce, addresses).await
+}
+
+async fn flush_by(preferred: Way, addresses: &[IpAddr]) -> io::Result<Flushed> {
+    let mut removal = Removal::open()?;
     let mut flushed = Flushed::default();
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
         let is_v4 = matches!(family, NetfilterProtoFamily::IPv4);
         let wanted: Vec<IpAddr> =
             addresses.iter().copied().filter(|address| address.is_ipv4() == is_v4).collect();
-        let questions: Vec<Option<(Sender, IpAddr)>> = match wanted.as_slice() {
-            [] => continue,
-            few if few.len() <= MOST_FILTERED => {
-                few.iter().flat_map(|address| Sender::ALL.map(|sender| Some((sender, *address)))).collect()
-            }
+        if wanted.is_empty() {
+            continue;
+        }
+        let few: Option<Vec<Ipv4Addr>> = wanted.iter().copied().map(of_v4).collect();
+        let (mut way, questions): (_, Vec<Option<(Sender, Ipv4Addr)>>) = match few {
+            Some(few) if few.len() <= MOST_FILTERED => (
+                preferred,
+                few.iter().flat_map(|address| Sender::ALL.map(|sender| Some((sender, *address)))).collect(),
+            ),
             // `None` lists the whole table of the family.
-            _ => vec![None],
+            Some(_) | None => (Way::Listed, vec![None]),
         };
         for question in questions {
-            let matches = |attributes: &[ConntrackAttribute]| {
-                endpoints(attributes).any(|endpoint| wanted.contains(&endpoint))
-            };
-            let List { found, count, is_whole } = list(family, question, matches).await?;
-            flushed.listed += count;
-            for identity in found {
-                match delete(&mut netlink, family, identity).await {
-                    // The connection ended by itself meanwhile.
-                    Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
-                    other => flushed.connections += other.map(|()| 1)?,
+            if let (Way::AtOnce, Some((sender, address))) = (way, question) {
+                if removal.remove_all(family, sender.filter(address))? {
+                    flushed.at_once += 1;
+                    continue;
                 }
+                way = Way::Listed;
             }
+            let Listed { count, is_whole } = list(family, question, |attributes| {
+                if endpoints(&attributes).any(|endpoint| wanted.contains(&endpoint)) {
+                    removal.add(family, attributes);
+                }
+            })
+            .await?;
+            flushed.listed += count;
             // An older kernel has ignored the filter and listed everything: the other questions are answered.
             if is_whole {
                 break;
             }
         }
     }
+    flushed.connections = removal.finish()?;
     Ok(flushed)
 }
 
-/// The connections that the kernel has listed.
-struct List {
-    /// The identity of each connection that is looked for.
-    found: Vec<Vec<ConntrackAttribute>>,
+fn of_v4(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// What the kernel has listed.
+#[derive(Debug)]
+struct Listed {
     count: usize,
-    /// The kernel has listed its whole table, with or without a filter.
+    /// It was the whole table, with or without a filter.
     is_whole: bool,
 }
 
-/// Lists the connections of a family with this source, or all of them.
+/// Hands over the connections of a family with this source, or all of them, one at a time. A connection may
+/// be removed as soon as it is handed over: the kernel remembers the next one to list.
 async fn list(
     family: NetfilterProtoFamily,
-    question: Option<(Sender, IpAddr)>,
-    mut matches: impl FnMut(&[ConntrackAttribute]) -> bool,
-) -> io::Result<List> {
+    question: Option<(Sender, Ipv4Addr)>,
+    mut each: impl FnMut(Vec<ConntrackAttribute>),
+) -> io::Result<Listed> {
     let attributes = question.map(|(sender, address)| sender.filter(address)).unwrap_or_default();
     let asked = ConntrackMessage::Other { message_type: IPCTNL_MSG_CT_GET, attributes };
     let request = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), asked);
-    let mut list = List { found: Vec::new(), count: 0, is_whole: question.is_none() };
+    let mut listed = Listed { count: 0, is_whole: question.is_none() };
     let dumped = dump(NETLINK_NETFILTER, request, |answer| {
         let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = answer.inner else {
             return;
         };
-        list.count += 1;
+        listed.count += 1;
         // A connection without the address shows that the kernel has ignored the filter.
-        list.is_whole |=
-            question.is_some_and(|(_, address)| !endpoints(&attributes).any(|endpoint| endpoint == address));
-        if matches(&attributes) {
-            let identity = attributes.into_iter().filter(|attribute| match attribute {
-                ConntrackAttribute::CtaTupleOrig(_) => true,
-                ConntrackAttribute::Other(other) => netlink_packet_core::Nla::kind(other) == CTA_ZONE,
-                _ => false,
-            });
-            list.found.push(identity.collect());
-        }
+        listed.is_whole |= question.is_some_and(|(_, address)| {
+            !endpoints(&attributes).any(|endpoint| endpoint == IpAddr::V4(address))
+        });
+        each(attributes);
     });
     dumped.await?;
-    Ok(list)
+    Ok(listed)
 }
 
 /// All four addresses of a connection: source and destination of its first packet and of the reply to it,
@@ -355,22 +369,5 @@ pub fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAd
         })
 }
 
-/// Removes one connection.
-async fn delete(
-    netlink: &mut ConnectionHandle<NetfilterMessage>,
-    family: NetfilterProtoFamily,
-    identity: Vec<ConntrackAttribute>,
-) -> io::Result<()> {
-    let inner = ConntrackMessage::Delete(identity);
-    let mut message = NetlinkMessage::from(NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner));
-    message.header.flags = NLM_F_REQUEST | NLM_F_ACK;
-    let mut answers =
-        netlink.request(message, netlink_sys::SocketAddr::new(0, 0)).map_err(io::Error::other)?;
-    while let Some(answer) = answers.next().await {
-        match answer.payload {
-            NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use contract::{
     error::chain,
     names::{IfName, Network},
 };
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::{runtime::Builder, sync::oneshot, task::spawn_blocking, time::timeout};
 
 use crate::{
@@ -27,8 +27,7 @@ use crate::{
 };
 
 /// How long the flush of tracked connections may take. The kernel looks through 250,000 in a tenth of a
-/// second. Connections that are left end with their own timeouts, so a longer wait would delay DEL for
-/// little.
+/// second, and removes as many in less than one. A much longer wait would delay the runtime.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The sessions with OVSDB and with the kernel. Each may be missing, and the other one is used all the same.
@@ -338,8 +337,8 @@ fn flush_connections(addresses: Vec<IpAddr>) -> impl Future<Output = ()> {
     async {
         let Some(flushing) = flushing else { return };
         match timeout(FLUSH_PATIENCE, flushing).await {
-            Ok(Ok(Flushed { connections, listed })) => {
-                tracing::debug!(connections, listed, "flushed tracked connections")
+            Ok(Ok(Flushed { at_once, connections, listed })) => {
+                tracing::debug!(at_once, connections, listed, "flushed tracked connections")
             }
             Ok(Err(error)) => tracing::debug!(%error, "cannot flush tracked connections"),
             Err(_) => tracing::warn!(
@@ -356,10 +355,7 @@ fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<Flushe
     let (sender, receiver) = oneshot::channel();
     let apart = addresses.clone();
     let started = thread::Builder::new().spawn(move || {
-        // Back to the normal priority, for this thread alone (setpriority(2)): a table of a million
-        // connections keeps a processor busy, and Open vSwitch must not wait for it. Without effect if that
-        // is not allowed.
-        let _ = setpriority_process(None, 0);
+        let _normal = NormalPriority::begin();
         let flush = || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&apart));
         // The receiver is gone if the flush took longer than `FLUSH_PATIENCE`.
         let _ = sender.send(flush());
@@ -367,7 +363,57 @@ fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<Flushe
     async move {
         match started {
             Ok(_) => receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked"))),
-            Err(_) => conntrack::flush(&addresses).await,
+            Err(_) => {
+                let _normal = NormalPriority::begin();
+                conntrack::flush(&addresses).await
+            }
         }
+    }
+}
+
+/// The normal priority for this thread alone (setpriority(2)), until it is dropped: a table of a million
+/// connections keeps a processor busy, and Open vSwitch must not wait for it. A lower priority stays.
+#[derive(Debug)]
+struct NormalPriority {
+    /// The priority before; `None` if it was not changed.
+    before: Option<i32>,
+}
+
+impl NormalPriority {
+    fn begin() -> Self {
+        let before = getpriority_process(None).ok().filter(|nice| *nice < 0);
+        Self { before: before.filter(|_| setpriority_process(None, 0).is_ok()) }
+    }
+}
+
+impl Drop for NormalPriority {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = setpriority_process(None, before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_of_connections_does_not_come_before_the_daemons_of_open_vswitch() {
+        thread::spawn(|| {
+            let nice = || getpriority_process(None).unwrap();
+            setpriority_process(None, -20).expect("a priority above the normal one: this test runs as root");
+            let normal = NormalPriority::begin();
+            assert_eq!(nice(), 0);
+            let apart = thread::spawn(move || getpriority_process(None).unwrap());
+            assert_eq!(apart.join().unwrap(), 0, "a thread begins with the priority of its maker");
+            drop(normal);
+            assert_eq!(nice(), -20, "the caller goes on as before");
+            setpriority_process(None, 5).unwrap();
+            let _normal = NormalPriority::begin();
+            assert_eq!(nice(), 5, "a lower priority was given on purpose");
+        })
+        .join()
+        .unwrap();
     }
 }

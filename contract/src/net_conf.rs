@@ -161,8 +161,19 @@ fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
     object.retain(|key, value| match key.as_str() {
         "cniVersion" => is_known(value),
         "plugins" => true,
+        // Numbers are levels, too.
+        "logLevel" => value.is_string() || value.is_number(),
+        "logFile" | "netAttachDefName" => value.is_string(),
         key => FOR_DEL.contains(&key),
     });
+    // A DEL does not need to know which topology it is, but whether the interface is one of a network
+    // attachment.
+    if object.get("topology").is_some_and(|topology| !topology.is_string()) {
+        match object.get("netAttachDefName").and_then(Value::as_str) {
+            None | Some("") => object.remove("topology"),
+            Some(_) => object.insert("topology".to_owned(), "unknown".into()),
+        };
+    }
     for plugin in object.get_mut("plugins").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Value::Object(plugin) = plugin {
             keep_for_del(plugin);
@@ -339,6 +350,24 @@ mod tests {
             (SpecVersion::V0_1_0, Some("tcp:127.0.0.1:1"))
         );
         assert_eq!((conf.mtu, conf.timeout_seconds, conf.prev_result), (None, None, None));
+        // Neither the log nor a topology that cannot be read keeps an interface from being removed.
+        for (spoilt, network) in [
+            (r#""topology":7,"logLevel":{},"logFile":[7]"#, Network::Default),
+            (r#""topology":null,"logLevel":null,"logFile":null,"netAttachDefName":null"#, Network::Default),
+            (
+                r#""topology":7,"netAttachDefName":"shop/blue""#,
+                Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() },
+            ),
+        ] {
+            for text in [
+                format!(r#"{{"name":"blue","type":"t",{spoilt}}}"#),
+                format!(r#"{{"name":"blue","plugins":[{{"type":"t",{spoilt}}}]}}"#),
+            ] {
+                assert!(matches!(parse(&text), Err(NetConfError::Json(_))), "{text}");
+                let conf = NetConf::parse_for_del(text.as_bytes()).expect(&text);
+                assert_eq!((conf.network, conf.log), (network.clone(), LogConf::default()), "{text}");
+            }
+        }
         // The network cannot be guessed: the interface could belong to another one.
         let unnamed = br#"{"name":"blue","type":"t","topology":"layer2"}"#;
         assert!(matches!(NetConf::parse_for_del(unnamed), Err(NetConfError::NoAttachmentName(_))));

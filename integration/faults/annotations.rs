@@ -355,6 +355,30 @@ fn row_31_an_address_of_another_pod_is_noticed_whichever_family_it_is_of() {
     });
 }
 
+/// Without the server, the plugin looks for the address itself. Its session with the database is open before
+/// the annotation comes, so it writes the port.
+#[test]
+fn row_31_an_address_that_is_the_second_of_another_pod_was_given_away() {
+    row(31).in_lab(Lab::of_nodes(1).families(Families::Dual)).test(|site| {
+        let mut owner = site.new_pod_without_annotation()?;
+        owner.addresses.reverse();
+        owner.gateways.reverse();
+        site.node.write_manifest(&owner)?;
+        site.add(&owner)?.success()?;
+        let v4 = owner.addresses[1];
+        ensure!(v4.addr().is_ipv4(), "IPv6 comes first: {:?}", owner.addresses);
+        let mut thief = site.new_pod_without_annotation()?;
+        thief.addresses = vec![v4];
+        thief.gateways.truncate(1);
+        let add = site.node.runtime().call("ADD", Some(&thief)).start()?;
+        site.are_waited_for(std::slice::from_ref(&thief))?;
+        site.node.write_manifest(&thief)?;
+        site.failed(&thief, &add.wait()?, 100, &[&v4.addr().to_string(), &owner.port()])?;
+        site.lab.ping(&site.bystanders[0], v4.addr())?;
+        site.del(&owner)?.success().map(drop)
+    });
+}
+
 // --- 32 ----------------------------------------------------------------------------------------------------
 
 #[test]

@@ -267,13 +267,9 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
     let columns = [&InterfaceRow::COLUMNS[..], &["ofport"]].concat();
     let same_address = match attachment.addresses.as_slice() {
         [] => None,
-        // The usual case. The first address has a key of its own, by which rows are found.
-        [IpNet::V4(address)] => {
-            Some(tx.select("Interface", has_id(external_ids::IP_ADDRESS, &address.to_string()), &columns))
-        }
-        // Only the first address has a key of its own, and no condition can match a part of the other key. A
-        // single IPv6 address takes this way, too.
-        _ => Some(tx.select("Interface", Where::all(), &columns)),
+        // Only the first address of a row has a key of its own. It may be of either family, and no condition
+        // can match a part of the other key.
+        [_, ..] => Some(tx.select("Interface", Where::all(), &columns)),
     };
     tx.comment(&format!(
         "ovn-k8s-cni-overlay: ADD {} of sandbox {sandbox} as {if_name}",

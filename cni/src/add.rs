@@ -123,7 +123,7 @@ impl<'a> Add<'a> {
                 let result = convert(result, self.conf.version);
                 return Ok(self.stage(Stage::Result, self.print(&result, stdout)).await?);
             }
-            Answer::Nothing => return Err(Cause::NoAnswer.into()),
+            Answer::Nothing | Answer::Unknown => return Err(Cause::NoAnswer.into()),
         };
         let decide = Port::decide(self.server, self.settings, &identity, &sockets.host, bridge, own);
         let (port, datapath) = self.stage(Stage::Ovsdb, decide).await?;

@@ -87,6 +87,8 @@ pub enum Answer {
     Interface(Box<PodInterface>, Option<BridgeFacts>),
     /// An empty answer: no objection.
     Nothing,
+    /// JSON with none of these. No server answers a CHECK like that.
+    Unknown,
 }
 
 /// Why there is no answer.
@@ -181,7 +183,7 @@ impl Server {
                 return Err(AskError::Answer(serde::de::Error::custom("its CNI result is not an object")));
             }
             (None, Some(pod)) => Answer::Interface(Box::new(pod), bridge),
-            (None, None) => Answer::Nothing,
+            (None, None) => Answer::Unknown,
         })
     }
 
@@ -194,7 +196,7 @@ impl Server {
     }
 
     /// Whether an ADD could succeed, as far as the server knows. Does not wait for a server that restarts.
-    /// The answer is empty if the server knows nothing of the other daemons.
+    /// The answer is empty if the server knows nothing of the other daemons, as upstream's.
     ///
     /// # Errors
     /// The server is not running, is too busy to accept, refuses, breaks the connection, or sends an answer

@@ -57,6 +57,8 @@ pub enum CheckError {
     Netlink { what: &'static str, source: std::io::Error },
     #[error(transparent)]
     Server(#[from] AskError),
+    #[error("the node-local server's answer has neither a result nor an interface")]
+    UnknownAnswer,
     #[error(transparent)]
     Bridge(#[from] BridgeError),
     /// The first difference.
@@ -90,17 +92,17 @@ pub async fn check(
     let (now, bridge) =
         tokio::join!(ask_server(server, request), Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT));
     let now = now?;
+    // Read before the pod's end is compared, because the row says what ADD has configured there.
+    let ports = match bridge {
+        Ok(bridge) => rows_of(&bridge, &identity).await.map(|rows| (bridge, rows)),
+        Err(error) => Err(error),
+    };
 
     let netns = Netns::open(path)?;
-    let pod_mtu = check_pod_end(&netns.inside()?.netlink, ours, &prev, now.as_ref())?;
+    let owner = AddressOwner::of(now.as_ref(), ports.as_ref().ok().map(|(_, rows)| rows.as_slice()));
+    let pod_mtu = check_pod_end(&netns.inside()?.netlink, ours, &prev, owner)?;
 
-    let bridge = bridge?;
-    let rows: Vec<_> = bridge
-        .of_sandbox(&identity.sandbox)
-        .await?
-        .into_iter()
-        .filter(|row| row.belongs_to(&identity))
-        .collect();
+    let (bridge, rows) = ports?;
     let [row] = rows.as_slice() else {
         return differ(format!("ports of interface {if_name} in Open vSwitch"), 1, rows.len());
     };
@@ -124,16 +126,60 @@ pub async fn check(
     check_port(&bridge, row, now.as_ref()).await
 }
 
-/// What the server would answer to an ADD now. `None` if it is down or does not answer with an interface,
-/// which is no difference. A server that hangs is an error.
-async fn ask_server(server: &Server, request: &Request) -> Result<Option<PodInterface>, AskError> {
+/// What the server would answer to an ADD now. `None` if it is down, refuses or does not know, which is no
+/// difference. A server that hangs, or that answers with anything else, is an error.
+async fn ask_server(server: &Server, request: &Request) -> Result<Option<PodInterface>, CheckError> {
     match server.ask_within(SERVER_PATIENCE, request).await {
         Ok(Answer::Interface(pod, _)) => Ok(Some(*pod)),
         Ok(Answer::Finished(_) | Answer::Nothing) => Ok(None),
-        Err(error @ (AskError::Silent(_) | AskError::Full { .. })) => Err(error),
-        Err(error) => {
+        Ok(Answer::Unknown) => Err(CheckError::UnknownAnswer),
+        Err(
+            error @ (AskError::Silent(_)
+            | AskError::Full { .. }
+            | AskError::Broken(_)
+            | AskError::Unexpected { .. }
+            | AskError::Answer(_)),
+        ) => Err(error.into()),
+        Err(
+            error @ (AskError::Absent { .. }
+            | AskError::Refused(_)
+            | AskError::Leaving(_)
+            | AskError::PrimaryNetwork),
+        ) => {
             tracing::debug!(%error, "CHECK goes on without the server");
             Ok(None)
+        }
+    }
+}
+
+/// The rows of the interface.
+async fn rows_of(bridge: &Bridge, identity: &Identity) -> Result<Vec<InterfaceRow>, BridgeError> {
+    let mut rows = bridge.of_sandbox(&identity.sandbox).await?;
+    rows.retain(|row| row.belongs_to(identity));
+    Ok(rows)
+}
+
+/// The system that has the pod's addresses and routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AddressOwner {
+    /// The pod's end of the veth, where ADD has configured them.
+    Interface,
+    /// The guest of a virtual machine. ADD has left them to it, and so does CHECK.
+    Guest,
+    /// Neither server nor database can tell.
+    Unknown,
+}
+
+impl AddressOwner {
+    /// From the server's answer and the interface's rows, as far as they are known. The row tells what ADD
+    /// did. Rows of older plugins do not, and an annotation may have come after ADD.
+    fn of(now: Option<&PodInterface>, rows: Option<&[InterfaceRow]>) -> Self {
+        let is_guests = |row: &InterfaceRow| row.id(external_ids::SKIP_IP_CONFIG) == Some("true");
+        match (now, rows) {
+            (Some(pod), _) if pod.skip_ip_config => Self::Guest,
+            (_, Some(rows)) if rows.iter().any(is_guests) => Self::Guest,
+            (None, None) => Self::Unknown,
+            (Some(_), _) | (_, Some(_)) => Self::Interface,
         }
     }
 }
@@ -143,7 +189,7 @@ fn check_pod_end(
     pod: &Netlink,
     ours: &PrevInterface,
     prev: &PrevResult,
-    now: Option<&PodInterface>,
+    owner: AddressOwner,
 ) -> Result<u32, CheckError> {
     let if_name = &ours.name;
     let what = |property: &str| format!("{property} of {if_name} in the pod");
@@ -159,9 +205,9 @@ fn check_pod_end(
         return differ(what("MTU"), mtu, link.mtu);
     }
 
-    if now.is_some_and(|pod| pod.skip_ip_config) {
-        // ADD left addresses and routes to the guest of the virtual machine, and so does CHECK.
-        return Ok(link.mtu);
+    match owner {
+        AddressOwner::Interface => {}
+        AddressOwner::Guest | AddressOwner::Unknown => return Ok(link.mtu),
     }
     let addresses = addresses(pod, link.index)?;
     let expected: Vec<_> = prev.addresses_of(if_name).collect();

@@ -274,7 +274,9 @@ impl Cause {
     /// The hint for `TryAgain`: each cause has its own place to look.
     fn hint_of_waiting(&self) -> &'static str {
         match self {
-            Self::Ask(_) | Self::NoAnswer | Self::Check(CheckError::Server(_)) => {
+            Self::Ask(_)
+            | Self::NoAnswer
+            | Self::Check(CheckError::Server(_) | CheckError::UnknownAnswer) => {
                 "is ovnkube running on this node? see `systemctl status ovnkube-node` \
                  and /var/log/openvswitch/ovnkube.log"
             }
@@ -362,6 +364,9 @@ fn check_code(error: &CheckError) -> Code {
         CheckError::Netns(error) => netns_code(error),
         CheckError::Link(error) => link_code(error),
         CheckError::Netlink { .. } => Code::Kernel,
+        // Whatever listens on the socket answers an ADD no better. A server that is being replaced may be
+        // there again at the next CHECK.
+        CheckError::Server(AskError::Answer(_)) | CheckError::UnknownAnswer => Code::TryAgain,
         CheckError::Server(error) => ask_code(error),
         CheckError::Bridge(error) => bridge_code(error),
         CheckError::Mismatch { .. } => Code::CheckMismatch,

@@ -116,7 +116,8 @@ impl Code {
             Self::InvalidConfig => ("a key has a value that cannot be used", "look at `/etc/cni/net.d`"),
             Self::InvalidNetns => ("missing, no namespace, or the host's own", "see `lsns -t net`"),
             Self::TryAgain => (
-                "server, database, bridge, annotation or flows are not there yet",
+                "server, database, bridge, annotation or flows are not there yet; \
+                 CHECK: what listens on the server's socket hangs, or answers what no server answers",
                 "the message names which; the runtime tries again",
             ),
             Self::NotAvailable => (
@@ -137,7 +138,7 @@ impl Code {
             ),
             Self::Kernel => ("a link, an address or a route", "the message has the kernel's reason"),
             Self::OpenVSwitch => (
-                "ovs-vswitchd cannot use the device, or the database refused the rows",
+                "ovs-vswitchd cannot use the device, or the database refused a transaction of ADD or CHECK",
                 "`ovs-vsctl show`, ovs-vswitchd's log",
             ),
             Self::CheckMismatch => (
@@ -145,7 +146,11 @@ impl Code {
                 "find the program that changed the pod's network",
             ),
             Self::Superseded => ("a newer sandbox of the pod has the port", "nothing"),
-            Self::Leftover => ("something could not be removed", "DEL again; the message says what is left"),
+            Self::Leftover => (
+                "something could not be removed; also where the database refused the transaction of a DEL \
+                 or GC, while one that is out of reach is code 11",
+                "DEL again; the message says what is left",
+            ),
             Self::Internal => ("a defect of this program", "report it, with the log"),
         }
     }

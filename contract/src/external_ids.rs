@@ -22,6 +22,9 @@ pub const POD_IF_NAME: &str = "pod-if-name";
 pub const NETWORK: &str = "k8s.ovn.org/network";
 /// Key of the network attachment definition, for networks other than the cluster's own.
 pub const NAD: &str = "k8s.ovn.org/nad";
+/// `true` if the pod's end has no addresses and routes: they belong to the guest of a virtual machine. Absent
+/// otherwise, and in rows of older plugins.
+pub const SKIP_IP_CONFIG: &str = "k8s.ovn.org/skip-ip-config";
 /// `true` once ovn-controller has installed the port's flows.
 pub const OVN_INSTALLED: &str = "ovn-installed";
 /// On Port rows: the rate limits with which the port was created,

@@ -125,15 +125,17 @@ pub enum Retry {
 }
 
 /// The server's answer to STATUS if it succeeds: the health of the other programs that an ADD needs, as seen
-/// in the last seconds. Empty from an older server, or from upstream's.
+/// in the last seconds. An older server's, and upstream's, has no body at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
+#[serde(rename_all = "PascalCase")]
 pub struct StatusAnswer {
-    /// Health by address: an endpoint of OVSDB, or the pid file of a daemon.
+    /// Health by address: an endpoint of OVSDB, or the pid file of a daemon. Always there: a body without it
+    /// is another program's.
     #[serde(rename = "Partners")]
     pub daemons: BTreeMap<String, Health>,
     /// The server has never found ovn-controller's pid file, but OVN has installed ports of this node's pods:
     /// ovn-controller runs out of the server's sight.
+    #[serde(default)]
     pub controller_elsewhere: bool,
 }
 

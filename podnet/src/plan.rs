@@ -176,6 +176,9 @@ impl Attachment {
             ids.insert(external_ids::IP_ADDRESS, first.clone());
             ids.insert(external_ids::IP_ADDRESSES, addresses.join(","));
         }
+        if self.skip_ip_config {
+            ids.insert(external_ids::SKIP_IP_CONFIG, "true".to_owned());
+        }
         if let Network::Attachment { name, nad } = &self.network {
             ids.insert(external_ids::NETWORK, name.clone());
             ids.insert(external_ids::NAD, nad.clone());

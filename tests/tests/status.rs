@@ -192,6 +192,35 @@ fn ovn_controller_that_is_out_of_sight_is_there_if_the_server_knows_so() {
     }
 }
 
+/// A process in the place of the server, which answers everything with 200.
+#[test]
+fn a_peer_that_says_ok_in_other_words_than_the_servers_counted_as_a_server() {
+    let node = Node::new();
+    let database = node.start_database_with_bridge();
+    let _daemons = Daemons::start(&node, &database);
+    let said = |body: &str| Answer::Bytes(testkit::http::answer("200 OK", "application/json", body));
+    let endless =
+        |head: &str| Answer::BytesThenSilence(format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes());
+    for answer in [
+        said("{}"),
+        said("[]"),
+        said("OK"),
+        said(r#"{"status":"ok"}"#),
+        said(r#"{"Partners":7}"#),
+        endless(""),
+        endless("Content-Length: 2\r\n"),
+        endless("Transfer-Encoding: chunked\r\n"),
+        endless("Content-Length: 100\r\n"),
+    ] {
+        let _peer = ScriptedServer::start(&node.server_socket(), answer.clone());
+        let outcome = node.call("STATUS").run();
+        let message = outcome.refused(Code::NotAvailable);
+        assert!(message.contains("node-local server"), "{answer:?}: {message}");
+        assert!(outcome.duration < PATIENT, "{answer:?}: {outcome:?}");
+        let _ = fs::remove_file(node.server_socket());
+    }
+}
+
 #[test]
 fn ovs_vswitchd_is_named_when_it_is_down_and_running_pods_are_affected() {
     let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();

@@ -188,6 +188,33 @@ fn what_a_server_says_reaches_the_log_without_its_control_characters() {
 }
 
 #[test]
+fn a_check_passed_over_a_server_that_answers_nonsense() {
+    let prev = json!({
+        "cniVersion": "1.1.0",
+        "interfaces": [{"name": "eth0", "mac": "0a:58:0a:f4:01:05", "sandbox": "/n"}],
+        "ips": [],
+    });
+    let check = |answer: Answer| {
+        let scripted = Scripted::answering(answer);
+        let node = &scripted.node;
+        node.call("CHECK").conf(&node.conf_with(json!({"prevResult": prev}))).run()
+    };
+    for answer in [
+        Answer::Bytes(http::answer("200 OK", "application/json", "{}")),
+        Answer::Bytes(http::answer("200 OK", "application/json", "OK")),
+        Answer::Bytes(http::answer("404 Not Found", "text/plain", "404 page not found")),
+        Answer::Bytes(b"220 mail.example.org ESMTP\r\n".to_vec()),
+        Answer::BytesThenSilence(b"HTTP/1.1 200 OK\r\n\r\n{".to_vec()),
+        Answer::silence(),
+    ] {
+        let message = check(answer.clone()).refused(Code::TryAgain);
+        assert!(message.contains("node-local server"), "{answer:?}: {message}");
+    }
+    // Upstream's server has nothing to say to a CHECK. The namespace comes next.
+    check(Answer::Bytes(http::answer("200 OK", "application/json", ""))).refused(Code::InvalidNetns);
+}
+
+#[test]
 fn an_answer_with_nothing_in_it_is_no_network() {
     for body in ["", "{}", r#"{"Result":null,"PodIFInfo":null,"KubeAuth":{}}"#] {
         Scripted::answering_body(body).run().refused(Code::TryAgain);

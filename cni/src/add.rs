@@ -12,7 +12,7 @@ use contract::{
     wire::{Request, WatchRequest},
 };
 use podnet::{
-    bridge::{ArmedMonitor, Bridge, BridgeError, Datapath},
+    bridge::{ArmedMonitor, Bridge, Datapath},
     detach::{Connections, Detacher},
     installed::Goal,
     interface_lock::InterfaceLock,
@@ -63,6 +63,8 @@ struct Begun<'a> {
     port: Port<'a>,
     datapath: Datapath,
     sockets: Sockets,
+    /// OVN has installed the port's flows: from then on packets may have come and gone.
+    worked: bool,
 }
 
 /// The kernel's side of an ADD: the pod's namespace, and a socket on either side of it.
@@ -128,7 +130,9 @@ impl<'a> Add<'a> {
         let decide = Port::decide(self.server, self.settings, &identity, &sockets.host, bridge, own);
         let (port, datapath) = self.stage(Stage::Ovsdb, decide).await?;
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
-        Ok(self.attach(begun.insert(Begun { attachment, port, datapath, sockets }), pod, stdout).await?)
+        Ok(self
+            .attach(begun.insert(Begun { attachment, port, datapath, sockets, worked: false }), pod, stdout)
+            .await?)
     }
 
     /// Runs one stage of this ADD.
@@ -182,7 +186,7 @@ impl<'a> Add<'a> {
         pod: &PodArgs,
         stdout: &mut impl Write,
     ) -> Result<(), StageError> {
-        let Begun { attachment, port, datapath, sockets: Sockets { netns, host, inside } } = begun;
+        let Begun { attachment, port, datapath, sockets: Sockets { netns, host, inside }, worked } = begun;
         // The link before the port: ovs-vswitchd opens the device as soon as the port is in the database, and
         // reports an error if there is no such device.
         let end =
@@ -195,7 +199,9 @@ impl<'a> Add<'a> {
         let wait = async {
             self.stage(Stage::Ofport, port.reach(Goal::Ofport, attachment, &end.name)).await?;
             let installed = port.reach(Goal::OvnInstalled, attachment, &end.name);
-            self.stage(Stage::OvnInstalled, self.unless_changed(installed, attachment, pod)).await
+            self.stage(Stage::OvnInstalled, self.unless_changed(installed, attachment, pod)).await?;
+            *worked = true;
+            Ok::<_, StageError>(())
         };
         try_join!(configure, wait)?;
 
@@ -242,15 +248,13 @@ impl<'a> Add<'a> {
     }
 
     async fn roll_back(&self, begun: Begun<'_>, stage: StageError) -> AddError {
-        let Begun { attachment, port, datapath: _, sockets } = begun;
+        let Begun { attachment, port, datapath: _, sockets, worked } = begun;
         // An outstanding write comes to its end first, so that the removal below finds its rows.
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
         let bridge = port.give_up().await;
-        // Another pod uses one of the addresses: the tracked connections are that pod's.
-        let connections = match &*stage.source {
-            Cause::Bridge(BridgeError::AddressTaken { .. }) => Connections::Stay,
-            _ => Connections::Of(&addresses),
-        };
+        // Connections of an address that this pod has never used are another pod's, here or on another node, if
+        // the annotation is wrong.
+        let connections = if worked { Connections::Of(&addresses) } else { Connections::Stay };
         let detacher = Detacher::go_on(bridge, sockets.host, self.settings, ROLLBACK_TIMEOUT).await;
         match detacher.detach(&attachment.identity, connections).await {
             Ok(_) => AddError::RolledBack(stage),

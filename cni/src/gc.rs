@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 
 use contract::{
+    error::chain,
     external_ids,
     names::{IfName, SandboxId},
     net_conf::{NetConf, ValidAttachment},
 };
 use podnet::{
-    detach::{Connections, DetachError, Detacher, PartialCleanup},
+    detach::{Connections, DetachError, Detacher, PartialCleanup, flush_left},
     interface_lock::{self, InterfaceLock},
     link,
     ownership_tag::OwnershipTag,
@@ -84,6 +85,12 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
             }
             Err(leftover) => failures.push(leftover),
         }
+    }
+    // What removals had no time for, in case that there is no server.
+    match flush_left(settings).await {
+        Ok(addresses) if addresses.is_empty() => {}
+        Ok(addresses) => tracing::info!(?addresses, "removed tracked connections that a DEL had left"),
+        Err(error) => tracing::warn!(error = chain(&error), "tracked connections that a DEL had left stay"),
     }
     if let Err(error) = interface_lock::remove_stale(&settings.calls, interface_lock::STALE) {
         tracing::debug!(%error, "cannot remove the lock files of killed calls");

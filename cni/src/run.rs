@@ -232,7 +232,8 @@ impl Session<'_> {
     }
 
     /// Gives up once the call has taken `limit`. A runtime that waits for a call cannot do anything else for
-    /// the pod.
+    /// the pod. A request to rtnetlink, for which the kernel makes the only thread wait, is not interrupted: the
+    /// call gives up after it.
     async fn within<T, E: Into<Cause>>(
         &self,
         limit: Duration,

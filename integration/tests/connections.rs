@@ -6,7 +6,7 @@ mod attached;
 use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Families, Lab, Node, Pod};
+use integration::{Families, Lab, Node, Pod, eventually};
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,
@@ -65,6 +65,9 @@ const MANY: usize = 250_000;
 /// As many as a pod of a client or proxy may have alone.
 const OF_ONE_POD: usize = 200_000;
 
+/// Connections that are made by one process.
+const AT_ONCE: usize = 5_000;
+
 /// Tracks `count` connections from `source` to as many servers, and returns how many are tracked then.
 fn track_many(node: &Node, source: IpAddr, count: usize) -> Result<usize> {
     let line = |number: usize| {
@@ -76,14 +79,22 @@ fn track_many(node: &Node, source: IpAddr, count: usize) -> Result<usize> {
             16 + high
         )
     };
-    std::fs::write(node.path("/run/connections"), (0..count).map(line).collect::<String>())?;
-    node.run(["conntrack", "-R", "/run/connections"])?;
+    // conntrack(8) needs 1.6 kB for each line, and must stay smaller than the plugin, which is measured.
+    for begin in (0..count).step_by(AT_ONCE) {
+        let lines: String = (begin..count.min(begin + AT_ONCE)).map(line).collect();
+        std::fs::write(node.path("/run/connections"), lines)?;
+        node.run(["conntrack", "-R", "/run/connections"])?;
+    }
     count_tracked(node)
 }
 
 fn count_tracked(node: &Node) -> Result<usize> {
     Ok(node.run(["conntrack", "-C"])?.trim().parse()?)
 }
+
+/// Limit of the time that a DEL takes, on a machine that has a lot of other work: at a load of 38 on two
+/// processors it was 2.5 s. Its processor time has the narrow limit.
+const ELAPSED: Duration = Duration::from_secs(5);
 
 /// What a DEL costs.
 #[derive(Debug)]
@@ -122,7 +133,7 @@ fn del_of_a_pod_with_very_many_connections_left_most_of_them_behind() {
         let left = count_tracked(node)?;
         println!("{OF_ONE_POD} connections of its own: {cost:?}, {left} are left");
         ensure!(left == 1, "{left} are left, and 1 is another pod's; {cost:?}");
-        ensure!(cost.time < Duration::from_secs(2) && cost.cpu < Duration::from_secs(1), "{cost:?}");
+        ensure!(cost.time < ELAPSED && cost.cpu < Duration::from_millis(500), "{cost:?}");
         ensure!(cost.rss_kb < 30_000, "{cost:?}");
         detach(node, &other)
     });
@@ -148,7 +159,7 @@ fn of_a_quarter_of_a_million_connections_del_removes_those_of_the_pod_without_a_
         let left = count_tracked(node)?;
         println!("{MANY} connections of others: {cost:?}");
         ensure!(left == MANY, "{left} are left");
-        ensure!(cost.cpu < Duration::from_millis(500) && cost.time < Duration::from_secs(1), "{cost:?}");
+        ensure!(cost.time < ELAPSED && cost.cpu < Duration::from_millis(500), "{cost:?}");
         let log = node.shell("cat /var/log/openvswitch/ovn-k8s-cni-overlay.log")?;
         let said = log
             .lines()
@@ -162,5 +173,66 @@ fn of_a_quarter_of_a_million_connections_del_removes_those_of_the_pod_without_a_
         );
         node.run(["conntrack", "-F"])?;
         detach(node, &other)
+    });
+}
+
+/// Where a DEL leaves a file for each address that it had no time to flush.
+const UNFLUSHED: &str = "/var/run/ovn-kubernetes/cni/unflushed";
+
+#[test]
+fn connections_that_a_del_had_no_time_for_stayed_for_the_next_pod_with_the_address() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        node.start_server()?;
+        let holder = lab.new_pod(node)?;
+        attach(node, holder.clone())?;
+        let addresses: Vec<String> = holder.addresses.iter().map(|net| net.addr().to_string()).collect();
+        let gone = ["10.244.1.99".to_owned(), "fd00:10:244:1::99".to_owned()];
+        let track = || {
+            for (address, service) in
+                addresses.iter().chain(&gone).zip(["10.96.0.1", "fd00:96::1"].iter().cycle())
+            {
+                node.track(&format!("-s {address} -d {service}"))?;
+            }
+            ensure!(count_tracked(node)? == 4, "{}", tracked(node)?);
+            Ok(())
+        };
+        // Another pod may have one of the addresses by now.
+        let leave = || {
+            addresses.iter().chain(&gone).try_for_each(|address| {
+                Ok::<_, anyhow::Error>(std::fs::write(node.path(UNFLUSHED).join(address), "")?)
+            })
+        };
+        let is_finished = || {
+            let files = std::fs::read_dir(node.path(UNFLUSHED))?.count();
+            let connections = tracked(node)?;
+            let left: Vec<&str> = connections.lines().collect();
+            ensure!(
+                files == 0
+                    && left.len() == 2
+                    && addresses.iter().all(|address| connections.contains(&format!("src={address} "))),
+                "{files} files, and {left:#?}"
+            );
+            Ok(())
+        };
+        let soon = Duration::from_secs(10);
+
+        track()?;
+        leave()?;
+        eventually("the server hears of them", soon, is_finished)?;
+
+        node.server.stop()?;
+        node.run(["conntrack", "-F"])?;
+        track()?;
+        leave()?;
+        node.runtime().gc(&[&holder])?.success()?;
+        is_finished().context("a GC without a server")?;
+
+        node.run(["conntrack", "-F"])?;
+        track()?;
+        leave()?;
+        node.start_server()?;
+        eventually("the next server finds them", soon, is_finished)?;
+        detach(node, &holder)
     });
 }

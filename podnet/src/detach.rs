@@ -5,20 +5,23 @@
 //! What is missing is no error; what belongs to another sandbox stays. An error does not stop the removal of
 //! the rest.
 
+mod flush;
 mod release;
 
-use std::{collections::BTreeSet, io, net::IpAddr, thread, time::Duration};
+pub use flush::{Unflushed, UnflushedError, flush_left};
+
+use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 
 use contract::{
     error::chain,
     names::{IfName, Network},
 };
-use rustix::process::{getpriority_process, setpriority_process};
-use tokio::{runtime::Builder, sync::oneshot, task::spawn_blocking, time::timeout};
+use tokio::task::spawn_blocking;
 
+use self::flush::{flush_connections, of_nobody_else};
 use crate::{
     bridge::{Bridge, BridgeError},
-    conntrack::{self, Flushed},
+    conntrack,
     link::{self, Link, LinkError},
     netlink::Netlink,
     plan::Identity,
@@ -26,15 +29,12 @@ use crate::{
     settings::Settings,
 };
 
-/// How long the flush of tracked connections may take. The kernel looks through 250,000 in a tenth of a
-/// second, and removes as many in less than one. A much longer wait would delay the runtime.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(3);
-
 /// The sessions with OVSDB and with the kernel. Each may be missing, and the other one is used all the same.
 #[derive(Debug)]
 pub struct Detacher {
     bridge: Result<Bridge, BridgeError>,
     host: Result<Netlink, io::Error>,
+    unflushed: Unflushed,
 }
 
 /// The names of what was removed.
@@ -79,7 +79,11 @@ impl PartialCleanup {
 impl Detacher {
     /// Opens the sessions. An error is reported when the session is used.
     pub async fn open(settings: &Settings, timeout: Duration) -> Self {
-        Self { bridge: Bridge::connect(&settings.ovsdb, timeout).await, host: Netlink::open() }
+        Self {
+            bridge: Bridge::connect(&settings.ovsdb, timeout).await,
+            host: Netlink::open(),
+            unflushed: Unflushed::of(settings),
+        }
     }
 
     /// Goes on with sessions that are open, so that a write that is on its way reaches the database before
@@ -95,7 +99,7 @@ impl Detacher {
             Some(bridge) => Ok(bridge.with_patience(timeout)),
             None => Bridge::connect(&settings.ovsdb, timeout).await,
         };
-        Self { bridge, host: Netlink::open().or(Ok(host)) }
+        Self { bridge, host: Netlink::open().or(Ok(host)), unflushed: Unflushed::of(settings) }
     }
 
     /// The session with OVSDB.
@@ -145,7 +149,7 @@ impl Detacher {
             abandoned.clear();
         }
         // The flush runs on a thread of its own while this one deletes the links.
-        let flush = flush_connections(abandoned);
+        let flush = flush_connections(abandoned, &self.unflushed);
         match self.links(identity, found).await {
             Ok(links) => {
                 let host = self.netlink().expect("links were found with it");
@@ -207,7 +211,7 @@ impl Detacher {
             .await
             .map_err(|error| nothing(DetachError::Ports(error)))?;
         let abandoned = of_nobody_else(bridge, identities, Connections::Of(&[]).addresses(&ports)).await;
-        let flush = flush_connections(abandoned);
+        let flush = flush_connections(abandoned, &self.unflushed);
         if let Ok(host) = &self.host {
             let ports: BTreeSet<&str> = ports.iter().map(|row| row.name.as_str()).collect();
             release::released(host, doomed.iter().filter(|link| ports.contains(link.name.as_str()))).await;
@@ -292,7 +296,7 @@ async fn delete_all(links: Vec<Link>) -> Vec<DetachError> {
 pub enum Connections<'a> {
     /// Those of the addresses in its rows, and of these.
     Of(&'a [IpAddr]),
-    /// None: the interface has never used its addresses.
+    /// None: the interface has never used its addresses. OVN had not installed its port.
     Stay,
 }
 
@@ -308,112 +312,5 @@ impl Connections<'_> {
             }
             Self::Of(_) | Self::Stay => Vec::new(),
         }
-    }
-}
-
-/// The addresses that no other interface uses. A pod may have been given the address of one that is long
-/// gone, and a late removal must not break its connections.
-async fn of_nobody_else(bridge: &Bridge, identities: &[Identity], addresses: Vec<IpAddr>) -> Vec<IpAddr> {
-    if addresses.is_empty() {
-        return addresses;
-    }
-    match bridge.addresses_of_others(identities).await {
-        Ok(taken) => addresses.into_iter().filter(|address| !taken.contains(address)).collect(),
-        Err(error) => {
-            tracing::debug!(
-                error = chain(&error),
-                "tracked connections stay: it is unknown whether another interface uses the addresses"
-            );
-            Vec::new()
-        }
-    }
-}
-
-/// Starts to remove the connections of all addresses, on a thread of its own: the kernel takes as long for it
-/// as for deleting a link, and blocks the caller for both. Best effort: a kernel without connection tracking
-/// has no connections to remove.
-fn flush_connections(addresses: Vec<IpAddr>) -> impl Future<Output = ()> {
-    let flushing = (!addresses.is_empty()).then(|| start_flush(addresses));
-    async {
-        let Some(flushing) = flushing else { return };
-        match timeout(FLUSH_PATIENCE, flushing).await {
-            Ok(Ok(Flushed { at_once, connections, listed })) => {
-                tracing::debug!(at_once, connections, listed, "flushed tracked connections")
-            }
-            Ok(Err(error)) => tracing::debug!(%error, "cannot flush tracked connections"),
-            Err(_) => tracing::warn!(
-                patience_s = FLUSH_PATIENCE.as_secs(),
-                "tracked connections of the pod's addresses are left to their own timeouts: \
-                 flushing them takes too long"
-            ),
-        }
-    }
-}
-
-/// Starts at once if a thread can be had. Otherwise the returned future does the work.
-fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<Flushed>> {
-    let (sender, receiver) = oneshot::channel();
-    let apart = addresses.clone();
-    let started = thread::Builder::new().spawn(move || {
-        let _normal = NormalPriority::begin();
-        let flush = || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&apart));
-        // The receiver is gone if the flush took longer than `FLUSH_PATIENCE`.
-        let _ = sender.send(flush());
-    });
-    async move {
-        match started {
-            Ok(_) => receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked"))),
-            Err(_) => {
-                let _normal = NormalPriority::begin();
-                conntrack::flush(&addresses).await
-            }
-        }
-    }
-}
-
-/// The normal priority for this thread alone (setpriority(2)), until it is dropped: a table of a million
-/// connections keeps a processor busy, and Open vSwitch must not wait for it. A lower priority stays.
-#[derive(Debug)]
-struct NormalPriority {
-    /// The priority before; `None` if it was not changed.
-    before: Option<i32>,
-}
-
-impl NormalPriority {
-    fn begin() -> Self {
-        let before = getpriority_process(None).ok().filter(|nice| *nice < 0);
-        Self { before: before.filter(|_| setpriority_process(None, 0).is_ok()) }
-    }
-}
-
-impl Drop for NormalPriority {
-    fn drop(&mut self) {
-        if let Some(before) = self.before {
-            let _ = setpriority_process(None, before);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flush_of_connections_does_not_come_before_the_daemons_of_open_vswitch() {
-        thread::spawn(|| {
-            let nice = || getpriority_process(None).unwrap();
-            setpriority_process(None, -20).expect("a priority above the normal one: this test runs as root");
-            let normal = NormalPriority::begin();
-            assert_eq!(nice(), 0);
-            let apart = thread::spawn(move || getpriority_process(None).unwrap());
-            assert_eq!(apart.join().unwrap(), 0, "a thread begins with the priority of its maker");
-            drop(normal);
-            assert_eq!(nice(), -20, "the caller goes on as before");
-            setpriority_process(None, 5).unwrap();
-            let _normal = NormalPriority::begin();
-            assert_eq!(nice(), 5, "a lower priority was given on purpose");
-        })
-        .join()
-        .unwrap();
     }
 }

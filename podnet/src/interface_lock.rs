@@ -83,7 +83,7 @@ pub struct Busy;
 
 /// Why there can be no lock.
 #[derive(Debug, thiserror::Error)]
-enum InterfaceLockError {
+pub(crate) enum InterfaceLockError {
     #[error(
         "directory {directory:?} has owner {owner} and mode {mode:04o}, not {expected} and 0700: remove it"
     )]
@@ -318,7 +318,7 @@ fn other_end(path: &Path, identity: &Identity) -> io::Result<File> {
 }
 
 /// Creates what is missing of the directory, opens it, and checks what was opened, not what has its name.
-fn open_directory(path: &Path) -> Result<OwnedFd, InterfaceLockError> {
+pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, InterfaceLockError> {
     let failed = |source| InterfaceLockError::Directory { directory: path.to_owned(), source };
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directory = match open(path, flags, Mode::empty()) {

@@ -24,9 +24,10 @@
 //! | `calls` | removes what killed calls of the plugin leave among the per-interface locks |
 //! | `restore` | restores ports, under the per-interface locks (`InterfaceLock`) of the plugin's calls |
 //! | `sweep` | removes stale attachments |
+//! | `unflushed` | removes tracked connections that a removal had no time for |
 //! | `restored` | restored ports, until they work; only logs |
 //!
-//! The only record is that of Open vSwitch's rows and the aliases of links; there is no file. As long as
+//! The only record of what is attached is that of Open vSwitch's rows and the aliases of links; there is no file. As long as
 //! nothing is wrong, nothing is written, and nothing is polled, except for a look every 30 s in case an event
 //! was lost.
 
@@ -47,11 +48,13 @@ mod restore;
 mod restored;
 mod stale_candidates;
 mod sweep;
+mod unflushed;
 mod workers;
 mod writer;
 
 pub(crate) use calls::tidy;
-pub(crate) use reconciler::start;
+pub(crate) use reconciler::{plugin_settings, start};
+pub(crate) use unflushed::finish_flushes;
 
 /// What the reconciler needs to know and to reach.
 #[derive(Debug)]

@@ -74,6 +74,12 @@ pub(crate) struct Reconciler {
     doubt: Option<Doubt>,
 }
 
+/// The settings with which the plugin's code removes attachments here.
+pub(crate) fn plugin_settings(environment: &Environment) -> Settings {
+    let calls = interface_lock::directory_beside(&environment.socket);
+    Settings { calls, ..Settings::with_ovsdb(&environment.endpoint, SHORT_TIMEOUT) }
+}
+
 /// Starts the two tasks: the one that keeps the copy of the rows and writes ports, and the reconciler. Both
 /// run for as long as the server lives. Needs a tokio runtime.
 ///
@@ -85,8 +91,7 @@ pub(crate) fn start(environment: Environment, queue: WriteQueue) -> io::Result<(
     let environment = Arc::new(environment);
     let bridge = queue.bridge.subscribe();
     let (local_rows, rows) = LocalRows::new(Arc::clone(&environment), queue);
-    let calls = interface_lock::directory_beside(&environment.socket);
-    let plugin = Arc::new(Settings { calls, ..Settings::with_ovsdb(&environment.endpoint, SHORT_TIMEOUT) });
+    let plugin = Arc::new(plugin_settings(&environment));
     let workers = Workers { environment: Arc::clone(&environment), plugin, rows: rows.clone() };
     let reconciler = Reconciler {
         environment,

@@ -349,5 +349,6 @@ fn ovs_run_dir(config: &NodeConfig) -> PathBuf {
 /// Starts the tasks that put back ports of pods that vanish, and write the ports that plugins request.
 fn keep_attachments(environment: Environment, queue: WriteQueue) -> Result<(), StartError> {
     tokio::spawn(attachments::tidy(interface_lock::directory_beside(&environment.socket)));
+    tokio::spawn(attachments::finish_flushes(attachments::plugin_settings(&environment)));
     attachments::start(environment, queue).map_err(StartError::Netlink)
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Options;
 
 const LIMITS: FrameLimits = FrameLimits { size: 1000, depth: 20 };
 
@@ -118,4 +119,23 @@ fn a_large_message_takes_little_more_room_than_it_has_bytes() {
         }
     }
     panic!("the message did not end");
+}
+
+/// 130,000 ports, or 60,000 ACLs, are more than the default takes: no connection was ever good again.
+#[test]
+fn the_copy_of_a_large_database_is_one_message_that_passes() {
+    let (copy, piece) = (80 << 20, vec![b'x'; 1 << 20]);
+    let arrives = |limits: FrameLimits| {
+        let mut framer = Framer::new(limits);
+        framer.push(br#"{"a":""#);
+        for _ in 0..copy / piece.len() {
+            framer.push(&piece);
+            assert_eq!(framer.next_message()?, None, "the end is to come");
+        }
+        framer.push(br#""}"#);
+        framer.next_message().map(|message| message.map_or(0, |message| message.len()))
+    };
+    assert!(arrives(Options::large().frame).is_ok_and(|length| length > copy));
+    assert!(Options::large().backlog > copy);
+    assert!(arrives(Options::default().frame).is_err(), "this copy is too small for the test");
 }

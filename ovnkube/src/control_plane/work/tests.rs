@@ -178,3 +178,11 @@ async fn both_roles_share_one_watch_of_nodes() {
     ];
     assert_eq!(watches, expected);
 }
+
+#[test]
+fn the_connections_to_the_databases_take_the_copy_of_a_whole_cluster() {
+    let endpoints = "tcp:192.0.2.1:6641".parse().unwrap();
+    let options = Database { endpoints, ssl: None, probe: None }.options();
+    let large = ovsdb::Options::large();
+    assert_eq!((options.frame, options.backlog), (large.frame, large.backlog));
+}

@@ -109,6 +109,20 @@ fn the_units_command_line_of_the_control_plane_is_one_that_ovnkube_takes() {
     assert!(config.election.is_some() && config.northbound.is_some(), "{config:?}");
 }
 
+/// Without the directory, or if it goes with the unit, a leader that crashed waits for its own Lease for 137 s.
+#[test]
+fn the_lock_of_the_leader_outlives_the_process_in_the_unit() {
+    let unit = text("ovnkube-master.service");
+    let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let directory = format!("/var/run/{}", value("RuntimeDirectory").expect("RuntimeDirectory"));
+    assert_eq!(directory, contract::paths::ELECTION_DIR, "the default of --ha-election-lock-dir");
+    assert_eq!(
+        (value("RuntimeDirectoryPreserve"), value("RuntimeDirectoryMode")),
+        (Some("yes"), Some("0700"))
+    );
+    assert!(!unit.contains("ha-election-lock-dir"));
+}
+
 /// What a unit waits for may be the work of what would wait for the unit.
 #[test]
 fn the_units_hold_up_no_other_and_are_never_given_up() {

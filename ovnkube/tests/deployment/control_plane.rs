@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use contract::paths::ELECTION_DIR;
 use controller::store::wire::EgressFirewallObject;
 use k8s_openapi::{
     api::{
@@ -117,6 +118,27 @@ fn the_definition_of_egress_firewalls_has_what_the_control_plane_reads_and_write
     let Some(JSONSchemaPropsOrArray::Schema(rule)) = rules.items else { panic!("{rules:#?}") };
     let to: Vec<String> = field(&rule, "to").properties.unwrap().into_keys().collect();
     assert_eq!(to, ["cidrSelector", "dnsName", "nodeSelector"]);
+}
+
+/// In a directory of the pod's own, an evicted leader's successor on the same node finds no lock, and waits for
+/// 137 s.
+#[test]
+fn the_lock_of_the_leader_outlives_its_container_and_its_pod() {
+    let objects = objects();
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let pod = strictly::<Deployment>(deployment).spec.unwrap().template.spec.unwrap();
+    let [container] = &pod.containers[..] else { panic!("{:#?}", pod.containers) };
+    // The default counts: neither its command line nor its options file names another directory.
+    let text = serde_json::to_string(&objects).unwrap();
+    assert!(!text.contains("election-lock-dir"), "{text}");
+    let mounts = container.volume_mounts.as_ref().unwrap();
+    let mount = mounts.iter().find(|mount| mount.mount_path == ELECTION_DIR).expect("a mount for the lock");
+    assert_eq!((mount.read_only, mount.sub_path.as_deref()), (None, None));
+    let volume = pod.volumes.as_ref().unwrap().iter().find(|volume| volume.name == mount.name).unwrap();
+    let host = volume.host_path.as_ref().expect("a directory of the node");
+    assert_eq!((host.path.as_str(), host.type_.as_deref()), (ELECTION_DIR, Some("DirectoryOrCreate")));
+    // The kubelet makes the directory for root.
+    assert_eq!(pod.security_context.unwrap().run_as_user, Some(0));
 }
 
 #[test]

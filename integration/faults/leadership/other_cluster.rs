@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
     Cluster,
     central::Central,
@@ -12,6 +12,7 @@ use integration::{
     },
     eventually,
 };
+use serde_json::Value;
 
 use super::{
     PODS, SETTLED,
@@ -85,7 +86,7 @@ fn row_88_the_kubeconfig_of_another_cluster_costs_no_pod_its_network() {
         let [one, two] = [cluster.attached(&names[0])?, cluster.attached(&names[1])?];
         cluster.lab.ping(&one, two.address())?;
         let flow = cluster.lab.flow(&one, &two)?;
-        let _other = OtherApiServer::start(&cluster.credentials)?;
+        let other = OtherApiServer::start(&cluster.credentials)?;
         let kubeconfig = |url| cluster.credentials.write_kubeconfig(access::MASTER, url);
         let file = kubeconfig(URL)?;
         cluster.master.kill()?;
@@ -99,6 +100,19 @@ fn row_88_the_kubeconfig_of_another_cluster_costs_no_pod_its_network() {
         // While it runs, and at its start.
         kubeconfig(OTHER_URL)?;
         says(cluster, "another cluster")?;
+        // By the UID, `kubectl describe node` finds it.
+        let node = cluster.api.read("/api/v1/nodes/node1")?["metadata"]["uid"].clone();
+        eventually("an event on the node says what is wrong", SETTLED, || {
+            let events = other.api.read("/apis/events.k8s.io/v1/namespaces/default/events")?;
+            let events = events["items"].as_array().context("events")?;
+            let is_it = |event: &&Value| {
+                event["reason"] == "ListDoubted"
+                    && event["regarding"]["uid"] == node
+                    && event["note"].as_str().is_some_and(|note| note.contains("another cluster"))
+            };
+            ensure!(events.iter().any(|event| is_it(&event)), "{events:#?}");
+            Ok(())
+        })?;
         pass(SECOND_LOOK);
         cluster.master.kill()?;
         cluster.master.spawn()?;

@@ -102,6 +102,7 @@ impl ControlPlane {
 /// there.
 #[derive(Debug)]
 pub struct OtherApiServer {
+    pub api: Api,
     _etcd: Daemon,
     _api_server: Daemon,
 }
@@ -131,7 +132,7 @@ impl OtherApiServer {
         etcd.spawn()?;
         let api = Api::at(credentials, OTHER_URL)?;
         api_server.start_within(PATIENCE, || api.read("/api/v1/namespaces/kube-system").map(drop))?;
-        Ok(Self { _etcd: etcd, _api_server: api_server })
+        Ok(Self { api, _etcd: etcd, _api_server: api_server })
     }
 }
 

@@ -49,7 +49,12 @@ pub async fn first(api: &Connection) -> ClusterId {
     }
 }
 
-async fn ask(api: &Connection) -> Result<ClusterId, Trouble> {
+/// Reads the identity once; none if the API server does not tell it.
+///
+/// # Errors
+///
+/// The API server does not answer.
+pub async fn ask(api: &Connection) -> Result<ClusterId, Trouble> {
     let namespaces = Api::<Namespace>::all(api.client().clone());
     match api.ask(PATIENCE, namespaces.get_metadata(NAMESPACE)).await {
         Ok(namespace) => Ok(namespace.metadata.uid.map(Arc::from)),

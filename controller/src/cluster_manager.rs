@@ -169,6 +169,7 @@ impl Role {
             | Observation::ClusterPolicies(..)
             | Observation::EgressFirewalls(_)
             | Observation::Name(..)
+            | Observation::Connection(_)
             | Observation::Services(_)
             | Observation::Slices(_)
             | Observation::Ranges(_) => {}

@@ -5,25 +5,29 @@
 //! Does not ask the API server: if the node still exists, the controller and ovn-controller write its rows
 //! again.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use contract::ovn;
 use futures_util::FutureExt;
 use ovsdb::{Client, Condition, TransactError, Transaction, Updates, Uuid};
 
 use crate::{
+    cluster_id::ClusterId,
     commit::{
         assemble,
         fault::{Fault, classify},
     },
-    config::ClusterConfig,
+    config::{ClusterConfig, Zone},
     desired::desired,
     diff::{
         Difference, diff,
         edit::{Edit, Target},
     },
     key::Key,
-    northbound::{Event, Northbound},
+    northbound::{CLUSTER_ID, Event, Northbound},
     rows::Table,
     store::{Kept, Store},
 };
@@ -43,19 +47,61 @@ pub struct Removed {
     pub kept: Vec<String>,
 }
 
+/// Why no rows were removed from the northbound database.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveNodeError {
+    #[error(
+        "it is of zone {} (NB_Global.name), and the option --zone says {}: nothing in it is changed",
+        .theirs.0, .ours.0
+    )]
+    OtherZone { theirs: Zone, ours: Zone },
+    #[error(
+        "it was written for the cluster {theirs} (external_ids:{CLUSTER_ID} of ovn_cluster_router), and the API \
+         server's is {ours} (uid of the namespace kube-system): nothing in it is changed"
+    )]
+    OtherCluster { theirs: Arc<str>, ours: Arc<str> },
+    #[error(transparent)]
+    Transact(#[from] TransactError),
+}
+
+impl RemoveNodeError {
+    /// Whether the databases are others than those that were meant.
+    pub fn is_of_another(&self) -> bool {
+        match self {
+            Self::OtherZone { .. } | Self::OtherCluster { .. } => true,
+            Self::Transact(_) => false,
+        }
+    }
+}
+
+/// Whether the database is that of the zone, and of the API server's cluster if both tell it.
+fn check(northbound: &Northbound, zone: &Zone, cluster: &ClusterId) -> Result<(), RemoveNodeError> {
+    let theirs = northbound.zone();
+    if theirs != *zone {
+        return Err(RemoveNodeError::OtherZone { theirs, ours: zone.clone() });
+    }
+    let recorded = northbound.cluster_router().and_then(|router| northbound.cluster_id(router));
+    match recorded.zip(cluster.clone()) {
+        Some((theirs, ours)) if theirs != ours => Err(RemoveNodeError::OtherCluster { theirs, ours }),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Removes the rows of `node` and of the pods on its switch from the northbound database, all in one
 /// transaction. `northbound`: from [`connect`](crate::northbound::connect). Waits for a connection for as
-/// long as it takes. If it is cancelled, all of the rows are removed or none.
+/// long as it takes. If it is cancelled, all of the rows are removed or none. `cluster`: the API server's; none
+/// if it is not known.
 ///
 /// # Errors
 ///
-/// The database refuses the transaction. After a lost connection, or a race that another writer won, it tries
+/// The database is another zone's or another cluster's, or refuses the transaction. After a lost connection, or a race that another writer won, it tries
 /// again.
 pub async fn from_northbound(
     northbound: Updates,
     config: &ClusterConfig,
+    cluster: &ClusterId,
     node: &str,
-) -> Result<Removed, TransactError> {
+) -> Result<Removed, RemoveNodeError> {
     let store = Store::new(config.clone());
     let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
     let mut northbound = Northbound::new(northbound, fixed, config);
@@ -70,6 +116,7 @@ pub async fn from_northbound(
         }
         while northbound.next().now_or_never().is_some() {}
         let Some(connection) = northbound.connection().cloned() else { continue };
+        check(&northbound, &config.zone, cluster)?;
 
         let edits = edits(&northbound, node);
         let rows = subjects(&edits);
@@ -94,7 +141,9 @@ pub async fn from_northbound(
                 Fault::Connection => while !matches!(northbound.next().await, Event::Disconnected(_)) {},
                 // A row has changed since it was read. The change is among the next events.
                 Fault::Race(_) => {}
-                Fault::Operation(_) | Fault::Unnamed | Fault::Server | Fault::Lock => return Err(error),
+                Fault::Operation(_) | Fault::Unnamed | Fault::Server | Fault::Lock => {
+                    return Err(error.into());
+                }
             },
         }
     }

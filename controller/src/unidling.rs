@@ -2,13 +2,15 @@
 //! idled it starts its pods again (as OpenShift's unidling controller does).
 //!
 //! ```text
-//! ovn-controller ─▶ Controller_Event, southbound ─▶ the load balancer that it names, northbound ─▶ NeedPods
-//!                              ▲ deleted ◀───────────────────────────────────────────────────────────┘
+//! ovn-controller ─▶ Controller_Event, southbound ─▶ the load balancer that it names, northbound ─▶ controller
+//!                              ▲ deleted ◀─────────────────────────────────────────────────────────┘  │
+//!                                                                        event NeedPods on the Service ◀┘
 //! ```
 //!
 //! Columns follow ovn-sb(5), "Controller_Event TABLE". Nothing waits for this: where the southbound database
 //! does not answer, idled Services stay idle, and everything else goes on. Knows nothing of rows that this
-//! controller writes; which load balancers report connections, `desired/service.rs` decides.
+//! controller writes; which load balancers report connections, `desired/service.rs` decides. While the
+//! controller may not write, because the databases are another zone's or another cluster's, events stay.
 
 use std::collections::HashSet;
 
@@ -18,11 +20,12 @@ use ovsdb::{
     Client, Condition, Endpoints, Event, Monitor, Options, Pairs, TransactError, Transaction, Updates, Uuid,
     Where,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     commit::fault::{Fault, classify},
-    reconcile::Report,
+    observation::Observation,
+    reconcile::Progress,
     remove_node::SOUTHBOUND,
 };
 
@@ -51,7 +54,10 @@ pub struct Unidling {
     pub southbound: Client,
     pub northbound: Client,
     pub leadership: Leadership,
-    pub reports: mpsc::UnboundedSender<Report>,
+    /// Of the controller, which knows whose the databases are.
+    pub progress: watch::Receiver<Progress>,
+    /// To the controller, which knows the Services.
+    pub observations: mpsc::WeakUnboundedSender<Observation>,
 }
 
 impl Unidling {
@@ -64,8 +70,10 @@ impl Unidling {
                     tracing::debug!(%reason, "disconnected from the southbound database");
                 },
                 () = self.leadership.changed() => {}
+                // Without a sender, the controller has ended, and this is about to.
+                Ok(()) = self.progress.changed() => {}
             }
-            if !self.leadership.is_leader() {
+            if !self.leadership.is_leader() || !self.is_own() {
                 continue;
             }
             // A row that could not be deleted counts once.
@@ -89,6 +97,13 @@ impl Unidling {
         }
     }
 
+    /// Whether the databases are known to be this zone's and this cluster's. The controller has compared all
+    /// rows once, so it knows all Services, too.
+    fn is_own(&mut self) -> bool {
+        let progress = self.progress.borrow_and_update();
+        progress.ever_converged && progress.loaded && progress.blocked.is_none()
+    }
+
     /// Reports the event in the row, and deletes the row: the next packet to the Service is another event.
     async fn report(&self, row: Uuid, load_balancer: Option<Uuid>) -> Result<(), TransactError> {
         if let Some(load_balancer) = load_balancer
@@ -96,7 +111,9 @@ impl Unidling {
         {
             tracing::info!(%service, "a connection to an idled Service");
             // Without a receiver, this process is about to end.
-            let _ = self.reports.send(Report::NeedPods(service));
+            if let Some(controller) = self.observations.upgrade() {
+                let _ = controller.send(Observation::Connection(service));
+            }
         }
         let mut answered = Transaction::new();
         answered.delete(CONTROLLER_EVENT, Condition::uuid(row));

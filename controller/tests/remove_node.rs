@@ -5,9 +5,9 @@
 mod server;
 
 use controller::{
-    config::{ClusterConfig, ClusterSubnet},
+    config::{ClusterConfig, ClusterSubnet, Zone},
     northbound,
-    remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
+    remove_node::{RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
 };
 use ovsdb::{Client, Datum, Monitor, NamedUuid, Options, Row, Transaction, Where};
 use server::Server;
@@ -34,7 +34,7 @@ impl Server {
 
     async fn remove(&self, node: &str) -> Removed {
         let (_client, updates) = northbound::connect(self.endpoints(), Options::default());
-        from_northbound(updates, &config(), node).await.unwrap()
+        from_northbound(updates, &config(), &None, node).await.unwrap()
     }
 }
 
@@ -151,4 +151,34 @@ async fn chassis_are_found_by_their_host() {
         (vec!["c2".to_owned()], vec!["c2".to_owned()])
     );
     assert_eq!(from_southbound(&client, "n1").await.unwrap(), Removed::default(), "once more");
+}
+
+/// The command looked at neither the zone nor the cluster of the database: with another socket, or another
+/// kubeconfig, it removed the node of the same name from a network that it was not meant for.
+#[tokio::test]
+async fn a_node_of_another_zone_or_of_another_cluster_stays() {
+    let server = Server::northbound().await;
+    let mut transaction = Transaction::new();
+    let ports = [node(&mut transaction, "n1", "cart-0", None)];
+    let router = Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports));
+    let router =
+        router.with("external_ids", map([("k8s-cluster-router", "yes"), ("k8s-cluster-uid", "theirs")]));
+    transaction.insert("Logical_Router", router);
+    transaction.insert("NB_Global", Row::new().with("name", "zone-7"));
+    server.connection.transact(transaction).await.unwrap();
+
+    let remove = async |zone: &str, cluster: Option<&str>| {
+        let (_client, updates) = northbound::connect(server.endpoints(), Options::default());
+        let config = ClusterConfig { zone: Zone(zone.to_owned()), ..config() };
+        from_northbound(updates, &config, &cluster.map(Into::into), "n1").await
+    };
+    let of_zone = remove("global", Some("theirs")).await.unwrap_err();
+    assert!(matches!(of_zone, RemoveNodeError::OtherZone { .. }), "{of_zone:?}");
+    assert!(of_zone.to_string().contains("of zone zone-7 (NB_Global.name)"), "{of_zone}");
+    let of_cluster = remove("zone-7", Some("ours")).await.unwrap_err();
+    assert!(matches!(of_cluster, RemoveNodeError::OtherCluster { .. }), "{of_cluster:?}");
+    assert!(of_cluster.to_string().contains("written for the cluster theirs"), "{of_cluster}");
+    assert_eq!(server.names("Logical_Switch").await, ["n1"], "nothing is removed");
+    // An API server that does not tell its identity leaves the zone to decide.
+    assert!(!remove("zone-7", None).await.unwrap().removed.is_empty());
 }

@@ -105,6 +105,9 @@ impl Reconciler {
         for trouble in self.store.take_service_troubles() {
             self.report(Report::ServiceTrouble(trouble));
         }
+        for (service, uid) in self.store.take_needs_of_pods() {
+            self.report(Report::NeedPods { service, uid });
+        }
         for trouble in self.store.take_namespace_troubles() {
             self.report(Report::NamespaceTrouble(trouble));
         }

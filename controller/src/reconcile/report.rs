@@ -37,7 +37,7 @@ pub enum Report {
     /// All names of the DNS to ask for, which are others than before.
     Names(BTreeSet<DnsName>),
     /// A connection to an idled Service, which has no pods.
-    NeedPods(ServiceKey),
+    NeedPods { service: ServiceKey, uid: Arc<str> },
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again
     /// after some time, and the identity of the cluster read before that.
     Doubt(Option<Doubted>),

@@ -62,6 +62,8 @@ pub(super) struct Outbox {
     of_nodes: Vec<Trouble<NodeName, NodeTrouble>>,
     shared: Vec<Trouble<PodKey, SharedAddress>>,
     of_services: Vec<Trouble<ServiceKey, ServiceTrouble>>,
+    /// Idled Services that clients connect to, with their UIDs.
+    need_pods: Vec<(ServiceKey, Arc<str>)>,
     of_namespaces: Vec<Trouble<Arc<str>, BadNamespaceAnnotation>>,
     of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
     of_cluster_policies: Vec<Trouble<ClusterPolicyKey, ClusterPolicyTrouble>>,
@@ -156,6 +158,19 @@ impl Store {
     /// The same for Services.
     pub fn take_service_troubles(&mut self) -> Vec<Trouble<ServiceKey, ServiceTrouble>> {
         std::mem::take(&mut self.outbox.of_services)
+    }
+
+    /// Idled Services that clients have connected to since the last call, with their UIDs.
+    pub fn take_needs_of_pods(&mut self) -> Vec<(ServiceKey, Arc<str>)> {
+        std::mem::take(&mut self.outbox.need_pods)
+    }
+
+    /// A client connects to a Service without pods. One that is not known any more needs none.
+    pub(super) fn need_pods(&mut self, service: ServiceKey) {
+        if let Some((known, _)) = self.service(&service) {
+            let uid = Arc::clone(&known.uid);
+            self.outbox.need_pods.push((service, uid));
+        }
     }
 
     /// The same for namespaces.

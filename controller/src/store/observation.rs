@@ -27,6 +27,8 @@ pub enum Observation {
     EgressFirewalls(Seen<Arc<str>, (Arc<str>, EgressFirewall)>),
     /// What the DNS says of a name.
     Name(DnsName, Answer),
+    /// A client connects to a Service that is idled.
+    Connection(ServiceKey),
     Services(Seen<ServiceKey, (ServiceKey, Service)>),
     Slices(Seen<SliceKey, (SliceKey, Slice)>),
     /// ServiceCIDRs.
@@ -49,7 +51,7 @@ impl Observation {
             Self::Services(seen) => matches!(seen, Seen::All(_)),
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
             Self::Ranges(seen) => matches!(seen, Seen::All(_)),
-            Self::Cluster(_) | Self::Name(..) => false,
+            Self::Cluster(_) | Self::Name(..) | Self::Connection(_) => false,
         }
     }
 

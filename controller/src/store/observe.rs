@@ -46,6 +46,7 @@ impl Store {
             Observation::ClusterPolicies(kind, seen) => self.see_cluster_policies(kind, seen, dirty),
             Observation::EgressFirewalls(seen) => self.see(&EGRESS_FIREWALLS, seen, dirty),
             Observation::Name(name, answer) => self.resolved(&name, answer, dirty),
+            Observation::Connection(service) => self.need_pods(service),
             Observation::Services(seen) => self.see(&SERVICES, seen, dirty),
             Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
             Observation::Ranges(seen) => self.see(&RANGES, seen, dirty),

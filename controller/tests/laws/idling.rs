@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use controller::{
     config::ClusterConfig,
     observation::{Observation, Seen},
+    reconcile::Report,
     rows::load_balancer::Protocol,
     store::{Service, ServicePort},
 };
@@ -15,7 +16,7 @@ use crate::{
     cluster::{all_nodes, all_pods, config, node},
     database::Northbound,
     policies::objects::no_policies,
-    running::Running,
+    running::{Running, deadline},
     services::service_key,
 };
 
@@ -61,6 +62,17 @@ async fn a_service_that_is_idled_no_longer_refuses_connections_only_after_its_po
     controller.observe(service(true));
     controller.settles_after(settled).await;
     assert_eq!(options(&connection).await, [true, false]);
+    // `kubectl describe` finds the event by the UID. A Service that is not there needs no pods.
+    [1, 0].map(|number| controller.observe(Observation::Connection(service_key(number))));
+    let told = async {
+        loop {
+            if let Report::NeedPods { service, uid } = controller.reports.recv().await.unwrap() {
+                return (service, uid);
+            }
+        }
+    };
+    let told = tokio::time::timeout(deadline(), told).await.expect("the connection is told");
+    assert_eq!(told, (service_key(0), "u".into()));
     let settled = controller.settled();
     controller.observe(service(false));
     controller.settles_after(settled).await;

@@ -7,13 +7,14 @@ use std::{
 };
 
 use controller::{
+    cluster_id::{self, ClusterId},
     northbound,
-    remove_node::{Removed, SOUTHBOUND, from_northbound, from_southbound},
+    remove_node::{RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kubeapi::{ApiServer, Connection};
-use ovsdb::{Client, Monitor, State, TransactError};
+use kubeapi::Connection;
+use ovsdb::{Client, Monitor, State};
 use tokio::time::timeout;
 
 use super::{ControlPlaneError, RemoveNodeConfig};
@@ -22,6 +23,15 @@ use crate::chain;
 /// Limit for the question to the API server whether the node still exists. Its answer is only a warning: a
 /// slow API server gets a few seconds, one that is down does not hold up the command for long.
 const QUESTION: Duration = Duration::from_secs(10);
+
+/// Why the rows are not removed from a database.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Refused(RemoveNodeError),
+    #[error("{0}")]
+    NoAnswer(String),
+}
 
 /// Removes the node's rows from both databases. Prints what was removed to standard output, and errors to
 /// standard error. A second run finds nothing to remove, and succeeds. Returns whether everything is gone.
@@ -41,16 +51,30 @@ pub fn remove_node(config: &RemoveNodeConfig) -> bool {
 
 async fn remove(config: &RemoveNodeConfig) -> bool {
     let node = &config.node;
+    let api = config.api_server.clone().map(Connection::open);
     // Only a warning: the command also works without an API server.
-    if let Some(warning) = still_there(config.api_server.as_ref(), node).await {
+    if let Some(warning) = still_there(api.as_ref(), node).await {
         eprintln!("ovnkube: warning: {warning}");
     }
-    // Both databases in any case: an error of one must not leave rows in the other.
+    let cluster = cluster(api.as_ref()).await;
+    // Both databases, unless they are others than those that were meant: another error of one must not leave
+    // rows in the other.
     let northbound = {
         let (client, updates) =
             northbound::connect(config.northbound.endpoints.clone(), config.northbound.options());
-        within(config.patience, &client, from_northbound(updates, &config.cluster, node)).await
+        let removal = from_northbound(updates, &config.cluster, &cluster, node);
+        within(config.patience, &client, removal).await
     };
+    if let Err(Failure::Refused(why)) = &northbound
+        && why.is_of_another()
+    {
+        eprintln!(
+            "ovnkube: node {node} is removed from neither database: the northbound database {}: {}",
+            config.northbound.endpoints,
+            chain(why)
+        );
+        return false;
+    }
     let southbound = {
         // Without a copy: the rows of one node are few, and the southbound database may be large.
         let (client, _updates) = Client::start(
@@ -59,7 +83,8 @@ async fn remove(config: &RemoveNodeConfig) -> bool {
             Monitor::new(),
             config.southbound.options(),
         );
-        within(config.patience, &client, from_southbound(&client, node)).await
+        let removal = async { from_southbound(&client, node).await.map_err(RemoveNodeError::from) };
+        within(config.patience, &client, removal).await
     };
     let northbound = tell("northbound", &config.northbound.endpoints, node, northbound);
     let southbound = tell("southbound", &config.southbound.endpoints, node, southbound);
@@ -70,24 +95,25 @@ async fn remove(config: &RemoveNodeConfig) -> bool {
 async fn within(
     patience: Duration,
     client: &Client,
-    answer: impl Future<Output = Result<Removed, TransactError>>,
-) -> Result<Removed, String> {
+    answer: impl Future<Output = Result<Removed, RemoveNodeError>>,
+) -> Result<Removed, Failure> {
     match timeout(patience, answer).await {
-        Ok(answer) => answer.map_err(|error| chain(&error)),
-        Err(_) => Err(match &*client.state().borrow() {
+        Ok(answer) => answer.map_err(Failure::Refused),
+        Err(_) => Err(Failure::NoAnswer(match &*client.state().borrow() {
             State::Connected(_) => format!("no answer within {patience:?} (--db-txn-timeout)"),
             State::Disconnected(why) => {
                 format!("no connection within {patience:?} (--db-txn-timeout): {}", chain(why))
             }
-        }),
+        })),
     }
 }
 
 /// Prints the outcome of one database. Returns whether everything is gone.
-fn tell(side: &str, endpoints: &ovsdb::Endpoints, node: &str, outcome: Result<Removed, String>) -> bool {
+fn tell(side: &str, endpoints: &ovsdb::Endpoints, node: &str, outcome: Result<Removed, Failure>) -> bool {
     match outcome {
         Err(error) => {
-            eprintln!("ovnkube: node {node} is not removed from the {side} database {endpoints}: {error}");
+            let why = chain(&error);
+            eprintln!("ovnkube: node {node} is not removed from the {side} database {endpoints}: {why}");
             false
         }
         Ok(removed) => said(side, node, &removed).is_ok() && removed.kept.is_empty(),
@@ -112,8 +138,8 @@ fn said(side: &str, node: &str, Removed { removed, kept }: &Removed) -> io::Resu
 }
 
 /// A warning if the node's object still exists, or if that is not known.
-async fn still_there(api_server: Option<&ApiServer>, node: &str) -> Option<String> {
-    let connection = Connection::open(api_server?.clone());
+async fn still_there(api: Option<&Connection>, node: &str) -> Option<String> {
+    let connection = api?;
     match timeout(QUESTION, Api::<Node>::all(connection.client().clone()).get_metadata_opt(node)).await {
         Ok(Ok(None)) => None,
         Ok(Ok(Some(_))) => Some(format!(
@@ -128,4 +154,10 @@ async fn still_there(api_server: Option<&ApiServer>, node: &str) -> Option<Strin
             "whether node {node} is still in Kubernetes is not known: no answer within {QUESTION:?}"
         )),
     }
+}
+
+/// The identity of the API server's cluster, with which that of the database is compared; none if it is not
+/// known.
+async fn cluster(api: Option<&Connection>) -> ClusterId {
+    timeout(QUESTION, cluster_id::ask(api?)).await.ok()?.ok()?
 }

@@ -116,10 +116,10 @@ fn event(report: Report) -> Option<Event> {
             Some(Event::new(object, &trouble.uid, reason, trouble.why.to_string()))
         }
         // Reason and type are those that unidling controllers wait for.
-        Report::NeedPods(service) => {
+        Report::NeedPods { service, uid } => {
             let reason = EventReason::new(UNIDLE, "NeedPods");
             let note = "a client connects to this Service, which is idled";
-            Some(Event::new(Object::Service(service), "", reason, note).normal())
+            Some(Event::new(Object::Service(service), &uid, reason, note).normal())
         }
         Report::Refused { key, uid, error } => {
             let note = format!(

@@ -270,14 +270,23 @@ impl RunningTasks {
         let (names, wanted) = watch::channel(BTreeSet::new());
         let outlets = Outlets { doubts, names };
         self.tell(reports::tell(reported, recorder.clone(), outlets));
-        let answers = observed.downgrade();
-        self.tell(Resolver { names: wanted, observations: answers, lookup: resolver::lookup }.run());
+        let to_controller = observed.downgrade();
+        self.tell(
+            Resolver { names: wanted, observations: to_controller.clone(), lookup: resolver::lookup }.run(),
+        );
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
-        self.tell(readiness::rows(leadership.clone(), progressed, (*conditions).clone()));
+        self.tell(readiness::rows(leadership.clone(), progressed.clone(), (*conditions).clone()));
         if let Some(southbound) = &config.southbound {
             let (southbound, events) = unidling::connect(southbound.endpoints.clone(), southbound.options());
-            let (northbound, leadership, reports) = (client.clone(), leadership.clone(), reports.clone());
-            self.tell(Unidling { events, southbound, northbound, leadership, reports }.run());
+            let unidling = Unidling {
+                events,
+                southbound,
+                northbound: client.clone(),
+                leadership: leadership.clone(),
+                progress: progressed,
+                observations: to_controller,
+            };
+            self.tell(unidling.run());
         }
         let controller = Controller {
             store: Store::new(config.cluster.clone()),

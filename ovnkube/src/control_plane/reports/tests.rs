@@ -21,3 +21,10 @@ fn an_event_about_a_doubted_list_has_the_uid_of_its_node_or_the_name_in_its_plac
     assert_eq!(regarding(doubted(Some("1234"))), ("n1".to_owned(), "1234".to_owned()));
     assert_eq!(regarding(doubted(None)), ("n1".to_owned(), "n1".to_owned()), "as a kubelet writes it");
 }
+
+#[test]
+fn an_event_about_an_idled_service_has_its_uid() {
+    let service = "shop/cart".parse().expect("a key");
+    let report = Report::NeedPods { service, uid: "1234".into() };
+    assert_eq!(regarding(report), ("cart".to_owned(), "1234".to_owned()));
+}

@@ -35,7 +35,7 @@ pub struct Faults {
 
 /// The result of a row.
 #[derive(Debug, Clone, PartialEq)]
-enum OwnershipTag {
+enum Mark {
     Held { seconds: f64 },
     Failed { seconds: f64, tests: Vec<String> },
     NotThereYet(&'static str),
@@ -74,8 +74,7 @@ impl Faults {
         let marks = judge(&rows, &tests_in(&text)?);
         rows.iter().zip(&marks).for_each(|(row, mark)| say(&line(row, mark)));
         say(&summary(&rows, &marks));
-        let well =
-            marks.iter().all(|mark| matches!(mark, OwnershipTag::Held { .. } | OwnershipTag::NotThereYet(_)));
+        let well = marks.iter().all(|mark| matches!(mark, Mark::Held { .. } | Mark::NotThereYet(_)));
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -123,7 +122,7 @@ fn tests_in(junit: &str) -> Result<Vec<Test>> {
     junit.split("<testcase").skip(1).map(test).collect()
 }
 
-fn judge(rows: &[&Row], tests: &[Test]) -> Vec<OwnershipTag> {
+fn judge(rows: &[&Row], tests: &[Test]) -> Vec<Mark> {
     let mark = |row: &&Row| {
         let of_row: Vec<&Test> =
             tests.iter().filter(|test| matrix::number_of(&test.name) == Some(row.number)).collect();
@@ -131,33 +130,33 @@ fn judge(rows: &[&Row], tests: &[Test]) -> Vec<OwnershipTag> {
         let failed: Vec<String> =
             of_row.iter().filter(|test| !test.passed).map(|test| test.name.clone()).collect();
         match (of_row.is_empty(), row.absent) {
-            (true, Some(reason)) => OwnershipTag::NotThereYet(reason),
-            (true, None) => OwnershipTag::NoTest,
-            (false, _) if failed.is_empty() => OwnershipTag::Held { seconds },
-            (false, _) => OwnershipTag::Failed { seconds, tests: failed },
+            (true, Some(reason)) => Mark::NotThereYet(reason),
+            (true, None) => Mark::NoTest,
+            (false, _) if failed.is_empty() => Mark::Held { seconds },
+            (false, _) => Mark::Failed { seconds, tests: failed },
         }
     };
     rows.iter().map(mark).collect()
 }
 
-fn line(row: &Row, mark: &OwnershipTag) -> String {
+fn line(row: &Row, mark: &Mark) -> String {
     let Row { number, fault, expected, .. } = row;
     match mark {
-        OwnershipTag::Failed { tests, .. } => {
+        Mark::Failed { tests, .. } => {
             format!(
                 "{number:>3}  {mark}  {fault}\n       expected: {expected}\n       failed: {}",
                 tests.join(", ")
             )
         }
-        OwnershipTag::NotThereYet(reason) => {
+        Mark::NotThereYet(reason) => {
             format!("{number:>3}  {mark}  {fault} (not there yet: {reason})")
         }
-        OwnershipTag::Held { .. } | OwnershipTag::NoTest => format!("{number:>3}  {mark}  {fault}"),
+        Mark::Held { .. } | Mark::NoTest => format!("{number:>3}  {mark}  {fault}"),
     }
 }
 
 /// Every mark has the same width.
-impl fmt::Display for OwnershipTag {
+impl fmt::Display for Mark {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Held { seconds } => write!(formatter, "held    {seconds:>6.1} s"),
@@ -168,23 +167,23 @@ impl fmt::Display for OwnershipTag {
     }
 }
 
-fn summary(rows: &[&Row], marks: &[OwnershipTag]) -> String {
-    let numbers = |which: fn(&OwnershipTag) -> bool| {
+fn summary(rows: &[&Row], marks: &[Mark]) -> String {
+    let numbers = |which: fn(&Mark) -> bool| {
         let numbers =
             rows.iter().zip(marks).filter(|(_, mark)| which(mark)).map(|(row, _)| row.number.to_string());
         numbers.collect::<Vec<_>>()
     };
     let mut text = String::new();
     for (what, numbers) in [
-        ("failed", numbers(|mark| matches!(mark, OwnershipTag::Failed { .. }))),
-        ("without a test", numbers(|mark| matches!(mark, OwnershipTag::NoTest))),
-        ("of parts that do not exist yet", numbers(|mark| matches!(mark, OwnershipTag::NotThereYet(_)))),
+        ("failed", numbers(|mark| matches!(mark, Mark::Failed { .. }))),
+        ("without a test", numbers(|mark| matches!(mark, Mark::NoTest))),
+        ("of parts that do not exist yet", numbers(|mark| matches!(mark, Mark::NotThereYet(_)))),
     ] {
         if !numbers.is_empty() {
             text = format!("{text}{what}: {}\n", numbers.join(", "));
         }
     }
-    let held = numbers(|mark| matches!(mark, OwnershipTag::Held { .. })).len();
+    let held = numbers(|mark| matches!(mark, Mark::Held { .. })).len();
     format!("{text}{held} of {} hold", rows.len())
 }
 
@@ -215,16 +214,8 @@ mod tests {
         let rows = [row(1, None), row(2, None), row(3, Some("no part")), row(10, None)];
         let rows: Vec<&Row> = rows.iter().collect();
         let marks = judge(&rows, &tests_in(JUNIT).unwrap());
-        let failed = OwnershipTag::Failed { seconds: 3.0, tests: vec!["database::row_10_x".to_owned()] };
-        assert_eq!(
-            marks,
-            [
-                OwnershipTag::Held { seconds: 3.5 },
-                OwnershipTag::NoTest,
-                OwnershipTag::NotThereYet("no part"),
-                failed
-            ]
-        );
+        let failed = Mark::Failed { seconds: 3.0, tests: vec!["database::row_10_x".to_owned()] };
+        assert_eq!(marks, [Mark::Held { seconds: 3.5 }, Mark::NoTest, Mark::NotThereYet("no part"), failed]);
         let text = summary(&rows, &marks);
         assert!(
             text.ends_with("\n1 of 4 hold") && text.contains("failed: 10\n") && text.contains("yet: 3\n"),
@@ -236,6 +227,6 @@ mod tests {
     #[test]
     fn a_row_with_a_reason_counts_once_it_has_a_test() {
         let marks = judge(&[&row(1, Some("no part"))], &tests_in(JUNIT).unwrap());
-        assert_eq!(marks, [OwnershipTag::Held { seconds: 3.5 }]);
+        assert_eq!(marks, [Mark::Held { seconds: 3.5 }]);
     }
 }

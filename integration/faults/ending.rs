@@ -12,7 +12,7 @@ use integration::{
     Lab, Node, Pod, Runtime,
     churn::soak::Soak,
     eventually,
-    faults::{AT_ONCE, Site, failed_with, long_forms, row},
+    faults::{SHORTLY, Site, failed_with, long_forms, row},
     runtime::Running,
 };
 use serde_json::json;
@@ -48,7 +48,7 @@ fn has_ended(site: &Site<'_>, within: Duration) -> Result<()> {
 
 /// STATUS is 50 once the server's stamp is gone. Until then a server that ends counts as one that restarts.
 fn says_that_it_ends(site: &Site<'_>) -> Result<()> {
-    eventually("STATUS says that it ends", AT_ONCE, || {
+    eventually("STATUS says that it ends", SHORTLY, || {
         // The server may write the stamp once more meanwhile.
         let _ = site.node.forget_server();
         site.status_is(50, &["shutting down"])
@@ -59,7 +59,7 @@ fn says_that_it_ends(site: &Site<'_>) -> Result<()> {
 fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_more_can_come() {
     row(60).test(|site| {
         let node = site.node;
-        eventually("the configuration is there", AT_ONCE, || no_other_network(node))?;
+        eventually("the configuration is there", SHORTLY, || no_other_network(node))?;
         let waiting = waiting_adds(site, 8)?;
         node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
         says_that_it_ends(site)?;
@@ -75,7 +75,7 @@ fn row_60_adds_in_flight_are_finished_after_sigterm_and_runtimes_hear_that_no_mo
             add.wait()?.success().with_context(|| pod.name.clone())?;
             site.has_network(&pod)?;
         }
-        has_ended(site, AT_ONCE)?;
+        has_ended(site, SHORTLY)?;
         no_other_network(node)?;
         node.runtime().status()?.success().context("a server is expected again within a minute")?;
         node.forget_server()?;
@@ -101,7 +101,7 @@ fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
         node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
         says_that_it_ends(site)?;
         adds.extend(late.iter().zip(site.start_adds(&late)?));
-        eventually("each of the late ones was sent away", AT_ONCE, || {
+        eventually("each of the late ones was sent away", SHORTLY, || {
             let log = node.shell("cat /var/log/openvswitch/ovnkube.log")?;
             let sent_away = |pod: &&Pod| {
                 log.lines().any(|line| line.contains(&pod.name) && line.contains("shutting down"))
@@ -114,7 +114,7 @@ fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
             node.write_manifest(&pod)?;
             add.wait()?.success().with_context(|| pod.name.clone())?;
         }
-        has_ended(site, AT_ONCE)?;
+        has_ended(site, SHORTLY)?;
         thread::sleep(GAP);
         node.start_server()?;
         for (pod, add) in adds {
@@ -138,7 +138,7 @@ fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_secon
             // A second SIGTERM ends the wait.
             site.node.server.signal(nix::sys::signal::Signal::SIGTERM)?;
         }
-        has_ended(site, DRAIN + AT_ONCE)?;
+        has_ended(site, DRAIN + SHORTLY)?;
         let ended = told.elapsed();
         if long_forms() {
             ensure!(ended >= DRAIN, "it waited for {ended:?} only");
@@ -149,7 +149,7 @@ fn row_60_adds_that_cannot_be_finished_are_told_to_try_again_within_twenty_secon
             site.failed(&pod, &outcome, 11, &["stage annotation"])?;
         }
         let told_all = told.elapsed();
-        ensure!(told_all < DRAIN + AT_ONCE, "the last ADD ended {told_all:?} after SIGTERM");
+        ensure!(told_all < DRAIN + SHORTLY, "the last ADD ended {told_all:?} after SIGTERM");
         no_other_network(site.node)?;
         site.node.start_server()
     });
@@ -259,7 +259,7 @@ fn row_62_nothing_grows_while_pods_come_and_go() {
     };
     let limit = Duration::from_secs(if long_forms() { 3600 } else { 50 });
     row(62).in_lab(Lab::of_nodes(1).v4_prefix_len(20)).within(limit).test(|site| {
-        let report = soak.run(site.lab, &mut |_| ())?;
+        let report = soak.run(site.lab, &mut |line| println!("{line}"))?;
         let findings = report.findings();
         ensure!(findings.is_empty(), "{}\n{report}", findings.join("\n"));
         Ok(())

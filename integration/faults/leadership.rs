@@ -19,6 +19,14 @@ const OF_CONTROLLER: &str = "-global";
 /// test.
 const SHORT: [&str; 3] =
     ["--ha-election-lease-duration=15", "--ha-election-renew-deadline=10", "--ha-election-retry-period=2"];
+/// How soon a leader that was killed leads again on the same host (row 82).
+const LEADS_AGAIN: Duration = Duration::from_secs(2);
+/// How soon another one takes over with those durations (row 83).
+const TAKES_OVER: Duration = Duration::from_secs(15);
+/// What a busy API server adds at most: 16.2 to 16.7 s were measured at a load of 20.
+const RETRY: Duration = Duration::from_secs(2);
+/// How soon a control plane stands by after its start.
+const STANDS_BY: Duration = Duration::from_secs(30);
 /// What other work on the machine may add to a time.
 const BUSY: Duration = Duration::from_secs(8);
 const SETTLED: Duration = Duration::from_secs(90);
@@ -29,18 +37,24 @@ const SETTLED: Duration = Duration::from_secs(90);
 fn row_82_a_leader_that_is_killed_and_started_again_leads_at_once() {
     Cluster::of_nodes(1).test(|cluster| {
         let burst = Burst::under_way(cluster)?;
-        let before = leases(cluster)?;
-        cluster.master.kill()?;
-        let killed = Instant::now();
-        cluster.master.spawn()?;
-        eventually("it leads again", Duration::from_secs(2) + BUSY, || {
-            let now = leases(cluster)?;
-            let is_new =
-                |(now, before): (&Lease, &Lease)| now.holder == "master-1" && now.acquired != before.acquired;
-            ensure!(now.iter().zip(&before).all(is_new), "a Lease is as it was: {now:?}");
-            Ok(())
+        best_is_within(LEADS_AGAIN, |round| {
+            if round > 0 {
+                burst.in_the_middle(cluster)?;
+            }
+            let before = leases(cluster)?;
+            cluster.master.kill()?;
+            let killed = Instant::now();
+            cluster.master.spawn()?;
+            eventually("it leads again", LEADS_AGAIN + BUSY, || {
+                let now = leases(cluster)?;
+                let is_new = |(now, before): (&Lease, &Lease)| {
+                    now.holder == "master-1" && now.acquired != before.acquired
+                };
+                ensure!(now.iter().zip(&before).all(is_new), "a Lease is as it was: {now:?}");
+                Ok(())
+            })?;
+            Ok(killed.elapsed())
         })?;
-        eprintln!("row 82: it leads after {:?}", killed.elapsed());
         burst.end(cluster)
     });
 }
@@ -52,10 +66,20 @@ fn row_83_a_leader_that_is_killed_is_followed_by_another_as_soon_as_its_lease_al
     Cluster::of_nodes(1).master_options(&SHORT).test(|cluster| {
         let second = stand_by(cluster)?;
         let burst = Burst::under_way(cluster)?;
-        cluster.master.kill()?;
-        let killed = Instant::now();
-        eventually("the other leads", Duration::from_secs(15) + BUSY, || is_held_by(cluster, "master-2"))?;
-        eprintln!("row 83: the other leads after {:?}", killed.elapsed());
+        // In turn: who led is started again, and stands by for the other.
+        let masters = [(&cluster.master, "master-1", 1), (&second, "master-2", 2)];
+        best_is_within(TAKES_OVER + RETRY, |round| {
+            let ((leader, ..), (standby, name, number)) = (masters[round % 2], masters[(round + 1) % 2]);
+            if round > 0 {
+                standby.spawn()?;
+                eventually("it stands by", STANDS_BY, || cluster.master_is_ready(number))?;
+                burst.in_the_middle(cluster)?;
+            }
+            leader.kill()?;
+            let killed = Instant::now();
+            eventually("the other leads", TAKES_OVER + BUSY, || is_held_by(cluster, name))?;
+            Ok(killed.elapsed())
+        })?;
         burst.end(cluster)?;
         second.stop()
     });
@@ -147,6 +171,15 @@ fn row_86_nothing_is_changed_in_the_database_of_another_zone() {
 
 // --- what they have in common ------------------------------------------------------------------------------
 
+/// Measures three times. The best shows the product, within `limit`; the others also show that the burst, the
+/// API server and the databases share the machine.
+fn best_is_within(limit: Duration, take: impl FnMut(usize) -> Result<Duration>) -> Result<()> {
+    let times = (0..3).map(take).collect::<Result<Vec<_>>>()?;
+    eprintln!("it leads after {times:?}");
+    ensure!(times.iter().any(|time| *time <= limit), "{times:?} instead of {limit:?}");
+    Ok(())
+}
+
 /// A Lease as it is now.
 #[derive(Debug)]
 struct Lease {
@@ -175,7 +208,7 @@ fn is_held_by(cluster: &Cluster, name: &str) -> Result<()> {
 fn stand_by(cluster: &Cluster) -> Result<Daemon> {
     let second = cluster.another_master(2);
     second.spawn()?;
-    eventually("the second stands by", Duration::from_secs(30), || cluster.master_is_ready(2))?;
+    eventually("the second stands by", STANDS_BY, || cluster.master_is_ready(2))?;
     is_held_by(cluster, "master-1")?;
     Ok(second)
 }

@@ -206,7 +206,12 @@ impl<'a> Add<'a> {
         try_join!(configure, wait)?;
 
         let result = self.result(attachment, &end);
-        self.stage(Stage::Result, self.print(&result, stdout)).await
+        let print = async {
+            // A runtime that has given up deletes the namespace. A result would be for nobody.
+            netns.is_reachable()?;
+            self.print(&result, stdout).await
+        };
+        self.stage(Stage::Result, print).await
     }
 
     /// Ends a wait as soon as the pod is deleted or replaced, or its annotation is gone or different.
@@ -249,6 +254,7 @@ impl<'a> Add<'a> {
 
     async fn roll_back(&self, begun: Begun<'_>, stage: StageError) -> AddError {
         let Begun { attachment, port, datapath: _, sockets, worked } = begun;
+        let stage = without_namespace(stage, &sockets.netns);
         // An outstanding write comes to its end first, so that the removal below finds its rows.
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
         let bridge = port.give_up().await;
@@ -260,6 +266,16 @@ impl<'a> Add<'a> {
             Ok(_) => AddError::RolledBack(stage),
             Err(leftover) => AddError::NotRolledBack { stage, leftover },
         }
+    }
+}
+
+/// A namespace that was deleted meanwhile is the reason why there was no time left: its runtime has given up,
+/// and need not try again.
+fn without_namespace(error: StageError, netns: &Netns) -> StageError {
+    let out_of_time = matches!(*error.source, Cause::Deadline(_));
+    match netns.is_reachable() {
+        Err(deleted) if out_of_time => StageError { source: Box::new(deleted.into()), ..error },
+        Ok(()) | Err(_) => error,
     }
 }
 

@@ -138,6 +138,7 @@ impl Failure {
             {
                 refused.details.clone()
             }
+            Some(Cause::Deadline(_)) => hint_of_deadline(self.stage()).to_owned(),
             Some(cause) => cause.hint().to_owned(),
             None => "each part is named above: start or repair it; nothing else has to be done".to_owned(),
         };
@@ -291,16 +292,36 @@ impl Cause {
             | Self::OutOfTime(_) => {
                 "is Open vSwitch running? see `systemctl status openvswitch-switch` and `ovs-vsctl show`"
             }
-            Self::Deadline(_) => {
-                "stage ovsdb or ofport: ovs-vswitchd is not keeping up; stage ovn_installed: ovn-controller \
-                 is not keeping up, or the logical port is missing (`ovn-nbctl show`), bound elsewhere or of \
-                 another pod (requested-chassis, iface-id-ver)"
-            }
             Self::Netns(_) | Self::PodEnd(PodEndError::Netns(_)) => {
                 "no thread could be started: see the limits of processes of the runtime's unit \
                  (TasksMax, LimitNPROC) and of the machine"
             }
             _ => "the runtime will try again",
+        }
+    }
+}
+
+/// Where to look next when no time is left: each stage waits for another program.
+fn hint_of_deadline(stage: Option<Stage>) -> &'static str {
+    match stage {
+        Some(Stage::Annotation) => {
+            "ovnkube does not respond: see `systemctl status ovnkube-node` \
+             and /var/log/openvswitch/ovnkube.log"
+        }
+        Some(Stage::Ovsdb | Stage::Port) => {
+            "ovsdb-server does not respond, or is not keeping up: \
+             see `systemctl status openvswitch-switch` and /var/log/openvswitch/ovsdb-server.log"
+        }
+        Some(Stage::Ofport) => {
+            "ovs-vswitchd does not respond, or is not keeping up: it has set neither ofport nor error; \
+             see `systemctl status openvswitch-switch` and /var/log/openvswitch/ovs-vswitchd.log"
+        }
+        Some(Stage::OvnInstalled) => {
+            "ovn-controller does not respond, or is not keeping up, or the logical port is missing \
+             (`ovn-nbctl show`), bound elsewhere or of another pod (requested-chassis, iface-id-ver)"
+        }
+        Some(Stage::Netns | Stage::Veth | Stage::Pod | Stage::Result) | None => {
+            "the kernel or the machine is too busy: see `dmesg` and the load"
         }
     }
 }
@@ -342,6 +363,7 @@ fn netns_code(error: &NetnsError) -> Code {
         NetnsError::Open { .. }
         | NetnsError::NotANamespace(_)
         | NetnsError::Own(_)
+        | NetnsError::Deleted(_)
         | NetnsError::Enter { .. } => Code::InvalidNetns,
     }
 }

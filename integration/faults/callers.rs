@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
     eventually,
-    faults::{AT_ONCE, Site, limits::Limit, row},
+    faults::{SHORTLY, Site, limits::Limit, row},
     node::SERVER_SOCKET,
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -26,6 +26,21 @@ fn connect(site: &Site<'_>) -> Result<UnixStream> {
     stream.set_read_timeout(Some(Duration::from_secs(15)))?;
     stream.set_write_timeout(Some(Duration::from_secs(15)))?;
     Ok(stream)
+}
+
+/// So many callers, each of which has sent only this.
+pub(super) fn crowd(site: &Site<'_>, callers: usize, beginning: &str) -> Result<Vec<UnixStream>> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    // This process holds the other ends of the connections.
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(8192).max(soft), hard)?;
+    // `LimitNOFILE` of the server's unit.
+    site.node.server.limit(Limit::Descriptors(8192))?;
+    let call = |_| {
+        let mut stream = connect(site)?;
+        stream.write_all(beginning.as_bytes())?;
+        Ok(stream)
+    };
+    (0..callers).map(call).collect()
 }
 
 /// The server's answer, to the end of the connection.
@@ -46,7 +61,7 @@ fn a_pod_comes_and_goes(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-fn head(length: usize) -> String {
+pub(super) fn head(length: usize) -> String {
     format!("POST / HTTP/1.1\r\nHost: ovnkube\r\nContent-Length: {length}\r\n\r\n")
 }
 
@@ -151,12 +166,7 @@ fn row_48_a_caller_that_closes_its_side_leaves_nothing_behind() {
 #[test]
 fn row_48_a_thousand_idle_connections_hinder_nobody() {
     row(48).test(|site| {
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-        // This process holds the other ends of the connections.
-        setrlimit(Resource::RLIMIT_NOFILE, hard.min(8192).max(soft), hard)?;
-        // `LimitNOFILE` of the server's unit.
-        site.node.server.limit(Limit::Descriptors(8192))?;
-        let idle = (0..1000).map(|_| connect(site)).collect::<Result<Vec<UnixStream>>>()?;
+        let idle = crowd(site, 1000, "")?;
         for _ in 0..3 {
             a_pod_comes_and_goes(site)?;
         }
@@ -210,7 +220,7 @@ fn row_49_a_caller_that_is_not_root_is_refused_and_that_is_said_once() {
         a_pod_comes_and_goes(site)?;
         set(&directory, 0o700)?;
         set(&socket, 0o600)?;
-        eventually("the server says so, once", AT_ONCE, || {
+        eventually("the server says so, once", SHORTLY, || {
             let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
             let said: Vec<&str> =
                 log.lines().filter(|line| line.contains("refused a caller that is neither root")).collect();

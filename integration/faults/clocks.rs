@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     executable,
-    faults::{AT_ONCE, Site, row, shim::Shim},
+    faults::{SHORTLY, Site, row, shim::Shim},
     runtime::Running,
 };
 use serde_json::json;
@@ -85,7 +85,7 @@ fn row_47_a_jump_of_the_wall_clock_ends_no_wait_early_and_none_late() {
             let outcome = forgotten.wait()?;
             let error = outcome.failure()?;
             ensure!(error.code == 11, "{error:?}");
-            let (least, most) = (Duration::from_secs(3), Duration::from_secs(4) + AT_ONCE);
+            let (least, most) = (Duration::from_secs(3), Duration::from_secs(4) + SHORTLY);
             ensure!(
                 (least..most).contains(&outcome.duration),
                 "an ADD with 4 s took {:?}, its clock was set {ahead} s ahead",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, ensure};
 use integration::{
     Pod, Runtime, eventually,
-    faults::{AT_ONCE, Site, at_once, long_forms, process::Held, row},
+    faults::{AT_ONCE, SHORTLY, Site, at_once, long_forms, process::Held, row},
     runtime::Running,
 };
 use serde_json::json;
@@ -35,7 +35,7 @@ fn start_adds_by_plugin(
     site.are_waited_for(pods)?;
     // A plugin whose annotation comes before the database's first answer closes that connection, and the
     // server writes the port.
-    eventually("the plugins have seen the bridge", AT_ONCE, || {
+    eventually("the plugins have seen the bridge", SHORTLY, || {
         ensure!(proxy.answered() == before + pods.len(), "{} answers", proxy.answered() - before);
         Ok(())
     })?;
@@ -160,36 +160,60 @@ fn row_12_a_commit_of_del_whose_reply_is_lost_is_no_harm() {
     });
 }
 
+/// Round trips of a plugin that writes its port itself, and some more: schema, monitor, port, and updates of its
+/// number and flows. 3.3 delays were measured.
+const ROUND_TRIPS: u32 = 5;
+
 #[test]
 fn row_13_a_slow_database_costs_a_round_trip_its_time_and_nobody_else() {
     let delay = Duration::from_millis(if long_forms() { 3000 } else { 300 });
     row(13).within(Duration::from_secs(60)).test(|site| {
         let (proxy, runtime) = through_a_proxy(site)?;
+        let without_annotation =
+            || (0..3).map(|_| site.new_pod_without_annotation()).collect::<Result<Vec<Pod>>>();
+        // The floor: the same without delay.
+        let usual = without_annotation()?;
+        let adding = start_adds_by_plugin(site, &runtime, &proxy, &usual)?;
+        annotate(site, &usual)?;
+        let mut floor = Duration::ZERO;
+        for add in adding {
+            let outcome = add.wait()?;
+            outcome.success()?;
+            floor = floor.max(outcome.duration);
+        }
+        let asked = proxy.requested();
+
         proxy.set(Fault::Delay(delay));
-        let slow: Vec<Pod> = (0..3).map(|_| site.new_pod_without_annotation()).collect::<Result<_>>()?;
+        let slow = without_annotation()?;
         let adding = start_adds_by_plugin(site, &runtime, &proxy, &slow)?;
         annotate(site, &slow)?;
-        // A plugin that reaches the database directly is not delayed.
-        let other = site.new_pod()?;
-        let outcome = site.add(&other)?;
-        outcome.success()?;
-        at_once(&outcome)?;
+        // A plugin that reaches the database directly is not delayed: the best of several shows it on a busy
+        // machine, too.
+        let mut others = Vec::new();
+        for pod in site.new_pods(5)? {
+            let outcome = site.add(&pod)?;
+            outcome.success()?;
+            at_once(&outcome)?;
+            others.push(outcome.duration);
+        }
+        ensure!(others.iter().any(|other| *other < delay), "other pods wait, too: {others:?}");
         for (add, pod) in adding.into_iter().zip(&slow) {
             let outcome = add.wait()?;
             outcome.success()?;
-            // Look, plug, number, flows, and updates in between: two round trips at least, eight at most.
+            println!("without delay {floor:?}, with {delay:?} {:?}; others {others:?}", outcome.duration);
             ensure!(outcome.duration >= delay * 2, "the delay was not felt: {:?}", outcome.duration);
-            ensure!(outcome.duration < delay * 8 + Duration::from_secs(5), "it took {:?}", outcome.duration);
+            let most = floor + delay * ROUND_TRIPS + AT_ONCE;
+            ensure!(outcome.duration < most, "it took {:?} of {most:?}", outcome.duration);
             site.one_port_of(pod)?;
         }
-        ensure!(
-            proxy.connections() == slow.len(),
-            "{} connections of {} ADDs",
-            proxy.connections(),
-            slow.len()
-        );
+        let (connections, pods) = (proxy.connections(), usual.len() + slow.len());
+        ensure!(connections == pods, "{connections} connections of {pods} ADDs");
+        let repeated = proxy.requested() - asked;
+        println!("{asked} bytes were requested without delay, {repeated} with it");
+        // 5,313 of 5,307 were measured. A transaction that met a foreign change is written once more.
+        ensure!(repeated * 2 < asked * 3, "{repeated} bytes were requested, {asked} without delay");
         proxy.set(Fault::None);
-        slow.iter().chain([&other]).try_for_each(|pod| site.has_network(pod))
+        slow.iter().try_for_each(|pod| site.has_network(pod))
     });
 }
 

@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Outcome, eventually,
-    faults::{AT_ONCE, Site, row},
+    faults::{AT_ONCE, SHORTLY, Site, row},
     node::SERVER_SOCKET,
 };
 
@@ -96,7 +96,7 @@ fn row_41_pods_come_and_go_while_the_log_directory_is_missing() {
 /// Once there is room again, both logs contain the next pod.
 fn log_grows(site: &Site<'_>) -> Result<()> {
     for log in ["ovn-k8s-cni-overlay.log", "ovnkube.log"] {
-        eventually(&format!("{log} tells of the next pod"), AT_ONCE, || {
+        eventually(&format!("{log} tells of the next pod"), SHORTLY, || {
             let pod = site.new_pod()?;
             site.add(&pod)?.success()?;
             site.del(&pod)?.success()?;
@@ -119,7 +119,7 @@ fn row_42_a_runtime_that_cannot_keep_the_result_of_add_is_helped_by_del() {
     row(42).test(|site| {
         let node = site.node;
         let configuration = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
-        eventually("the server has written the configuration", AT_ONCE, || {
+        eventually("the server has written the configuration", SHORTLY, || {
             Ok(fs::metadata(&configuration).map(drop)?)
         })?;
         let pod = site.new_pod()?;

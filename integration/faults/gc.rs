@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use contract::stage::Stage;
 use integration::{
     Pod, eventually,
-    faults::{AT_ONCE, Site, row},
+    faults::{SHORTLY, Site, row},
 };
 use nix::sys::signal::Signal;
 
@@ -137,7 +137,7 @@ fn row_56_an_add_under_way_is_protected_at_every_stage_and_what_it_leaves_when_i
                     .call("ADD", Some(&pod))
                     .env(FAILPOINT, format!("{place}=hang"))
                     .start()?;
-                eventually(&format!("{place} has a link"), AT_ONCE, || {
+                eventually(&format!("{place} has a link"), SHORTLY, || {
                     ensure!(is_on_node(node, &pod.host_interface()), "it has none");
                     Ok(())
                 })?;

@@ -11,10 +11,16 @@ use integration::{
 };
 use procfs::process::Status;
 
+use crate::callers;
+
 /// The limit of row 46. It holds for debug builds, too: code is read from its file page by page, and the
 /// kernel can drop those pages.
 const MEMORY: u64 = 40 << 20;
 const PODS: usize = 500;
+/// More callers than the server accepts at once (1,024), and few enough for the backlog of its socket.
+const CALLERS: usize = 1100;
+/// The largest body that the server takes. Each caller announces one.
+const MOST_BODY: usize = 1 << 20;
 /// Time for the whole test.
 pub(super) const LIMIT: Duration = Duration::from_secs(100);
 /// The namespace of the other ends of the links.
@@ -124,6 +130,18 @@ pub(super) fn is_enough(site: &Site<'_>) -> Result<()> {
         .map(|pod| node.runtime().call("DEL", Some(pod)).start())
         .collect::<Result<Vec<Running>>>()?;
     dels.into_iter().try_for_each(|del| del.wait()?.success().map(drop))?;
+    say(pid)?;
+    // The queue of callers is bounded: what the server cannot serve waits in the kernel.
+    let queue = callers::crowd(site, CALLERS, &format!("{}{{", callers::head(MOST_BODY)))?;
+    let late = site.new_pod()?;
+    let outcome = site.add(&late)?;
+    if !outcome.status.success() {
+        site.failed(&late, &outcome, 11, &["too many requests at once"])?;
+    }
+    drop(queue);
+    site.del(&late)?.success()?;
+    site.add(&late)?.success().context("an ADD after a queue of callers")?;
+    site.del(&late)?.success()?;
     say(pid)?;
     node.vswitchd.stop()?;
     crowd.leave()?;

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Outcome, Pod,
-    faults::{AT_ONCE, Site, row},
+    faults::{AT_ONCE, SHORTLY, Site, row},
     runtime::Running,
 };
 
@@ -86,7 +86,7 @@ fn row_33_an_add_that_waits_for_its_flows_gives_way_to_a_newer_sandbox_at_once()
             let mut second = start_add_until_it_has_its_port(site, &new)?;
             let error = first.wait()?.failure().context(reason)?;
             ensure!(error.code == 106 && error.msg.contains(&old.host_interface()), "{reason}: {error:?}");
-            ensure!(began.elapsed() < AT_ONCE, "{reason}: the older ADD went on for {:?}", began.elapsed());
+            ensure!(began.elapsed() < SHORTLY, "{reason}: the older ADD went on for {:?}", began.elapsed());
             site.nothing_of(&old).context(reason)?;
             ensure!(!second.has_ended()?, "{reason}: the newer ADD did not wait");
 
@@ -156,7 +156,7 @@ fn row_34_del_ends_an_add_that_waits_for_its_annotation_and_nothing_comes_afterw
         ensure!(outcome.duration < AT_ONCE, "DEL took {:?}", outcome.duration);
         let ended = waiting.wait()?;
         let error = ended.failure()?;
-        ensure!(error.code == 3 && ended.duration < AT_ONCE, "after {:?}: {error:?}", ended.duration);
+        ensure!(error.code == 3 && ended.duration < SHORTLY, "after {:?}: {error:?}", ended.duration);
         // The annotation comes after the ADD has ended.
         site.node.write_manifest(&pod)?;
         site.lab.central.sync()?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use integration::{
     Datapath, Pod, eventually,
     faults::{at_once, failpoint, long_forms, row},
@@ -15,7 +15,13 @@ fn row_16_without_ovs_vswitchd_add_ends_at_its_deadline_and_names_it() {
         site.node.vswitchd.kill()?;
         let outcome = site.add_within(2, &pod)?;
         let error = site.failed(&pod, &outcome, 11, &["stage ofport"])?;
-        ensure!(error.details.contains("ovs-vswitchd"), "the hint does not name it: {error:?}");
+        let (_, waited) = error.msg.rsplit_once('(').context("the message says for how long")?;
+        let waited: u64 = waited.trim_end_matches(" ms)").parse().with_context(|| error.msg.clone())?;
+        ensure!((1000..3000).contains(&waited), "{error:?}");
+        ensure!(
+            error.details.starts_with("ovs-vswitchd does not respond") && error.details.contains("ofport"),
+            "the hint does not name it: {error:?}"
+        );
         site.status_is(51, &["ovs-vswitchd does not answer"])?;
         site.node.start_vswitchd()
     });

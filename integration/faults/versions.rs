@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use integration::{
     Pod, eventually, executable,
-    faults::{AT_ONCE, Site, failed_with, row},
+    faults::{SHORTLY, Site, failed_with, row},
     http::{self, Message},
     node::SERVER_SOCKET,
     runtime::cni_args,
@@ -268,7 +268,7 @@ fn all_verbs_work(site: &Site<'_>, dialect: Dialect) -> Result<()> {
     hold_back(site.lab, &pod)?;
     let adding = runtime.call("ADD", Some(&pod)).start()?;
     for path in ["/", "/watch"] {
-        eventually(&format!("the plugin asks for {path}"), AT_ONCE, || {
+        eventually(&format!("the plugin asks for {path}"), SHORTLY, || {
             let asked = other.asked();
             ensure!(asked.iter().any(|asked| asked == path), "{asked:?}");
             Ok(())

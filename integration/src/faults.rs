@@ -40,7 +40,7 @@ mod site;
 
 pub use case::{Case, row};
 pub use kubernetes::Kubernetes;
-pub use site::{AT_ONCE, Site, at_once, failed_with};
+pub use site::{AT_ONCE, SHORTLY, Site, at_once, failed_with, promptly};
 
 /// Environment variable that selects the long form of rows that have one; its value does not matter.
 pub const LONG: &str = "OVN_FAULTS_LONG";

@@ -5,7 +5,7 @@
 //! would do to a pod what is meant for the host.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, metadata},
     io::{self, Write},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -60,6 +60,8 @@ pub enum NetnsError {
     NotANamespace(PathBuf),
     #[error("{0} is the host's own namespace")]
     Own(PathBuf),
+    #[error("namespace {0} was deleted meanwhile")]
+    Deleted(PathBuf),
     #[error("enter namespace {path}")]
     Enter { path: PathBuf, source: io::Error },
 }
@@ -98,6 +100,16 @@ impl Netns {
     /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Checks that the path still leads to this namespace. The descriptor keeps a namespace alive whose last
+    /// process has ended and whose name is gone: nobody but its holder can reach it any more.
+    ///
+    /// # Errors
+    /// [`NetnsError::Deleted`] if the path leads nowhere, or elsewhere.
+    pub fn is_reachable(&self) -> Result<(), NetnsError> {
+        let is_here = self.file.metadata().and_then(|own| Ok(same_file(&own, &metadata(&self.path)?)));
+        if is_here.unwrap_or(false) { Ok(()) } else { Err(NetnsError::Deleted(self.path.clone())) }
     }
 
     /// The descriptor, for netlink messages that name a namespace.

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod as KubernetesPod;
 use kube::ResourceExt as _;
 
 use super::{Cluster, worker::CONTAINERD};
-use crate::Pod;
+use crate::{Node, Pod};
 
 impl Cluster {
     /// The running pod `namespace/name`, with its current sandbox and network namespace.
@@ -68,6 +68,26 @@ impl Cluster {
             PathBuf::from(network["path"].as_str().context("the path of its network namespace")?);
         Ok(attached)
     }
+}
+
+/// The sandboxes of pods that a node's containerd has, whether it attached them or not.
+///
+/// # Errors
+/// If containerd does not answer.
+pub fn sandboxes(node: &Node) -> Result<Vec<String>> {
+    let of_pods = "labels.\"io.cri-containerd.kind\"==sandbox";
+    let list = node.run([
+        "ctr",
+        "--address",
+        CONTAINERD,
+        "--namespace",
+        "k8s.io",
+        "containers",
+        "list",
+        "--quiet",
+        of_pods,
+    ])?;
+    Ok(list.split_whitespace().map(str::to_owned).collect())
 }
 
 /// The address in the status of the pod.

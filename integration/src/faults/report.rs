@@ -36,8 +36,15 @@ pub struct Faults {
 /// The result of a row.
 #[derive(Debug, Clone, PartialEq)]
 enum Mark {
-    Held { seconds: f64 },
-    Failed { seconds: f64, tests: Vec<String> },
+    Held {
+        seconds: f64,
+    },
+    Failed {
+        seconds: f64,
+        tests: Vec<String>,
+    },
+    /// Not by a test of this run.
+    Elsewhere(&'static str),
     NotThereYet(&'static str),
     NoTest,
 }
@@ -74,8 +81,11 @@ impl Faults {
         let marks = judge(&rows, &tests_in(&text)?);
         rows.iter().zip(&marks).for_each(|(row, mark)| say(&line(row, mark)));
         say(&summary(&rows, &marks));
-        let well = marks.iter().all(|mark| matches!(mark, Mark::Held { .. } | Mark::NotThereYet(_)));
-        Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let well = |mark: &Mark| match mark {
+            Mark::Held { .. } | Mark::Elsewhere(_) | Mark::NotThereYet(_) => true,
+            Mark::Failed { .. } | Mark::NoTest => false,
+        };
+        Ok(if marks.iter().all(well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// The output of the tests goes to the terminal; whether they passed is in nextest's report.
@@ -129,19 +139,20 @@ fn judge(rows: &[&Row], tests: &[Test]) -> Vec<Mark> {
         let seconds = of_row.iter().map(|test| test.seconds).sum();
         let failed: Vec<String> =
             of_row.iter().filter(|test| !test.passed).map(|test| test.name.clone()).collect();
-        match (of_row.is_empty(), row.absent) {
-            (true, Some(reason)) => Mark::NotThereYet(reason),
-            (true, None) => Mark::NoTest,
-            (false, _) if failed.is_empty() => Mark::Held { seconds },
-            (false, _) => Mark::Failed { seconds, tests: failed },
+        match (of_row.is_empty(), row.cluster_test, row.absent) {
+            (true, Some(test), _) => Mark::Elsewhere(test),
+            (true, None, Some(reason)) => Mark::NotThereYet(reason),
+            (true, None, None) => Mark::NoTest,
+            (false, ..) if failed.is_empty() => Mark::Held { seconds },
+            (false, ..) => Mark::Failed { seconds, tests: failed },
         }
     };
     rows.iter().map(mark).collect()
 }
 
 fn line(row: &Row, mark: &Mark) -> String {
-    let Row { number, fault, expected, .. } = row;
-    match mark {
+    let Row { number, fault, expected, instead, cluster_test: _, absent: _ } = row;
+    let text = match mark {
         Mark::Failed { tests, .. } => {
             format!(
                 "{number:>3}  {mark}  {fault}\n       expected: {expected}\n       failed: {}",
@@ -151,7 +162,14 @@ fn line(row: &Row, mark: &Mark) -> String {
         Mark::NotThereYet(reason) => {
             format!("{number:>3}  {mark}  {fault} (not there yet: {reason})")
         }
+        Mark::Elsewhere(test) => {
+            format!("{number:>3}  {mark}  {fault}\n       held by `make test-cluster`: {test}")
+        }
         Mark::Held { .. } | Mark::NoTest => format!("{number:>3}  {mark}  {fault}"),
+    };
+    match instead {
+        Some(instead) => format!("{text}\n       on purpose: {instead}"),
+        None => text,
     }
 }
 
@@ -161,6 +179,7 @@ impl fmt::Display for Mark {
         match self {
             Self::Held { seconds } => write!(formatter, "held    {seconds:>6.1} s"),
             Self::Failed { seconds, .. } => write!(formatter, "FAILED  {seconds:>6.1} s"),
+            Self::Elsewhere(_) => write!(formatter, "elsewhere       "),
             Self::NotThereYet(_) => write!(formatter, "absent          "),
             Self::NoTest => write!(formatter, "no test         "),
         }
@@ -177,6 +196,7 @@ fn summary(rows: &[&Row], marks: &[Mark]) -> String {
     for (what, numbers) in [
         ("failed", numbers(|mark| matches!(mark, Mark::Failed { .. }))),
         ("without a test", numbers(|mark| matches!(mark, Mark::NoTest))),
+        ("held by `make test-cluster`", numbers(|mark| matches!(mark, Mark::Elsewhere(_)))),
         ("of parts that do not exist yet", numbers(|mark| matches!(mark, Mark::NotThereYet(_)))),
     ] {
         if !numbers.is_empty() {
@@ -206,7 +226,7 @@ mod tests {
 </testsuites>"#;
 
     fn row(number: u8, absent: Option<&'static str>) -> Row {
-        Row { number, fault: "fault", expected: "peace", absent }
+        Row { number, fault: "fault", expected: "peace", instead: None, cluster_test: None, absent }
     }
 
     #[test]
@@ -222,6 +242,30 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("without a test: 2\n"), "{text}");
+    }
+
+    #[test]
+    fn what_differs_on_purpose_is_printed_whether_the_row_holds_or_not() {
+        let differs = Row { instead: Some("war: it pays"), ..row(1, None) };
+        for mark in [
+            Mark::Held { seconds: 1.0 },
+            Mark::NoTest,
+            Mark::Failed { seconds: 1.0, tests: vec!["row_01_x".to_owned()] },
+        ] {
+            let text = line(&differs, &mark);
+            assert!(text.ends_with("\n       on purpose: war: it pays"), "{text}");
+        }
+        assert!(!line(&row(1, None), &Mark::NoTest).contains("on purpose"));
+    }
+
+    #[test]
+    fn a_row_that_a_cluster_test_holds_is_named_with_that_test_and_not_counted_as_held() {
+        let elsewhere = Row { cluster_test: Some("no_node"), ..row(2, None) };
+        let rows = [&elsewhere];
+        let marks = judge(&rows, &tests_in(JUNIT).unwrap());
+        assert_eq!(marks, [Mark::Elsewhere("no_node")]);
+        assert!(line(&elsewhere, &marks[0]).ends_with("held by `make test-cluster`: no_node"));
+        assert_eq!(summary(&rows, &marks), "held by `make test-cluster`: 2\n0 of 1 hold");
     }
 
     #[test]

@@ -91,6 +91,16 @@ impl<T> Few<T> {
     }
 }
 
+impl<T> From<Vec<T>> for Few<T> {
+    fn from(mut all: Vec<T>) -> Self {
+        if all.len() > 1 {
+            all.shrink_to_fit();
+            return Self::Many(all);
+        }
+        all.pop().map_or_else(Self::default, Self::One)
+    }
+}
+
 impl<T> Default for Few<T> {
     fn default() -> Self {
         Self::Many(Vec::new())

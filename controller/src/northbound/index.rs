@@ -433,6 +433,9 @@ impl Pass<'_> {
         if entry.claim == claim {
             return;
         }
+        // Thousands of rows may belong to one policy: their claims share its name.
+        let known = claim.owner().and_then(|owner| self.index.owned.get_key_value(owner));
+        let claim = known.map_or(claim, |(owner, _)| Claim::Ours(owner.clone()));
         let before = std::mem::replace(&mut entry.claim, claim.clone());
         // A switch has another owner: its foreign ports may count for another node now, or for none.
         for set in entry.table.sets().iter().filter(|set| is_switch(&Parent { row, set })) {

@@ -179,9 +179,9 @@ impl Store {
         policies
             .filter(|key| {
                 let subject = self.cluster_policies.all.get(key).and_then(|known| known.subject);
-                let matching =
-                    |[_, namespaces]: [SelectorId; 2]| self.namespaces.selectors.matching(namespaces);
-                subject.is_some_and(|subject| matching(subject).contains(pod.namespace()))
+                subject.is_some_and(|[_, namespaces]| {
+                    self.namespaces.selectors.matches(namespaces, pod.namespace())
+                })
             })
             .collect()
     }
@@ -192,9 +192,8 @@ impl Store {
         else {
             return BTreeSet::new();
         };
-        let namespaces = self.namespaces.selectors.matching(namespaces);
-        let pods = self.pods.selectors.matching(pods).iter();
-        pods.filter(|pod| namespaces.contains(pod.namespace())).cloned().collect()
+        let is_in = |pod: &&PodKey| self.namespaces.selectors.matches(namespaces, pod.namespace());
+        self.pods.selectors.matching(pods).filter(is_in).cloned().collect()
     }
 
     /// All sets that the policy names.
@@ -369,9 +368,7 @@ impl Store {
         let policies = self.cluster_policies.by_namespaces.get(&id).into_iter().flatten();
         let subjects = policies.filter_map(|key| self.cluster_policies.all.get(key)?.subject);
         for [pods, _] in subjects {
-            let labels = self.pods.selectors.labels();
-            let of_subject = labels.namespace(namespace);
-            let of_subject = of_subject.filter(|pod| self.pods.selectors.matching(pods).contains(*pod));
+            let of_subject = self.pods.selectors.matching_in(pods, namespace);
             of_subject.for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
         }
     }

@@ -1,56 +1,74 @@
 //! Labels of objects, each stored once, and the objects of each label.
 //!
 //! Labels are numbers here: a pod has five to twenty of them, and thousands of pods share most. A namespace
-//! counts as a label of its objects ([`Labels::namespace`]), because a selector may be limited to one. Knows
-//! nothing of selectors.
+//! counts as a label of its objects ([`Labels::namespace`]), because a selector may be limited to one. Objects
+//! are numbers, too: a pod is in the lists of some dozens of labels and selectors, where its name would be four
+//! times as large, and slow to compare. Knows nothing of selectors.
 //!
 //! Nothing is kept while no kind of object has selectors: reading labels begins with the first kind that
 //! does (`wire/metadata.rs`), and no memory is used before.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt::Debug,
-    hash::Hash,
-    sync::Arc,
-};
+use std::{borrow::Borrow, collections::HashMap, fmt::Debug, hash::Hash, sync::Arc};
+
+use crate::few::Few;
 
 /// A label `key=value`, or the key of a label without its value. Valid as long as something refers to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u32);
+
+/// A known object. Valid until it is [forgotten](Labels::forget).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Number(u32);
 
 /// The labels of objects of one kind. `O` identifies an object.
 #[derive(Debug)]
 pub struct Labels<O> {
     /// By text: `key=value`, or `key`, which no key with a value equals.
     by_text: HashMap<Arc<str>, Label>,
-    entries: Vec<Entry<O>>,
+    entries: Vec<Entry>,
     /// Numbers of labels that nothing refers to any more.
     free: Vec<Label>,
-    /// The labels of each object, sorted, with its namespace.
-    of: HashMap<O, Box<[Label]>>,
+    numbers: HashMap<O, Number>,
+    /// By number; none for a number that is free.
+    objects: Vec<Option<Object<O>>>,
+    free_numbers: Vec<Number>,
 }
 
 #[derive(Debug)]
-struct Entry<O> {
+struct Object<O> {
+    object: O,
+    /// Sorted, with its namespace.
+    labels: Box<[Label]>,
+}
+
+#[derive(Debug)]
+struct Entry {
     text: Arc<str>,
     /// The label's key; none for a key.
     key: Option<Label>,
     /// Objects and requirements that refer to it; for a key, also its labels.
     references: usize,
-    /// For a key: none.
-    objects: BTreeSet<O>,
+    /// Sorted; none for a key.
+    objects: Few<Number>,
 }
 
 impl<O> Default for Labels<O> {
     fn default() -> Self {
-        Self { by_text: HashMap::new(), entries: Vec::new(), free: Vec::new(), of: HashMap::new() }
+        Self {
+            by_text: HashMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            numbers: HashMap::new(),
+            objects: Vec::new(),
+            free_numbers: Vec::new(),
+        }
     }
 }
 
 impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
     /// The objects with this label. Its cost does not depend on the number of objects or labels.
     pub fn objects(&self, key: &str, value: &str) -> impl Iterator<Item = &O> {
-        self.find(&text(key, value)).into_iter().flat_map(move |label| &self.entry(label).objects)
+        self.named(self.find(&text(key, value)).map_or(&[], |label| self.with(label)))
     }
 
     /// The objects of a namespace.
@@ -60,20 +78,40 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
 
     /// Whether nothing is stored.
     pub fn is_empty(&self) -> bool {
-        self.by_text.is_empty() && self.of.is_empty()
+        self.by_text.is_empty() && self.numbers.is_empty()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &O> {
-        self.of.keys()
+    pub(super) fn all(&self) -> impl Iterator<Item = Number> {
+        self.numbers.values().copied()
+    }
+
+    /// The number of an object.
+    pub(super) fn number<Q>(&self, object: &Q) -> Option<Number>
+    where
+        O: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.numbers.get(object).copied()
+    }
+
+    /// The objects with these numbers.
+    pub(super) fn named<'a>(&'a self, numbers: &'a [Number]) -> impl Iterator<Item = &'a O> + Clone {
+        numbers.iter().filter_map(|number| self.entry_of(*number)).map(|object| &object.object)
     }
 
     /// The labels of an object, sorted.
-    pub(super) fn of(&self, object: &O) -> &[Label] {
-        self.of.get(object).map_or(&[], |labels| labels)
+    pub(super) fn of(&self, number: Number) -> &[Label] {
+        self.entry_of(number).map_or(&[], |object| &object.labels)
     }
 
-    pub(super) fn with(&self, label: Label) -> &BTreeSet<O> {
+    /// The objects with this label, sorted.
+    pub(super) fn with(&self, label: Label) -> &[Number] {
         &self.entry(label).objects
+    }
+
+    /// The objects of a namespace, sorted.
+    pub(super) fn within(&self, namespace: &str) -> &[Number] {
+        self.find(&text("", namespace)).map_or(&[], |label| self.with(label))
     }
 
     /// The key of a label.
@@ -87,45 +125,73 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
         labels.iter().copied().find(|label| self.entry(*label).text.starts_with('='))
     }
 
-    /// Adds an object, or replaces its labels. Returns the labels of before, or none if nothing has changed.
-    /// They keep their numbers until they are [released](Self::release): what indexes them is updated first.
+    /// Adds an object, or replaces its labels. Returns its number and the labels of before, or none if nothing
+    /// has changed. They keep their numbers until they are [released](Self::release): what indexes them is
+    /// updated first.
     pub(super) fn put<'a>(
         &mut self,
         object: &O,
         namespace: Option<&'a str>,
         labels: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Option<Box<[Label]>> {
+    ) -> Option<(Number, Box<[Label]>)> {
         let texts = namespace.into_iter().map(|namespace| ("", namespace)).chain(labels);
         let mut now: Vec<Label> = texts.map(|(key, value)| self.refer_to(key, Some(value))).collect();
         now.sort_unstable();
-        let before = self.of.get(object).cloned();
-        if before.as_deref() == Some(&now[..]) {
+        let known = self.number(object);
+        if known.is_some_and(|number| *self.of(number) == now[..]) {
             // The references that were added above.
             self.release(&now);
             return None;
         }
-        let before = before.unwrap_or_default();
+        let number = known.unwrap_or_else(|| self.add(object));
         // The labels of before keep their references: the caller's indexes still name them.
-        self.reindex(object, &before, &now);
-        self.of.insert(object.clone(), now.into());
-        Some(before)
+        let before = self.relabel(number, now.into());
+        Some((number, before))
     }
 
-    /// Removes an object. Returns its labels, which keep their numbers as in [`put`](Self::put).
-    pub(super) fn remove(&mut self, object: &O) -> Option<Box<[Label]>> {
-        let before = self.of.remove(object)?;
-        self.reindex(object, &before, &[]);
-        Some(before)
+    /// Removes the labels of an object. Returns its number and the labels, which stay as in
+    /// [`put`](Self::put). The caller forgets the number when nothing names it any more.
+    pub(super) fn remove(&mut self, object: &O) -> Option<(Number, Box<[Label]>)> {
+        let number = self.number(object)?;
+        Some((number, self.relabel(number, Box::default())))
     }
 
-    /// Follows the difference between two sorted lists of labels.
-    fn reindex(&mut self, object: &O, before: &[Label], now: &[Label]) {
+    /// The object is gone: its number may be given to another one.
+    pub(super) fn forget(&mut self, number: Number) {
+        if let Some(Object { object, labels: _ }) = self.objects[number.index()].take() {
+            self.numbers.remove(&object);
+            self.free_numbers.push(number);
+        }
+    }
+
+    /// Gives a number to an object without labels.
+    fn add(&mut self, object: &O) -> Number {
+        let entry = Some(Object { object: object.clone(), labels: Box::default() });
+        let number = match self.free_numbers.pop() {
+            Some(number) => {
+                self.objects[number.index()] = entry;
+                number
+            }
+            None => {
+                self.objects.push(entry);
+                Number(u32::try_from(self.objects.len() - 1).expect("memory ends before 2³² objects"))
+            }
+        };
+        self.numbers.insert(object.clone(), number);
+        number
+    }
+
+    /// Replaces the labels of an object. `now` is sorted. Returns those of before.
+    fn relabel(&mut self, number: Number, now: Box<[Label]>) -> Box<[Label]> {
+        let Some(entry) = &mut self.objects[number.index()] else { return Box::default() };
+        let before = std::mem::replace(&mut entry.labels, now.clone());
         for label in now.iter().filter(|label| before.binary_search(label).is_err()) {
-            self.entry_mut(*label).objects.insert(object.clone());
+            self.entry_mut(*label).objects.insert(number);
         }
         for label in before.iter().filter(|label| now.binary_search(label).is_err()) {
-            self.entry_mut(*label).objects.remove(object);
+            self.entry_mut(*label).objects.remove(&number);
         }
+        before
     }
 
     /// The number of a label, or of a key without a value. Adds a reference to it.
@@ -138,7 +204,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
         // Before the number is taken: the key may need one of its own.
         let key = value.map(|_| self.refer_to(key, None));
         let text: Arc<str> = text.into();
-        let entry = Entry { text: Arc::clone(&text), key, references: 1, objects: BTreeSet::new() };
+        let entry = Entry { text: Arc::clone(&text), key, references: 1, objects: Few::default() };
         let label = match self.free.pop() {
             Some(label) => {
                 *self.entry_mut(label) = entry;
@@ -172,12 +238,23 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
         self.by_text.get(text).copied()
     }
 
-    fn entry(&self, Label(number): Label) -> &Entry<O> {
+    fn entry_of(&self, number: Number) -> Option<&Object<O>> {
+        self.objects.get(number.index())?.as_ref()
+    }
+
+    fn entry(&self, Label(number): Label) -> &Entry {
         &self.entries[number as usize]
     }
 
-    fn entry_mut(&mut self, Label(number): Label) -> &mut Entry<O> {
+    fn entry_mut(&mut self, Label(number): Label) -> &mut Entry {
         &mut self.entries[number as usize]
+    }
+}
+
+impl Number {
+    /// Its place in a list of all objects.
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
     }
 }
 

@@ -201,9 +201,7 @@ impl Store {
             self.follow_subjects(*id, name, dirty);
             for (set, pods) in self.policies.sets.of_namespaces(*id) {
                 let set = SetId::Pods(set);
-                let of_set = self.pods.selectors.labels().namespace(name);
-                let of_set = of_set.filter(|pod| self.pods.selectors.matched_by(pod).contains(&pods));
-                let of_set: Vec<_> = of_set.cloned().collect();
+                let of_set: Vec<_> = self.pods.selectors.matching_in(pods, name).cloned().collect();
                 for pod in of_set {
                     self.moved_in_set(&set, &pod, *moved, dirty);
                 }

@@ -112,7 +112,7 @@ impl Store {
     fn addresses_of_nodes(&self, id: SelectorId, of: &NodesOf) -> BTreeSet<IpAddr> {
         let mut addresses = BTreeSet::new();
         let mut is_unknown = false;
-        for node in self.nodes.selectors.matching(id).iter().filter_map(|name| self.node(name)) {
+        for node in self.nodes.selectors.matching(id).filter_map(|name| self.node(name)) {
             addresses.extend(node.host_addresses.iter().copied());
             is_unknown |= node.lacks_host_addresses();
         }

@@ -180,7 +180,7 @@ impl Store {
     fn isolated(&self, key: &PolicyKey) -> Isolated {
         let Some(known) = self.policies.all.get(key) else { return Isolated::default() };
         Isolated {
-            pods: self.pods.selectors.matching(known.pods).clone(),
+            pods: self.pods.selectors.matching(known.pods).cloned().collect(),
             directions: Direction::ALL.map(|direction| known.policy.isolates(direction)),
         }
     }

@@ -11,6 +11,7 @@ use kubeapi::services::Protocol;
 use super::{
     Direction, Store,
     policy::{Number, Policy, PolicyTrouble, shown},
+    selectors::SelectorId,
 };
 use crate::trouble::Trouble;
 
@@ -69,11 +70,12 @@ impl Store {
     /// Whether the policy selects pods, and no pod has the name: none of the selected ones for connections to
     /// them, and none at all for their own connections.
     fn is_missing(&self, key: &PolicyKey, PortName { direction, name, protocol }: &PortName) -> bool {
-        let selected = self.policies.selected(key).map(|id| self.pods.selectors.matching(id));
-        let Some(selected) = selected.filter(|pods| !pods.is_empty()) else { return false };
+        let selectors = &self.pods.selectors;
+        let is_used = |id: &SelectorId| selectors.matching(*id).next().is_some();
+        let Some(selected) = self.policies.selected(key).filter(is_used) else { return false };
         let mut pods = self.policies.sets.with_port(name, *protocol);
         match direction {
-            Direction::Ingress => !pods.any(|pod| selected.contains(pod)),
+            Direction::Ingress => !pods.any(|pod| selectors.matches(selected, pod)),
             Direction::Egress => pods.next().is_none(),
         }
     }

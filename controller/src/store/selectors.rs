@@ -14,9 +14,10 @@ use std::{
 };
 
 use super::{
-    labels::{Label, Labels},
+    labels::{Label, Labels, Number},
     selector::{Requirement, Selector},
 };
+use crate::few::Few;
 
 /// A selector in use. Valid until its last reference is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,25 +35,26 @@ pub enum Moved {
 pub struct Selectors<O> {
     labels: Labels<O>,
     by_text: HashMap<Arc<str>, SelectorId>,
-    entries: Vec<Entry<O>>,
+    entries: Vec<Entry>,
     /// Numbers of selectors that are no longer in use.
     free: Vec<SelectorId>,
     listed: HashMap<Place, BTreeSet<SelectorId>>,
-    /// The selectors that match each object, sorted; no entry without any.
-    matched_by: HashMap<O, Box<[SelectorId]>>,
+    /// By the number of an object: the selectors that match it, sorted.
+    matched_by: Vec<Box<[SelectorId]>>,
     /// How often an object was compared with a selector.
     #[cfg(test)]
     compared: std::cell::Cell<usize>,
 }
 
 #[derive(Debug)]
-struct Entry<O> {
+struct Entry {
     text: Arc<str>,
     references: usize,
     namespace: Option<Label>,
     tests: Vec<Test>,
     places: Vec<Place>,
-    objects: BTreeSet<O>,
+    /// Sorted.
+    objects: Few<Number>,
 }
 
 /// Where a selector is listed: under its namespace, if it has one, and under a label or key, if its objects
@@ -80,7 +82,7 @@ impl<O> Default for Selectors<O> {
             entries: Vec::new(),
             free: Vec::new(),
             listed: HashMap::new(),
-            matched_by: HashMap::new(),
+            matched_by: Vec::new(),
             #[cfg(test)]
             compared: std::cell::Cell::default(),
         }
@@ -93,9 +95,28 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         &self.labels
     }
 
-    /// The objects that a selector matches.
-    pub fn matching(&self, id: SelectorId) -> &BTreeSet<O> {
-        &self.entry(id).objects
+    /// The objects that a selector matches, in no particular order.
+    pub fn matching(&self, id: SelectorId) -> impl Iterator<Item = &O> + Clone {
+        self.labels.named(&self.entry(id).objects)
+    }
+
+    /// Those of a namespace.
+    pub fn matching_in(&self, id: SelectorId, namespace: &str) -> impl Iterator<Item = &O> {
+        let (mut fewer, mut more) = (self.labels.within(namespace), &*self.entry(id).objects);
+        if fewer.len() > more.len() {
+            std::mem::swap(&mut fewer, &mut more);
+        }
+        let both = fewer.iter().filter(|number| more.binary_search(number).is_ok());
+        both.flat_map(|number| self.labels.named(std::slice::from_ref(number)))
+    }
+
+    /// Whether a selector matches an object.
+    pub fn matches<Q>(&self, id: SelectorId, object: &Q) -> bool
+    where
+        O: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.matched_by(object).binary_search(&id).is_ok()
     }
 
     /// The selectors that match an object, sorted.
@@ -104,7 +125,8 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         O: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.matched_by.get(object).map_or(&[], |ids| ids)
+        let number = self.labels.number(object);
+        number.and_then(|number| self.matched_by.get(number.index())).map_or(&[], |ids| ids)
     }
 
     /// The canonical text of a selector.
@@ -117,7 +139,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         self.labels.is_empty()
             && self.by_text.is_empty()
             && self.listed.is_empty()
-            && self.matched_by.is_empty()
+            && self.matched_by.iter().all(|ids| ids.is_empty())
     }
 
     /// Adds a reference to a selector. The first one looks for the objects that match.
@@ -139,19 +161,20 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
             namespace,
             tests,
             places,
-            objects: BTreeSet::new(),
+            objects: Few::default(),
         };
-        entry.objects = self.search(&entry);
+        entry.objects = self.search(&entry).into();
         let id = self.free.pop().unwrap_or_else(|| {
             SelectorId(u32::try_from(self.entries.len()).expect("memory ends before 2³² selectors"))
         });
-        for object in &entry.objects {
-            let mut ids = self.matched_by.remove(object).unwrap_or_default().into_vec();
+        for object in entry.objects.iter() {
+            let ids = self.ids_mut(*object);
+            let mut more = std::mem::take(ids).into_vec();
             // A number that was free may be smaller than others, and the list is sorted.
-            if let Err(place) = ids.binary_search(&id) {
-                ids.insert(place, id);
+            if let Err(place) = more.binary_search(&id) {
+                more.insert(place, id);
             }
-            self.matched_by.insert(object.clone(), ids.into());
+            *ids = more.into();
         }
         for place in &entry.places {
             self.listed.entry(*place).or_default().insert(id);
@@ -173,12 +196,9 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         }
         let (text, namespace) = (std::mem::replace(&mut entry.text, Arc::from("")), entry.namespace.take());
         let (tests, places) = (std::mem::take(&mut entry.tests), std::mem::take(&mut entry.places));
-        for object in std::mem::take(&mut entry.objects) {
-            let ids = self.matched_by.remove(&object).unwrap_or_default();
-            let others: Box<[SelectorId]> = ids.iter().copied().filter(|other| *other != id).collect();
-            if !others.is_empty() {
-                self.matched_by.insert(object, others);
-            }
+        for object in std::mem::take(&mut entry.objects).iter() {
+            let ids = self.ids_mut(*object);
+            *ids = ids.iter().copied().filter(|other| *other != id).collect();
         }
         for place in places {
             if let Some(ids) = self.listed.get_mut(&place) {
@@ -204,38 +224,37 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         labels: impl IntoIterator<Item = (&'a str, &'a str)>,
         moved: &mut impl FnMut(SelectorId, Moved),
     ) {
-        let Some(before) = self.labels.put(object, namespace, labels) else { return };
-        let now = self.labels.of(object);
+        let Some((number, before)) = self.labels.put(object, namespace, labels) else { return };
+        let now = self.labels.of(number);
         let mut matches: Vec<SelectorId> =
             self.candidates(now).filter(|id| self.is_match(self.entry(*id), now)).collect();
         matches.sort_unstable();
-        self.rematch(object, matches, moved);
+        self.rematch(number, matches, moved);
         // Last: a released number may be given to another label, and until here the selectors name it.
         self.labels.release(&before);
     }
 
     /// Removes an object, and tells which selectors it has left.
     pub fn remove(&mut self, object: &O, moved: &mut impl FnMut(SelectorId, Moved)) {
-        let Some(before) = self.labels.remove(object) else { return };
-        self.rematch(object, Vec::new(), moved);
+        let Some((number, before)) = self.labels.remove(object) else { return };
+        self.rematch(number, Vec::new(), moved);
         // Last, as in `put`.
         self.labels.release(&before);
+        self.labels.forget(number);
     }
 
     /// Replaces the selectors that match an object. `now` is sorted.
-    fn rematch(&mut self, object: &O, now: Vec<SelectorId>, moved: &mut impl FnMut(SelectorId, Moved)) {
-        let before = self.matched_by.remove(object).unwrap_or_default();
+    fn rematch(&mut self, object: Number, now: Vec<SelectorId>, moved: &mut impl FnMut(SelectorId, Moved)) {
+        let before = std::mem::take(self.ids_mut(object));
         for id in before.iter().filter(|id| now.binary_search(id).is_err()) {
-            self.entry_mut(*id).objects.remove(object);
+            self.entry_mut(*id).objects.remove(&object);
             moved(*id, Moved::Out);
         }
         for id in now.iter().filter(|id| before.binary_search(id).is_err()) {
-            self.entry_mut(*id).objects.insert(object.clone());
+            self.entry_mut(*id).objects.insert(object);
             moved(*id, Moved::In);
         }
-        if !now.is_empty() {
-            self.matched_by.insert(object.clone(), now.into());
-        }
+        *self.ids_mut(object) = now.into();
     }
 
     /// Where to list a selector with these tests: under the labels that the fewest objects have. While no
@@ -271,21 +290,36 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         places.filter_map(move |place| self.listed.get(&place)).flatten().copied()
     }
 
-    /// The known objects that match.
-    fn search(&self, entry: &Entry<O>) -> BTreeSet<O> {
-        let is_match = |object: &&O| self.is_match(entry, self.labels.of(object));
-        let labels = || entry.places.iter().filter_map(|place| place.label);
+    /// The known objects that match, sorted.
+    fn search(&self, entry: &Entry) -> Vec<Number> {
+        let labels = entry.places.iter().filter_map(|place| place.label);
         // Objects are indexed by label, and not by key.
-        if labels().next().is_some_and(|label| self.labels.key(label).is_some()) {
-            labels().flat_map(|label| self.labels.with(label)).filter(is_match).cloned().collect()
-        } else if let Some(namespace) = entry.namespace {
-            self.labels.with(namespace).iter().filter(is_match).cloned().collect()
-        } else {
-            self.labels.all().filter(is_match).cloned().collect()
-        }
+        let labels = labels.filter(|label| self.labels.key(*label).is_some());
+        let lists: Vec<&[Number]> = labels.map(|label| self.labels.with(label)).collect();
+        let listed = lists.iter().map(|list| list.len()).sum();
+        let within = entry.namespace.map(|namespace| self.labels.with(namespace));
+        let is_match = |number: &Number| self.is_match(entry, self.labels.of(*number));
+        let mut found: Vec<Number> = match within {
+            // Thousands of pods may have a label of which a namespace has a few.
+            Some(within) if lists.is_empty() || within.len() < listed => {
+                within.iter().copied().filter(is_match).collect()
+            }
+            None if lists.is_empty() => self.labels.all().filter(is_match).collect(),
+            _ => lists.into_iter().flatten().copied().filter(is_match).collect(),
+        };
+        found.sort_unstable();
+        found
     }
 
-    fn is_match(&self, entry: &Entry<O>, labels: &[Label]) -> bool {
+    /// The selectors that match the object with this number.
+    fn ids_mut(&mut self, number: Number) -> &mut Box<[SelectorId]> {
+        if self.matched_by.len() <= number.index() {
+            self.matched_by.resize_with(number.index() + 1, Box::default);
+        }
+        &mut self.matched_by[number.index()]
+    }
+
+    fn is_match(&self, entry: &Entry, labels: &[Label]) -> bool {
         #[cfg(test)]
         self.compared.set(self.compared.get() + 1);
         // The labels of an object are sorted by number; its keys are found by way of them.
@@ -300,11 +334,11 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
             })
     }
 
-    fn entry(&self, SelectorId(number): SelectorId) -> &Entry<O> {
+    fn entry(&self, SelectorId(number): SelectorId) -> &Entry {
         &self.entries[number as usize]
     }
 
-    fn entry_mut(&mut self, SelectorId(number): SelectorId) -> &mut Entry<O> {
+    fn entry_mut(&mut self, SelectorId(number): SelectorId) -> &mut Entry {
         &mut self.entries[number as usize]
     }
 }

@@ -22,7 +22,7 @@ use super::{
     selectors::{Moved, SelectorId},
 };
 use crate::{
-    few::{Few, leave},
+    few::{Few, give_back, leave},
     key::{AnyPolicy, Dirty, Key, Part, Scope, SetId},
 };
 
@@ -42,10 +42,10 @@ pub(super) struct Sets {
     holds: HashMap<AnyPolicy, BTreeSet<SetId>>,
     /// Namespaces that had a set at the start, whether a policy names it or not.
     found: BTreeSet<Arc<str>>,
-    /// Sets that the addresses of a pod have left, and may be in as far as the database shows.
-    pending: HashMap<PodKey, BTreeSet<SetId>>,
-    /// The same, by set.
+    /// Pods whose addresses have left a set, and may be in it as far as the database shows.
     left: HashMap<SetId, BTreeSet<PodKey>>,
+    /// By pod: the number of such sets.
+    pending: HashMap<PodKey, usize>,
     /// How often a pod was compared with a set.
     #[cfg(test)]
     pub(super) compared: std::cell::Cell<usize>,
@@ -155,8 +155,26 @@ impl Sets {
     }
 
     fn left(&mut self, pod: &PodKey, set: SetId) {
-        self.left.entry(set.clone()).or_default().insert(pod.clone());
-        self.pending.entry(pod.clone()).or_default().insert(set);
+        if self.left.entry(set).or_default().insert(pod.clone()) {
+            *self.pending.entry(pod.clone()).or_default() += 1;
+        }
+    }
+
+    /// The database shows the set as it should be. Returns the pods that had left it.
+    fn has_left(&mut self, set: &SetId) -> BTreeSet<PodKey> {
+        let pods = self.left.remove(set).unwrap_or_default();
+        for pod in &pods {
+            if let Some(sets) = self.pending.get_mut(pod) {
+                *sets -= 1;
+                if *sets == 0 {
+                    self.pending.remove(pod);
+                }
+            }
+        }
+        // At the start, each pod has left each of its sets.
+        give_back(&mut self.left);
+        give_back(&mut self.pending);
+        pods
     }
 }
 
@@ -222,11 +240,11 @@ impl Store {
             }
             SetId::Namespace(name) => labels.labels().namespace(name).collect(),
             SetId::Pods(text) => match self.policies.sets.pod_set(text) {
-                Some(PodSet { pods, namespaces: None, .. }) => labels.matching(*pods).iter().collect(),
+                Some(PodSet { pods, namespaces: None, .. }) => labels.matching(*pods).collect(),
                 // Of thousands of pods that the one selector matches, few may be in the namespaces.
                 Some(PodSet { pods, namespaces: Some(namespaces), .. }) => {
-                    let namespaces = self.namespaces.selectors.matching(*namespaces).iter();
-                    namespaces.flat_map(|name| of_namespace(labels.matching(*pods), name)).collect()
+                    let namespaces = self.namespaces.selectors.matching(*namespaces);
+                    namespaces.flat_map(|name| labels.matching_in(*pods, name)).collect()
                 }
                 None => Vec::new(),
             },
@@ -268,9 +286,8 @@ impl Store {
             SetId::Name(_) | SetId::Nodes(_) => false,
             SetId::Pods(text) => self.policies.sets.pod_set(text).is_some_and(|set| {
                 let namespaces = &self.namespaces.selectors;
-                let in_namespaces = |id| namespaces.matching(id).contains(pod.namespace());
-                self.pods.selectors.matched_by(pod).binary_search(&set.pods).is_ok()
-                    && set.namespaces.is_none_or(in_namespaces)
+                let in_namespaces = |id| namespaces.matches(id, pod.namespace());
+                self.pods.selectors.matches(set.pods, pod) && set.namespaces.is_none_or(in_namespaces)
             }),
             SetId::Port(name, protocol, number) => {
                 let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
@@ -392,8 +409,7 @@ impl Store {
 
     /// The database shows the set as it should be: addresses that had to leave it have left.
     pub(super) fn settled_set(&mut self, set: &SetId, dirty: &mut Dirty<'_>) {
-        for pod in self.policies.sets.left.remove(set).unwrap_or_default() {
-            drop_from(&mut self.policies.sets.pending, &pod, set);
+        for pod in self.policies.sets.has_left(set) {
             let waits = self.leaving.contains_key(&pod) || self.found.contains_key(&pod);
             if waits && !self.policies.sets.is_pending(&pod) {
                 // Its port may have left before: then its addresses are free now.
@@ -429,15 +445,10 @@ impl Store {
 
 /// Whether a pod of this namespace is among the pods.
 fn has_pod(pods: &BTreeSet<PodKey>, namespace: &str) -> bool {
-    of_namespace(pods, namespace).next().is_some()
-}
-
-/// The pods of this namespace among the pods.
-fn of_namespace<'a>(pods: &'a BTreeSet<PodKey>, namespace: &'a str) -> impl Iterator<Item = &'a PodKey> {
     // They are neighbours, and no name is lower than this one.
     let first = PodKey::new(namespace, "0").ok();
-    let from = first.into_iter().flat_map(|first| pods.range(first..));
-    from.take_while(move |pod| pod.namespace() == namespace)
+    let next = first.and_then(|first| pods.range(first..).next());
+    next.is_some_and(|pod| pod.namespace() == namespace)
 }
 
 /// Removes an element from the set of a key, and the set with its last element.

@@ -181,6 +181,8 @@ impl<T: Scalar> Field for Vec<T> {
             self.sort_by(compare);
         }
         self.dedup();
+        // The elements have the memory of the received atoms, which was allocated in steps and is larger.
+        self.shrink_to_fit();
         Ok(())
     }
 

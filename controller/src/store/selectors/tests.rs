@@ -121,7 +121,17 @@ proptest! {
             let moves = happen(&mut selectors, &mut naive, step);
             let after = naive.all();
             for (id, selector) in &naive.references {
-                prop_assert_eq!(selectors.matching(*id), &after[id], "{}", selector);
+                let matching = || selectors.matching(*id).copied();
+                prop_assert_eq!(matching().collect::<BTreeSet<_>>(), after[id].clone(), "{}", selector);
+                prop_assert_eq!(matching().count(), after[id].len());
+                for namespace in ["shop", "bank", "mine"] {
+                    let is_in = |number: &u8| naive.objects[number].0 == Some(namespace);
+                    let within: BTreeSet<u8> = after[id].iter().copied().filter(is_in).collect();
+                    prop_assert_eq!(selectors.matching_in(*id, namespace).copied().collect::<BTreeSet<_>>(), within);
+                }
+                for number in 0..6 {
+                    prop_assert_eq!(selectors.matches(*id, &number), after[id].contains(&number));
+                }
                 prop_assert_eq!(&**selectors.text(*id), selector.to_string());
             }
             for number in 0..6 {
@@ -141,15 +151,16 @@ proptest! {
                 prop_assert_eq!(moves, BTreeSet::new());
             }
             for (key, value) in KEYS.iter().flat_map(|key| VALUES.map(|value| (*key, value))) {
-                let with: Vec<&u8> = naive.objects.iter()
+                let with: BTreeSet<&u8> = naive.objects.iter()
                     .filter(|(_, (_, labels))| labels.get(key).is_some_and(|own| own == value))
                     .map(|(number, _)| number)
                     .collect();
-                prop_assert_eq!(selectors.labels().objects(key, value).collect::<Vec<_>>(), with);
+                prop_assert_eq!(selectors.labels().objects(key, value).collect::<BTreeSet<_>>(), with);
             }
             for namespace in ["shop", "bank"] {
                 let within = naive.objects.iter().filter(|(_, (own, _))| *own == Some(namespace));
-                prop_assert!(selectors.labels().namespace(namespace).eq(within.map(|(number, _)| number)));
+                let own: BTreeSet<&u8> = selectors.labels().namespace(namespace).collect();
+                prop_assert_eq!(own, within.map(|(number, _)| number).collect());
             }
         }
         // Nothing is left of what is gone.

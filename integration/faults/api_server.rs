@@ -204,17 +204,17 @@ fn nothing_is_lost(
     site.are_waited_for(std::slice::from_ref(&pod))?;
     let began = Instant::now();
     faults().into_iter().for_each(|(times, of, fault)| proxy.inject_times(times, of, fault));
-    let again = || {
-        eventually("the watch is begun again", AT_ONCE, || {
+    let again = |limit| {
+        eventually("the watch is begun again", limit, || {
             ensure!(proxy.count(&Of::Watches, began) > 0, "it is not");
             Ok(())
         })
     };
     proxy.cut();
     // A watch that was just being begun is not cut by the first attempt, and meets no fault.
-    again().or_else(|_| {
+    again(AT_ONCE).or_else(|_| {
         proxy.cut();
-        again()
+        again(SOON)
     })?;
     site.node.write_manifest(&pod)?;
     waiting.wait()?.success()?;

@@ -140,7 +140,7 @@ fn del_of_a_pod_with_very_many_connections_left_most_of_them_behind() {
 }
 
 #[test]
-fn of_a_quarter_of_a_million_connections_del_removes_those_of_the_pod_without_a_list() {
+fn row_95_of_a_quarter_of_a_million_connections_del_removes_those_of_the_pod_without_a_list() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
         node.start_server()?;

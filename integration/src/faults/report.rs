@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::{
     LONG,
-    matrix::{self, ROWS, Row},
+    matrix::{self, Elsewhere, ROWS, Row},
 };
 use crate::{command, executable};
 
@@ -43,8 +43,8 @@ enum Mark {
         seconds: f64,
         tests: Vec<String>,
     },
-    /// Not by a test of this run.
-    Elsewhere(&'static str),
+    /// A test of another command holds it.
+    Elsewhere(Elsewhere),
     NotThereYet(&'static str),
     NoTest,
 }
@@ -139,7 +139,7 @@ fn judge(rows: &[&Row], tests: &[Test]) -> Vec<Mark> {
         let seconds = of_row.iter().map(|test| test.seconds).sum();
         let failed: Vec<String> =
             of_row.iter().filter(|test| !test.passed).map(|test| test.name.clone()).collect();
-        match (of_row.is_empty(), row.cluster_test, row.absent) {
+        match (of_row.is_empty(), row.elsewhere, row.absent) {
             (true, Some(test), _) => Mark::Elsewhere(test),
             (true, None, Some(reason)) => Mark::NotThereYet(reason),
             (true, None, None) => Mark::NoTest,
@@ -151,7 +151,7 @@ fn judge(rows: &[&Row], tests: &[Test]) -> Vec<Mark> {
 }
 
 fn line(row: &Row, mark: &Mark) -> String {
-    let Row { number, fault, expected, instead, cluster_test: _, absent: _ } = row;
+    let Row { number, fault, expected, instead, elsewhere: _, absent: _ } = row;
     let text = match mark {
         Mark::Failed { tests, .. } => {
             format!(
@@ -162,8 +162,8 @@ fn line(row: &Row, mark: &Mark) -> String {
         Mark::NotThereYet(reason) => {
             format!("{number:>3}  {mark}  {fault} (not there yet: {reason})")
         }
-        Mark::Elsewhere(test) => {
-            format!("{number:>3}  {mark}  {fault}\n       held by `make test-cluster`: {test}")
+        Mark::Elsewhere(Elsewhere { command, test }) => {
+            format!("{number:>3}  {mark}  {fault}\n       `{command}`: {test}")
         }
         Mark::Held { .. } | Mark::NoTest => format!("{number:>3}  {mark}  {fault}"),
     };
@@ -196,7 +196,7 @@ fn summary(rows: &[&Row], marks: &[Mark]) -> String {
     for (what, numbers) in [
         ("failed", numbers(|mark| matches!(mark, Mark::Failed { .. }))),
         ("without a test", numbers(|mark| matches!(mark, Mark::NoTest))),
-        ("held by `make test-cluster`", numbers(|mark| matches!(mark, Mark::Elsewhere(_)))),
+        ("held by tests of other commands", numbers(|mark| matches!(mark, Mark::Elsewhere(_)))),
         ("of parts that do not exist yet", numbers(|mark| matches!(mark, Mark::NotThereYet(_)))),
     ] {
         if !numbers.is_empty() {
@@ -226,7 +226,7 @@ mod tests {
 </testsuites>"#;
 
     fn row(number: u8, absent: Option<&'static str>) -> Row {
-        Row { number, fault: "fault", expected: "peace", instead: None, cluster_test: None, absent }
+        Row { number, fault: "fault", expected: "peace", instead: None, elsewhere: None, absent }
     }
 
     #[test]
@@ -259,13 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_a_cluster_test_holds_is_named_with_that_test_and_not_counted_as_held() {
-        let elsewhere = Row { cluster_test: Some("no_node"), ..row(2, None) };
+    fn a_row_that_another_command_holds_is_named_with_its_test_and_not_counted_as_held() {
+        let held_by = Elsewhere { command: "make test", test: "no_node" };
+        let elsewhere = Row { elsewhere: Some(held_by), ..row(2, None) };
         let rows = [&elsewhere];
         let marks = judge(&rows, &tests_in(JUNIT).unwrap());
-        assert_eq!(marks, [Mark::Elsewhere("no_node")]);
-        assert!(line(&elsewhere, &marks[0]).ends_with("held by `make test-cluster`: no_node"));
-        assert_eq!(summary(&rows, &marks), "held by `make test-cluster`: 2\n0 of 1 hold");
+        assert_eq!(marks, [Mark::Elsewhere(held_by)]);
+        assert!(line(&elsewhere, &marks[0]).ends_with("`make test`: no_node"));
+        assert_eq!(summary(&rows, &marks), "held by tests of other commands: 2\n0 of 1 hold");
     }
 
     #[test]

@@ -166,7 +166,9 @@ impl<'a> Driver<'a> {
     fn settle(&self) -> Result<()> {
         // Open vSwitch first: changes that ovs-vswitchd makes to its database are new work for ovn-controller.
         self.floors[0].settle()?;
-        self.lab.central.sync()
+        // Once: each repetition of `Central::sync` would be new work for ovn-northd, which has the least priority.
+        let synced = self.lab.central.nbctl(["--wait=hv", "sync"]);
+        synced.map(drop).context("ovn-controller does not come to rest")
     }
 
     /// Detaches the pods that stay, and removes the bridge.

@@ -63,7 +63,8 @@ async fn a_service_that_is_idled_no_longer_refuses_connections_only_after_its_po
     controller.settles_after(settled).await;
     assert_eq!(options(&connection).await, [true, false]);
     // `kubectl describe` finds the event by the UID. A Service that is not there needs no pods.
-    [1, 0].map(|number| controller.observe(Observation::Connection(service_key(number))));
+    controller.observe(Observation::Connection(service_key(1)));
+    controller.observe(Observation::Connection(service_key(0)));
     let told = async {
         loop {
             if let Report::NeedPods { service, uid } = controller.reports.recv().await.unwrap() {

@@ -5,17 +5,21 @@
 //! |---|---|
 //! | `control_plane` | metrics of the control plane |
 //! | `process` | the standard `process_*` metrics |
-//! | `files` | sizes of the logs |
+//! | `files` | sizes of the logs, lost lines |
 
 use std::{
     path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
+use ovslog::background::LostLines;
 use prometheus::{IntGaugeVec, Opts, Registry, TextEncoder, core::Collector};
 use server::conditions::{Conditions, Part};
 
-use self::{files::LogFiles, process::Process};
+use self::{
+    files::{LogFiles, LostLogLines},
+    process::Process,
+};
 use crate::roles::{self, Roles};
 
 mod control_plane;
@@ -36,6 +40,7 @@ pub struct Page {
     registry: Registry,
     conditions: Vec<Met>,
     log_files: LogFiles,
+    lost_log_lines: LostLogLines,
     process: Process,
     /// Held while a page is collected: two scrapes at once would both reset and set the same gauges.
     collecting: Mutex<()>,
@@ -69,6 +74,13 @@ impl Page {
         Self::of(prefix(roles), [log_file])?.with_control_plane(roles)
     }
 
+    /// Counts the lines that this process's log has lost. Until then there are none.
+    #[must_use]
+    pub fn with_lost_log_lines(mut self, lost: LostLines) -> Self {
+        self.lost_log_lines.of(lost);
+        self
+    }
+
     /// Adds the conditions of the control plane, for a process that has these roles, too.
     ///
     /// # Errors
@@ -84,6 +96,7 @@ impl Page {
         Ok(Self {
             conditions: Vec::new(),
             log_files: LogFiles::register(&registry, &format!("{prefix}_logfile_size_bytes"), log_files)?,
+            lost_log_lines: LostLogLines::register(&registry, &format!("{prefix}_log_lines_lost_total"))?,
             process: Process::register(&registry)?,
             collecting: Mutex::new(()),
             registry,
@@ -118,6 +131,7 @@ impl Page {
         let collecting = self.collecting.lock().unwrap_or_else(PoisonError::into_inner);
         self.conditions.iter().for_each(|met| met.look(conditions));
         self.log_files.look();
+        self.lost_log_lines.look();
         self.process.look();
         let families = self.registry.gather();
         // `gather` has copied the values: the text can be made beside the next collection.

@@ -7,12 +7,12 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use rotate::RotatedFile;
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{Registry, layer::SubscriberExt};
 
 use crate::{Level, ReopenFile, layer, log_panics};
@@ -52,10 +52,28 @@ const WAITING_LINES: usize = 8192;
 pub struct Log {
     _worker: WorkerGuard,
     reopen: Reopen,
+    lost: LostLines,
     /// Whether the log also goes to standard error.
     pub on_stderr: bool,
     /// Whether standard error is the log's file (`--logfile /dev/stderr`).
     is_stderr: bool,
+}
+
+/// Lines that the log should have and has not. Also counts while the log goes to standard error, too.
+#[derive(Debug, Clone)]
+pub struct LostLines {
+    /// The file could not be written: a full disk, a missing directory.
+    unwritten: Arc<AtomicU64>,
+    /// More than [`WAITING_LINES`] waited for the disk.
+    crowded_out: ErrorCounter,
+}
+
+impl LostLines {
+    /// Their number since the start of the log.
+    pub fn count(&self) -> u64 {
+        let crowded_out = u64::try_from(self.crowded_out.dropped_lines()).unwrap_or(u64::MAX);
+        self.unwritten.load(Ordering::Relaxed).saturating_add(crowded_out)
+    }
 }
 
 /// A handle to reopen the log.
@@ -66,6 +84,11 @@ impl Log {
     /// The handle to reopen the log, for the handler of SIGHUP.
     pub fn reopen(&self) -> Reopen {
         self.reopen.clone()
+    }
+
+    /// The lines that the log has lost, for a metric.
+    pub fn lost(&self) -> LostLines {
+        self.lost.clone()
     }
 
     /// Logs a line for each note about the options, and prints it on standard error, which is visible when
@@ -95,13 +118,14 @@ impl Reopen {
 pub fn start(config: &LogConfig) -> Log {
     let LogConfig { file, level, rotation } = config;
     let mut reopen = ReopenFile::new(file);
-    let asked = Reopen(reopen.reopen_flag());
+    let (asked, unwritten) = (Reopen(reopen.reopen_flag()), reopen.lost());
     // Before the writer moves to its thread, because the answer decides where else to log.
     let unwritable = reopen.check().err();
     let on_stderr = unwritable.is_some() || stderr().is_terminal();
     let (writer, worker) = NonBlockingBuilder::default()
         .buffered_lines_limit(WAITING_LINES)
         .finish(RotatedFile::new(reopen, file, *rotation));
+    let lost = LostLines { unwritten, crowded_out: writer.error_counter() };
     let subscriber =
         Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
     // Fails if a subscriber is set already, such as a test's. That one gets the events then.
@@ -114,7 +138,7 @@ pub fn start(config: &LogConfig) -> Log {
             "the log file cannot be opened; retrying once a second"
         );
     }
-    Log { _worker: worker, reopen: asked, on_stderr, is_stderr: is_stderr(file) }
+    Log { _worker: worker, reopen: asked, lost, on_stderr, is_stderr: is_stderr(file) }
 }
 
 fn is_stderr(file: &Path) -> bool {

@@ -29,7 +29,8 @@ pub(super) async fn live(
     let mut signals = Signals::listen(log.reopen()).map_err(ControlPlaneError::Runtime)?;
     let pidfile = config.pidfile.as_deref().map(Pidfile::create).transpose()?;
     let conditions = Conditions::of(config.needs());
-    let page = Arc::new(Page::of_control_plane(config.roles, config.log.file.clone())?);
+    let page = Page::of_control_plane(config.roles, config.log.file.clone())?.with_lost_log_lines(log.lost());
+    let page = Arc::new(page);
     let metrics = Arc::new(ControlPlaneMetrics::register(config.roles, page.registry())?);
     tracing::info!(
         identity = config.identity,

@@ -1,8 +1,9 @@
-//! Sizes of the logs.
+//! Sizes of the logs, and the lines that were lost.
 
 use std::path::PathBuf;
 
-use prometheus::{IntGaugeVec, Opts, Registry};
+use ovslog::background::LostLines;
+use prometheus::{IntCounter, IntGaugeVec, Opts, Registry};
 
 use super::known;
 
@@ -34,5 +35,29 @@ impl LogFiles {
                 self.sizes.with_label_values(&[&name.to_string_lossy()]).set(size);
             }
         }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct LostLogLines {
+    counter: IntCounter,
+    lost: Option<LostLines>,
+}
+
+impl LostLogLines {
+    pub(super) fn register(registry: &Registry, name: &str) -> prometheus::Result<Self> {
+        let help = "Lines that this process's log has lost: its file could not be written, or too many lines \
+                    waited for the disk.";
+        Ok(Self { counter: known(registry, IntCounter::new(name, help))?, lost: None })
+    }
+
+    /// Counts these from now on.
+    pub(super) fn of(&mut self, lost: LostLines) {
+        self.lost = Some(lost);
+    }
+
+    pub(super) fn look(&self) {
+        let lost = self.lost.as_ref().map_or(0, LostLines::count);
+        self.counter.inc_by(lost.saturating_sub(self.counter.get()));
     }
 }

@@ -38,7 +38,8 @@ pub(super) async fn live(
     let conditions = Conditions::of(
         Part::NODE.into_iter().chain(control_plane.iter().flat_map(ControlPlaneConfig::needs)),
     );
-    let page = Page::of_node([early.log.file.clone(), PathBuf::from(&early.cni_conf.log_file)])?;
+    let page = Page::of_node([early.log.file.clone(), PathBuf::from(&early.cni_conf.log_file)])?
+        .with_lost_log_lines(log.lost());
     let metrics = Arc::new(Metrics::register(page.registry())?);
     tracing::info!(node = early.name, version = env!("CARGO_PKG_VERSION"), "starting");
     log.tell_of_options(&options.notes());

@@ -2,13 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     io::{Read, Write},
     net::TcpStream,
+    os::unix::fs::symlink,
     thread,
     time::{Duration, Instant},
 };
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::{
+    resource::{Resource, getrlimit, setrlimit},
+    signal::Signal,
+};
 use serde_json::json;
 
 use crate::{
@@ -112,6 +117,27 @@ fn what_plugins_report_is_counted_and_what_is_refused_too() {
         assert_eq!(page.value(sample), Some(value), "{sample}");
     }
     assert!(!page.text.contains("shop") && !page.text.contains("NONSENSE"), "{}", page.text);
+}
+
+/// Lines were lost in silence on a full disk, where the log itself cannot say so.
+#[test]
+fn lines_that_a_full_disk_took_from_the_log_were_not_counted() {
+    let (server, address) = start();
+    let lost = "ovnkube_node_log_lines_lost_total";
+    assert_eq!(scrape(&address).value(lost), Some(0.0));
+    // Every write to /dev/full fails with ENOSPC. The log is opened anew, as after logrotate.
+    let log = server.directory.join("log");
+    fs::rename(&log, server.directory.join("log.kept")).unwrap();
+    symlink("/dev/full", &log).unwrap();
+    server.signal(Signal::SIGHUP);
+    eventually("what cannot be written is counted", || {
+        // A refusal is a line in the log.
+        server.ask("/", &verb("NONSENSE", "cart-0", ""));
+        match scrape(&address).value(lost) {
+            Some(count) if count > 0.0 => Ok(()),
+            count => Err(count),
+        }
+    });
 }
 
 /// A plugin does not wait for an answer to its report: it exits, which closes the connection.

@@ -404,6 +404,15 @@ fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_
                 node.start_server()
             };
 
+            // What another host has published, and what the cluster manager has given to it.
+            let annotations = json!({
+                "k8s.ovn.org/node-chassis-id": "6b1c4a3e-0000-4000-8000-000000000009",
+                "k8s.ovn.org/host-cidrs": "[\"203.0.113.9/24\"]",
+                "k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.99.0/24\"]}",
+            });
+            let port =
+                || node.vsctl(["--if-exists", "get", "Interface", "ovn-k8s-mp0", "external_ids:iface-id"]);
+            let port_before = port()?;
             // First the name of a node that does not exist, then that of another host.
             for name in ["no-such-node", "another-node"] {
                 restart_as(name)?;
@@ -412,16 +421,36 @@ fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_
                     ensure!(answer.contains("3 attached pods are said to be gone, 0 are known"), "{answer}");
                     Ok(())
                 })?;
+                if name == "another-node" {
+                    eventually("/readyz says whose node it is", SOON, || {
+                        let answer = keeper::readyz(site)?;
+                        ensure!(answer.contains("it seems to be another host's node"), "{answer}");
+                        Ok(())
+                    })?;
+                }
                 keeper::nothing_is_removed(site, &pods)?;
                 if name == "no-such-node" {
-                    let other =
-                        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "another-node"}});
+                    let other = json!({
+                        "apiVersion": "v1", "kind": "Node",
+                        "metadata": {"name": "another-node", "annotations": annotations},
+                    });
                     kubernetes.api.create("/api/v1/nodes", &other)?;
                     node_has_address(&kubernetes, "another-node", "203.0.113.9")?;
                 }
             }
             let events = kubernetes.api.read("/apis/events.k8s.io/v1/events")?;
             ensure!(events.to_string().contains("PodsDoubtful"), "{events:#}");
+            // The server had the time to write: it has looked at the pods twice meanwhile.
+            let other = kubernetes.api.read("/api/v1/nodes/another-node")?;
+            ensure!(
+                other["metadata"]["annotations"] == annotations,
+                "written to another host's node: {:#}",
+                other["metadata"]["annotations"]
+            );
+            let port_now = port()?;
+            ensure!(port_now == port_before, "the management port is {port_now}, and was {port_before}");
+            let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            ensure!(log.contains("it seems to be another host's node"), "{log}");
 
             let address = node.run(["ip", "-br", "-4", "address", "show", "scope", "global"])?;
             let address = address

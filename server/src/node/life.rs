@@ -255,6 +255,13 @@ fn keep_network(
     let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
     let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
+    let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
+    // From here on, the object is seen only while it is not another host's.
+    let object = object.map(|(connection, view)| {
+        let own = own_node::follow(name, view, identity.clone(), happened.to_addresses.clone());
+        own_node = own.node;
+        (connection, own.view)
+    });
     let assigned = match &object {
         None => {
             watch::channel::<AssignedSubnetsOf>(Ok(AssignedSubnets {
@@ -294,14 +301,12 @@ fn keep_network(
         }
         None => drop(kernel_thread.spawn(gateway::retire(ties))),
     }
-    let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
     // Met although there is no port: a node without one must become ready, too.
     if object.is_none() && management_port.subnets.is_empty() {
         conditions.met(Part::MANAGEMENT_PORT);
         return Ok(own_node);
     }
     if let Some((connection, view)) = object {
-        own_node = own_node::follow(name, view.clone(), happened.to_addresses.clone());
         tokio::spawn(object::tell_of_leaving(view.clone(), conditions.clone()));
         tokio::spawn(object::tell_of_waiting(name.clone(), view.clone(), assigned.clone(), events.clone()));
         let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses.clone());

@@ -1,46 +1,93 @@
 //! Whether the node's object in the API server is this host's. It is if it has an address of this host,
 //! because the kubelet writes those. An annotation proves nothing: this server writes its annotations on the
 //! node of whatever name it is given.
+//!
+//! While it is another host's, by all that is known, it is not shown to the tasks that write to it or take
+//! something from it: each would act for that host (`--init-node` with a wrong name).
 
-use std::{collections::HashSet, io, net::IpAddr};
+use std::{collections::HashSet, io, net::IpAddr, time::Duration};
 
+use contract::node_annotation::CHASSIS_ID;
 use futures_util::TryStreamExt;
 use netlink_packet_route::address::AddressAttribute;
 use podnet::{link::into_io, netns::host_netlink};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
-use super::object::NodeView;
+use super::{
+    object::{NodeFacts, NodeView},
+    open_vswitch::Identity,
+};
 use crate::{attachments::OwnNode, kernel_thread};
+
+/// The addresses of the host are read again after this long if they could not be read. Ten times less would
+/// repeat what a busy kernel has just refused; ten times more would leave a joining node without its port.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is known of this host's own node.
+pub(super) struct Own {
+    pub(super) node: watch::Receiver<OwnNode>,
+    /// The object of this name, for tasks that act on it: unknown for as long as it is another host's.
+    pub(super) view: watch::Receiver<NodeView>,
+}
 
 /// Whether node `name` is this host, for as long as its object is followed. Decided again after each change
 /// of the object or of the host's addresses.
 pub(super) fn follow(
     name: &str,
     mut view: watch::Receiver<NodeView>,
+    mut identity: watch::Receiver<Identity>,
     mut addresses_changed: watch::Receiver<u64>,
-) -> watch::Receiver<OwnNode> {
+) -> Own {
     let name = name.to_owned();
-    let (sender, own) =
-        watch::channel(OwnNode::Unconfirmed("the API server has not reported the node yet".to_owned()));
+    let waiting = "the API server has not reported the node yet".to_owned();
+    let (sender, node) = watch::channel(OwnNode::Unconfirmed(waiting.clone()));
+    let (shown, own_view) = watch::channel(NodeView::Unknown(waiting));
     tokio::spawn(async move {
         loop {
             // Both marked as seen before the addresses are read: a change during the reading is an event.
             addresses_changed.mark_unchanged();
             let seen = view.borrow_and_update().clone();
-            let now = match kernel_thread::ask(host_addresses()).await.flatten() {
+            let chassis = identity.borrow_and_update().system_id.clone();
+            let hosts = kernel_thread::ask(host_addresses()).await.flatten();
+            let hosts_are_unknown = hosts.is_err();
+            let now = match hosts {
                 Ok(hosts) => own_node(&name, &seen, &hosts),
                 Err(error) => {
                     OwnNode::Unconfirmed(format!("the addresses of this host cannot be read: {error}"))
                 }
             };
+            let visible = visible(&name, &seen, &now, chassis.as_deref());
             sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+            shown.send_if_modified(|before| std::mem::replace(before, visible.clone()) != visible);
             tokio::select! {
                 changed = view.changed() => if changed.is_err() { return },
+                () = super::changed(&mut identity) => {}
                 () = super::changed(&mut addresses_changed) => {}
+                () = sleep(RETRY), if hosts_are_unknown => {}
             }
         }
     });
-    own
+    Own { node, view: own_view }
+}
+
+/// What the tasks that act on the object may see of it. It is another host's if it has addresses that are not
+/// this host's, and another chassis has written there. A node that joins has no addresses or no chassis yet,
+/// one whose address is behind a cloud's NAT has this chassis, and one that was installed anew has its
+/// address.
+fn visible(name: &str, view: &NodeView, own: &OwnNode, chassis: Option<&str>) -> NodeView {
+    let (NodeView::There(seen), OwnNode::Unconfirmed(why)) = (view, own) else { return view.clone() };
+    let NodeFacts { annotations, addresses, .. } = &**seen;
+    match annotations.get(CHASSIS_ID) {
+        Some(other) if Some(other.as_str()) != chassis && !addresses.is_empty() => {
+            NodeView::Unknown(format!(
+                "{why}; its annotation {CHASSIS_ID} is {other}, and this host's chassis is {}: it seems to be \
+                 another host's node, and nothing is written to it. Is --init-node {name} right? If it is, remove \
+                 the annotation",
+                chassis.unwrap_or("not known yet")
+            ))
+        }
+        _ => view.clone(),
+    }
 }
 
 /// Decides by the object and the host's addresses.
@@ -118,6 +165,48 @@ mod tests {
             .filter(|address| !address.is_loopback())
             .collect();
         assert_eq!(addresses, listed);
+    }
+
+    /// A server that was started with the name of another host's node wrote its chassis and its addresses
+    /// there, and took that node's management port.
+    #[test]
+    fn a_node_that_is_another_hosts_was_written_to() {
+        let hosts = HashSet::from(["192.0.2.7".parse().unwrap()]);
+        let there = |address: Option<&str>, chassis: Option<&str>| {
+            let annotations = chassis.map(|chassis| (CHASSIS_ID.to_owned(), chassis.to_owned()));
+            NodeView::There(Arc::new(NodeFacts {
+                addresses: address.map(|address| address.parse().unwrap()).into_iter().collect(),
+                annotations: annotations.into_iter().collect(),
+                ..NodeFacts::default()
+            }))
+        };
+        let shown = |view: &NodeView, chassis| visible("n1", view, &own_node("n1", view, &hosts), chassis);
+        let (own, other) = (Some("192.0.2.7"), Some("203.0.113.9"));
+
+        for chassis in [Some("c1"), None] {
+            let NodeView::Unknown(why) = shown(&there(other, Some("c2")), chassis) else {
+                panic!("{chassis:?}")
+            };
+            assert!(
+                ["203.0.113.9", "k8s.ovn.org/node-chassis-id is c2", "--init-node n1"]
+                    .iter()
+                    .all(|words| why.contains(words)),
+                "{why}"
+            );
+        }
+        for view in [
+            // It joins: the kubelet has written no address yet, or no server a chassis.
+            there(None, None),
+            there(None, Some("c2")),
+            there(other, None),
+            // Its address is that of a cloud's NAT.
+            there(other, Some("c1")),
+            // It was installed anew, and has another chassis now.
+            there(own, Some("c2")),
+            NodeView::Absent,
+        ] {
+            assert_eq!(shown(&view, Some("c1")), view);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use testkit::{
     scripted_server::{Answer, serve},
 };
 
-use crate::lab::{SOON, Server, eventually, verb};
+use crate::lab::{SOON, Server, annotation, eventually, verb};
 
 /// How long the kernel does not answer: some times longer than [`AT_ONCE`].
 const HELD: Duration = Duration::from_secs(4);
@@ -94,8 +94,50 @@ fn a_kernel_that_answers_late_stopped_healthz_and_the_socket() {
         asked += 1;
         thread::park_timeout(Duration::from_millis(20));
     }
-    let asking = fs::metadata(&held).unwrap().len();
+    let asking = fs::read_to_string(&held).unwrap().lines().count();
     fs::remove_file(&held).unwrap();
     assert!(slowest < AT_ONCE, "with {asking} threads in the kernel, an answer took {slowest:?}");
     assert!(asked > 10, "{asked}");
+}
+
+/// The sandboxes of a pod that is gone, and of one that lives. Their links have the first 15 characters as names.
+const GONE: &str = "gone567890123450000000000000000000000000000000000000000000000000";
+const LIVING: &str = "live567890123450000000000000000000000000000000000000000000000000";
+
+/// A leftover that a datapath in the kernel still has as a port is looked at again before it is removed: on one
+/// of the two threads that serve pods and probes.
+#[test]
+fn a_look_at_a_leftovers_link_blocked_a_thread_that_serves_pods() {
+    let mut server = Server::prepare();
+    let [gone, living] = [&GONE[..15], &LIVING[..15]];
+    // A bridge stands for Open vSwitch's datapath: both are the link's upper device.
+    server.inside = Some(format!(
+        "ip link add datapath type bridge && ip link add {gone} type veth peer name other && \
+         ip link set {gone} master datapath && ip link add {living} type veth peer name another"
+    ));
+    let held = server.directory.path().join("held");
+    fs::write(&held, "").unwrap();
+    let library = preload::library(Path::new(LIBRARY)).unwrap();
+    server.environment = vec![(preload::VARIABLE, library), ("OVN_TEST_RTNL_LINK", held.clone())];
+    server.start_database();
+    server.database().vsctl(&["add-br", "br-int"]);
+    // Where no attached pod is known, none is believed to be gone.
+    for (sandbox, pod, uid) in [(GONE, "gone", "u9"), (LIVING, "cart-0", "u1")] {
+        let link = &sandbox[..15];
+        let ids = [("sandbox", sandbox), ("iface-id-ver", uid), ("pod-if-name", "eth0")];
+        let ids = ids.map(|(key, value)| format!("external_ids:{key}={value}"));
+        let iface_id = format!("external_ids:iface-id=shop_{pod}");
+        let port = ["add-port", "br-int", link, "--", "set", "Interface", link, &iface_id];
+        server.database().vsctl(&port.into_iter().chain(ids.iter().map(String::as_str)).collect::<Vec<_>>());
+    }
+    server.pod("cart-0", "u1", Some(&annotation(5)));
+    server.respawn(&["--stale-after", "1"]);
+    server.ready();
+    let threads = eventually("the server looks at the link", || {
+        let threads = fs::read_to_string(&held).unwrap();
+        if threads.ends_with('\n') { Ok(threads) } else { Err(server.log()) }
+    });
+    fs::remove_file(&held).unwrap();
+    assert!(threads.lines().all(|thread| thread == "kernel"), "threads that the kernel held: {threads}");
+    server.log_says("removed a stale attachment");
 }

@@ -27,6 +27,9 @@ pub(crate) struct Server {
     pub(crate) notify: Option<PathBuf>,
     /// Additional environment variables of the process.
     pub(crate) environment: Vec<(&'static str, PathBuf)>,
+    /// What a shell does first in a network namespace of the server's own. Without it, the server is in the
+    /// test's.
+    pub(crate) inside: Option<String>,
     // In this order: the processes end before their directory is removed.
     process: Option<Process>,
     database: Option<Database>,
@@ -82,12 +85,15 @@ impl Server {
     pub(crate) fn prepare() -> Self {
         let directory = Scratch::new();
         directory.make_dir("pods");
-        Self { notify: None, environment: Vec::new(), process: None, database: None, directory }
+        Self { notify: None, environment: Vec::new(), inside: None, process: None, database: None, directory }
     }
 
     /// Starts the process (again).
     pub(crate) fn respawn(&mut self, options: &[&str]) {
         let mut command = init_node(self.directory.path());
+        if let Some(first) = &self.inside {
+            command = inside(first, &command);
+        }
         if let Some(socket) = &self.notify {
             command.env("NOTIFY_SOCKET", socket);
         }
@@ -267,6 +273,27 @@ impl Drop for Server {
 fn init_node(directory: &Path) -> Command {
     let mut command = command(directory, "--init-node");
     command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+    command
+}
+
+/// The command in a network namespace of its own, after `first`. It is the same process.
+fn inside(first: &str, program: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args([
+            "--user",
+            "--map-root-user",
+            "--net",
+            "--",
+            "sh",
+            "-euc",
+            &format!("{first}; exec \"$@\""),
+            "sh",
+        ])
+        .arg(program.get_program())
+        .args(program.get_args())
+        .env_remove("NOTIFY_SOCKET")
+        .stdin(Stdio::null());
     command
 }
 

@@ -2,13 +2,16 @@
  * Makes one process see a kernel in which another process changes links: loaded before its C library (LD_PRELOAD).
  *
  * While the file named by OVN_TEST_RTNL exists, a thread that sends a message to rtnetlink sleeps in the call, as
- * in a kernel whose rtnl_mutex is held. Each such call appends a byte to the file.
+ * in a kernel whose rtnl_mutex is held. Each such call appends a line to the file: the name of the thread. The
+ * file named by OVN_TEST_RTNL_LINK does the same to the requests for one link alone.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,13 +25,22 @@ static int is_rtnetlink(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == NETLINK_ROUTE;
 }
 
-static void wait_for_rtnl(int fd)
+static int asks_for_one_link(const void *buffer, size_t length)
 {
-    const char *held = getenv("OVN_TEST_RTNL");
-    int file = held && is_rtnetlink(fd) ? open(held, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+    const struct nlmsghdr *request = buffer;
+    return length >= sizeof *request && request->nlmsg_type == RTM_GETLINK
+        && (request->nlmsg_flags & NLM_F_DUMP) != NLM_F_DUMP;
+}
+
+static void wait_while(const char *held)
+{
+    char name[17] = "";
+    int file = held ? open(held, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
     if (file < 0)
         return;
-    if (write(file, "x", 1) != 1)
+    prctl(PR_GET_NAME, name);
+    strcat(name, "\n");
+    if (write(file, name, strlen(name)) != (ssize_t)strlen(name))
         _exit(125);
     close(file);
     while (access(held, F_OK) == 0)
@@ -40,7 +52,11 @@ ssize_t sendto(int fd, const void *buffer, size_t length, int flags, const struc
     static __typeof__(&sendto) real;
     if (!real)
         real = (__typeof__(&sendto))dlsym(RTLD_NEXT, "sendto");
-    wait_for_rtnl(fd);
+    if (is_rtnetlink(fd)) {
+        wait_while(getenv("OVN_TEST_RTNL"));
+        if (asks_for_one_link(buffer, length))
+            wait_while(getenv("OVN_TEST_RTNL_LINK"));
+    }
     return real(fd, buffer, length, flags, to, to_length);
 }
 

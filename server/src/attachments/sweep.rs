@@ -55,7 +55,13 @@ impl Workers {
         if identities.is_empty() {
             return;
         }
-        match detacher.detach_all(&identities, &links).await {
+        // On the kernel thread, as below: it looks links up, and each look blocks while another process holds
+        // the lock for links.
+        let (shared, stale) = (Arc::clone(detacher), identities.clone());
+        let detached = kernel_thread::ask(async move { shared.detach_all(&stale, &links).await });
+        // If the runtime is shutting down, there is no result to log.
+        let Ok(detached) = detached.await else { return };
+        match detached {
             Ok(removed) => {
                 locked.iter().zip(removed).for_each(|((suspect, _), removed)| self.say(suspect, Ok(removed)))
             }

@@ -7,13 +7,13 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use futures_util::TryStreamExt;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_route::{
+    RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage},
 };
-use podnet::{link::into_io, netns::host_netlink};
+use podnet::{link, netlink::Netlink};
 
 use super::management_port::INTERFACE;
 use crate::kernel_thread;
@@ -33,18 +33,27 @@ pub(super) struct HostAddress {
 
 /// All addresses of the host, in the kernel's order.
 pub(super) async fn read() -> io::Result<Vec<HostAddress>> {
-    kernel_thread::ask(listed()).await?
+    kernel_thread::ask(async { listed(&Netlink::open()?) }).await?
 }
 
-async fn listed() -> io::Result<Vec<HostAddress>> {
-    let netlink = host_netlink()?;
-    let links = podnet::link::list().await.map_err(io::Error::other)?;
+fn listed(netlink: &Netlink) -> io::Result<Vec<HostAddress>> {
+    let links = link::list_by(netlink).map_err(io::Error::other)?;
     let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
-    let messages: Vec<AddressMessage> =
-        netlink.address().get().execute().try_collect().await.map_err(into_io)?;
     // A link that was made after the list was read has no name here; its event reads everything again.
     let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));
-    Ok(messages.iter().filter(|message| !of_ovn(message.header.index)).filter_map(host_address).collect())
+    each(netlink, |message| host_address(message).filter(|host| !of_ovn(host.link)))
+}
+
+/// What `pick` makes of every address that the kernel has, on any link. Blocks: for the kernel thread. A list
+/// that changed while the kernel made it is requested again, because addresses may be missing from it.
+pub(super) fn each<T>(
+    netlink: &Netlink,
+    mut pick: impl FnMut(&AddressMessage) -> Option<T>,
+) -> io::Result<Vec<T>> {
+    netlink.dump(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), |answer| match answer {
+        RouteNetlinkMessage::NewAddress(message) => pick(&message),
+        _ => None,
+    })
 }
 
 /// The addresses to publish: those of links that lead to other machines, and those in `known`, whatever their
@@ -58,9 +67,13 @@ pub(super) fn published(all: &[HostAddress], internal: &BTreeSet<u32>, known: &[
 
 /// Indices of links that lead to no other machine.
 pub(super) async fn internal_links() -> io::Result<BTreeSet<u32>> {
-    let list = async { host_netlink()?.link().get().execute().try_collect().await.map_err(into_io) };
-    let links: Vec<LinkMessage> = kernel_thread::ask(list).await??;
-    Ok(internal(&links.iter().map(Device::from).collect::<Vec<_>>()))
+    let list = async {
+        Netlink::open()?.dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), |answer| match answer {
+            RouteNetlinkMessage::NewLink(message) => Some(Device::from(&message)),
+            _ => None,
+        })
+    };
+    Ok(internal(&kernel_thread::ask(list).await??))
 }
 
 /// The properties of a link that decide whether it leads to other machines.
@@ -92,10 +105,12 @@ impl From<&LinkMessage> for Device {
 
 /// Indices of the dummies, and of the bridges without a port that leads to other machines.
 fn internal(devices: &[Device]) -> BTreeSet<u32> {
-    // In a bridge: a veth or tap is a pod's or a virtual machine's end.
-    let of_pods = |device: &&Device| matches!(device.kind, Some(InfoKind::Veth | InfoKind::Tun));
+    // In a bridge: a veth or tap is a pod's or a virtual machine's end, and a dummy gives the bridge its MAC
+    // address (`virbr0-nic` of libvirt before 7.0).
+    let inside =
+        |device: &&Device| matches!(device.kind, Some(InfoKind::Veth | InfoKind::Tun | InfoKind::Dummy));
     let leads_away =
-        |bridge: u32| devices.iter().any(|device| device.controller == Some(bridge) && !of_pods(&device));
+        |bridge: u32| devices.iter().any(|device| device.controller == Some(bridge) && !inside(&device));
     let is_internal = |device: &&Device| match device.kind {
         Some(InfoKind::Dummy) => true,
         Some(InfoKind::Bridge) => !leads_away(device.index),
@@ -159,6 +174,9 @@ fn host_address(message: &AddressMessage) -> Option<HostAddress> {
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+    use rtnetlink::AddressMessageBuilder;
+
     use super::*;
 
     fn host(link: u32, address: &str) -> HostAddress {
@@ -202,8 +220,57 @@ mod tests {
             device(9, None, Some(7)),
             // A node that is a container has a veth as its NIC.
             device(10, Some(InfoKind::Veth), None),
+            // Of older libvirt.
+            device(11, Some(InfoKind::Bridge), None),
+            device(12, Some(InfoKind::Dummy), Some(11)),
         ];
-        assert_eq!(internal(&devices), [3, 4, 5].into());
+        assert_eq!(internal(&devices), [3, 4, 5, 11, 12].into());
+    }
+
+    #[test]
+    fn addresses_of_services_were_published_and_those_that_the_kubelet_names_are_whatever_their_link() {
+        let all = [
+            host(2, "192.0.2.7/24"),
+            host(3, "10.96.0.1/32"),
+            host(3, "198.51.100.7/32"),
+            host(4, "172.17.0.1/16"),
+        ];
+        let internal = BTreeSet::from([3, 4]);
+        assert_eq!(texts(&published(&all, &internal, &[])), ["192.0.2.7/24"]);
+        let known = ["198.51.100.7".parse().unwrap()];
+        assert_eq!(texts(&published(&all, &internal, &known)), ["192.0.2.7/24", "198.51.100.7/32"]);
+    }
+
+    /// The kernel goes on by the number of entries that it has sent: with an address before it removed, one
+    /// that stays is left out.
+    #[test]
+    fn an_address_of_the_host_was_missing_because_another_one_was_removed_while_they_were_read() {
+        const ADDRESSES: u32 = 2000;
+        let number = |n: u32| Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 9, 0, 1)) + n);
+        let message =
+            move |n| AddressMessageBuilder::<Ipv4Addr>::new().index(1).address(number(n), 32).build();
+        let read = std::thread::spawn(move || {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .expect("a network namespace: this test runs as root");
+            let (netlink, other) = (Netlink::open().unwrap(), Netlink::open().unwrap());
+            let add = |n| (RouteNetlinkMessage::NewAddress(message(n)), NLM_F_CREATE | NLM_F_EXCL);
+            for some in (0..ADDRESSES).collect::<Vec<_>>().chunks(100) {
+                other.request_all(some.iter().copied().map(add).collect()).unwrap();
+            }
+            let mut removed = 0;
+            each(&netlink, |address| {
+                if removed < 3 {
+                    other.request(RouteNetlinkMessage::DelAddress(message(removed)), 0).unwrap();
+                    removed += 1;
+                }
+                host_address(address)
+            })
+        });
+        let read: BTreeSet<IpAddr> =
+            read.join().unwrap().unwrap().iter().map(|host| host.address.addr()).collect();
+        let there: BTreeSet<IpAddr> = (3..ADDRESSES).map(|n| number(n).into()).collect();
+        assert_eq!(there.difference(&read).collect::<Vec<_>>(), [] as [&IpAddr; 0]);
+        assert_eq!(read, there);
     }
 
     #[test]

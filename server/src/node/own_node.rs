@@ -8,12 +8,12 @@
 use std::{collections::HashSet, io, net::IpAddr, time::Duration};
 
 use contract::node_annotation::CHASSIS_ID;
-use futures_util::TryStreamExt;
 use netlink_packet_route::address::AddressAttribute;
-use podnet::{link::into_io, netns::host_netlink};
+use podnet::netlink::Netlink;
 use tokio::{sync::watch, time::sleep};
 
 use super::{
+    host_addresses,
     object::{NodeFacts, NodeView},
     open_vswitch::Identity,
 };
@@ -48,7 +48,7 @@ pub(super) fn follow(
             addresses_changed.mark_unchanged();
             let seen = view.borrow_and_update().clone();
             let chassis = identity.borrow_and_update().system_id.clone();
-            let hosts = kernel_thread::ask(host_addresses()).await.flatten();
+            let hosts = kernel_thread::ask(async { addresses() }).await.flatten();
             let hosts_are_unknown = hosts.is_err();
             let now = match hosts {
                 Ok(hosts) => own_node(&name, &seen, &hosts),
@@ -107,12 +107,8 @@ fn own_node(name: &str, view: &NodeView, hosts: &HashSet<IpAddr>) -> OwnNode {
 }
 
 /// Every address of the host but loopback ones, on any link.
-async fn host_addresses() -> io::Result<HashSet<IpAddr>> {
-    // Kept to the end: the connection's task ends with the last handle, and with it the dump.
-    let netlink = host_netlink()?;
-    let mut messages = netlink.address().get().execute();
-    let mut addresses = HashSet::new();
-    while let Some(message) = messages.try_next().await.map_err(into_io)? {
+fn addresses() -> io::Result<HashSet<IpAddr>> {
+    let all = host_addresses::each(&Netlink::open()?, |message| {
         // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
         let local = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(address) => Some(*address),
@@ -122,9 +118,9 @@ async fn host_addresses() -> io::Result<HashSet<IpAddr>> {
             AddressAttribute::Address(address) => Some(*address),
             _ => None,
         });
-        addresses.extend(local.or(any).filter(|address| !address.is_loopback()));
-    }
-    Ok(addresses)
+        local.or(any).filter(|address| !address.is_loopback())
+    });
+    Ok(all?.into_iter().collect())
 }
 
 #[cfg(test)]
@@ -151,10 +147,10 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn the_addresses_of_this_host_are_those_of_the_kernel_without_loopback() {
+    #[test]
+    fn the_addresses_of_this_host_are_those_of_the_kernel_without_loopback() {
         // getifaddrs(3) asks the kernel, too, by other code.
-        let addresses = host_addresses().await.unwrap();
+        let addresses = addresses().unwrap();
         let listed: HashSet<IpAddr> = nix::ifaddrs::getifaddrs()
             .unwrap()
             .filter_map(|interface| {

@@ -12,10 +12,10 @@ use netlink_packet_route::{
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
-use podnet::{link::into_io, netns::host_netlink};
+use podnet::{link::into_io, netlink::Netlink, netns::host_netlink};
 use rtnetlink::{Handle, RouteMessageBuilder};
 
-use crate::kernel_thread;
+use crate::{kernel_thread, node::host_addresses};
 
 /// `RT_TABLE_MAIN` (`linux/rtnetlink.h`).
 const MAIN_TABLE: u32 = 254;
@@ -28,8 +28,9 @@ pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
 async fn looked_up() -> io::Result<Option<IpAddr>> {
     let netlink = host_netlink()?;
     for (family, route) in preferred(&netlink).await? {
-        let addresses = netlink.address().get().set_link_index_filter(route.link).execute();
-        let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
+        let of_link =
+            |message: &AddressMessage| (message.header.index == route.link).then(|| message.clone());
+        let addresses = host_addresses::each(&Netlink::open()?, of_link)?;
         // The route's own source address is what packets to other nodes leave with.
         let address = route.source.or_else(|| first(&addresses, family));
         if address.is_some() {

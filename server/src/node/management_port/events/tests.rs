@@ -154,3 +154,42 @@ fn a_subscription_ends_with_its_receivers_and_not_with_the_next_event() {
         tokio::time::timeout(limit, ends(0)).await.expect("nobody hears of links");
     });
 }
+
+fn shell(script: &str) {
+    let status = std::process::Command::new("sh").args(["-euc", script]).status().expect("a shell");
+    assert!(status.success(), "{script}");
+}
+
+/// Each pod that the kubelet probes is a neighbour: with 250 of them, the whole port was looked at 10 to 20
+/// times a second, for ever.
+#[test]
+fn neighbours_other_than_the_gateway_were_looks_at_the_port() {
+    apart(async || {
+        shell(
+            "ip link add ovn-k8s-mp0 type veth peer name other
+             for link in ovn-k8s-mp0 other; do ip link set $link addrgenmode none; ip link set $link up; done
+             ip addr add 10.244.1.2/24 dev ovn-k8s-mp0",
+        );
+        let mut happened = listen().unwrap();
+        happened.watched.send_modify(|watched| watched.gateways = [[10, 244, 1, 1].into()].into());
+        // The kernel's messages keep their order: when the last one is there, all are.
+        let mut looks = async |changes: &'static str, marker: u8| {
+            let before = *happened.to_interface.borrow();
+            happened.to_addresses.mark_unchanged();
+            let marked = format!("{changes}\nip addr add 192.0.2.{marker}/24 dev other");
+            tokio::task::spawn_blocking(move || shell(&marked)).await.unwrap();
+            let limit = std::time::Duration::from_secs(20);
+            tokio::time::timeout(limit, happened.to_addresses.changed()).await.unwrap().unwrap();
+            *happened.to_interface.borrow() - before
+        };
+        let pods = "
+            for pod in $(seq 3 202); do
+                 echo neigh replace 10.244.1.$pod lladdr 02:00:00:00:01:01 nud permanent dev ovn-k8s-mp0
+             done | ip -batch -";
+        // A link may have an event of its own some time after it is up.
+        let pods = looks(pods, 1).await;
+        assert!(pods < 5, "{pods} looks");
+        let gateway = "ip neigh replace 10.244.1.1 lladdr 02:00:00:00:00:01 nud permanent dev ovn-k8s-mp0";
+        assert!(looks(gateway, 2).await >= 1);
+    });
+}

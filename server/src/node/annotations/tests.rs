@@ -1,0 +1,140 @@
+use std::{process::Command, sync::Arc};
+
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    node::management_port,
+    scripted::{self, Scripted},
+};
+
+#[test]
+fn only_what_differs_is_written_and_what_is_unknown_is_left_out() {
+    let hosts = [HostAddress { link: 2, address: "172.18.0.3/16".parse().unwrap() }];
+    let mut seen = NodeFacts { addresses: vec!["172.18.0.3".parse().unwrap()], ..NodeFacts::default() };
+    let identity = Identity { system_id: Some("c1".to_owned()), encap_ip: None };
+    let all = wanted(&seen, &hosts, &hosts.clone().map(|host| host.address), &identity, "global");
+    assert_eq!(all[CHASSIS_ID], "c1");
+    assert_eq!(all[HOST_CIDRS], r#"["172.18.0.3/16"]"#);
+    assert_eq!(all[PRIMARY_ADDRESSES], r#"{"ipv4":"172.18.0.3/16"}"#);
+    assert_eq!(all[ZONE], "global");
+
+    seen.annotations = all.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    seen.annotations.insert("somebody/else".to_owned(), "x".to_owned());
+    assert!(differing(&all, &seen).is_empty());
+    seen.annotations.insert(ZONE.to_owned(), "z".to_owned());
+    assert_eq!(differing(&all, &seen).into_keys().collect::<Vec<_>>(), [ZONE]);
+
+    let little = wanted(&seen, &[], &[], &Identity::default(), "global");
+    assert!(!little.contains_key(CHASSIS_ID) && !little.contains_key(PRIMARY_ADDRESSES));
+}
+
+/// kube-proxy in IPVS mode adds an address for each Service.
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_changing_addresses_is_looked_at_once_a_minute() {
+    let (sender, mut changes) = watch::channel(0);
+    let services = tokio::spawn(async move {
+        for _ in 0..3600 {
+            sleep(Duration::from_secs(1)).await;
+            sender.send_modify(|count| *count += 1);
+        }
+        sender
+    });
+    let (mut looks, mut quiet_until, began) = (0, Instant::now(), Instant::now());
+    while began.elapsed() < Duration::from_secs(3600) {
+        later_change(&mut changes, quiet_until).await;
+        quiet_until = Instant::now() + QUIET;
+        looks += 1;
+        assert!(looks > 1 || began.elapsed() < Duration::from_secs(2), "the first change is told at once");
+    }
+    assert!((58..=62).contains(&looks), "{looks}");
+    drop(services.await);
+}
+
+/// kube-proxy in IPVS mode gives every node an address for each Service: each one was published, and was a patch
+/// of every node's object.
+#[test]
+fn an_address_for_each_service_was_a_patch_for_each_service() {
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "node::annotations::tests::two_hundred_services_come", "--nocapture"])
+        .output()
+        .unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().expect("ip can be started");
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// The node's object with these annotations.
+fn object(annotations: BTreeMap<String, String>) -> NodeView {
+    let addresses = vec!["192.0.2.7".parse().unwrap()];
+    NodeView::There(Arc::new(NodeFacts { addresses, annotations, ..NodeFacts::default() }))
+}
+
+/// Answers patches as the API server does, by the changed object, and publishes all of them.
+async fn serve(mut api: Scripted, view: watch::Sender<NodeView>, patches: watch::Sender<Vec<Value>>) {
+    let mut annotations = BTreeMap::new();
+    loop {
+        let asked = api.asked().await;
+        assert_eq!(
+            (&*asked.method, asked.path.split('?').next()),
+            ("PATCH", Some("/api/v1/nodes/n1/status"))
+        );
+        let patch: Value = serde_json::from_slice(&asked.body).unwrap();
+        for (key, value) in patch["metadata"]["annotations"].as_object().unwrap() {
+            annotations.insert(key.clone(), value.as_str().unwrap().to_owned());
+        }
+        asked.json(&json!({"kind": "PartialObjectMetadata"})).await;
+        patches.send_modify(|patches| patches.push(patch));
+        view.send_replace(object(annotations.clone()));
+    }
+}
+
+#[test]
+#[ignore = "the test above runs it, in a network namespace of its own"]
+fn two_hundred_services_come() {
+    ip("link set lo up");
+    // A bridge without a port leads to no other machine either. Not every kernel has dummies.
+    ip("link add kube-ipvs0 type bridge");
+    ip("link add eth0 type veth peer name peer");
+    ip("addr add 192.0.2.7/24 dev eth0");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let happened = management_port::listen().unwrap();
+        let api = Scripted::start().await;
+        let connection = scripted::connection(&api);
+        let (object, view) = watch::channel(object(BTreeMap::new()));
+        let chassis = |id: &str| Identity { system_id: Some(id.to_owned()), encap_ip: None };
+        let (identities, identity) = watch::channel(chassis("c1"));
+        let (_gateway, gateway) = watch::channel(Published::default());
+        let (sender, mut patches) = watch::channel(Vec::new());
+        tokio::spawn(serve(api, object, sender));
+        let (node, zone, addresses_changed) = ("n1".to_owned(), "global".to_owned(), happened.to_addresses);
+        let annotator =
+            Annotator { connection, node, zone, view, identity, addresses_changed, gateway, host: None };
+        tokio::spawn(annotator.run());
+        patches.wait_for(|patches| patches.len() == 1).await.unwrap();
+
+        let come = || {
+            for number in 20..220 {
+                ip(&format!("addr add 192.0.2.{number}/24 dev eth0"));
+                ip(&format!("addr add 10.96.0.{number}/32 dev kube-ipvs0"));
+            }
+        };
+        tokio::task::spawn_blocking(come).await.unwrap();
+        // Another annotation is written after whatever these addresses have caused.
+        identities.send_replace(chassis("c2"));
+        let is_last = |patch: &Value| patch["metadata"]["annotations"][CHASSIS_ID] == "c2";
+        let patches = patches.wait_for(|patches| patches.last().is_some_and(is_last)).await.unwrap().clone();
+        let text = format!("{patches:#?}");
+        assert!(text.contains("192.0.2.20/24"), "the first change is written at once: {text}");
+        assert!(!text.contains("10.96.0."), "{text}");
+        assert!(patches.len() <= 3, "{} patches: {text}", patches.len());
+    });
+}

@@ -273,6 +273,9 @@ fn the_ports_settings_are_made_where_proc_sys_is_read_only() {
         let log = managed::log(node);
         let said = log.matches("this environment does not allow a setting of the management port").count();
         ensure!(said == 1 && log.contains("net.ipv6.conf.ovn-k8s-mp0.accept_ra=0: Read-only file system"), "{log}");
+        // What the rule does is tested in `server`.
+        let rules = node.shell("nft list chain inet ovn-kubernetes mgmtport-no-router")?;
+        ensure!(rules.contains("iifname \"ovn-k8s-mp0\"") && rules.contains("nd-router-advert drop"), "{rules}");
         Ok(())
     });
 }

@@ -52,6 +52,8 @@ pub enum Task {
     LateOutput,
     /// Where packets that are not of this host, nor for it, are let through or not.
     Forward,
+    /// Where packets for this host are let through or not.
+    Input,
 }
 
 /// What exists under the name of a chain.
@@ -151,6 +153,7 @@ impl Chain {
             Task::LatePrerouting => (InetHookNumber::PreRouting, (-95_i32).cast_unsigned(), "nat"),
             Task::LateOutput => (InetHookNumber::LocalOut, (-95_i32).cast_unsigned(), "nat"),
             Task::Forward => (InetHookNumber::Forward, 0, "filter"),
+            Task::Input => (InetHookNumber::LocalIn, 0, "filter"),
         };
         let hook = vec![Hook::Number(number.into()), Hook::Priority(priority)];
         [ChainAttribute::Hook(hook), ChainAttribute::Type(kind.to_owned())]

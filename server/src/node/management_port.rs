@@ -107,7 +107,7 @@ pub(super) struct PortReconciler {
     updates: Updates,
     is_connected: bool,
     kernel: Kernel,
-    rules: [ChainRules; 3],
+    rules: [ChainRules; 4],
     services: ToServices,
     /// Changes with each event of the interface.
     happened: watch::Receiver<u64>,
@@ -368,7 +368,7 @@ impl PortReconciler {
             match written {
                 Ok(()) => done.push(format!("set {setting}")),
                 Err(error) => {
-                    outcome.failed |= error.kind() != io::ErrorKind::ReadOnlyFilesystem;
+                    outcome.failed |= !sysctl::is_forbidden(&error);
                     outcome
                         .forbidden
                         .push(format!("{setting}: {error}; without it, pods reach no other host"));

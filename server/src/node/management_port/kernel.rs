@@ -44,9 +44,10 @@ pub(in crate::node) struct Kernel {
 }
 
 impl Refused {
-    /// Whether another attempt is pointless: a container's `/proc/sys` is mounted read-only.
-    pub(super) fn is_final(&self) -> bool {
-        self.source.kind() == io::ErrorKind::ReadOnlyFilesystem
+    /// Whether another attempt at `step` is pointless. What else is not permitted may be later: a program
+    /// that confines the server (AppArmor, SELinux) is configured while it runs.
+    pub(super) fn is_final(&self, step: &Step) -> bool {
+        matches!(step, Step::SetSysctl(_)) && sysctl::is_forbidden(&self.source)
     }
 }
 

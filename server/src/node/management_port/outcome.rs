@@ -26,12 +26,13 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Records a step that failed.
     pub(super) fn take(&mut self, step: &Step, error: &Refused) {
-        self.failed |= !error.is_final();
+        self.failed |= !error.is_final(step);
         let error = chain(error);
         match step {
             // A container may lack the right to both (a read-only `/proc/sys`): reported, but the port counts
             // as there.
-            Step::SetSysctl(_) | Step::TurnChecksumOffloadOff => self.forbidden.push(error),
+            Step::SetSysctl(sysctl) => self.forbidden.push(error + sysctl.instead()),
+            Step::TurnChecksumOffloadOff => self.forbidden.push(error),
             _ => {
                 self.missing =
                     Some(self.missing.take().map_or(error.clone(), |before| format!("{before}; {error}")))

@@ -17,6 +17,10 @@
 //!         type filter hook forward priority filter
 //!         iifname "ovn-k8s-mp0" oifname "ovn-k8s-mp0" reject with icmpx host-unreachable
 //!     }
+//!     chain mgmtport-no-router {                what no pod may be to this host
+//!         type filter hook input priority filter
+//!         iifname "ovn-k8s-mp0" icmpv6 type nd-router-advert drop
+//!     }
 //! }
 //! ```
 //!
@@ -24,13 +28,16 @@
 //! - Other hosts have no route to pods: these leave under the address of the interface.
 //! - A packet that comes from the overlay and belongs into it again is for an address that no pod and no
 //!   Service has. OVN would send it back here, until its hop limit is used up.
+//! - A pod that announces itself as a router would get what this host sends elsewhere. The interface's own
+//!   setting for it is in `/proc/sys`, which a container cannot write.
 
 use std::{io, net::IpAddr};
 
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
-    Bitwise, Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload, Register,
+    Bitwise, Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload, Register, Verdict,
+    VerdictAttribute,
 };
 use nix::libc;
 use podnet::nftables::{Chain, Found, Rule, Task};
@@ -42,6 +49,7 @@ pub(super) const TABLE: &str = "ovn-kubernetes";
 const SOURCE_NAT: Chain = Chain { table: TABLE, name: "mgmtport-snat", task: Task::SourceNat };
 const MASQUERADE: Chain = Chain { table: TABLE, name: "pods-masquerade", task: Task::SourceNat };
 const NO_RETURN: Chain = Chain { table: TABLE, name: "mgmtport-no-return", task: Task::Forward };
+const NO_ROUTER: Chain = Chain { table: TABLE, name: "mgmtport-no-router", task: Task::Input };
 
 /// Bytes of an interface's name in a register.
 const IFNAMSIZ: usize = 16;
@@ -85,7 +93,7 @@ impl Worded {
 }
 
 /// All chains.
-pub(super) fn chains() -> [ChainRules; 3] {
+pub(super) fn chains() -> [ChainRules; 4] {
     [
         ChainRules {
             chain: SOURCE_NAT,
@@ -107,6 +115,14 @@ pub(super) fn chains() -> [ChainRules; 3] {
             without: "a packet of a pod for an address that nothing has is forwarded until its hop limit is \
                       used up",
             what: "the end of what the overlay sends back",
+            worded: Worded::default(),
+        },
+        ChainRules {
+            chain: NO_ROUTER,
+            wanted: |_| vec![no_router()],
+            without: "a pod can announce itself to this host as an IPv6 router, unless \
+                      net.ipv6.conf.ovn-k8s-mp0.accept_ra is 0",
+            what: "the drop of router advertisements",
             worded: Worded::default(),
         },
     ]
@@ -262,8 +278,41 @@ fn no_return() -> Rule {
     rule(ways.chain([other("reject", attributes)]))
 }
 
+/// Router advertisements that came in through the port.
+fn no_router() -> Rule {
+    // `IPPROTO_ICMPV6` (58), and the type of a router advertisement (RFC 4861, 4.2).
+    let protocol = [meta(MetaKey::L4Proto), compare(Operator::Equal, vec![58])];
+    let kind = Expressions::Payload(vec![
+        Payload::DestinationRegister(Register::Reg1),
+        Payload::Base(TRANSPORT_HEADER),
+        Payload::Offset(0),
+        Payload::Len(1),
+    ]);
+    let matches = interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain(is_of_family(10));
+    // `NF_DROP`
+    rule(matches.chain(protocol).chain([kind, compare(Operator::Equal, vec![134]), verdict(0)]))
+}
+
+/// What becomes of the packet (`NF_*` of `linux/netfilter.h`).
+pub(super) fn verdict(code: u32) -> Expressions {
+    let verdict = vec![VerdictAttribute::Code(Verdict::Other(code))];
+    Expressions::Immediate(vec![
+        Immediate::DestinationRegister(Register::Verdict),
+        Immediate::Data(DataAttribute::Verdict(verdict)),
+    ])
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        net::{Ipv6Addr, SocketAddrV6},
+        process::Command,
+        time::Duration,
+    };
+
+    use nix::net::if_::if_nametoindex;
+    use socket2::{Domain, Protocol, Socket, Type};
+
     use super::*;
     use crate::node::management_port::plan::{AssignedSubnets, ManagementPort};
 
@@ -298,5 +347,67 @@ mod tests {
             });
         });
         shown.join().unwrap();
+    }
+
+    fn ip(arguments: &str) -> String {
+        let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip can be started");
+        assert!(output.status.success(), "ip {arguments}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A router advertisement with this prefix of 64 bits (RFC 4861, 4.2 and 4.6.2); the kernel fills in the
+    /// checksum.
+    fn advertisement(prefix: Ipv6Addr) -> Vec<u8> {
+        let mut message = vec![134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
+        // The prefix is on the link, and addresses may be made from it.
+        message.extend([3, 4, 64, 0xc0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+        message.extend(prefix.octets());
+        message
+    }
+
+    /// In a container, whose `/proc/sys` is mounted read-only, the interface accepts router advertisements.
+    #[test]
+    fn a_pod_became_the_hosts_router_by_an_advertisement_where_proc_sys_cannot_be_written() {
+        let tried = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .expect("a network namespace: this test runs as root");
+            ip("link add ovn-k8s-mp0 type veth peer name pod");
+            for (name, address) in [(INTERFACE, "fe80::1/64"), ("pod", "fe80::2/64")] {
+                ip(&format!("link set {name} addrgenmode none"));
+                ip(&format!("link set {name} up"));
+                ip(&format!("addr add {address} dev {name} nodad"));
+            }
+            let link = if_nametoindex("pod").unwrap();
+            let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+            // Others come from outside of the link, and are not believed.
+            socket.set_multicast_hops_v6(255).unwrap();
+            socket.set_multicast_if_v6(link).unwrap();
+            socket.bind(&SocketAddrV6::new("fe80::2".parse().unwrap(), 0, 0, link).into()).unwrap();
+            let announce = |prefix: &str| {
+                let all_nodes = SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, link);
+                socket.send_to(&advertisement(prefix.parse().unwrap()), &all_nodes.into()).unwrap();
+            };
+
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                NO_ROUTER.replace(&NO_ROUTER.look().await.unwrap(), &[no_router()]).await.unwrap();
+            });
+            announce("2001:db8:1::");
+            let believed = || ip("-6 addr show dev ovn-k8s-mp0") + &ip("-6 route show dev ovn-k8s-mp0");
+            // Without the rule, the next one is believed: the first one would have been.
+            runtime.block_on(remove()).unwrap();
+            announce("2001:db8:2::");
+            testkit::eventually("an advertisement is believed", Duration::from_secs(20), || {
+                let now = believed();
+                if now.contains("2001:db8:2:") && now.contains("default via fe80::2") {
+                    Ok(())
+                } else {
+                    Err(now)
+                }
+            });
+            let now = believed();
+            assert!(!now.contains("2001:db8:1:"), "{now}");
+        });
+        tried.join().unwrap();
     }
 }

@@ -37,7 +37,7 @@ enum DevConf {
 /// `forwarding`: packets that arrive on other interfaces are forwarded to pods. `rp_filter` 2 (loose): a
 /// packet is accepted although its way back is another interface, as with a pod that connects to another
 /// address of the host. `accept_ra` 0: a pod must not be able to announce itself to the host as a router.
-const ALL: [Sysctl; 3] = [
+pub(super) const ALL: [Sysctl; 3] = [
     Sysctl { family: "ipv4", name: "forwarding", value: "1", way: Way::Netlink(DevConf::Forwarding(1)) },
     Sysctl { family: "ipv4", name: "rp_filter", value: "2", way: Way::Netlink(DevConf::RpFilter(2)) },
     Sysctl { family: "ipv6", name: "accept_ra", value: "0", way: Way::File },
@@ -46,6 +46,14 @@ const ALL: [Sysctl; 3] = [
 impl Sysctl {
     fn path(self) -> PathBuf {
         ["/proc/sys/net", self.family, "conf", INTERFACE, self.name].iter().collect()
+    }
+
+    /// What is in place if it cannot be written.
+    pub(super) fn instead(self) -> &'static str {
+        match self.way {
+            Way::File => "; a rule of nftables drops router advertisements from pods instead",
+            Way::Netlink(_) => "",
+        }
     }
 
     /// The attribute of a link message that sets it. `None` if only `/proc/sys` has it.
@@ -63,6 +71,12 @@ impl Sysctl {
     pub(super) fn write(self) -> io::Result<()> {
         std::fs::write(self.path(), self.value)
     }
+}
+
+/// Whether the environment does not allow to write a setting, so that another attempt is pointless: a
+/// container's `/proc/sys` is mounted read-only, or the namespace belongs to another user namespace.
+pub(super) fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 /// The attribute of a link message that has IPv4 packets forwarded.

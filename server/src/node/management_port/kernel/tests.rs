@@ -1,6 +1,7 @@
 use std::process::Command;
 
 use super::*;
+use crate::node::management_port::outcome::Outcome;
 
 fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().expect("ip can be started");
@@ -35,4 +36,27 @@ fn of_a_hosts_thousand_routes_only_those_over_the_interface_are_read() {
     let read = read.join().unwrap();
     // The kernel's own routes over the link are among them.
     assert!((1..20).contains(&read), "{read} routes were read");
+}
+
+/// In a user namespace a setting of the host's is refused each time: the port was compared twice a minute for
+/// ever.
+#[test]
+fn a_setting_that_is_not_permitted_was_tried_again_for_ever() {
+    let failed = |step: Step, errno| {
+        let refused = Refused {
+            if_name: INTERFACE.parse().unwrap(),
+            step: step.to_string(),
+            source: io::Error::from_raw_os_error(errno),
+        };
+        let mut outcome = Outcome::default();
+        outcome.take(&step, &refused);
+        outcome.failed
+    };
+    for sysctl in sysctl::ALL {
+        for errno in [nix::libc::EROFS, nix::libc::EPERM, nix::libc::EACCES] {
+            assert!(!failed(Step::SetSysctl(sysctl), errno), "{sysctl} {errno}");
+        }
+        assert!(failed(Step::SetSysctl(sysctl), nix::libc::EBUSY), "{sysctl}");
+    }
+    assert!(failed(Step::SetUp, nix::libc::EPERM));
 }

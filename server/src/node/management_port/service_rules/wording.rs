@@ -3,14 +3,13 @@
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
     Bitwise, DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Payload, Register,
-    Verdict, VerdictAttribute,
 };
 use podnet::nftables::{Rule, Set};
 
 use super::{
     super::{
         plan::INTERFACE,
-        rules::{NETWORK_HEADER, TRANSPORT_HEADER, compare, interface, is_of_family, other, rule},
+        rules::{NETWORK_HEADER, TRANSPORT_HEADER, compare, interface, is_of_family, other, rule, verdict},
     },
     Family, To, Use, octets,
 };
@@ -68,14 +67,6 @@ pub(super) fn limit(family: Family) -> Rule {
     // `NF_DROP`
     all.push(verdict(0));
     rule(all)
-}
-
-fn verdict(code: u32) -> Expressions {
-    let verdict = vec![VerdictAttribute::Code(Verdict::Other(code))];
-    Expressions::Immediate(vec![
-        Immediate::DestinationRegister(Register::Verdict),
-        Immediate::Data(DataAttribute::Verdict(verdict)),
-    ])
 }
 
 /// Looks up the key at word 0. `into`: the word of a map's value.

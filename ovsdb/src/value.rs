@@ -135,6 +135,11 @@ impl Atom {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
+    /// The string without a copy, if the atom is one; otherwise the atom.
+    pub(crate) fn into_text(self) -> Result<String, Self> {
+        if let Self::String(text) = self { Ok(text) } else { Err(self) }
+    }
+
     /// The integer, if the atom is one.
     pub fn as_integer(&self) -> Option<i64> {
         if let Self::Integer(number) = self { Some(*number) } else { None }

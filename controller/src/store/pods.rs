@@ -12,7 +12,7 @@ use super::{
     Annotated, NamedPort, Phase, Pod, PodLabels, Store, Texts,
     announce::Announced,
     fanout,
-    selectors::{Moved, Selectors},
+    selectors::{Moved, SelectorId, Selectors},
 };
 use crate::{
     allocate::pod_network::Assigned,
@@ -42,8 +42,10 @@ pub(super) struct Pods {
 #[derive(Debug, Default)]
 pub(super) struct Before {
     port: Option<fanout::PodFacts>,
-    sets: BTreeSet<SetId>,
     addresses: Box<[IpAddr]>,
+    /// What the sets by labels follow from, that it is in.
+    selectors: Box<[SelectorId]>,
+    other_sets: BTreeSet<SetId>,
     /// Those that are translated for themselves, with the node.
     translated: BTreeSet<(NodeName, IpAddr)>,
     named_ports: Box<[NamedPort]>,
@@ -163,8 +165,9 @@ impl Store {
                 Some(_) | None => BTreeSet::new(),
             },
             // Without an address it is in none.
-            sets: if addresses.is_empty() { BTreeSet::new() } else { self.sets_of_pod(key) },
+            other_sets: if addresses.is_empty() { BTreeSet::new() } else { self.other_sets_of_pod(key) },
             addresses,
+            selectors: self.pods.selectors.matched_by(key).into(),
             named_ports: self.named_ports(key).into(),
         }
     }
@@ -175,10 +178,19 @@ impl Store {
         let now = self.before(key);
         fanout::pod(key, before.port.as_ref(), now.port.as_ref(), dirty);
         fanout::translations(&before.translated, &now.translated, dirty);
-        let had = |set, address| before.sets.contains(set) && before.addresses.contains(address);
-        let has = |set, address| now.sets.contains(set) && now.addresses.contains(address);
+        let [mut sets_before, mut sets_now] = [&before.other_sets, &now.other_sets].map(BTreeSet::clone);
+        // Most events of a pod change neither, and the others are many.
+        if before.addresses != now.addresses || before.selectors != now.selectors {
+            for (sets, of) in [(&mut sets_before, &before), (&mut sets_now, &now)] {
+                if !of.addresses.is_empty() {
+                    sets.extend(self.sets_by_labels(key, &of.selectors));
+                }
+            }
+        }
+        let had = |set, address| sets_before.contains(set) && before.addresses.contains(address);
+        let has = |set, address| sets_now.contains(set) && now.addresses.contains(address);
         let addresses: BTreeSet<&IpAddr> = before.addresses.iter().chain(&now.addresses).collect();
-        for set in before.sets.union(&now.sets) {
+        for set in sets_before.union(&sets_now) {
             for address in &addresses {
                 let moved = match (had(set, address), has(set, address)) {
                     (true, false) => Moved::Out,

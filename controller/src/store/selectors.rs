@@ -39,7 +39,7 @@ pub struct Selectors<O> {
     /// Numbers of selectors that are no longer in use.
     free: Vec<SelectorId>,
     listed: HashMap<Place, BTreeSet<SelectorId>>,
-    /// By the number of an object: the selectors that match it, sorted.
+    /// By the number of an object: the selectors that match it, sorted. May end before the last number.
     matched_by: Vec<Box<[SelectorId]>>,
     /// How often an object was compared with a selector.
     #[cfg(test)]
@@ -245,7 +245,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
 
     /// Replaces the selectors that match an object. `now` is sorted.
     fn rematch(&mut self, object: Number, now: Vec<SelectorId>, moved: &mut impl FnMut(SelectorId, Moved)) {
-        let before = std::mem::take(self.ids_mut(object));
+        let before = self.matched_by.get_mut(object.index()).map(std::mem::take).unwrap_or_default();
         for id in before.iter().filter(|id| now.binary_search(id).is_err()) {
             self.entry_mut(*id).objects.remove(&object);
             moved(*id, Moved::Out);
@@ -254,7 +254,10 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
             self.entry_mut(*id).objects.insert(object);
             moved(*id, Moved::In);
         }
-        *self.ids_mut(object) = now.into();
+        // Without selectors, as in most clusters, the list stays empty.
+        if !now.is_empty() {
+            *self.ids_mut(object) = now.into();
+        }
     }
 
     /// Where to list a selector with these tests: under the labels that the fewest objects have. While no

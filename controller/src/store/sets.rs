@@ -296,21 +296,27 @@ impl Store {
         }
     }
 
-    /// The sets that a pod with addresses is in.
-    pub(super) fn sets_of_pod(&self, pod: &PodKey) -> BTreeSet<SetId> {
+    /// The sets of pods by labels that a pod is in if it has addresses and these selectors match it.
+    pub(super) fn sets_by_labels(
+        &self,
+        pod: &PodKey,
+        selectors: &[SelectorId],
+    ) -> impl Iterator<Item = SetId> {
         let sets = &self.policies.sets;
         // Each pair of selectors that matches the pod: one selector of pods may be in hundreds of sets.
         let of_namespace = self.namespaces.selectors.matched_by(pod.namespace()).iter();
         let of_namespace = of_namespace.copied().map(Some).chain([None]);
-        let ids = self.pods.selectors.matched_by(pod).iter();
-        let pairs = ids.flat_map(|id| of_namespace.clone().map(move |namespaces| (*id, namespaces)));
+        let pairs = selectors.iter().flat_map(move |id| of_namespace.clone().map(move |other| (*id, other)));
         let texts = pairs.filter_map(|pair| sets.by_selectors.get(&pair)).flat_map(|texts| texts.iter());
-        let pods = texts.map(|text| SetId::Pods(Arc::clone(text)));
+        texts.map(|text| SetId::Pods(Arc::clone(text)))
+    }
+
+    /// The other sets that a pod with addresses is in.
+    pub(super) fn other_sets_of_pod(&self, pod: &PodKey) -> BTreeSet<SetId> {
         let own = self.named_ports(pod).iter();
         let ports = own.map(|port| SetId::Port(Arc::clone(&port.name), port.protocol, port.number));
         let namespace = [SetId::Namespace(pod.namespace().into())];
-        let others = ports.chain(namespace).filter(|set| self.is_set(set));
-        pods.chain(others).collect()
+        ports.chain(namespace).filter(|set| self.is_set(set)).collect()
     }
 
     /// The ports with names of a pod that needs its network.

@@ -82,14 +82,14 @@ pub trait Scalar: Sized + Clone + PartialOrd {
 
 macro_rules! scalars {
     ($(
-        $ty:ty: $variant:ident, $expected:literal, $atom:ident => $value:expr, $own:ident => $sent:expr
+        $ty:ty: $variant:ident, $expected:literal, $take:expr, $atom:ident => $value:expr, $own:ident => $sent:expr
         $(, $method:ident($list:ident) -> $slice:ty: $same:expr)?;
     )*) => {$(
         impl Scalar for $ty {
             const TYPE: AtomicType = AtomicType::$variant;
 
-            fn from_atom($atom: Atom) -> Result<Self, ValueError> {
-                $value.map(Self::from).ok_or_else(|| ValueError::new($expected, &$atom))
+            fn from_atom(atom: Atom) -> Result<Self, ValueError> {
+                $take(atom).map(Self::from).map_err(|atom| ValueError::new($expected, &atom))
             }
 
             fn to_atom(&self) -> Atom {
@@ -133,14 +133,15 @@ macro_rules! scalars {
 }
 
 scalars! {
-    i64: Integer, "an integer", atom => atom.as_integer(), own => *own;
-    f64: Real, "a real", atom => atom.as_real(), own => *own;
-    bool: Boolean, "a boolean", atom => atom.as_boolean(), own => *own;
-    Uuid: Uuid, "a uuid", atom => atom.as_uuid(), own => *own, references(list) -> &[Uuid]: list;
-    String: String, "a string", atom => atom.as_str(), own => own.as_str();
-    Box<str>: String, "a string", atom => atom.as_str(), own => &**own,
+    i64: Integer, "an integer", |atom: Atom| atom.as_integer().ok_or(atom), atom => atom.as_integer(), own => *own;
+    f64: Real, "a real", |atom: Atom| atom.as_real().ok_or(atom), atom => atom.as_real(), own => *own;
+    bool: Boolean, "a boolean", |atom: Atom| atom.as_boolean().ok_or(atom), atom => atom.as_boolean(), own => *own;
+    Uuid: Uuid, "a uuid", |atom: Atom| atom.as_uuid().ok_or(atom), atom => atom.as_uuid(), own => *own,
+        references(list) -> &[Uuid]: list;
+    String: String, "a string", Atom::into_text, atom => atom.as_str(), own => own.as_str();
+    Box<str>: String, "a string", Atom::into_text, atom => atom.as_str(), own => &**own,
         texts(list) -> Option<&[Box<str>]>: Some(list);
-    Arc<str>: String, "a string", atom => atom.as_str(), own => &**own;
+    Arc<str>: String, "a string", Atom::into_text, atom => atom.as_str(), own => &**own;
 }
 
 impl<T: Scalar> Field for Option<T> {

@@ -49,8 +49,8 @@ const STORE: usize = 720;
 const COPY: usize = 1600;
 /// Limits in bytes per pod: the whole controller once converged, and its peak while it fills an empty
 /// database.
-const WHOLE: usize = 2600;
-const PEAK: usize = 2800;
+const WHOLE: usize = 2300;
+const PEAK: usize = 2600;
 
 /// Limits in bytes per Service with five endpoints: the store, and the whole controller once converged. The
 /// latter is 30 MB for 10,000 Services.
@@ -62,7 +62,7 @@ const POLICIES: usize = 1_200;
 const TOGETHER: usize = 20;
 /// Limits in bytes per policy without a pod: the store, and the whole controller once converged.
 const POLICY_STORE: usize = 3800;
-const POLICY_WHOLE: usize = 13000;
+const POLICY_WHOLE: usize = 12000;
 
 /// The system's allocator, with a count of what each thread has: each test is one thread.
 struct Counted;

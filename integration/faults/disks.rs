@@ -9,7 +9,11 @@ use integration::{
     node::SERVER_SOCKET,
 };
 
+use crate::keeper::{METRICS, counter};
+
 const LOGS: &str = "/var/log/openvswitch";
+/// The server's count of lines that its log has lost.
+const LOST: &str = "ovnkube_node_log_lines_lost_total";
 
 // --- 41 ----------------------------------------------------------------------------------------------------
 
@@ -55,18 +59,33 @@ fn row_41_pods_come_and_go_while_the_log_directory_is_read_only() {
 }
 
 #[test]
-fn row_41_a_log_file_that_is_full_loses_lines_and_no_pods() {
+fn row_41_a_log_file_that_is_full_loses_lines_which_are_counted_and_no_pods() {
     row(41).test(|site| {
         let node = site.node;
+        let usual = node.server.arguments();
+        node.server.stop()?;
+        let measured = ["--metrics-bind-address".to_owned(), METRICS.to_owned()];
+        node.server.set_arguments(usual.iter().cloned().chain(measured));
+        node.start_server()?;
+        site.until_healthy()?;
+        ensure!(counter(site, LOST)? == 0, "lines are lost on a disk with room");
         // Every write to /dev/full fails with ENOSPC.
         for log in ["ovn-k8s-cni-overlay.log", "ovnkube.log"] {
             node.shell(&format!("mv {LOGS}/{log} {LOGS}/{log}.kept; ln -s /dev/full {LOGS}/{log}"))?;
         }
-        a_pod_comes_and_goes(site, "ENOSPC")?;
+        // The server looks at the path once a second.
+        eventually("lost lines are counted", SHORTLY, || {
+            a_pod_comes_and_goes(site, "ENOSPC")?;
+            ensure!(counter(site, LOST)? > 0, "no line is lost");
+            Ok(())
+        })?;
         for log in ["ovn-k8s-cni-overlay.log", "ovnkube.log"] {
             node.shell(&format!("rm {LOGS}/{log}; mv {LOGS}/{log}.kept {LOGS}/{log}"))?;
         }
-        log_grows(site)
+        log_grows(site)?;
+        node.server.stop()?;
+        node.server.set_arguments(usual);
+        node.start_server()
     });
 }
 

@@ -19,7 +19,7 @@ const LATER: Duration = Duration::from_secs(4);
 /// The address of `/readyz` on the node.
 const HEALTHZ: &str = "127.0.0.1:10256";
 /// The address of `/metrics` on the node.
-const METRICS: &str = "127.0.0.1:9410";
+pub(crate) const METRICS: &str = "127.0.0.1:9410";
 
 /// Restarts the server with this directory of manifests and a `--stale-after` of a second.
 fn restart_with(site: &Site<'_>, manifests: &str) -> Result<()> {
@@ -48,11 +48,19 @@ pub(crate) fn readyz(site: &Site<'_>) -> Result<String> {
     page(site, HEALTHZ, "/readyz?verbose")
 }
 
-fn page(site: &Site<'_>, address: &str, path: &str) -> Result<String> {
+/// One of the server's pages.
+pub(crate) fn page(site: &Site<'_>, address: &str, path: &str) -> Result<String> {
     let (host, port) = address.split_once(':').context("an address with a port")?;
     let ask =
         format!("exec 3<>/dev/tcp/{host}/{port}; printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
-    site.node.run(["bash", "-euc", &ask])
+    site.node.run(["timeout", "5", "bash", "-euc", &ask])
+}
+
+/// The value of a counter of the server that has no labels.
+pub(crate) fn counter(site: &Site<'_>, name: &str) -> Result<usize> {
+    let page = page(site, METRICS, "/metrics")?;
+    let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.with_context(|| format!("no {name} in {page}"))?.trim().parse()?)
 }
 
 /// All ports and links stay for as long as a server with `--stale-after=1` would need to remove them.
@@ -187,9 +195,7 @@ impl fmt::Display for Times {
 
 /// The number of ports that the server has written for plugins.
 fn written(site: &Site<'_>) -> Result<usize> {
-    let page = page(site, METRICS, "/metrics")?;
-    let line = page.lines().find_map(|line| line.strip_prefix("ovnkube_node_ports_written_total "));
-    Ok(line.context("the server counts the ports that it writes")?.trim().parse()?)
+    counter(site, "ovnkube_node_ports_written_total")
 }
 
 #[test]

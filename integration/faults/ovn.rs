@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use crate::keeper::{METRICS, page};
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Pod, eventually,
@@ -141,7 +142,7 @@ fn row_23_without_the_southbound_database_status_stays_0_a_metric_says_so_and_ad
         let pod = site.new_pod()?;
         site.lab.central.southbound.kill()?;
         is_degraded(site, true)?;
-        let page = page_of(site, "/readyz?verbose")?;
+        let page = page(site, METRICS, "/readyz?verbose")?;
         ensure!(page.contains("southbound database"), "{page}");
         node.runtime().status()?.success().context("everything of this node is there")?;
         site.failed(&pod, &site.add_within(2, &pod)?, 11, &["stage ovn_installed"])?;
@@ -157,27 +158,11 @@ fn row_23_without_the_southbound_database_status_stays_0_a_metric_says_so_and_ad
     });
 }
 
-/// The address of `/metrics` of row 23's server.
-const METRICS: &str = "127.0.0.1:9410";
-
-/// Returns one of the server's pages.
-fn page_of(site: &Site<'_>, path: &str) -> Result<String> {
-    let (host, port) = METRICS.split_once(':').context("an address and a port")?;
-    let request = format!("GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n");
-    site.node.run([
-        "timeout",
-        "5",
-        "bash",
-        "-euc",
-        &format!("exec 3<>/dev/tcp/{host}/{port}; printf '{request}' >&3; cat <&3"),
-    ])
-}
-
 /// The metric gets this value before long, and meanwhile STATUS is 0 at each call.
 fn is_degraded(site: &Site<'_>, expected: bool) -> Result<()> {
     eventually("the metric tells", Duration::from_secs(20), || {
         site.node.runtime().status()?.success().context("STATUS")?;
-        let page = page_of(site, "/metrics")?;
+        let page = page(site, METRICS, "/metrics")?;
         let line = format!("ovnkube_node_degraded{{cause=\"southbound-database\"}} {}", u8::from(expected));
         ensure!(page.lines().any(|found| found == line), "no line {line}");
         Ok(())

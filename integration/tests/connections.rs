@@ -23,10 +23,7 @@ fn tracked(node: &Node) -> Result<String> {
 fn connections_of_a_pod_are_forgotten_with_it_and_no_others() {
     Lab::of_nodes(1).families(Families::Dual).test(|lab| {
         let node = &lab.nodes[0];
-        node.start_server()?;
-        let [pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
-        attach(node, pod.clone())?;
-        attach(node, other.clone())?;
+        let [pod, other] = two_attached(lab)?;
         let [v4, v6] = [pod.addresses[0].addr(), pod.addresses[1].addr()];
         let neighbour = other.address();
         node.track(&format!("-s {v4} -d 10.96.0.1"))?;
@@ -105,6 +102,15 @@ struct Cost {
     rss_kb: i64,
 }
 
+/// Two pods of the first node, whose server runs.
+fn two_attached(lab: &Lab) -> Result<[Pod; 2]> {
+    let node = &lab.nodes[0];
+    node.start_server()?;
+    let pods = [lab.new_pod(node)?, lab.new_pod(node)?];
+    pods.iter().try_for_each(|pod| attach(node, pod.clone()).map(drop))?;
+    Ok(pods)
+}
+
 fn measured_del(node: &Node, pod: &Pod) -> Result<Cost> {
     let usage = || getrusage(UsageWho::RUSAGE_CHILDREN);
     let before = usage()?;
@@ -120,10 +126,7 @@ fn measured_del(node: &Node, pod: &Pod) -> Result<Cost> {
 fn del_of_a_pod_with_very_many_connections_left_most_of_them_behind() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        node.start_server()?;
-        let [pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
-        attach(node, pod.clone())?;
-        attach(node, other.clone())?;
+        let [pod, other] = two_attached(lab)?;
         node.track(&format!("-s {} -d 10.96.0.1", other.address()))?;
         let before = track_many(node, pod.address(), OF_ONE_POD)?;
         ensure!(before == OF_ONE_POD + 1, "{before} are tracked");
@@ -143,10 +146,7 @@ fn del_of_a_pod_with_very_many_connections_left_most_of_them_behind() {
 fn row_95_of_a_quarter_of_a_million_connections_del_removes_those_of_the_pod_without_a_list() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];
-        node.start_server()?;
-        let [pod, other] = [lab.new_pod(node)?, lab.new_pod(node)?];
-        attach(node, pod.clone())?;
-        attach(node, other.clone())?;
+        let [pod, other] = two_attached(lab)?;
         let address = pod.address();
         track_many(node, other.address(), MANY)?;
         let ends = [format!("-s {address} -d 10.96.0.1"), format!("-s 192.0.2.1 -d {address}")];

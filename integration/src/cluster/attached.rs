@@ -47,16 +47,7 @@ impl Cluster {
         attached.sandbox =
             sandbox.with_context(|| format!("no interface with {condition} on {}", node.name))?.to_owned();
         // The runtime chose the path of the namespace; it is in the sandbox's OCI configuration.
-        let info = node.run([
-            "ctr",
-            "--address",
-            CONTAINERD,
-            "--namespace",
-            "k8s.io",
-            "containers",
-            "info",
-            &attached.sandbox,
-        ])?;
+        let info = containers(node, &["info", &attached.sandbox])?;
         let info: serde_json::Value = serde_json::from_str(&info).context("what ctr says of the sandbox")?;
         let namespaces =
             info["Spec"]["linux"]["namespaces"].as_array().context("namespaces of the sandbox")?;
@@ -76,18 +67,14 @@ impl Cluster {
 /// If containerd does not answer.
 pub fn sandboxes(node: &Node) -> Result<Vec<String>> {
     let of_pods = "labels.\"io.cri-containerd.kind\"==sandbox";
-    let list = node.run([
-        "ctr",
-        "--address",
-        CONTAINERD,
-        "--namespace",
-        "k8s.io",
-        "containers",
-        "list",
-        "--quiet",
-        of_pods,
-    ])?;
+    let list = containers(node, &["list", "--quiet", of_pods])?;
     Ok(list.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Asks a node's containerd about the kubelet's containers.
+fn containers(node: &Node, question: &[&str]) -> Result<String> {
+    let ask = ["ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "containers"];
+    node.run(ask.iter().chain(question))
 }
 
 /// The address in the status of the pod.

@@ -255,7 +255,8 @@ enum Way {
 
 /// Removes every tracked connection from or to one of the addresses. Blocks for as long as the kernel looks
 /// through its table, up to a tenth of a second for a quarter of a million connections, and a second if it
-/// removes that many. Needs a tokio runtime.
+/// removes that many by itself; where they are listed first (IPv6, or Linux before 6.11), several times as
+/// long. Needs a tokio runtime.
 ///
 /// # Errors
 /// The kernel does not track connections, or refuses to list them or to remove one.

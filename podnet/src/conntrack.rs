@@ -212,22 +212,16 @@ pub async fn flush_stale(stale: &[Stale]) -> io::Result<usize> {
         // The endpoint is where the replies come from.
         let endpoints: Option<BTreeSet<Ipv4Addr>> =
             wanted.iter().map(|stale| of_v4(stale.endpoint?.ip())).collect();
-        let questions: Vec<Option<(Sender, Ipv4Addr)>> = match endpoints {
+        let questions: Vec<Question> = match endpoints {
             Some(few) if few.len() <= MOST_FILTERED => {
                 few.into_iter().map(|endpoint| Some((Sender::Reply, endpoint))).collect()
             }
             Some(_) | None => vec![None],
         };
-        for question in questions {
-            let listed = list(family, question, |attributes| {
-                if wanted.iter().any(|stale| stale.means(&attributes)) {
-                    removal.add(family, attributes);
-                }
-            });
-            if listed.await?.is_whole {
-                break;
-            }
-        }
+        remove_listed(&mut removal, family, &questions, |attributes| {
+            wanted.iter().any(|stale| stale.means(attributes))
+        })
+        .await?;
     }
     removal.finish()
 }
@@ -275,37 +269,54 @@ async fn flush_by(preferred: Way, addresses: &[IpAddr]) -> io::Result<Flushed> {
             continue;
         }
         let few: Option<Vec<Ipv4Addr>> = wanted.iter().copied().map(of_v4).collect();
-        let (mut way, questions): (_, Vec<Option<(Sender, Ipv4Addr)>>) = match few {
+        let (way, questions): (_, Vec<Question>) = match few {
             Some(few) if few.len() <= MOST_FILTERED => (
                 preferred,
                 few.iter().flat_map(|address| Sender::ALL.map(|sender| Some((sender, *address)))).collect(),
             ),
-            // `None` lists the whole table of the family.
             Some(_) | None => (Way::Listed, vec![None]),
         };
-        for question in questions {
-            if let (Way::AtOnce, Some((sender, address))) = (way, question) {
-                if removal.remove_all(family, sender.filter(address))? {
-                    flushed.at_once += 1;
-                    continue;
-                }
-                way = Way::Listed;
-            }
-            let Listed { count, is_whole } = list(family, question, |attributes| {
-                if endpoints(&attributes).any(|endpoint| wanted.contains(&endpoint)) {
-                    removal.add(family, attributes);
-                }
-            })
-            .await?;
-            flushed.listed += count;
-            // An older kernel has ignored the filter and listed everything: the other questions are answered.
-            if is_whole {
-                break;
-            }
+        let mut left = questions.as_slice();
+        while let (Way::AtOnce, [Some((sender, address)), rest @ ..]) = (way, left)
+            && removal.remove_all(family, sender.filter(*address))?
+        {
+            flushed.at_once += 1;
+            left = rest;
         }
+        let is_wanted = |attributes: &[ConntrackAttribute]| {
+            endpoints(attributes).any(|endpoint| wanted.contains(&endpoint))
+        };
+        flushed.listed += remove_listed(&mut removal, family, left, is_wanted).await?;
     }
     flushed.connections = removal.finish()?;
     Ok(flushed)
+}
+
+/// Which connections of a family the kernel lists: those with this source, or its whole table.
+type Question = Option<(Sender, Ipv4Addr)>;
+
+/// Removes those of the listed connections that are wanted. Returns how many were listed.
+async fn remove_listed(
+    removal: &mut Removal,
+    family: NetfilterProtoFamily,
+    questions: &[Question],
+    is_wanted: impl Fn(&[ConntrackAttribute]) -> bool,
+) -> io::Result<usize> {
+    let mut listed = 0;
+    for question in questions {
+        let Listed { count, is_whole } = list(family, *question, |attributes| {
+            if is_wanted(&attributes) {
+                removal.add(family, attributes);
+            }
+        })
+        .await?;
+        listed += count;
+        // An older kernel has ignored the filter and listed everything: the other questions are answered.
+        if is_whole {
+            break;
+        }
+    }
+    Ok(listed)
 }
 
 fn of_v4(address: IpAddr) -> Option<Ipv4Addr> {
@@ -327,7 +338,7 @@ struct Listed {
 /// be removed as soon as it is handed over: the kernel remembers the next one to list.
 async fn list(
     family: NetfilterProtoFamily,
-    question: Option<(Sender, Ipv4Addr)>,
+    question: Question,
     mut each: impl FnMut(Vec<ConntrackAttribute>),
 ) -> io::Result<Listed> {
     let attributes = question.map(|(sender, address)| sender.filter(address)).unwrap_or_default();

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
     Lab, Node, Pod, command, eventually, executable,
@@ -269,11 +270,21 @@ impl Drip {
     ///
     /// # Errors
     /// If it has broken, or a byte did not come back.
-    pub fn stop(mut self) -> Result<Kept> {
+    pub fn stop(self) -> Result<Kept> {
+        self.stop_or(Duration::MAX, || Ok(String::new()))
+    }
+
+    /// The same. Where the last byte is not back within `limit`, the error has what `look` finds then.
+    pub fn stop_or(mut self, limit: Duration, look: impl FnOnce() -> Result<String>) -> Result<Kept> {
         self.client.stdin = None;
-        match self.client.report()? {
-            Report::Kept(kept) => Ok(kept),
-            other => bail!("the client reports {other:?}"),
+        let seen = if self.client.reports_within(limit)? { None } else { Some(look()?) };
+        let kept = match self.client.report()? {
+            Report::Kept(kept) => kept,
+            other => bail!("the client reports {other:?}; {}", seen.unwrap_or_default()),
+        };
+        match seen {
+            None => Ok(kept),
+            Some(seen) => bail!("{kept:?}, silent for more than {limit:?}:\n{seen}"),
         }
     }
 }
@@ -315,6 +326,13 @@ impl PeerProcess {
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().context("standard output is a pipe")?);
         Ok(Self { line, stdin, stdout, child })
+    }
+
+    /// Whether the next report comes within that time.
+    fn reports_within(&mut self, limit: Duration) -> Result<bool> {
+        let limit = Timespec::try_from(limit).ok();
+        let mut output = [PollFd::new(self.stdout.get_ref(), PollFlags::IN)];
+        Ok(!self.stdout.buffer().is_empty() || rustix::event::poll(&mut output, limit.as_ref())? > 0)
     }
 
     fn report(&mut self) -> Result<Report> {

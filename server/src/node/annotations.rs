@@ -30,6 +30,7 @@ use super::{
     host_addresses::{self, HostAddress},
     object::{NodeFacts, NodeView},
     open_vswitch::Identity,
+    own_node,
 };
 
 /// The path of the collection of nodes.
@@ -172,21 +173,24 @@ async fn later_change(changes: &mut watch::Receiver<u64>, quiet: Instant) {
     super::changed(changes).await;
 }
 
-/// Removes this program's annotations from the object of `node`. Returns those that were there.
-/// `also`: one that may be another program's, unless the caller knows better.
+/// Removes this program's annotations from the object of `node`, if it is this host's. Returns those that
+/// were there. `also`: one that may be another program's, unless the caller knows better. `chassis`: this
+/// host's.
 pub(super) async fn remove(
     connection: &Connection,
     node: &str,
     also: Option<&'static str>,
+    chassis: Option<&str>,
 ) -> Result<Vec<&'static str>, String> {
     let nodes: Api<Node> = Api::all(connection.client().clone());
     let trouble = |error: kube::Error| connection.trouble(&error).text;
     // A node that was deleted has no annotations to remove.
     let Some(found) = nodes.get_opt(node).await.map_err(trouble)? else { return Ok(Vec::new()) };
-    let annotations = found.metadata.annotations.unwrap_or_default();
+    let seen = NodeFacts::from(found);
     let own = OWN.into_iter().chain(also);
-    let there: Vec<&'static str> = own.filter(|key| annotations.contains_key(*key)).collect();
+    let there: Vec<&'static str> = own.filter(|key| seen.annotations.contains_key(*key)).collect();
     if !there.is_empty() {
+        own_node::confirm(node, seen, chassis).await?;
         // In a merge patch `null` removes a key (RFC 7386).
         let gone: BTreeMap<&str, Option<String>> = there.iter().map(|key| (*key, None)).collect();
         let patch = Patch::Merge(json!({"metadata": {"annotations": gone}}));

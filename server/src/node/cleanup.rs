@@ -19,7 +19,7 @@ use super::{
     annotations,
     gateway::{self, Removed},
     management_port::{self, INTERFACE},
-    open_vswitch::switch::Switch,
+    open_vswitch::{settings::SYSTEM_ID, switch::Switch},
     plugin::PluginInstall,
 };
 use crate::{chain, cni_conf::CniConf};
@@ -60,8 +60,9 @@ pub struct Cleaned {
 }
 
 /// Removes the CNI configuration, the plugin, the gateway, the management port with its rules, the node's
-/// annotations, the settings in Open vSwitch's database and the socket, as far as they are this program's. It
-/// is no error if something is gone already. No server may run: it would put back what is removed.
+/// annotations unless the node may be another host's, the settings in Open vSwitch's database and the socket,
+/// as far as they are this program's. It is no error if something is gone already. No server may run: it
+/// would put back what is removed.
 ///
 /// # Errors
 ///
@@ -83,6 +84,7 @@ fn clean(
     cleaned.cni_conf(config);
     let attached = runtime.block_on(async {
         let had_gateway = cleaned.gateway(config).await;
+        // Before the settings: with them goes the name of the chassis.
         cleaned.annotations(config, had_gateway).await;
         cleaned.management_port(config).await;
         cleaned.rules(rules.await);
@@ -169,17 +171,20 @@ impl Cleaned {
         }
     }
 
-    /// Removes the annotations. An API server that does not answer is a warning only: annotations that stay
-    /// do not disturb the next network, which has its own.
+    /// Removes the annotations. An API server that does not answer, or a node that may be another host's, is
+    /// a warning only: annotations that stay do not disturb the next network, which has its own.
     async fn annotations(&mut self, config: &CleanupConfig, had_gateway: HadGateway) {
         let (Some(api_server), name) = (&config.api_server, &config.name) else { return };
+        let record = timeout(PATIENCE, Switch::connect_with_interfaces(&config.ovsdb).seen()).await.ok();
+        let chassis = record.as_ref().and_then(|record| record.external_ids.get(SYSTEM_ID));
         let connection = Connection::open(api_server.clone());
         // Without a gateway of this program it is that of another one.
         let of_gateway = match had_gateway {
             HadGateway::Yes => Some(GATEWAY_CONFIG),
             HadGateway::No => None,
         };
-        let why = match timeout(PATIENCE, annotations::remove(&connection, name, of_gateway)).await {
+        let removing = annotations::remove(&connection, name, of_gateway, chassis.map(String::as_str));
+        let why = match timeout(PATIENCE, removing).await {
             Ok(Ok(keys)) if keys.is_empty() => {
                 return self.say(format!("there are no annotations of ours on node {name}"));
             }

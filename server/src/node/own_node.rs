@@ -5,7 +5,7 @@
 //! While it is another host's, by all that is known, it is not shown to the tasks that write to it or take
 //! something from it: each would act for that host (`--init-node` with a wrong name).
 
-use std::{collections::HashSet, io, net::IpAddr, time::Duration};
+use std::{collections::HashSet, io, net::IpAddr, sync::Arc, time::Duration};
 
 use contract::node_annotation::CHASSIS_ID;
 use netlink_packet_route::address::AddressAttribute;
@@ -52,9 +52,7 @@ pub(super) fn follow(
             let hosts_are_unknown = hosts.is_err();
             let now = match hosts {
                 Ok(hosts) => own_node(&name, &seen, &hosts),
-                Err(error) => {
-                    OwnNode::Unconfirmed(format!("the addresses of this host cannot be read: {error}"))
-                }
+                Err(error) => OwnNode::Unconfirmed(unreadable(error)),
             };
             let visible = visible(&name, &seen, &now, chassis.as_deref());
             sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
@@ -88,6 +86,32 @@ fn visible(name: &str, view: &NodeView, own: &OwnNode, chassis: Option<&str>) ->
         }
         _ => view.clone(),
     }
+}
+
+/// Whether the object is this host's: it has an address of this host, or this host's chassis wrote there. A
+/// program that takes something away needs to know that, while a server may write to a node that joins and
+/// shows neither yet.
+///
+/// # Errors
+/// Why it may be another host's.
+pub(super) async fn confirm(name: &str, seen: NodeFacts, chassis: Option<&str>) -> Result<(), String> {
+    let written_by = seen.annotations.get(CHASSIS_ID).cloned();
+    if written_by.is_some() && written_by.as_deref() == chassis {
+        return Ok(());
+    }
+    let hosts = kernel_thread::ask(async { addresses() }).await.flatten().map_err(unreadable)?;
+    match own_node(name, &NodeView::There(Arc::new(seen)), &hosts) {
+        OwnNode::Confirmed => Ok(()),
+        OwnNode::Unconfirmed(why) => Err(format!(
+            "{why}, and its chassis is {}, this host's {}: it may be another host's node",
+            written_by.as_deref().unwrap_or("not known"),
+            chassis.unwrap_or("not known")
+        )),
+    }
+}
+
+fn unreadable(error: io::Error) -> String {
+    format!("the addresses of this host cannot be read: {error}")
 }
 
 /// Decides by the object and the host's addresses.
@@ -125,10 +149,7 @@ fn addresses() -> io::Result<HashSet<IpAddr>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::node::object::NodeFacts;
 
     #[test]
     fn a_node_is_ones_own_if_it_has_an_address_of_this_host() {
@@ -202,6 +223,29 @@ mod tests {
             NodeView::Absent,
         ] {
             assert_eq!(shown(&view, Some("c1")), view);
+        }
+    }
+
+    #[tokio::test]
+    async fn something_is_taken_from_a_node_only_if_it_shows_that_it_is_this_hosts() {
+        let addresses: Vec<IpAddr> = addresses().unwrap().into_iter().collect();
+        let object = |addresses: &[IpAddr], chassis: &str| NodeFacts {
+            addresses: addresses.to_vec(),
+            annotations: [(CHASSIS_ID.to_owned(), chassis.to_owned())].into(),
+            ..NodeFacts::default()
+        };
+        let elsewhere = "203.0.113.9".parse().unwrap();
+        // A machine without a network has no address to show.
+        for address in &addresses {
+            assert_eq!(confirm("n1", object(&[elsewhere, *address], "c2"), Some("c1")).await, Ok(()));
+        }
+        assert_eq!(confirm("n1", object(&[elsewhere], "c1"), Some("c1")).await, Ok(()));
+        for (addresses, chassis) in [(&[elsewhere][..], Some("c1")), (&[], Some("c1")), (&[elsewhere], None)]
+        {
+            assert!(
+                confirm("n1", object(addresses, "c2"), chassis).await.is_err(),
+                "{addresses:?} {chassis:?}"
+            );
         }
     }
 

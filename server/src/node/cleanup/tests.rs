@@ -1,6 +1,17 @@
-use std::{fs, os::unix::net::UnixListener, sync::Arc};
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::net::UnixListener,
+    sync::{Arc, mpsc},
+};
 
-use testkit::{Database, Scratch};
+use contract::node_annotation::{CHASSIS_ID, ZONE};
+use kubeapi::Cluster;
+use serde_json::{Value, json};
+use testkit::{
+    Database, Scratch,
+    scripted_server::{Answer, serve as answering},
+};
 
 use super::*;
 use crate::{
@@ -196,4 +207,78 @@ fn the_plugin_stays_as_long_as_pods_are_attached_that_only_it_can_detach() {
     database.vsctl(&["del-port", "br-int", "c1"]);
     let text = clean_here(&config).to_string();
     assert!(text.contains("removed the plugin ") && !config.plugin.target().exists(), "{text}");
+}
+
+/// An API server with this node `n1`, and the patches that it gets.
+fn api_server(address: Option<&str>, chassis: Option<&str>) -> (ApiServer, mpsc::Receiver<Value>) {
+    let addresses: Vec<_> =
+        address.into_iter().map(|address| json!({"type": "InternalIP", "address": address})).collect();
+    let mut annotations = json!({ZONE: "global", "somebody/else": "x"});
+    chassis.into_iter().for_each(|chassis| annotations[CHASSIS_ID] = chassis.into());
+    let node = json!({
+        "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "annotations": annotations},
+        "status": {"addresses": addresses},
+    });
+    let (sender, patches) = mpsc::channel();
+    let listening = answering(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), move |request| {
+        if request.first_line.starts_with("PATCH /api/v1/nodes/n1/status?") {
+            sender.send(request.json()).unwrap();
+        }
+        Answer::json(&node)
+    });
+    let cluster = Cluster::Url { url: format!("http://{}", listening.unwrap()), authority: None };
+    (ApiServer { cluster, credential: None }, patches)
+}
+
+/// `--cleanup-node` with the name of another host's node took that node's annotations, until its server put
+/// them back.
+#[test]
+fn the_node_of_another_host_lost_its_annotations() {
+    // None of this host's (RFC 5737).
+    let elsewhere = Some("203.0.113.9");
+    let gone = json!({"metadata": {"annotations": {ZONE: null, CHASSIS_ID: null}}});
+    for (address, chassis, is_removed) in [
+        (elsewhere, Some("chassis-2"), false),
+        // Nothing says whose it is.
+        (elsewhere, None, false),
+        (None, Some("chassis-2"), false),
+        (None, None, false),
+        // Its address is that of a cloud's NAT.
+        (elsewhere, Some("chassis-1"), true),
+    ] {
+        let (scratch, config) = place();
+        let database = Database::start(scratch.path());
+        database.vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1"]);
+        start(&config);
+        let (api_server, patches) = api_server(address, chassis);
+        let config = CleanupConfig { api_server: Some(api_server), ..config };
+
+        let cleaned = clean_here(&config);
+
+        let (patches, text) = (patches.try_iter().collect::<Vec<_>>(), cleaned.to_string());
+        assert!(cleaned.failures.is_empty() && text.contains("removed the CNI configuration "), "{text}");
+        if is_removed {
+            assert_eq!(patches, [gone.clone()], "{text}");
+            assert!(text.contains("removed annotations of node n1: k8s.ovn.org/node-chassis-id"), "{text}");
+        } else {
+            assert!(patches.is_empty(), "{address:?} {chassis:?}: {patches:?}");
+            for words in [
+                "warning: annotations of node n1 stay: node n1 has ",
+                "this host's chassis-1: it may be another host's node",
+            ] {
+                assert!(text.contains(words), "{words}: {text}");
+            }
+        }
+    }
+}
+
+/// Where Open vSwitch does not say which chassis this host is.
+#[test]
+fn a_node_of_which_nothing_is_known_keeps_its_annotations() {
+    let (scratch, config) = place();
+    let _database = Database::start(scratch.path());
+    let (api_server, patches) = api_server(Some("203.0.113.9"), Some("n1"));
+    let text = clean_here(&CleanupConfig { api_server: Some(api_server), ..config }).to_string();
+    assert!(text.contains("its chassis is n1, this host's not known"), "{text}");
+    assert_eq!(patches.try_iter().count(), 0);
 }

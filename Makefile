@@ -138,6 +138,11 @@ bench-cluster: build kubernetes ## Measure bursts of pods on a whole Kubernetes,
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration cluster --nodes 1 --compare $(or $(ROUNDS),3) $(if $(BURSTS),--bursts $(BURSTS))
 
+bench-services: build kubernetes ## Measure Services against kube-proxy with the plugin bridge, in turn (ROUNDS=20)
+	@integration/prerequisites.sh cluster
+	cargo build --locked --release -p integration
+	OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration services $(if $(ROUNDS),--rounds $(ROUNDS))
+
 bench-record: build # For continuous integration: bench-quick with a debug driver; a slow machine is not a failure.
 	@integration/prerequisites.sh bench
 	cargo build --locked -p integration

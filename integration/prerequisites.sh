@@ -68,7 +68,7 @@ packages_for() {
         wanted+=" /lib/systemd/systemd systemd make make conntrack conntrack logrotate logrotate openssl openssl"
         wanted+=" /usr/lib/cni/portmap containernetworking-plugins iptables iptables nft nftables" ;; esac
     case " $* " in *" cluster "*)
-        wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl"
+        wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl nft nftables"
         # Debian has another package with a program of this name, which needs libraries that images do not
         # have.
         wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static"

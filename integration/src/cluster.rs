@@ -20,6 +20,7 @@
 //! | [`attached`] | a running pod as a pod of the lab: packets can be sent from it |
 //! | [`in_service`] | nodes and endpoints that must not leave service |
 //! | [`northbound`] | what the northbound database should hold for the current nodes and pods |
+//! | `reference` | nodes with the plugin `bridge` and kube-proxy, to compare with |
 //! | [`leftovers`] | what is on the nodes and in OVN before and after pods |
 
 use std::{path::PathBuf, process::Command, thread, time::Duration};
@@ -45,6 +46,7 @@ pub mod name_server;
 pub mod northbound;
 pub mod pods;
 pub mod programs;
+mod reference;
 mod routes;
 pub mod worker;
 
@@ -74,6 +76,7 @@ const MASTER_PORT: u16 = 9410;
 #[derive(Debug, Clone)]
 pub struct Blueprint {
     nodes: u32,
+    reference_nodes: u32,
     master_options: Vec<String>,
     server_options: Vec<String>,
     cluster_subnets: String,
@@ -143,6 +146,14 @@ impl Blueprint {
         self
     }
 
+    /// The last so many nodes have the reference network, `bridge` and kube-proxy, and neither Open vSwitch nor
+    /// the project's programs.
+    #[must_use]
+    pub fn reference_nodes(mut self, nodes: u32) -> Self {
+        self.reference_nodes = nodes;
+        self
+    }
+
     /// Files with definitions of custom resources, which exist before the project's control plane starts.
     #[must_use]
     pub fn definitions(mut self, files: impl IntoIterator<Item = PathBuf>) -> Self {
@@ -201,6 +212,7 @@ impl Blueprint {
             options: self.master_options,
         };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
+        let first_reference_node = 1 + self.nodes - self.reference_nodes;
         let Self { families, host_ports, gateway, dns, names_outside, definitions, server_options, .. } =
             self;
         let name_server = (dns && gateway.is_some()).then(|| name_server::start(lab.world(), &names_outside));
@@ -218,6 +230,7 @@ impl Blueprint {
             families,
             host_ports,
             gateway,
+            first_reference_node,
         };
         cluster.define(&definitions)?;
         // In any order: each program waits for what it needs of the others.
@@ -266,6 +279,8 @@ pub struct Cluster {
     families: Families,
     host_ports: bool,
     gateway: Option<GatewayMode>,
+    /// Index of the first node with the reference network.
+    first_reference_node: u32,
 }
 
 impl Cluster {
@@ -273,6 +288,7 @@ impl Cluster {
     pub fn of_nodes(nodes: u32) -> Blueprint {
         Blueprint {
             nodes,
+            reference_nodes: 0,
             master_options: Vec::new(),
             server_options: Vec::new(),
             cluster_subnets: CLUSTER_SUBNETS.to_owned(),
@@ -365,6 +381,9 @@ impl Cluster {
     }
 
     fn start_node(&self, node: &Node, worker: &Worker) -> Result<()> {
+        if node.index >= self.first_reference_node {
+            return self.start_reference_node(node, worker);
+        }
         let mut arguments = worker::server_arguments(&node.name, &self.credentials, &self.network);
         if self.host_ports {
             arguments.push(worker::chain_portmap(node)?);

@@ -19,8 +19,8 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
-    Lab, Pod, command, executable,
-    peer::{Connection, Pace, Report},
+    Lab, Pod, command,
+    peer::{Connection, Pace, Poured, Report},
     traffic::End,
     world::Machine,
 };
@@ -83,8 +83,8 @@ impl Lab {
 
     /// Starts a client in the pod, and waits until it connects.
     pub fn connections(&self, from: &Pod, to: SocketAddr, pace: Pace) -> Result<Connections> {
-        let mut command = self.node_of(from).pod_command(from, executable::of_package("integration")?);
-        command.args(["peer", "connect", &to.to_string()]);
+        let mut command = self.at(&End::Pod(from))?;
+        command.args(["connect", &to.to_string()]);
         for (option, time) in [("--every", pace.every), ("--patience", pace.patience)] {
             command.args([option, &time.as_millis().to_string()]);
         }
@@ -115,10 +115,34 @@ impl Lab {
     /// # Errors
     /// If a connection is refused, or not answered.
     pub fn repeated(&self, from: &Pod, to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
-        let mut command = self.node_of(from).pod_command(from, executable::of_package("integration")?);
-        command.args(["peer", "repeat", &to.to_string(), "--time", &time.as_millis().to_string()]);
+        self.repeated_from(&End::Pod(from), to, time)
+    }
+
+    /// The same from any end.
+    pub fn repeated_from(&self, from: &End<'_>, to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
+        let mut command = self.at(from)?;
+        command.args(["repeat", &to.to_string(), "--time", &time.as_millis().to_string()]);
         match serde_json::from_str(&command::output(&mut command)?)? {
             Report::Repeated(taken) => Ok(taken),
+            other => bail!("the client reports {other:?}"),
+        }
+    }
+
+    /// Starts a server at that end, on this of its addresses, which reads what [`Lab::poured`] sends; waits until
+    /// it listens.
+    pub fn draining(&self, at: &End<'_>, address: SocketAddr) -> Result<Server> {
+        let mut command = self.at(at)?;
+        command.args(["tcp-drain", &address.to_string()]);
+        let (child, _) = start(&mut command, &Report::Answering)?;
+        Ok(Server(child))
+    }
+
+    /// Sends to such a server over one connection, for this time.
+    pub fn poured(&self, from: &End<'_>, to: SocketAddr, time: Duration) -> Result<Poured> {
+        let mut command = self.at(from)?;
+        command.args(["tcp-pour", &to.to_string(), "--time", &time.as_millis().to_string()]);
+        match serde_json::from_str(&command::output(&mut command)?)? {
+            Report::Poured(poured) => Ok(poured),
             other => bail!("the client reports {other:?}"),
         }
     }

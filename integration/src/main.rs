@@ -12,6 +12,7 @@ mod kubernetes;
 mod latency;
 mod report;
 mod scale;
+mod services;
 mod show;
 
 use std::{
@@ -54,6 +55,7 @@ enum Command {
     Faults(Faults),
     Scale(scale::Scale),
     Latency(latency::Latency),
+    Services(services::Services),
     /// See it work: three pods on two nodes get their network, use it and lose it again.
     Demo(demo::Demo),
     /// Hold the namespaces of node NAME until standard input closes.
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
         Command::Latency(latency) => in_a_lab("latency", || latency.run()),
+        Command::Services(services) => in_a_lab("services", || services.run()),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => peer
             .run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data")))

@@ -8,6 +8,7 @@ mod drip;
 mod multicast;
 mod questions;
 mod sctp;
+mod stream;
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -26,6 +27,7 @@ pub use connections::{Connection, Moment, Pace};
 pub use drip::Kept;
 pub use multicast::{TO_GROUP, TO_MEMBER};
 pub use questions::Reply;
+pub use stream::Poured;
 
 /// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
 /// it), and short enough that a broken network fails the test soon.
@@ -111,6 +113,19 @@ pub enum Peer {
         #[arg(long, value_name = "MILLISECONDS")]
         time: u64,
     },
+    /// Read what each connection to ADDRESS sends, until killed.
+    TcpDrain {
+        /// Address and port to listen on.
+        address: SocketAddr,
+    },
+    /// Send to ADDRESS for some time over one connection, and print how much has arrived.
+    TcpPour {
+        /// Address and port.
+        to: SocketAddr,
+        /// Milliseconds.
+        #[arg(long, value_name = "MILLISECONDS")]
+        time: u64,
+    },
     /// Join GROUP, and print what arrives at its port, until standard input closes.
     MulticastListen {
         /// Group and port.
@@ -174,6 +189,8 @@ pub enum Report {
     Kept(Kept),
     /// Microseconds of each connection, from its first packet to its answer.
     Repeated(Vec<u32>),
+    /// So much has arrived.
+    Poured(Poured),
     /// A datagram with this text came.
     Heard(String),
     /// Who answered, in the order of the addresses: by TCP and by UDP.
@@ -243,6 +260,10 @@ impl Peer {
             }
             Self::Repeat { to, time } => connections::repeat(to, Duration::from_millis(time))
                 .map(|taken| report(&Report::Repeated(taken))),
+            Self::TcpDrain { address } => stream::drain(address, report),
+            Self::TcpPour { to, time } => {
+                stream::pour(to, Duration::from_millis(time)).map(|poured| report(&Report::Poured(poured)))
+            }
             Self::MulticastListen { group } => multicast::listen(group, report),
             Self::MulticastSend { group, number, count, then } => {
                 multicast::send(group, number, count, &then)

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use contract::{annotation::PodNetwork, names::Network};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Pod as KubernetesPod;
@@ -10,6 +10,9 @@ use kube::ResourceExt as _;
 
 use super::{Cluster, worker::CONTAINERD};
 use crate::{Node, Pod};
+
+/// The filter of containerd for sandboxes.
+const OF_PODS: &str = "labels.\"io.cri-containerd.kind\"==sandbox";
 
 impl Cluster {
     /// The running pod `namespace/name`, with its current sandbox and network namespace.
@@ -46,19 +49,48 @@ impl Cluster {
         let sandbox = sandbox.split_whitespace().find_map(|pair| pair.strip_prefix("sandbox="));
         attached.sandbox =
             sandbox.with_context(|| format!("no interface with {condition} on {}", node.name))?.to_owned();
-        // The runtime chose the path of the namespace; it is in the sandbox's OCI configuration.
-        let info = containers(node, &["info", &attached.sandbox])?;
-        let info: serde_json::Value = serde_json::from_str(&info).context("what ctr says of the sandbox")?;
-        let namespaces =
-            info["Spec"]["linux"]["namespaces"].as_array().context("namespaces of the sandbox")?;
-        let network = namespaces
-            .iter()
-            .find(|namespace| namespace["type"] == "network")
-            .context("its network namespace")?;
-        attached.netns =
-            PathBuf::from(network["path"].as_str().context("the path of its network namespace")?);
+        attached.netns = namespace_of(node, &attached.sandbox)?;
         Ok(attached)
     }
+
+    /// The running pod `namespace/name` of any network, as a pod of the lab that knows no more than what sending
+    /// packets needs: its node, its network namespace and its address.
+    ///
+    /// # Errors
+    /// If the pod is unknown, has no address, or not one sandbox.
+    pub fn in_its_namespace(&self, key: &str) -> Result<Pod> {
+        let known = self.pods.now();
+        let pod = known.get(key).with_context(|| format!("there is no pod {key}"))?;
+        let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let node = self.lab.nodes.iter().find(|node| name == Some(node.name.as_str()));
+        let node = node.context("the pod's node")?;
+        let address: IpAddr = address_of(pod).with_context(|| format!("{key} has no address"))?.parse()?;
+        let uid = pod.uid().unwrap_or_default();
+        let of_pod = format!("{OF_PODS},labels.\"io.kubernetes.pod.uid\"=={uid}");
+        let sandboxes = containers(node, &["list", "--quiet", &of_pod])?;
+        let sandbox = sandboxes.trim();
+        ensure!(!sandbox.contains(char::is_whitespace), "sandboxes of {key}: {sandboxes:?}");
+        let mut attached = self.lab.pod_at(node, 0);
+        attached.addresses = vec![address.into()];
+        attached.namespace = pod.namespace().unwrap_or_default();
+        attached.name = pod.name_any();
+        attached.netns = namespace_of(node, sandbox)?;
+        sandbox.clone_into(&mut attached.sandbox);
+        attached.uid = uid;
+        Ok(attached)
+    }
+}
+
+/// The network namespace of a sandbox: the runtime chose its path, which is in the OCI configuration.
+fn namespace_of(node: &Node, sandbox: &str) -> Result<PathBuf> {
+    let info = containers(node, &["info", sandbox])?;
+    let info: serde_json::Value = serde_json::from_str(&info).context("what ctr says of the sandbox")?;
+    let namespaces = info["Spec"]["linux"]["namespaces"].as_array().context("namespaces of the sandbox")?;
+    let network = namespaces
+        .iter()
+        .find(|namespace| namespace["type"] == "network")
+        .context("its network namespace")?;
+    Ok(PathBuf::from(network["path"].as_str().context("the path of its network namespace")?))
 }
 
 /// The sandboxes of pods that a node's containerd has, whether it attached them or not.
@@ -66,8 +98,7 @@ impl Cluster {
 /// # Errors
 /// If containerd does not answer.
 pub fn sandboxes(node: &Node) -> Result<Vec<String>> {
-    let of_pods = "labels.\"io.cri-containerd.kind\"==sandbox";
-    let list = containers(node, &["list", "--quiet", of_pods])?;
+    let list = containers(node, &["list", "--quiet", OF_PODS])?;
     Ok(list.split_whitespace().map(str::to_owned).collect())
 }
 

@@ -17,6 +17,8 @@ use crate::{command, fabric, mounts};
 pub const ADMIN: &str = "admin";
 pub(crate) const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 pub(crate) const SCHEDULER: &str = "system:kube-scheduler";
+/// The API server binds its rights to this name by itself.
+pub(crate) const KUBE_PROXY: &str = "system:kube-proxy";
 
 /// Files with credentials. Nodes see them under the same paths.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ impl Credentials {
         let credentials = Self { directory };
         credentials.certificates()?;
         let mut table = String::new();
-        let users = [ADMIN, CONTROLLER_MANAGER, SCHEDULER].map(str::to_owned);
+        let users = [ADMIN, CONTROLLER_MANAGER, SCHEDULER, KUBE_PROXY].map(str::to_owned);
         for user in users.into_iter().chain(nodes.iter().map(|node| kubelet(node))) {
             let groups = match user.as_str() {
                 ADMIN => "system:masters",

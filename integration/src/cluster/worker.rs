@@ -12,7 +12,7 @@ use super::{
     credentials::{Credentials, kubelet},
     dns,
     master::Network,
-    programs,
+    programs, reference,
 };
 use crate::{Daemon, Families, Node, central, cgroups, fabric, inside};
 
@@ -31,6 +31,8 @@ pub struct Worker {
     pub containerd: Daemon,
     /// Started again with `start`, like any daemon.
     pub kubelet: Daemon,
+    /// Runs on nodes with the reference network alone.
+    pub kube_proxy: Daemon,
 }
 
 impl Worker {
@@ -72,6 +74,7 @@ impl Worker {
         Ok(Self {
             containerd: containerd.daemon(node)?,
             kubelet: node.new_daemon(programs::kubernetes("kubelet")?, kubelet_arguments),
+            kube_proxy: reference::kube_proxy(node, credentials)?,
         })
     }
 

@@ -1,0 +1,89 @@
+//! Nodes with the reference network, beside those with the project's: the plugins `bridge` and `host-local`, a
+//! route to the pods of each other such node, one rule that masquerades, and kube-proxy in nftables mode with its
+//! defaults. The kernel forwards everything, and the node's NIC is no port of a switch.
+//!
+//! Must not know: what is compared.
+
+use std::{fs, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+
+use super::{Cluster, PATIENCE, Worker, credentials::KUBE_PROXY, programs};
+use crate::{Daemon, Node, cluster::Credentials, command, eventually, fabric, world};
+
+/// Addresses of the pods of all these nodes.
+const PODS: &str = "10.98.0.0/16";
+const CONFIGURATION: &str = "/etc/cni/net.d/10-bridge.conflist";
+
+/// kube-proxy of a node, not running yet.
+pub(super) fn kube_proxy(node: &Node, credentials: &Credentials) -> Result<Daemon> {
+    let arguments = [
+        format!("--kubeconfig={}", credentials.kubeconfig(KUBE_PROXY).display()),
+        format!("--hostname-override={}", node.name),
+        format!("--cluster-cidr={PODS}"),
+        "--proxy-mode=nftables".to_owned(),
+        // Limits of connections belong to the machine, not to a network namespace.
+        "--conntrack-max-per-core=0".to_owned(),
+        "-v=2".to_owned(),
+    ];
+    Ok(node.new_daemon(programs::kubernetes("kube-proxy")?, arguments))
+}
+
+/// The part of [`PODS`] that a node has.
+fn subnet(node: &Node) -> String {
+    format!("10.98.{}.0/24", node.index)
+}
+
+impl Cluster {
+    /// Makes a node of the lab one with the reference network.
+    pub(super) fn start_reference_node(&self, node: &Node, worker: &Worker) -> Result<()> {
+        remove_switch(node)?;
+        let (index, own) = (node.index, fabric::address(node.index));
+        // The address of Ethernet is that of the bridge before: nobody has to resolve it again.
+        node.shell(&format!(
+            "ip link set eth0 address 0a:00:00:01:00:{index:02x} up
+             ip addr add {own}/24 dev eth0
+             ethtool -K eth0 tx on
+             echo 1 > /proc/sys/net/ipv4/ip_forward
+             nft 'add table ip lab
+                  add chain ip lab postrouting {{ type nat hook postrouting priority srcnat; }}
+                  add rule ip lab postrouting ip saddr {PODS} ip daddr != {PODS} masquerade'"
+        ))?;
+        // Here, too, the kernel may leave checksums and segments to the NIC: no switch in userspace sees them.
+        command::output(Command::new("ethtool").args(["-K", &format!("fabric{index}"), "tx", "on"]))?;
+        if self.lab.has_world() {
+            node.run(["ip", "route", "add", "default", "via", world::ROUTER])?;
+        }
+        let others = &self.lab.nodes[self.first_reference_node as usize - 1..];
+        for other in others.iter().filter(|other| other.index != index) {
+            node.run(["ip", "route", "add", &subnet(other), "via", &fabric::address(other.index)])?;
+        }
+        let plugin = json!({
+            "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, "ipMasq": false,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet(node)}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        });
+        let list = json!({"cniVersion": "1.0.0", "name": "bridge", "plugins": [plugin]});
+        fs::write(node.path(CONFIGURATION), list.to_string())
+            .with_context(|| format!("write {CONFIGURATION} of {}", node.name))?;
+        worker.kubelet.spawn()?;
+        worker.kube_proxy.spawn()
+    }
+}
+
+/// Ends Open vSwitch and OVN on a node.
+fn remove_switch(node: &Node) -> Result<()> {
+    // Told to exit, unlike by a signal, ovn-controller removes its chassis, and with it the tunnels of the others.
+    node.run(["ovn-appctl", "--target=ovn-controller", "exit"])?;
+    eventually("ovn-controller has ended", PATIENCE, || {
+        ensure!(!node.ovn_controller.is_running(), "it is running");
+        Ok(())
+    })?;
+    node.ovn_controller.end()?;
+    node.vswitchd.stop()?;
+    node.ovsdb_server.stop()?;
+    // Interfaces of the userspace datapath stay without it, for the next ovs-vswitchd.
+    ["breth0", "br-int", "ovs-netdev"]
+        .iter()
+        .try_for_each(|link| node.run(["ip", "link", "del", link]).map(drop))
+}

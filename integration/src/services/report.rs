@@ -1,0 +1,172 @@
+//! Figures and goals. Pure.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{paths::PATHS, round::Round, site::Network};
+use crate::report::{
+    environment::Environment,
+    percentiles::{Percentiles, median},
+};
+
+/// `services.json`.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    pub(crate) environment: Option<Environment>,
+    pub(crate) rounds: Both<Vec<Round>>,
+    /// In the order of [`PATHS`].
+    pub(crate) paths: Vec<Both<Figures>>,
+}
+
+/// The same of each network.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Both<T> {
+    ours: T,
+    reference: T,
+}
+
+/// One path of one side, turn by turn.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Figures {
+    /// Of each request, one after the other: connected and answered.
+    pub(crate) microseconds: Vec<Vec<u32>>,
+    /// Megabits a second of one stream.
+    pub(crate) megabits: Vec<f64>,
+}
+
+impl Figures {
+    /// Median of the turns.
+    fn requests_a_second(&self) -> f64 {
+        median(self.microseconds.iter().map(|turn| {
+            let seconds = turn.iter().copied().map(f64::from).sum::<f64>() / 1e6;
+            turn.len() as f64 / seconds.max(f64::EPSILON)
+        }))
+    }
+
+    /// The 99th percentile of all requests.
+    fn p99(&self) -> f64 {
+        Percentiles::of(self.microseconds.iter().flatten().map(|taken| f64::from(*taken) / 1e3)).p99
+    }
+
+    /// Median of the turns.
+    fn megabits_a_second(&self) -> f64 {
+        median(self.megabits.iter().copied())
+    }
+}
+
+impl<T> Both<T> {
+    pub(crate) fn of_mut(&mut self, network: Network) -> &mut T {
+        match network {
+            Network::Ours => &mut self.ours,
+            Network::Reference => &mut self.reference,
+        }
+    }
+
+    fn each<R>(&self, of: impl Fn(&T) -> R) -> Both<R> {
+        Both { ours: of(&self.ours), reference: of(&self.reference) }
+    }
+}
+
+/// A part of a round.
+type Part = (&'static str, fn(&Round) -> f64);
+
+const ANSWERED: Part = ("pod ready, its Service answers on the other node", |round| round.answered);
+const PARTS: [Part; 3] = [
+    ANSWERED,
+    ("  of it, until an EndpointSlice has the pod", |round| round.listed),
+    ("  of it, from there on", |round| round.answered - round.listed),
+];
+
+/// What must not be later here than there.
+struct Goal {
+    what: &'static str,
+    measured: f64,
+    limit: f64,
+}
+
+impl Goal {
+    fn holds(&self) -> bool {
+        self.measured < self.limit
+    }
+}
+
+impl Report {
+    fn percentiles(&self, (_, of): Part) -> Both<Percentiles> {
+        self.rounds.each(|rounds| Percentiles::of(rounds.iter().map(of)))
+    }
+
+    fn goals(&self) -> [Goal; 2] {
+        let Both { ours, reference } = self.percentiles(ANSWERED);
+        [
+            Goal { what: "median", measured: ours.p50, limit: reference.p50 },
+            Goal { what: "90th percentile", measured: ours.p90, limit: reference.p90 },
+        ]
+    }
+
+    /// Whether every goal is met.
+    pub(crate) fn holds(&self) -> bool {
+        self.goals().iter().all(Goal::holds)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(environment) = &self.environment {
+            writeln!(f, "\n{environment}")?;
+        }
+        writeln!(
+            f,
+            "Milliseconds, median (90th percentile), of {} pods on each side.",
+            self.rounds.ours.len()
+        )?;
+        writeln!(f, "\n  {:<52}{:>16}{:>16}", "", Network::Reference, Network::Ours)?;
+        for part in PARTS {
+            let Both { ours, reference } =
+                self.percentiles(part).each(|of| format!("{:.1} ({:.1})", of.p50, of.p90));
+            writeln!(f, "  {:<52}{reference:>16}{ours:>16}", part.0)?;
+        }
+        writeln!(f, "\nRequests a second, one at a time (99th percentile in ms); Mbit/s of one stream.\n")?;
+        for (what, paths) in PATHS.iter().zip(&self.paths) {
+            let Both { ours, reference } = paths.each(Figures::to_string);
+            writeln!(f, "  {what:<42}{reference:>26}{ours:>26}")?;
+        }
+        writeln!(f)?;
+        for goal in self.goals() {
+            let verdict = if goal.holds() { "ok" } else { "MISSED" };
+            let Goal { what, measured, limit } = goal;
+            writeln!(f, "  {verdict:<8}{}, {what}: {measured:.1} ms, less than {limit:.1}", ANSWERED.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (requests, megabits) = (self.requests_a_second(), self.megabits_a_second());
+        write!(f, "{requests:.0} ({:.2}); {megabits:.0}", self.p99())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missed(ours: &[f64], reference: &[f64]) -> Vec<&'static str> {
+        let rounds = |answered: &[f64]| {
+            let round = |answered: &f64| Round { listed: 1.0, answered: *answered };
+            answered.iter().map(round).collect::<Vec<_>>()
+        };
+        let mut report = Report::default();
+        report.rounds.of_mut(Network::Ours).extend(rounds(ours));
+        report.rounds.of_mut(Network::Reference).extend(rounds(reference));
+        report.goals().iter().filter(|goal| !goal.holds()).map(|goal| goal.what).collect()
+    }
+
+    #[test]
+    fn later_than_kube_proxy_is_a_missed_goal_of_its_own_in_median_and_tail() {
+        assert!(missed(&[10.0, 11.0], &[12.0, 13.0]).is_empty());
+        assert_eq!(missed(&[10.0, 14.0], &[12.0, 13.0]), ["90th percentile"]);
+        assert_eq!(missed(&[12.0, 12.5], &[12.0, 13.0]), ["median"]);
+    }
+}

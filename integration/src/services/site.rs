@@ -1,0 +1,128 @@
+//! The cluster of a run: two nodes with this network, two with the reference network, and on the second node of
+//! each a client.
+
+use std::{fmt, time::Duration};
+
+use anyhow::{Result, ensure};
+use integration::{
+    Cluster, Daemon, Node, Pod,
+    cluster::{GatewayMode, attached::is_ready, programs::AGNHOST},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Far longer than any time that is worth measuring, and enough for pods to become ready on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What carries Services to their pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Network {
+    Ours,
+    Reference,
+}
+
+/// Two nodes with one network.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) network: Network,
+    /// Index of the node with the servers; the client's is the next.
+    server_node: usize,
+    pub(super) client: Pod,
+}
+
+/// The running cluster.
+pub(crate) struct Site {
+    pub(super) cluster: Cluster,
+    sides: [Side; 2],
+}
+
+impl Site {
+    pub(crate) fn start(say: &(dyn Fn(&str) + Sync)) -> Result<Self> {
+        let cluster = Cluster::of_nodes(4).reference_nodes(2).gateway(GatewayMode::Shared).build(say)?;
+        say("starting a client on each side");
+        let side = |network: Network, server_node: usize| {
+            let name = format!("client-{network}");
+            cluster.api.create(PODS, &idle_pod(&name, &cluster.lab.nodes[server_node + 1].name))?;
+            let key = format!("default/{name}");
+            cluster.pods.wait("the client is ready", PATIENCE, |known| {
+                ensure!(known.get(&key).is_some_and(is_ready), "it is not");
+                Ok(())
+            })?;
+            anyhow::Ok(Side { network, server_node, client: cluster.in_its_namespace(&key)? })
+        };
+        let sides = [side(Network::Ours, 0)?, side(Network::Reference, 2)?];
+        Ok(Self { cluster, sides })
+    }
+
+    pub(crate) fn sides(&self) -> &[Side; 2] {
+        &self.sides
+    }
+
+    /// The nodes of a side: that of its servers, and that of its client.
+    pub(super) fn nodes(&self, side: &Side) -> [&Node; 2] {
+        [0, 1].map(|offset| &self.cluster.lab.nodes[side.server_node + offset])
+    }
+
+    /// Measures while what writes the other side's rules is paused: both sides see the same objects, and must not
+    /// take processor time from each other.
+    pub(crate) fn alone<T>(&self, side: &Side, measure: impl FnOnce() -> Result<T>) -> Result<T> {
+        let others = self.writers(match side.network {
+            Network::Ours => Network::Reference,
+            Network::Reference => Network::Ours,
+        });
+        others.iter().try_for_each(|writer| writer.pause())?;
+        let measured = measure();
+        others.iter().try_for_each(|writer| writer.resume())?;
+        measured
+    }
+
+    /// The programs that follow Services of a network.
+    fn writers(&self, network: Network) -> Vec<&Daemon> {
+        let [ours, reference] = [0, 2].map(|first| first..first + 2);
+        match network {
+            Network::Ours => {
+                let servers = self.cluster.lab.nodes[ours].iter().map(|node| &node.server);
+                servers.chain([&self.cluster.master]).collect()
+            }
+            Network::Reference => {
+                self.cluster.workers[reference].iter().map(|worker| &worker.kube_proxy).collect()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ours => "this",
+            Self::Reference => "kube-proxy",
+        })
+    }
+}
+
+/// A pod from which and to which packets go.
+pub(super) fn idle_pod(name: &str, node: &str) -> Value {
+    let command = json!(["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]);
+    pod(name, node, &json!({ "command": command }))
+}
+
+/// A pod of one container, which `container` completes.
+pub(super) fn pod(name: &str, node: &str, container: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "name": name } },
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "dnsPolicy": "Default",
+            "containers": [{ "name": "main", "image": AGNHOST, "imagePullPolicy": "Never" }],
+        },
+    });
+    for (field, value) in container.as_object().into_iter().flatten() {
+        pod["spec"]["containers"][0][field] = value.clone();
+    }
+    pod
+}

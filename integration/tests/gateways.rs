@@ -245,15 +245,8 @@ fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<
 /// How long a byte of an administrator's connection may take, whatever happens to the node's programs.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// TCP repeats a lost segment after at most a second, so that a byte waits for the path and not for a timer that
-/// doubles with each loss and begins with the slowest answer of a busy machine. Linux before 6.15 cannot.
-const REPEAT: &str =
-    "[ ! -e /proc/sys/net/ipv4/tcp_rto_max_ms ] || echo 1000 > /proc/sys/net/ipv4/tcp_rto_max_ms";
-
 /// Connections of an administrator to the node, one of each family, with a byte now and then.
 fn administrators(lab: &Lab, node: &Node) -> Result<Vec<(Echo, Drip)>> {
-    lab.world().shell(Machine::Client, REPEAT)?;
-    node.shell(REPEAT)?;
     let ssh = lab.world().of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22));
     ssh.map(|ssh| Ok((lab.tcp_echo(&End::Node(node), ssh)?, lab.drip(&CLIENT, ssh, OFTEN)?))).collect()
 }

@@ -2,7 +2,8 @@
 //! goes through.
 
 use std::{
-    io::{Read as _, Write as _},
+    fs,
+    io::{ErrorKind, Read as _, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
@@ -13,9 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{PATIENCE, Report, end_of_input};
 
-/// How long an answer to a byte may take: TCP repeats a lost segment after 0.2, 0.6, 1.4, 3, 6.2, 12.6 and
-/// 25.4 s. A path that is back within half of that is never out of time.
+/// How long an answer to a byte may take. Without [`REPEAT`], TCP repeats a lost segment after 0.2, 0.6, 1.4, 3,
+/// 6.2, 12.6 and 25.4 s, or later.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// The longest that TCP waits before it repeats a segment of a connection begun later in the network namespace, in
+/// milliseconds (since Linux 6.15). Its timer doubles with each loss, and begins with some seconds after a gap of
+/// one: a byte would wait for the timer, long after the path is back.
+const REPEAT: (&str, &str) = ("/proc/sys/net/ipv4/tcp_rto_max_ms", "1000");
 
 /// How the connection went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +34,7 @@ pub struct Kept {
 
 /// Sends back what each connection sends, until standard input closes.
 pub(super) fn echo(address: IpAddr, port: u16, report: impl Fn(&Report)) -> Result<()> {
+    repeat_often()?;
     let listener = TcpListener::bind((address, port)).with_context(|| format!("listen on {address}"))?;
     report(&Report::Listening(listener.local_addr()?));
     // It ends with the process.
@@ -37,6 +44,15 @@ pub(super) fn echo(address: IpAddr, port: u16, report: impl Fn(&Report)) -> Resu
         }
     });
     end_of_input().join().ok().context("wait for the end of the input")
+}
+
+/// Has the namespace's connections follow [`REPEAT`], where the kernel can.
+fn repeat_often() -> Result<()> {
+    let (path, milliseconds) = REPEAT;
+    match fs::write(path, milliseconds) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        written => written.with_context(|| format!("write {path}")),
+    }
 }
 
 fn send_back(mut stream: TcpStream) {
@@ -52,6 +68,7 @@ fn send_back(mut stream: TcpStream) {
 /// Sends a byte at fixed times, and waits for each to come back. The first one is reported; the rest after one
 /// more byte when standard input closes: a connection that lasted still works then.
 pub(super) fn drip(to: SocketAddr, every: Duration, report: impl Fn(&Report)) -> Result<()> {
+    repeat_often()?;
     let mut stream = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(SILENCE))?;

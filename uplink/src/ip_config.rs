@@ -8,14 +8,12 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-use futures_util::TryStreamExt;
 use netlink_packet_route::{
-    AddressFamily,
+    AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
     route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType},
 };
-use podnet::link::into_io;
-use rtnetlink::Handle;
+use podnet::netlink::Netlink;
 
 use crate::{BridgeError, nic::Nic};
 
@@ -34,32 +32,36 @@ pub(crate) struct IpConfig {
 }
 
 impl IpConfig {
-    /// The addresses and routes of a link, as they are now.
-    pub(crate) async fn of(netlink: &Handle, nic: &Nic) -> Result<Self, BridgeError> {
+    /// The addresses and routes of a link, as they are now. Lists that change while the kernel makes them are
+    /// requested again: what is missing from them would stay behind.
+    pub(crate) fn of(nic: &Nic) -> Result<Self, BridgeError> {
         let failed = |what: &str| {
             let what = format!("{what} of {}", nic.name);
-            move |error| BridgeError::Kernel { what, error: into_io(error) }
+            move |error| BridgeError::Kernel { what, error }
         };
-        // A kernel without strict checking ignores the filter, so `follows` compares the index again.
-        let addresses = netlink.address().get().set_link_index_filter(nic.index).execute();
-        let addresses: Vec<AddressMessage> =
-            addresses.try_collect().await.map_err(failed("the addresses"))?;
+        let netlink = Netlink::open().map_err(failed("a socket for the addresses"))?;
+        let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let addresses = netlink.dump(&all, |answer| match answer {
+            RouteNetlinkMessage::NewAddress(message) if follows(&message, nic) => Some(message),
+            _ => None,
+        });
         // The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses in
         // reverse. The order matters: the first address of a subnet is the primary one, the preferred source.
         let (v4, v6): (Vec<_>, Vec<_>) = addresses
+            .map_err(failed("the addresses"))?
             .into_iter()
-            .filter(|address| follows(address, nic))
             .partition(|address| address.header.family == AddressFamily::Inet);
         let mut ip_config =
             Self { addresses: v4.into_iter().chain(v6.into_iter().rev()).collect(), routes: Vec::new() };
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut all = RouteMessage::default();
             all.header.address_family = family;
-            let routes: Vec<RouteMessage> =
-                netlink.route().get(all).execute().try_collect().await.map_err(failed("the routes"))?;
-            ip_config.routes.extend(
-                routes.into_iter().filter(|route| names_link(route, nic.index) && is_set_by_somebody(route)),
-            );
+            let is_its_own = |route: &RouteMessage| names_link(route, nic.index) && is_set_by_somebody(route);
+            let routes = netlink.dump(&RouteNetlinkMessage::GetRoute(all), |answer| match answer {
+                RouteNetlinkMessage::NewRoute(message) if is_its_own(&message) => Some(message),
+                _ => None,
+            });
+            ip_config.routes.extend(routes.map_err(failed("the routes"))?);
         }
         if let Some(route) = ip_config.routes.iter().find(|route| has_nexthop_object(route)) {
             return Err(BridgeError::NexthopObject(shown_route(route)));

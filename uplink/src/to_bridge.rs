@@ -31,7 +31,7 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
         return Err(Unfit::NameTaken(bridge_name).into());
     }
 
-    let ip_config = IpConfig::of(netlink, &nic).await?;
+    let ip_config = IpConfig::of(&nic)?;
     // Nothing is left to move. After a run that was killed half-way, `ip_config` has what is left.
     if bridge.is_some_and(|bridge| bridge.has_port(name)) && ip_config.is_empty() {
         return Ok(vec![format!("is the uplink of bridge {bridge_name} already; nothing to do")]);

@@ -31,7 +31,7 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     let uplink = bridge.uplink().ok_or_else(|| no_uplink(bridge))?;
     let nic = Nic::existing(netlink, uplink).await?;
     let own = Nic::find(netlink, name).await?.ok_or_else(|| Unfit::Missing(name.to_owned()))?;
-    let ip_config = IpConfig::of(netlink, &own).await?;
+    let ip_config = IpConfig::of(&own)?;
 
     let mut undo_log = UndoLog::new(netlink, ovs);
     if let Err(error) = steps(&mut undo_log, ovs, &own, &nic, &ip_config).await {

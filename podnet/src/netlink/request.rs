@@ -79,6 +79,18 @@ impl Netlink {
         })))
     }
 
+    /// The same, for lists of which the kernel makes only what the message asks for (since 4.20, with strict
+    /// checks of the message). An older one does not know the option and sends everything.
+    ///
+    /// # Errors
+    /// The kernel has no socket left.
+    pub fn open_filtering() -> io::Result<Self> {
+        let netlink = Self::open()?;
+        let _ =
+            netlink.0.lock().unwrap_or_else(PoisonError::into_inner).socket.set_netlink_get_strict_chk(true);
+        Ok(netlink)
+    }
+
     /// Sends a message with these flags besides those of a request. Returns the kernel's answer, if it is
     /// more than an acknowledgement.
     ///

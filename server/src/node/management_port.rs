@@ -385,7 +385,7 @@ impl PortReconciler {
         for _ in 0..ROUNDS {
             // Only the last round counts: it may have done what was refused in the one before.
             outcome = Outcome::default();
-            let Some(link) = self.kernel.look().await? else {
+            let Some(link) = self.kernel.look()? else {
                 let why =
                     seen.error().unwrap_or("Open vSwitch has not made it yet: is ovs-vswitchd running?");
                 outcome.missing = Some(format!("interface {INTERFACE}: {why}"));

@@ -258,7 +258,7 @@ fn the_node_of_another_host_lost_its_annotations() {
         let (patches, text) = (patches.try_iter().collect::<Vec<_>>(), cleaned.to_string());
         assert!(cleaned.failures.is_empty() && text.contains("removed the CNI configuration "), "{text}");
         if is_removed {
-            assert_eq!(patches, [gone.clone()], "{text}");
+            assert_eq!(patches, std::slice::from_ref(&gone), "{text}");
             assert!(text.contains("removed annotations of node n1: k8s.ovn.org/node-chassis-id"), "{text}");
         } else {
             assert!(patches.is_empty(), "{address:?} {chassis:?}: {patches:?}");

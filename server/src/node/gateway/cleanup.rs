@@ -127,7 +127,7 @@ async fn remove_bridge(
 
 async fn remove_host_side(bridge: &str) -> io::Result<()> {
     let kernel = Kernel::open_for(bridge.parse().map_err(io::Error::other)?)?;
-    let Some(seen) = kernel.look().await? else { return Ok(()) };
+    let Some(seen) = kernel.look()? else { return Ok(()) };
     for step in HostSide::removal(&seen) {
         kernel.take(seen.index, &step).await.map_err(io::Error::other)?;
     }

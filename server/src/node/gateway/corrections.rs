@@ -47,7 +47,7 @@ impl GatewayReconciler {
         let masquerade = place.addresses.iter().filter(|_| is_shared).map(|net| ovn(net.addr())).collect();
         self.ties.watched.send_modify(|watched| watched.masquerade = masquerade);
         let kernel = Kernel::open_for(name).map_err(|error| failed(&error))?;
-        let Some(seen) = kernel.look().await.map_err(|error| failed(&error))? else {
+        let Some(seen) = kernel.look().map_err(|error| failed(&error))? else {
             return Err(gone(&place.bridge));
         };
         let steps = match self.config.mode {

@@ -6,10 +6,9 @@ use std::{
 };
 
 use contract::{mac::Mac, names::IfName};
-use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use netlink_packet_route::{
-    AddressFamily,
+    AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{
@@ -17,11 +16,11 @@ use netlink_packet_route::{
         RouteScope, RouteType,
     },
 };
-use netlink_sys::{AsyncSocket as _, TokioSocket, protocols::NETLINK_ROUTE};
 use nix::net::if_::if_indextoname;
 use podnet::{
     link::{self, into_io},
     netlink::Netlink,
+    netns::host_netlink,
     offload,
 };
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
@@ -36,10 +35,13 @@ use super::{
 /// `/etc/iproute2/rt_protos` has this number.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(88);
 
-/// An rtnetlink connection for an interface: the management port, or the gateway's bridge.
+/// The rtnetlink connections for an interface: the management port, or the gateway's bridge.
 #[derive(Debug)]
 pub(in crate::node) struct Kernel {
+    /// For steps.
     netlink: Handle,
+    /// For what is read.
+    reader: Netlink,
     if_name: IfName,
 }
 
@@ -69,76 +71,86 @@ pub(super) struct Detour {
 }
 
 impl Kernel {
-    /// Opens the connection for the management port. Needs a tokio runtime.
+    /// Opens the connections for the management port. Needs a tokio runtime.
     pub(super) fn open() -> io::Result<Self> {
         Self::open_for(INTERFACE.parse().map_err(io::Error::other)?)
     }
 
-    /// Opens the connection for any interface.
+    /// Opens the connections for any interface.
     pub(in crate::node) fn open_for(if_name: IfName) -> io::Result<Self> {
-        let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
-        // The kernel (since 4.20) filters dumps only on sockets with strict checks. An older one does not
-        // know the option and sends everything, which is filtered again here.
-        let _ = socket.socket_mut().set_netlink_get_strict_chk(true);
-        let (connection, netlink, _) = rtnetlink::from_socket(socket);
-        tokio::spawn(connection);
-        Ok(Self { netlink, if_name })
+        Ok(Self { netlink: host_netlink()?, reader: Netlink::open_filtering()?, if_name })
     }
 
-    /// Reads the interface. `None` if it does not exist.
-    pub(in crate::node) async fn look(&self) -> io::Result<Option<SeenLink>> {
-        let Some(link) = link::find(&Netlink::open()?, self.if_name.as_str()).map_err(io::Error::other)?
-        else {
+    /// Reads the interface. `None` if it does not exist. Blocks: for the kernel thread, like all that reads.
+    pub(in crate::node) fn look(&self) -> io::Result<Option<SeenLink>> {
+        let Some(link) = link::find(&self.reader, self.if_name.as_str()).map_err(io::Error::other)? else {
             return Ok(None);
         };
         let index = link.index;
         // From here on by index: an interface that is made anew under the name meanwhile is not mixed into
         // the answer.
-        let addresses = self.netlink.address().get().set_link_index_filter(index).execute();
-        let addresses: Vec<AddressMessage> = addresses.try_collect().await.map_err(into_io)?;
-        let mut routes = Vec::new();
-        self.routes(index, |message| routes.extend(route(message, index))).await?;
-        let mut request = self.netlink.neighbours().get();
-        request.message_mut().attributes.push(NeighbourAttribute::IfIndex(index));
-        let neighbours: Vec<NeighbourMessage> = request.execute().try_collect().await.map_err(into_io)?;
+        let mut neighbours = NeighbourMessage::default();
+        neighbours.attributes.push(NeighbourAttribute::IfIndex(index));
+        let neighbours = self.reader.dump(&RouteNetlinkMessage::GetNeighbour(neighbours), |answer| {
+            if let RouteNetlinkMessage::NewNeighbour(message) = answer {
+                neighbour(&message, index)
+            } else {
+                None
+            }
+        })?;
         Ok(Some(SeenLink {
             index,
             is_up: link.up,
             mac: link.mac,
             mtu: link.mtu,
-            addresses: addresses.iter().filter_map(address).collect(),
-            routes,
-            neighbours: neighbours.iter().filter_map(|message| neighbour(message, index)).collect(),
+            addresses: self.addresses(index, address)?,
+            routes: self.routes(index, |message| route(&message, index))?,
+            neighbours,
             // Those of other interfaces are not this program's.
             sysctls: if self.if_name.as_str() == INTERFACE { sysctl::differing() } else { Vec::new() },
             leaves_checksums: offload::tx_checksum(&self.if_name).ok(),
         }))
     }
 
-    /// Passes the routes of the main table over link `index` to `take`. A kernel since 4.20 sends no others;
-    /// a host with a routing daemon may have 100,000 of them.
-    async fn routes(&self, index: u32, mut take: impl FnMut(&RouteMessage)) -> io::Result<()> {
+    /// What `pick` makes of the addresses of link `index`. They are picked from those of all links: if the
+    /// kernel lists those of one, it does not tell when they change meanwhile (`inet_dump_addr`; seen in Linux
+    /// 6.18).
+    fn addresses<T>(
+        &self,
+        index: u32,
+        mut pick: impl FnMut(&AddressMessage) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
+        let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        self.reader.dump(&all, |answer| match answer {
+            RouteNetlinkMessage::NewAddress(message) if message.header.index == index => pick(&message),
+            _ => None,
+        })
+    }
+
+    /// What `pick` makes of the routes of the main table over link `index`. A kernel since 4.20 sends no
+    /// others; a host with a routing daemon may have 100,000 of them.
+    fn routes<T>(&self, index: u32, mut pick: impl FnMut(RouteMessage) -> Option<T>) -> io::Result<Vec<T>> {
+        let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut request = RouteMessage::default();
             request.header.address_family = family;
             request.header.table = RouteHeader::RT_TABLE_MAIN;
             request.attributes.push(RouteAttribute::Oif(index));
-            let mut answers = std::pin::pin!(self.netlink.route().get(request).execute());
-            loop {
-                match answers.try_next().await.map_err(into_io) {
-                    Ok(Some(message)) => take(&message),
-                    Ok(None) => break,
-                    // A table that never had a route does not exist, and a filtered dump of it is an error.
-                    Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => break,
-                    Err(error) => return Err(error),
-                }
+            let listed = self.reader.dump(&RouteNetlinkMessage::GetRoute(request), |answer| {
+                if let RouteNetlinkMessage::NewRoute(message) = answer { pick(message) } else { None }
+            });
+            match listed {
+                Ok(listed) => routes.extend(listed),
+                // A table that never had a route does not exist, and a filtered dump of it is an error.
+                Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(routes)
     }
 
     /// Where a route of another program to the whole of `range` leads: over another link than `index`.
-    pub(super) async fn route_elsewhere(&self, range: IpNet, index: u32) -> io::Result<Option<Detour>> {
+    pub(super) fn route_elsewhere(&self, range: IpNet, index: u32) -> io::Result<Option<Detour>> {
         // Not of the builder: a question must not have a table, a protocol, a scope or a type.
         let mut request = RouteMessage::default();
         let (family, address) = match range.network() {
@@ -150,12 +162,11 @@ impl Kernel {
         request.attributes.push(RouteAttribute::Destination(address));
         // The answer is the route itself, not what it means for one address.
         request.header.flags = RouteFlags::FibMatch;
-        let mut answers = std::pin::pin!(self.netlink.route().get(request).execute());
-        let answer = match answers.try_next().await.map_err(into_io) {
-            Ok(Some(answer)) => answer,
-            Ok(None) => return Ok(None),
-            Err(error) if error.raw_os_error() == Some(nix::libc::ENETUNREACH) => return Ok(None),
-            Err(error) => return Err(error),
+        let answer = match self.reader.request(RouteNetlinkMessage::GetRoute(request), 0) {
+            Ok(Some(RouteNetlinkMessage::NewRoute(answer))) => answer,
+            Ok(_) => return Ok(None),
+            Err(error) if error.errno() == Some(nix::libc::ENETUNREACH) => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let link = answer.attributes.iter().find_map(|attribute| match attribute {
             RouteAttribute::Oif(link) => Some(*link),
@@ -180,8 +191,10 @@ impl Kernel {
             Step::SetMac(mac) => set(link().address(mac.octets().to_vec())).await,
             Step::SetMtu(mtu) => set(link().mtu(*mtu)).await,
             Step::SetUp => set(link().up()).await,
-            Step::AddAddress(address) => self.add_address(index, *address).await,
-            Step::RemoveAddress(address) => self.remove_address(index, *address).await,
+            Step::AddAddress(address) => return self.add_address(index, *address).await.map_err(refused),
+            Step::RemoveAddress(address) => {
+                return self.remove_address(index, *address).await.map_err(refused);
+            }
             Step::SetNeighbour(Neighbour { address, mac }) => {
                 let request =
                     self.netlink.neighbours().add(index, *address).link_layer_address(&mac.octets());
@@ -230,34 +243,33 @@ impl Kernel {
         self.netlink.link().set(request).execute().await.map_err(into_io)
     }
 
-    async fn add_address(&self, index: u32, address: IpNet) -> Result<(), rtnetlink::Error> {
+    async fn add_address(&self, index: u32, address: IpNet) -> io::Result<()> {
         let mut request = self.netlink.address().add(index, address.addr(), address.prefix_len());
         if address.addr().is_ipv6() {
             // Without duplicate address detection: OVN assigns each address once, and the detection would
             // leave this one tentative, and unusable, for a second.
             request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
-        request.execute().await
+        request.execute().await.map_err(into_io)
     }
 
     /// Gives the link its address beside a gateway again: with it comes the kernel's own route there, which
     /// another program has deleted (`ip route flush dev …`).
     async fn renew_address(&self, index: u32, gateway: IpAddr) -> io::Result<()> {
-        let all = self.netlink.address().get().set_link_index_filter(index).execute();
-        let all: Vec<AddressMessage> = all.try_collect().await.map_err(into_io)?;
-        for beside in all.iter().filter_map(address).filter(|net| net.contains(&gateway)) {
-            self.remove_address(index, beside).await.map_err(into_io)?;
-            self.add_address(index, beside).await.map_err(into_io)?;
+        for beside in self.addresses(index, address)? {
+            if beside.contains(&gateway) {
+                self.remove_address(index, beside).await?;
+                self.add_address(index, beside).await?;
+            }
         }
         Ok(())
     }
 
-    async fn remove_address(&self, index: u32, unwanted: IpNet) -> Result<(), rtnetlink::Error> {
+    async fn remove_address(&self, index: u32, unwanted: IpNet) -> io::Result<()> {
         // Deleted with the message that the kernel sent, so that every attribute matches.
-        let all: Vec<AddressMessage> =
-            self.netlink.address().get().set_link_index_filter(index).execute().try_collect().await?;
-        match all.into_iter().find(|message| address(message) == Some(unwanted)) {
-            Some(message) => self.netlink.address().del(message).execute().await,
+        let is_unwanted = |message: &AddressMessage| address(message) == Some(unwanted);
+        match self.addresses(index, |message| is_unwanted(message).then(|| message.clone()))?.pop() {
+            Some(message) => self.netlink.address().del(message).execute().await.map_err(into_io),
             None => Ok(()),
         }
     }

@@ -89,7 +89,7 @@ impl ServiceRanges {
             if !desired.addresses.iter().any(|it| it.addr().is_ipv4() == range.addr().is_ipv4()) {
                 continue;
             }
-            if let Some(Detour { link, name }) = kernel.route_elsewhere(range, seen.index).await? {
+            if let Some(Detour { link, name }) = kernel.route_elsewhere(range, seen.index)? {
                 decided.detours.extend(link);
                 decided.unrouted.insert(range, Unrouted::Foreign(name));
                 continue;

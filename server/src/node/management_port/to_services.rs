@@ -67,7 +67,7 @@ impl ToServices {
         desired: &mut Desired,
     ) -> io::Result<bool> {
         let facts = self.ranges.facts.borrow_and_update().clone();
-        let Some(link) = kernel.look().await? else { return Ok(true) };
+        let Some(link) = kernel.look()? else { return Ok(true) };
         // Without the flows of the interface there is no answer of OVN, whatever it serves.
         let is_installed = seen.is_installed(&desired.iface_id);
         // Before the routes are read: a change after that must be an event.

@@ -1,19 +1,14 @@
 //! The default routes, and the address of their interface: the best guess of a node at the address at which
 //! others reach it.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::{io, net::IpAddr};
 
-use futures_util::TryStreamExt;
 use netlink_packet_route::{
-    AddressFamily,
+    AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
-use podnet::{link::into_io, netlink::Netlink, netns::host_netlink};
-use rtnetlink::{Handle, RouteMessageBuilder};
+use podnet::netlink::Netlink;
 
 use crate::{kernel_thread, node::host_addresses};
 
@@ -22,15 +17,14 @@ const MAIN_TABLE: u32 = 254;
 
 /// The address, IPv4 before IPv6. `None` without a default route.
 pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
-    kernel_thread::ask(looked_up()).await?
+    kernel_thread::ask(async { looked_up(&Netlink::open()?) }).await?
 }
 
-async fn looked_up() -> io::Result<Option<IpAddr>> {
-    let netlink = host_netlink()?;
-    for (family, route) in preferred(&netlink).await? {
+fn looked_up(netlink: &Netlink) -> io::Result<Option<IpAddr>> {
+    for (family, route) in preferred(netlink)? {
         let of_link =
             |message: &AddressMessage| (message.header.index == route.link).then(|| message.clone());
-        let addresses = host_addresses::each(&Netlink::open()?, of_link)?;
+        let addresses = host_addresses::each(netlink, of_link)?;
         // The route's own source address is what packets to other nodes leave with.
         let address = route.source.or_else(|| first(&addresses, family));
         if address.is_some() {
@@ -42,19 +36,19 @@ async fn looked_up() -> io::Result<Option<IpAddr>> {
 
 /// The default routes that the kernel prefers, at most one of each family, IPv4 first.
 pub(crate) async fn routes() -> io::Result<Vec<(AddressFamily, DefaultRoute)>> {
-    kernel_thread::ask(async { preferred(&host_netlink()?).await }).await?
+    kernel_thread::ask(async { preferred(&Netlink::open()?) }).await?
 }
 
-async fn preferred(netlink: &Handle) -> io::Result<Vec<(AddressFamily, DefaultRoute)>> {
-    let families = [
-        (AddressFamily::Inet, RouteMessageBuilder::<Ipv4Addr>::new().build()),
-        (AddressFamily::Inet6, RouteMessageBuilder::<Ipv6Addr>::new().build()),
-    ];
+fn preferred(netlink: &Netlink) -> io::Result<Vec<(AddressFamily, DefaultRoute)>> {
     let mut preferred = Vec::new();
-    for (family, message) in families {
-        let routes: Vec<RouteMessage> =
-            netlink.route().get(message).execute().try_collect().await.map_err(into_io)?;
-        preferred.extend(best(&routes).map(|route| (family, route)));
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut all = RouteMessage::default();
+        all.header.address_family = family;
+        let routes = netlink.dump(&RouteNetlinkMessage::GetRoute(all), |answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => DefaultRoute::read(&message),
+            _ => None,
+        })?;
+        preferred.extend(best(routes).map(|route| (family, route)));
     }
     Ok(preferred)
 }
@@ -115,8 +109,8 @@ fn router(address: &RouteAddress) -> Option<IpAddr> {
 }
 
 /// The default route that the kernel prefers: that of the lowest metric.
-fn best(routes: &[RouteMessage]) -> Option<DefaultRoute> {
-    routes.iter().filter_map(DefaultRoute::read).min_by_key(|route| route.metric)
+fn best(routes: impl IntoIterator<Item = DefaultRoute>) -> Option<DefaultRoute> {
+    routes.into_iter().min_by_key(|route| route.metric)
 }
 
 /// The first address of an interface that is of global scope, and will stay.

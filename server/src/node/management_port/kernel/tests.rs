@@ -1,4 +1,7 @@
-use std::process::Command;
+use std::{collections::BTreeSet, process::Command};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use rtnetlink::AddressMessageBuilder;
 
 use super::*;
 use crate::node::management_port::outcome::Outcome;
@@ -26,16 +29,49 @@ fn of_a_hosts_thousand_routes_only_those_over_the_interface_are_read() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let kernel = Kernel::open().unwrap();
-            let link = kernel.look().await.unwrap().expect("the link is there");
+            let link = kernel.look().unwrap().expect("the link is there");
             assert_eq!(link.routes.len(), 1, "{:?}", link.routes);
-            let mut read = 0;
-            kernel.routes(link.index, |_| read += 1).await.unwrap();
-            read
+            kernel.routes(link.index, |_| Some(())).unwrap().len()
         })
     });
     let read = read.join().unwrap();
     // The kernel's own routes over the link are among them.
     assert!((1..20).contains(&read), "{read} routes were read");
+}
+
+/// The kernel goes on by the number of entries that it has sent: with an address before it removed, one that
+/// stays is left out, and was added again, which the kernel refuses.
+#[test]
+fn an_address_of_the_interface_was_missing_because_another_one_was_removed_while_they_were_read() {
+    const ADDRESSES: u32 = 2000;
+    const LOOPBACK: u32 = 1;
+    let number = |n: u32| Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 9, 0, 1)) + n);
+    let message =
+        move |n| AddressMessageBuilder::<Ipv4Addr>::new().index(LOOPBACK).address(number(n), 32).build();
+    let read = std::thread::spawn(move || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+            .expect("a network namespace: this test runs as root");
+        let other = Netlink::open().unwrap();
+        let add = |n| (RouteNetlinkMessage::NewAddress(message(n)), NLM_F_CREATE | NLM_F_EXCL);
+        for some in (0..ADDRESSES).collect::<Vec<_>>().chunks(100) {
+            other.request_all(some.iter().copied().map(add).collect()).unwrap();
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let kernel = Kernel::open().unwrap();
+            let mut removed = 0;
+            let read = kernel.addresses(LOOPBACK, |seen| {
+                if removed < 3 {
+                    other.request(RouteNetlinkMessage::DelAddress(message(removed)), 0).unwrap();
+                    removed += 1;
+                }
+                address(seen)
+            });
+            read.unwrap()
+        })
+    });
+    let read: BTreeSet<IpAddr> = read.join().unwrap().iter().map(IpNet::addr).collect();
+    assert_eq!(read, (3..ADDRESSES).map(|n| number(n).into()).collect());
 }
 
 /// In a user namespace a setting of the host's is refused each time: the port was compared twice a minute for

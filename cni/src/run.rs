@@ -29,6 +29,7 @@ use crate::{
     check::check,
     del::del,
     error::{Cause, Failure},
+    failpoint::{self, Side},
     gc::gc,
     invocation::{Call, Environment},
     status::status,
@@ -239,10 +240,15 @@ impl Session<'_> {
         limit: Duration,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, Cause> {
-        timeout(limit.saturating_sub(self.spent), work)
-            .await
-            .map_err(|_| Cause::OutOfTime(limit))?
-            .map_err(Into::into)
+        let verb = self.call.verb();
+        let guarded = async {
+            failpoint::pass(Side::Before, verb).await?;
+            let done = work.await.map_err(Into::into)?;
+            failpoint::pass(Side::After, verb).await?;
+            Ok(done)
+        };
+        let outcome = timeout(limit.saturating_sub(self.spent), guarded).await;
+        outcome.unwrap_or_else(|_| Err(Cause::OutOfTime(limit)))
     }
 
     fn request(&self) -> Request {

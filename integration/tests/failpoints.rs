@@ -160,6 +160,67 @@ fn plugins_that_hang_at_any_stage_and_are_killed_leave_nothing_that_del_does_not
     });
 }
 
+/// The limits of `cni/src/run.rs`, in seconds: each is for the whole of a call, whatever hangs in it.
+const OF_DEL: u64 = 30;
+const OF_CHECK: u64 = 15;
+const OF_GC: u64 = 60;
+const OF_STATUS: u64 = 4;
+
+/// Each other wait in a call has a limit of its own. A call that hung anywhere else hung its runtime.
+#[test]
+fn a_call_that_hung_beside_all_its_own_limits_never_ended() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = node_of(lab)?;
+        let runtime = node.runtime().with("cniVersion", json!("1.1.0"));
+        let [before, after, checked] = [lab.new_pod(node)?, lab.new_pod(node)?, lab.new_pod(node)?];
+        let empty = node.census()?;
+        let results: Vec<Value> = [&before, &after, &checked]
+            .into_iter()
+            .map(|pod| runtime.add(pod)?.success())
+            .collect::<Result<_>>()?;
+        let of_check = runtime.with("prevResult", results[2].clone());
+        let of_gc = runtime.with("cni.dev/valid-attachments", json!([]));
+        let hanging = [
+            (OF_STATUS, runtime.call("STATUS", None), "before:STATUS"),
+            (OF_STATUS, runtime.call("STATUS", None), "after:STATUS"),
+            (OF_CHECK, of_check.call("CHECK", Some(&checked)), "before:CHECK"),
+            (OF_CHECK, of_check.call("CHECK", Some(&checked)), "after:CHECK"),
+            (OF_DEL, runtime.call("DEL", Some(&before)), "before:DEL"),
+            (OF_DEL, runtime.call("DEL", Some(&after)), "after:DEL"),
+            (OF_GC, of_gc.call("GC", None), "before:GC"),
+        ];
+        let hanging = hanging
+            .map(|(limit, call, place)| {
+                let call = call.env(failpoint::VARIABLE, format!("{place}=hang"));
+                Ok::<_, anyhow::Error>((limit, call.start()?, place))
+            })
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        let ends = |(limit, running, place): (u64, Running, &str)| -> Result<()> {
+            let check = || {
+                let outcome = running.wait()?;
+                failed_with(&outcome, 11, &[&format!("not done within {limit} s")])?;
+                ensure!((limit..limit + 5).contains(&outcome.duration.as_secs()), "{:?}", outcome.duration);
+                Ok(())
+            };
+            check().with_context(|| format!("{place}=hang"))
+        };
+        hanging.into_iter().try_for_each(ends)?;
+
+        // The runtime calls again, whether the work was done or not.
+        let rows = |pod: &Pod| Ok::<_, anyhow::Error>(node.census()?.lines_with(&pod.sandbox).len());
+        ensure!(
+            (rows(&before)? > 0, rows(&after)?, rows(&checked)? > 0) == (true, 0, true),
+            "{:?}",
+            node.census()?
+        );
+        runtime.status()?.success()?;
+        runtime.check(&checked, &results[2])?.success()?;
+        [&before, &after, &checked].into_iter().try_for_each(|pod| runtime.del(pod)?.success().map(drop))?;
+        empty.must_equal(&node.census()?)
+    });
+}
+
 #[test]
 fn a_result_that_nobody_reads_is_rolled_back() {
     Lab::of_nodes(1).test(|lab| {

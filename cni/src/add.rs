@@ -7,13 +7,15 @@ use std::{io::Write, net::IpAddr, pin::pin, time::Duration};
 
 use contract::{
     cni_args::PodArgs,
+    error::chain,
     net_conf::NetConf,
     stage::Stage,
     wire::{Request, WatchRequest},
 };
+use ipnet::IpNet;
 use podnet::{
     bridge::{ArmedMonitor, Bridge, Datapath},
-    detach::{Connections, Detacher},
+    detach::{Connections, Detacher, flush_before_use},
     installed::Goal,
     interface_lock::InterfaceLock,
     link::{self, HostEnd},
@@ -189,8 +191,16 @@ impl<'a> Add<'a> {
         let Begun { attachment, port, datapath, sockets: Sockets { netns, host, inside }, worked } = begun;
         // The link before the port: ovs-vswitchd opens the device as soon as the port is in the database, and
         // reports an error if there is no such device.
-        let end =
-            self.stage(Stage::Veth, async { link::create(host, &inside.netlink, netns, attachment) }).await?;
+        let create = async {
+            // Before the pod can send: a later flush would take its own connections, too.
+            if let Err(error) =
+                flush_before_use(self.settings, attachment.addresses.iter().map(IpNet::addr)).await
+            {
+                tracing::warn!(error = chain(&error), "tracked connections that a DEL had left stay");
+            }
+            link::create(host, &inside.netlink, netns, attachment)
+        };
+        let end = self.stage(Stage::Veth, create).await?;
         self.stage(Stage::Port, port.write(attachment, &end.name)).await?;
 
         // ovs-vswitchd and ovn-controller take up the port while the pod's end is configured.
@@ -256,7 +266,7 @@ impl<'a> Add<'a> {
         let Begun { attachment, port, datapath: _, sockets, worked } = begun;
         let stage = without_namespace(stage, &sockets.netns);
         // An outstanding write comes to its end first, so that the removal below finds its rows.
-        let addresses: Vec<IpAddr> = attachment.addresses.iter().map(ipnet::IpNet::addr).collect();
+        let addresses: Vec<IpAddr> = attachment.addresses.iter().map(IpNet::addr).collect();
         let bridge = port.give_up().await;
         // Connections of an address that this pod has never used are another pod's, here or on another node, if
         // the annotation is wrong.

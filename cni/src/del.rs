@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use contract::net_conf::NetConf;
 use podnet::{
-    detach::{Connections, Detacher, PartialCleanup, Removed},
+    detach::{Connections, Detacher, FLUSH, PartialCleanup, Removed},
     interface_lock::InterfaceLock,
     plan::Identity,
     settings::{SHORT_TIMEOUT, Settings},
 };
 
-use crate::{invocation::Subject, result::PrevResult};
+use crate::{failpoint, invocation::Subject, result::PrevResult};
 
 /// Removes the interface, after an ADD of it that is under way has given up.
 ///
@@ -25,7 +25,7 @@ pub async fn del(subject: &Subject, conf: &NetConf, settings: &Settings) -> Resu
     };
     // The lock comes first: an ADD that is under way could create what this DEL has already looked for.
     let _fence = InterfaceLock::take_over(&settings.calls, &identity).await;
-    let detacher = Detacher::open(settings, SHORT_TIMEOUT).await;
+    let detacher = Detacher::open(settings, SHORT_TIMEOUT).await.flushing_for(failpoint::patience(FLUSH));
     detacher.detach(&identity, Connections::Of(&addresses(conf, &identity))).await
 }
 

@@ -6,7 +6,7 @@ mod attached;
 use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Families, Lab, Node, Pod, eventually};
+use integration::{Families, Lab, Node, Pod, eventually, faults::failpoint};
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,
@@ -70,11 +70,11 @@ fn track_many(node: &Node, source: IpAddr, count: usize) -> Result<usize> {
     let line = |number: usize| {
         let (high, low, port) = (number >> 16, number & 0xffff, 1024 + number % 60_000);
         let (third, fourth) = (low >> 8, low & 0xff);
-        format!(
-            "-I -p tcp --state ESTABLISHED -t 600 -s {source} -d 172.{}.{third}.{fourth} \
-             --sport {port} --dport 443\n",
-            16 + high
-        )
+        let server = match source {
+            IpAddr::V4(_) => format!("172.{}.{third}.{fourth}", 16 + high),
+            IpAddr::V6(_) => format!("fd00:172::{high:x}:{low:x}"),
+        };
+        format!("-I -p tcp --state ESTABLISHED -t 600 -s {source} -d {server} --sport {port} --dport 443\n")
     };
     // conntrack(8) needs 1.6 kB for each line, and must stay smaller than the plugin, which is measured.
     for begin in (0..count).step_by(AT_ONCE) {
@@ -89,11 +89,8 @@ fn count_tracked(node: &Node) -> Result<usize> {
     Ok(node.run(["conntrack", "-C"])?.trim().parse()?)
 }
 
-/// Limit of the time that a DEL takes, on a machine that has a lot of other work: at a load of 38 on two
-/// processors it was 2.5 s. Its processor time has the narrow limit.
-const ELAPSED: Duration = Duration::from_secs(5);
-
-/// What a DEL costs.
+/// What a DEL costs. Its processor time is limited: at a load of 37 on two processors it took 0.35 s, and 6 s in
+/// all.
 #[derive(Debug)]
 struct Cost {
     time: Duration,
@@ -111,10 +108,13 @@ fn two_attached(lab: &Lab) -> Result<[Pod; 2]> {
     Ok(pods)
 }
 
+/// DEL with as much time as it needs, if the plugin has failpoints: on a busy machine a part would be left to
+/// the server.
 fn measured_del(node: &Node, pod: &Pod) -> Result<Cost> {
     let usage = || getrusage(UsageWho::RUSAGE_CHILDREN);
     let before = usage()?;
-    let outcome = node.runtime().with("logLevel", "dbg".into()).del(pod)?;
+    let runtime = node.runtime().with("logLevel", "dbg".into());
+    let outcome = runtime.call("DEL", Some(pod)).env(failpoint::VARIABLE, "patient").run()?;
     let after = usage()?;
     outcome.success()?;
     let spent = (after.user_time() + after.system_time()) - (before.user_time() + before.system_time());
@@ -136,7 +136,7 @@ fn del_of_a_pod_with_very_many_connections_left_most_of_them_behind() {
         let left = count_tracked(node)?;
         println!("{OF_ONE_POD} connections of its own: {cost:?}, {left} are left");
         ensure!(left == 1, "{left} are left, and 1 is another pod's; {cost:?}");
-        ensure!(cost.time < ELAPSED && cost.cpu < Duration::from_millis(500), "{cost:?}");
+        ensure!(cost.cpu < Duration::from_millis(500), "{cost:?}");
         ensure!(cost.rss_kb < 30_000, "{cost:?}");
         detach(node, &other)
     });
@@ -159,7 +159,7 @@ fn row_95_of_a_quarter_of_a_million_connections_del_removes_those_of_the_pod_wit
         let left = count_tracked(node)?;
         println!("{MANY} connections of others: {cost:?}");
         ensure!(left == MANY, "{left} are left");
-        ensure!(cost.time < ELAPSED && cost.cpu < Duration::from_millis(500), "{cost:?}");
+        ensure!(cost.cpu < Duration::from_millis(500), "{cost:?}");
         let log = node.shell("cat /var/log/openvswitch/ovn-k8s-cni-overlay.log")?;
         let said = log
             .lines()
@@ -234,5 +234,88 @@ fn connections_that_a_del_had_no_time_for_stayed_for_the_next_pod_with_the_addre
         node.start_server()?;
         eventually("the next server finds them", soon, is_finished)?;
         detach(node, &holder)
+    });
+}
+
+/// More than DEL removes while it does the rest of its work: of IPv6 each is removed by itself.
+const NOT_IN_A_HURRY: usize = 30_000;
+
+/// How long the server may take for them, on a machine that has a lot of other work.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// DEL with no time for the connections.
+fn hurried_del(node: &Node, pod: &Pod) -> Result<()> {
+    let outcome = node.runtime().call("DEL", Some(pod)).env(failpoint::VARIABLE, "hurried").run()?;
+    outcome.success()?;
+    ensure!(outcome.duration < Duration::from_secs(2), "it took {:?}", outcome.duration);
+    Ok(())
+}
+
+/// From a DEL that has no time for a pod's connections to the next sandbox with its address, to the server,
+/// and to GC.
+#[test]
+fn connections_that_a_del_had_no_time_for_were_those_of_the_next_sandbox_with_the_address() {
+    Lab::of_nodes(1).families(Families::Dual).test(|lab| {
+        let node = &lab.nodes[0];
+        failpoint::install(node)?;
+        let [first, other] = two_attached(lab)?;
+        let [v4, v6] = [first.addresses[0].addr(), first.addresses[1].addr()];
+        let track_all = || {
+            node.run(["conntrack", "-F"])?;
+            node.track(&format!("-s {} -d 10.96.0.1", other.address()))?;
+            node.track(&format!("-s {v4} -d 10.96.0.1"))?;
+            let before = track_many(node, v6, NOT_IN_A_HURRY)?;
+            ensure!(before == NOT_IN_A_HURRY + 2, "{before} are tracked");
+            Ok(())
+        };
+        let some_are_left = || {
+            let left = count_tracked(node)?;
+            println!("{left} of {NOT_IN_A_HURRY} are left");
+            ensure!(left > 1, "a DEL without time has removed all");
+            Ok(())
+        };
+        let is_finished = || {
+            let (files, left) = (std::fs::read_dir(node.path(UNFLUSHED))?.count(), count_tracked(node)?);
+            ensure!((files, left) == (0, 1), "{files} files, {left} connections, one of them another pod's");
+            Ok(())
+        };
+        let add = |sandbox: &Pod| {
+            node.add_namespaces(std::slice::from_ref(sandbox))?;
+            node.runtime().add(sandbox)?.success().map(drop)
+        };
+
+        // The server has no time for them either before the next sandbox is there.
+        track_all()?;
+        node.server.pause()?;
+        hurried_del(node, &first)?;
+        some_are_left()?;
+        node.server.resume()?;
+        let second = first.next_sandbox();
+        add(&second)?;
+        is_finished().context("when the next sandbox begins")?;
+        let own = format!("-s {v6} -d fd00:96::1");
+        node.track(&own)?;
+        // The server has heard of everything that was left once it has removed what is left now.
+        std::fs::write(node.path(UNFLUSHED).join("10.244.1.250"), "")?;
+        eventually("the server has looked", BUSY, || {
+            ensure!(std::fs::read_dir(node.path(UNFLUSHED))?.next().is_none(), "a file is there");
+            Ok(())
+        })?;
+        ensure!(count_tracked(node)? == 2, "the connections of the next sandbox are gone, too");
+
+        track_all()?;
+        hurried_del(node, &second)?;
+        eventually("the server has removed them", BUSY, is_finished)?;
+
+        let third = second.next_sandbox();
+        add(&third)?;
+        track_all()?;
+        node.server.stop()?;
+        hurried_del(node, &third)?;
+        some_are_left()?;
+        node.runtime().gc(&[&other])?.success()?;
+        is_finished().context("after a GC without a server")?;
+        node.start_server()?;
+        detach(node, &other)
     });
 }

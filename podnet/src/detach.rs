@@ -8,7 +8,7 @@
 mod flush;
 mod release;
 
-pub use flush::{Unflushed, UnflushedError, flush_left};
+pub use flush::{FLUSH, Unflushed, UnflushedError, flush_before_use, flush_left};
 
 use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 
@@ -18,7 +18,7 @@ use contract::{
 };
 use tokio::task::spawn_blocking;
 
-use self::flush::{flush_connections, of_nobody_else};
+use self::flush::{flush_within, of_nobody_else};
 use crate::{
     bridge::{Bridge, BridgeError},
     conntrack,
@@ -35,6 +35,8 @@ pub struct Detacher {
     bridge: Result<Bridge, BridgeError>,
     host: Result<Netlink, io::Error>,
     unflushed: Unflushed,
+    /// How long the flush of tracked connections may take.
+    flush: Duration,
 }
 
 /// The names of what was removed.
@@ -83,7 +85,14 @@ impl Detacher {
             bridge: Bridge::connect(&settings.ovsdb, timeout).await,
             host: Netlink::open(),
             unflushed: Unflushed::of(settings),
+            flush: FLUSH,
         }
+    }
+
+    /// The same with another limit for the flush of tracked connections.
+    #[must_use]
+    pub fn flushing_for(self, flush: Duration) -> Self {
+        Self { flush, ..self }
     }
 
     /// Goes on with sessions that are open, so that a write that is on its way reaches the database before
@@ -99,7 +108,8 @@ impl Detacher {
             Some(bridge) => Ok(bridge.with_patience(timeout)),
             None => Bridge::connect(&settings.ovsdb, timeout).await,
         };
-        Self { bridge, host: Netlink::open().or(Ok(host)), unflushed: Unflushed::of(settings) }
+        let host = Netlink::open().or(Ok(host));
+        Self { bridge, host, unflushed: Unflushed::of(settings), flush: FLUSH }
     }
 
     /// The session with OVSDB.
@@ -149,7 +159,7 @@ impl Detacher {
             abandoned.clear();
         }
         // The flush runs on a thread of its own while this one deletes the links.
-        let flush = flush_connections(abandoned, &self.unflushed);
+        let flush = flush_within(self.flush, abandoned, &self.unflushed);
         match self.links(identity, found).await {
             Ok(links) => {
                 let host = self.netlink().expect("links were found with it");
@@ -211,7 +221,7 @@ impl Detacher {
             .await
             .map_err(|error| nothing(DetachError::Ports(error)))?;
         let abandoned = of_nobody_else(bridge, identities, Connections::Of(&[]).addresses(&ports)).await;
-        let flush = flush_connections(abandoned, &self.unflushed);
+        let flush = flush_within(self.flush, abandoned, &self.unflushed);
         if let Ok(host) = &self.host {
             let ports: BTreeSet<&str> = ports.iter().map(|row| row.name.as_str()).collect();
             release::released(host, doomed.iter().filter(|link| ports.contains(link.name.as_str()))).await;

@@ -2,10 +2,13 @@
 //!
 //! Addresses that could not be flushed in time have a file each, beside the locks of calls: in a directory
 //! that is root's alone, and that does not survive a reboot, as connections do not. The node's server
-//! flushes them as soon as there is such a file, and so does each GC, whichever comes first.
+//! flushes them as soon as there is such a file, and so does each GC, and the ADD of an interface that gets
+//! the address, whichever comes first. They take turns, by a lock on the directory: a flush that goes on
+//! while the address is in use again takes the connections of its new holder.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     net::IpAddr,
     path::{Path, PathBuf},
     thread,
@@ -13,6 +16,7 @@ use std::{
 };
 
 use contract::error::chain;
+use nix::fcntl::{Flock, FlockArg};
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::{runtime::Builder, sync::oneshot, time::timeout};
 
@@ -26,8 +30,9 @@ use crate::{
 
 /// How long the flush of tracked connections may take. Linux 6.11 and newer look through 250,000 in a tenth of
 /// a second, and remove as many IPv4 connections in less than one; where each has to be removed by itself, a
-/// pod with very many takes longer. A much longer wait would delay the runtime, and the server does the rest.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// pod with very many takes longer. With a longer wait DEL could not end within 2 s, and the server does the
+/// rest.
+pub const FLUSH: Duration = Duration::from_millis(1500);
 
 /// The addresses whose connections are left.
 #[derive(Debug, Clone)]
@@ -57,9 +62,30 @@ impl Unflushed {
     /// # Errors
     /// It cannot be made, or is not root's alone.
     pub fn directory(&self) -> Result<&Path, UnflushedError> {
-        interface_lock::open_directory(&self.directory)
-            .map_err(|error| self.failed(io::Error::other(error)))?;
+        self.open()?;
         Ok(&self.directory)
+    }
+
+    fn open(&self) -> Result<File, UnflushedError> {
+        let opened = interface_lock::open_directory(&self.directory);
+        opened.map(File::from).map_err(|error| self.failed(io::Error::other(error)))
+    }
+
+    /// Waits until no other process removes what is left, and keeps the others out. On a thread of its own:
+    /// the wait blocks, and the caller may give up.
+    async fn turn(&self) -> Result<Flock<File>, UnflushedError> {
+        let directory = self.open()?;
+        let (sender, receiver) = oneshot::channel();
+        let lock = move || {
+            // The receiver is gone if the caller has given up; then the lock ends here.
+            let _ = sender
+                .send(Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into()));
+        };
+        let outcome = match thread::Builder::new().spawn(lock) {
+            Ok(_) => receiver.await.unwrap_or_else(|_| Err(panicked())),
+            Err(error) => Err(error),
+        };
+        outcome.map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> UnflushedError {
@@ -81,6 +107,10 @@ impl Unflushed {
         Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
     }
 
+    fn is_left(&self, address: IpAddr) -> bool {
+        self.directory.join(address.to_string()).exists()
+    }
+
     fn settle(&self, addresses: &[IpAddr]) {
         for address in addresses {
             // Another process may have been faster.
@@ -96,10 +126,14 @@ impl Unflushed {
 /// [`UnflushedError`]; the addresses are left for the next time.
 pub async fn flush_left(settings: &Settings) -> Result<Vec<IpAddr>, UnflushedError> {
     let unflushed = Unflushed::of(settings);
-    let left = unflushed.list()?;
-    if left.is_empty() {
-        return Ok(left);
+    if unflushed.list()?.is_empty() {
+        return Ok(Vec::new());
     }
+    // A process whose turn takes longer is stopped, or removes very many: the rest is for the next time.
+    let Ok(turn) = timeout(SHORT_TIMEOUT, unflushed.turn()).await else { return Ok(Vec::new()) };
+    let _turn = turn?;
+    // It may have removed everything.
+    let left = unflushed.list()?;
     let bridge = Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT).await.map_err(UnflushedError::Holders)?;
     let taken = bridge.addresses_of_others(&[]).await.map_err(UnflushedError::Holders)?;
     let (held, free): (Vec<_>, Vec<_>) = left.into_iter().partition(|address| taken.contains(address));
@@ -109,6 +143,31 @@ pub async fn flush_left(settings: &Settings) -> Result<Vec<IpAddr>, UnflushedErr
         unflushed.settle(&free);
     }
     Ok(free)
+}
+
+/// Removes what removals have left of these addresses, before a new interface uses them. Waits for another
+/// process that is about it.
+///
+/// # Errors
+/// [`UnflushedError`]; the addresses are left.
+pub async fn flush_before_use(
+    settings: &Settings,
+    addresses: impl IntoIterator<Item = IpAddr>,
+) -> Result<(), UnflushedError> {
+    let unflushed = Unflushed::of(settings);
+    let is_left = |address: &IpAddr| unflushed.is_left(*address);
+    let mut left: Vec<IpAddr> = addresses.into_iter().filter(is_left).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let _turn = unflushed.turn().await?;
+    left.retain(is_left);
+    if !left.is_empty() {
+        start_flush(left.clone()).await.map_err(UnflushedError::Flush)?;
+        unflushed.settle(&left);
+        tracing::info!(addresses = ?left, "removed tracked connections that a DEL had left");
+    }
+    Ok(())
 }
 
 /// The addresses that no other interface uses. A pod may have been given the address of one that is long
@@ -135,12 +194,8 @@ pub(super) async fn of_nobody_else(
 
 /// Starts to remove the connections of all addresses, on a thread of its own: the kernel takes as long for it
 /// as for deleting a link, and blocks the caller for both. Best effort: a kernel without connection tracking
-/// has no connections to remove.
-pub(super) fn flush_connections(addresses: Vec<IpAddr>, unflushed: &Unflushed) -> impl Future<Output = ()> {
-    flush_within(PATIENCE, addresses, unflushed)
-}
-
-fn flush_within(
+/// has no connections to remove. What takes longer than `patience` is left.
+pub(super) fn flush_within(
     patience: Duration,
     addresses: Vec<IpAddr>,
     unflushed: &Unflushed,
@@ -155,13 +210,13 @@ fn flush_within(
             Ok(Err(error)) => tracing::debug!(%error, "cannot flush tracked connections"),
             Err(_) => match unflushed.leave(&addresses) {
                 Ok(()) => tracing::warn!(
-                    patience_s = patience.as_secs(),
+                    patience_s = patience.as_secs_f32(),
                     "tracked connections of the pod's addresses are left to the server: flushing them takes \
                      too long"
                 ),
                 Err(error) => tracing::warn!(
                     error = chain(&error),
-                    patience_s = patience.as_secs(),
+                    patience_s = patience.as_secs_f32(),
                     "tracked connections of the pod's addresses are left to their own timeouts: flushing them \
                      takes too long"
                 ),
@@ -177,18 +232,22 @@ fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<Flushe
     let started = thread::Builder::new().spawn(move || {
         let _normal = NormalPriority::begin();
         let flush = || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&apart));
-        // The receiver is gone if the flush took longer than `PATIENCE`.
+        // The receiver is gone if the flush took too long for the caller.
         let _ = sender.send(flush());
     });
     async move {
         match started {
-            Ok(_) => receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked"))),
+            Ok(_) => receiver.await.unwrap_or_else(|_| Err(panicked())),
             Err(_) => {
                 let _normal = NormalPriority::begin();
                 conntrack::flush(&addresses).await
             }
         }
     }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("the thread has panicked")
 }
 
 /// The normal priority for this thread alone (setpriority(2)), until it is dropped: a table of a million

@@ -2,14 +2,23 @@
 //! go. API server and databases are real; most pods are on nodes without a kubelet, some on a real one.
 
 mod burst;
+mod northbound;
 mod other_cluster;
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, anyhow, ensure};
-use integration::{Cluster, Daemon, central::Central, cluster::attached::is_ready, eventually};
+use integration::{
+    Cluster, Daemon, central::Central, cluster::attached::is_ready, eventually, executable,
+    faults::shim::Shim, mounts,
+};
 
 use burst::Burst;
+use northbound::Passage;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ovn-kubernetes/leases/ovn-kubernetes-master";
@@ -100,6 +109,50 @@ fn row_84_a_leader_that_was_stopped_past_its_lease_changes_nothing_any_more() {
             ensure!(!cluster.master.is_running(), "it runs");
             Ok(())
         })?;
+        burst.end(cluster)?;
+        is_held_by(cluster, "master-2")?;
+        second.stop()
+    });
+}
+
+// --- 96 ----------------------------------------------------------------------------------------------------
+
+/// A hypervisor stops a machine with all its clocks: by them, the former leader still leads.
+#[test]
+fn row_96_a_leader_whose_machine_stood_still_past_its_lease_changes_nothing_any_more() {
+    Cluster::of_nodes(1).master_options(&SHORT).test(|cluster| {
+        let (clocks, passage) = (Shim::for_program(executable::SERVER)?, Passage::open()?);
+        let master = &cluster.master;
+        master.stop()?;
+        master.set_environment(clocks.environment());
+        let over_passage = format!("--nb-address={}", passage.endpoint());
+        master.set_arguments(master.arguments().into_iter().chain([over_passage]));
+        master.spawn()?;
+        eventually("it leads", SETTLED, || cluster.master_is_ready(1))?;
+        let second = stand_by(cluster)?;
+        let burst = Burst::under_way(cluster)?;
+        master.pause()?;
+        let stands_still = Instant::now();
+        eventually("the other leads", Duration::from_secs(15) + BUSY, || is_held_by(cluster, "master-2"))?;
+        burst.in_the_middle(cluster)?;
+        let before = passage.transactions();
+        ensure!(before.committed > 0, "the leader has written nothing over the passage: {before:?}");
+        clocks.set_clocks_back(stands_still.elapsed())?;
+        master.resume()?;
+        let resumed = Instant::now();
+        eventually("the former leader ends", BUSY, || {
+            ensure!(!master.is_running(), "it runs");
+            Ok(())
+        })?;
+        let after = passage.transactions();
+        eprintln!(
+            "row 96: it stood still for {:?} and ended after {:?}; {before:?}, then {after:?}",
+            resumed - stands_still,
+            resumed.elapsed()
+        );
+        let log = master_log()?;
+        ensure!(!log.contains("could not be renewed within"), "by its own clock its time was over:\n{log}");
+        ensure!(after.committed == before.committed, "it wrote after the other led: {before:?}, {after:?}");
         burst.end(cluster)?;
         is_held_by(cluster, "master-2")?;
         second.stop()
@@ -202,6 +255,11 @@ fn is_held_by(cluster: &Cluster, name: &str) -> Result<()> {
     let leases = leases(cluster)?;
     ensure!(leases.iter().all(|lease| lease.holder == name), "{leases:?}");
     Ok(())
+}
+
+/// The log of `master-1`.
+fn master_log() -> Result<String> {
+    Ok(fs::read_to_string(Path::new(mounts::LOGS).join("kubernetes/ovnkube-master-1.log"))?)
 }
 
 /// A second control plane, which stands by.

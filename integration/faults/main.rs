@@ -52,7 +52,7 @@
 //! | `stuck` | server and database that hang, and other users at the locks of calls: 63 to 65 |
 //! | `connections` | tracked connections of an address that was given to another pod: 66 |
 //! | `boot` | systemd starts the units of `conf/` on a node that boots: 71 to 73; its address changes: 74 |
-//! | `leadership` | the control plane's leader dies, stops, ends, has the wrong database: 82 to 86 |
+//! | `leadership` | the control plane's leader dies, stops, ends, has the wrong database: 82 to 86, 96 |
 //! | `leadership::other_cluster` | the control plane has another cluster's database or API server: 87, 88 |
 //! | `runtimes` | how a container runtime judges a node: 67 to 70 |
 //! | `gateways` | the gateway of a node: rules, flows, routes, ovs-vswitchd, its own server: 89 to 93 |

@@ -440,6 +440,12 @@ pub const ROWS: &[Row] = &[
         "row_95_of_a_quarter_of_a_million_connections_del_removes_those_of_the_pod_without_a_list",
     )
     .instead("250,000 entries: a namespace has room for 262,144, and only the host's own can raise that"),
+    row(
+        96,
+        "control plane: the leader's machine stands still past its Lease, its clocks with it (a paused VM)",
+        "another one leads; the former leader changes nothing in the northbound database and ends; \
+         the same for every pod",
+    ),
 ];
 
 /// The row with this number.

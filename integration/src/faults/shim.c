@@ -3,22 +3,25 @@
  *
  * OVN_SHIM_NETLINK=TYPE:NTH:ERRNO  the NTH netlink message of that type does nothing; the answer is ERRNO
  * OVN_SHIM_NETLINK=recv:NTH:ERRNO  the NTH call that receives from a netlink socket fails with ERRNO
- * OVN_SHIM_CONTROL=FILE            three 64-bit numbers: seconds that the wall clock is ahead, and whether
+ * OVN_SHIM_CONTROL=FILE            four 64-bit numbers: seconds that the wall clock is ahead, and whether
  *                                  threads are refused (EAGAIN), which may change at any time; how many were
- *                                  refused, which is written here
+ *                                  refused, which is written here; nanoseconds that all clocks are behind
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <linux/netlink.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +40,7 @@ __attribute__((constructor)) static void start(void)
     const char *file = getenv("OVN_SHIM_CONTROL");
     if (file) {
         int fd = open(file, O_RDWR | O_CLOEXEC);
-        void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 24, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 32, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (page == MAP_FAILED) {
             fprintf(stderr, "fault shim: cannot map %s: %s\n", file, strerror(errno));
             _exit(125);
@@ -131,19 +134,64 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     return REAL(pthread_create)(thread, attributes, body, argument);
 }
 
+#define SECOND 1000000000LL
+
+static void put_ahead(struct timespec *time, int64_t nanoseconds)
+{
+    int64_t sum = time->tv_sec * SECOND + time->tv_nsec + nanoseconds;
+    time->tv_sec = sum / SECOND;
+    time->tv_nsec = sum % SECOND;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
     int outcome = REAL(clock_gettime)(clock, now);
-    if (outcome == 0 && control && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+    if (outcome != 0 || !control)
+        return outcome;
+    switch (clock) {
+    case CLOCK_REALTIME:
+    case CLOCK_REALTIME_COARSE:
         now->tv_sec += control[0];
+        /* fall through */
+    case CLOCK_MONOTONIC:
+    case CLOCK_MONOTONIC_COARSE:
+    case CLOCK_MONOTONIC_RAW:
+    case CLOCK_BOOTTIME:
+        put_ahead(now, -control[3]);
+    }
     return outcome;
+}
+
+/* Rust's standard library waits until a moment of CLOCK_MONOTONIC, and the kernel goes by its own. */
+long syscall(long number, ...)
+{
+    static __typeof__(&syscall) real;
+    long a[6];
+    va_list arguments;
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (!real)
+        real = REAL(syscall);
+    struct timespec until;
+    if (number == SYS_futex && control && control[3] && a[3]
+        && (a[1] & (FUTEX_CMD_MASK | FUTEX_CLOCK_REALTIME)) == FUTEX_WAIT_BITSET) {
+        until = *(struct timespec *)a[3];
+        put_ahead(&until, control[3]);
+        a[3] = (long)&until;
+    }
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 int gettimeofday(struct timeval *restrict now, void *restrict zone)
 {
     int outcome = REAL(gettimeofday)(now, zone);
-    if (outcome == 0 && control)
-        now->tv_sec += control[0];
+    if (outcome == 0 && control) {
+        struct timespec precise = {now->tv_sec + control[0], now->tv_usec * 1000};
+        put_ahead(&precise, -control[3]);
+        *now = (struct timeval){precise.tv_sec, precise.tv_nsec / 1000};
+    }
     return outcome;
 }
 

@@ -10,6 +10,7 @@ use std::{
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -48,7 +49,7 @@ impl Shim {
             executable::BIN_DIR
         );
         let control = Path::new(mounts::LAB).join(format!("shim-{program}"));
-        fs::write(&control, [0; 24]).with_context(|| format!("write {}", control.display()))?;
+        fs::write(&control, [0; 32]).with_context(|| format!("write {}", control.display()))?;
         // The server's allocations have to be counted as before.
         let libraries = format!("{}:{}", preload::library(Path::new(SOURCE))?.display(), heap::library()?);
         Ok(Self { libraries, control })
@@ -69,6 +70,11 @@ impl Shim {
     /// Puts the wall clock ahead by so many seconds, or back. Monotonic clocks stay.
     pub fn set_clock_ahead(&self, seconds: i64) -> Result<()> {
         self.set(0, seconds)
+    }
+
+    /// Puts all clocks back, as after so long a time in which the machine stood still.
+    pub fn set_clocks_back(&self, time: Duration) -> Result<()> {
+        self.set(3, time.as_nanos().try_into()?)
     }
 
     /// Refuses every new thread (`EAGAIN`).

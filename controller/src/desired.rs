@@ -47,7 +47,7 @@ pub fn desired(store: &Store, key: &Key) -> RowSet {
         Key::Cluster => cluster::cluster(store),
         Key::Node(name) => node::node(store, name),
         Key::Gateway(name) => gateway::gateway(store, name),
-        Key::SourceNat(node, address) => gateway::of_pod(store, node, *address),
+        Key::SourceNat(of) => gateway::of_pod(store, &of.node, of.address),
         Key::Isolation(namespace) => policy::isolation(store, namespace),
         Key::Set(id) => set::set(store, id),
         Key::Policy(key) => policy::policy(store, key),
@@ -73,7 +73,7 @@ pub fn desired_part(store: &Store, key: &Key, part: &Part) -> Option<DesiredPart
         Key::Cluster
         | Key::Node(_)
         | Key::Gateway(_)
-        | Key::SourceNat(..)
+        | Key::SourceNat(_)
         | Key::Isolation(_)
         | Key::Set(_)
         | Key::Policy(_)

@@ -11,6 +11,8 @@ use kubeapi::services::Protocol;
 pub type NodeName = Arc<str>;
 
 /// An owner of rows. Each row of this controller has exactly one.
+///
+/// Every row and every dirty key has one: three words. The larger ones are shared.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// Rows that exist once in a cluster: its router, the join switch, groups and meters.
@@ -20,7 +22,7 @@ pub enum Key {
     /// A node's gateway router, the switch between it and the node's bridge, and what leads to it.
     Gateway(NodeName),
     /// The translation of a pod's address by its node's gateway router, where each pod has its own.
-    SourceNat(NodeName, IpAddr),
+    SourceNat(Arc<Translated>),
     /// What isolates the selected pods of a namespace: a port group for each direction.
     Isolation(Arc<str>),
     /// A set of addresses that policies name.
@@ -28,7 +30,7 @@ pub enum Key {
     /// What a NetworkPolicy allows its pods.
     Policy(PolicyKey),
     /// What a policy of the whole cluster does with connections of its pods.
-    ClusterPolicy(ClusterPolicyKey),
+    ClusterPolicy(Arc<ClusterPolicyKey>),
     /// The group of a namespace's pods, and their multicast.
     Namespace(Arc<str>),
     /// What the pods of a namespace may reach outside of the cluster.
@@ -41,14 +43,28 @@ pub enum Key {
     Chassis(Arc<str>),
 }
 
+/// An address that the gateway router of a node translates for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Translated {
+    pub node: NodeName,
+    pub address: IpAddr,
+}
+
+// A value of a map with one entry for each row, or two.
+const _: () = assert!(size_of::<Key>() == 24);
+
 impl Key {
+    pub(crate) fn source_nat(node: NodeName, address: IpAddr) -> Self {
+        Self::SourceNat(Arc::new(Translated { node, address }))
+    }
+
     /// The node whose switch the key owns.
     pub(crate) fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Node(name) => Some(name),
             Self::Cluster
             | Self::Gateway(_)
-            | Self::SourceNat(..)
+            | Self::SourceNat(_)
             | Self::Isolation(_)
             | Self::Set(_)
             | Self::Policy(_)
@@ -77,10 +93,16 @@ impl From<AnyPolicy> for Key {
     fn from(policy: AnyPolicy) -> Self {
         match policy {
             AnyPolicy::Namespaced(policy) => Self::Policy(policy),
-            AnyPolicy::Cluster(policy) => Self::ClusterPolicy(policy),
+            AnyPolicy::Cluster(policy) => policy.into(),
             AnyPolicy::EgressFirewall(namespace) => Self::EgressFirewall(namespace),
             AnyPolicy::Multicast(namespace) => Self::Namespace(namespace),
         }
+    }
+}
+
+impl From<ClusterPolicyKey> for Key {
+    fn from(policy: ClusterPolicyKey) -> Self {
+        Self::ClusterPolicy(Arc::new(policy))
     }
 }
 
@@ -151,7 +173,10 @@ impl fmt::Display for Key {
             Self::Cluster => f.write_str("cluster"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway of node {name}"),
-            Self::SourceNat(node, address) => write!(f, "source NAT of {address} on node {node}"),
+            Self::SourceNat(of) => {
+                let Translated { node, address } = &**of;
+                write!(f, "source NAT of {address} on node {node}")
+            }
             Self::Isolation(namespace) => write!(f, "isolation of namespace {namespace}"),
             Self::Set(set) => write!(f, "addresses of {set}"),
             Self::Policy(policy) => write!(f, "network policy {policy}"),

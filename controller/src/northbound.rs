@@ -205,7 +205,7 @@ impl Northbound {
     /// Policies of the cluster that have rows.
     pub(crate) fn cluster_policies(&self) -> impl Iterator<Item = &ClusterPolicyKey> {
         let owners = self.index.owners();
-        owners.filter_map(|key| if let Key::ClusterPolicy(policy) = key { Some(policy) } else { None })
+        owners.filter_map(|key| if let Key::ClusterPolicy(policy) = key { Some(&**policy) } else { None })
     }
 
     /// Namespaces of the EgressFirewalls that have rows.

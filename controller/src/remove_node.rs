@@ -167,7 +167,7 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let chassis = index.owned(&key).filter(|row| index.table(*row) == Some(Table::GatewayChassis));
     let chassis = chassis.filter_map(|row| index.name(row)?.strip_prefix(&*prefix));
     let mut keys: BTreeSet<Key> = pods.chain(chassis.map(|name| Key::Chassis(name.into()))).collect();
-    let of_node = |owner: &&Key| matches!(owner, Key::SourceNat(of, _) if **of == *node);
+    let of_node = |owner: &&Key| matches!(owner, Key::SourceNat(of) if *of.node == *node);
     keys.extend(index.owners().filter(of_node).cloned());
     keys.extend([key, Key::Gateway(node.into())]);
     keys

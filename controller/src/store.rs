@@ -220,14 +220,14 @@ impl Store {
             let addresses = self.addresses_of(key);
             let node = known.pod.node.iter();
             addresses.flat_map(move |address| {
-                node.clone().map(move |node| Key::SourceNat(Arc::clone(node), address))
+                node.clone().map(move |node| Key::source_nat(Arc::clone(node), address))
             })
         });
         let sets = self.sets().into_iter().map(Key::Set);
         let isolated: BTreeSet<&str> = self.policies.iter().map(|(key, _)| key.namespace()).collect();
         let isolated = isolated.into_iter().map(|namespace| Key::Isolation(namespace.into()));
         let policies = self.policies.iter().map(|(key, _)| Key::Policy(key.clone()));
-        let of_cluster = self.cluster_policies.keys().map(|key| Key::ClusterPolicy(key.clone()));
+        let of_cluster = self.cluster_policies.keys().map(|key| Key::from(key.clone()));
         let firewalls = self.egress_firewalls.namespaces().map(|name| Key::EgressFirewall(Arc::clone(name)));
         let with_rules = self.egress_firewalls.namespaces().filter(|name| self.has_firewall_rules(name));
         let namespaces: BTreeSet<&Arc<str>> = self.with_multicast().chain(with_rules).collect();
@@ -376,15 +376,8 @@ impl Store {
                 },
                 None => Kept::NOTHING,
             },
-            Key::Gateway(name) | Key::SourceNat(name, _) => match self.node(name) {
-                Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
-                Some(node) if self.is_decided(node) && node.gateway == Some(GatewayMode::Disabled) => {
-                    Kept::NOTHING
-                }
-                // Without a mode, nothing says that the gateway that exists is not wanted any more.
-                Some(_) if self.gateway(name).is_none() => Kept::ALL,
-                Some(_) | None => Kept::NOTHING,
-            },
+            Key::Gateway(name) => self.kept_of_gateway(name),
+            Key::SourceNat(of) => self.kept_of_gateway(&of.node),
             // Rows of a node that cannot be read are not computed. Those of a Service that is gone go.
             Key::Service(key) if self.service(key).is_some() && self.has_unreadable_node() => {
                 Kept::LOAD_BALANCERS
@@ -407,6 +400,18 @@ impl Store {
                     Some(_) | None => Kept::NOTHING,
                 }
             }
+        }
+    }
+
+    fn kept_of_gateway(&self, node: &str) -> Kept {
+        match self.node(node) {
+            Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
+            Some(node) if self.is_decided(node) && node.gateway == Some(GatewayMode::Disabled) => {
+                Kept::NOTHING
+            }
+            // Without a mode, nothing says that the gateway that exists is not wanted any more.
+            Some(_) if self.gateway(node).is_none() => Kept::ALL,
+            Some(_) | None => Kept::NOTHING,
         }
     }
 
@@ -444,9 +449,8 @@ impl Store {
             Key::EgressFirewall(namespace) => {
                 self.egress_firewall(namespace).map(|firewall| Arc::clone(&firewall.uid))
             }
-            Key::Node(name) | Key::Gateway(name) | Key::SourceNat(name, _) => {
-                self.node(name).map(|node| Arc::clone(&node.uid))
-            }
+            Key::Node(name) | Key::Gateway(name) => self.node(name).map(|node| Arc::clone(&node.uid)),
+            Key::SourceNat(of) => self.node(&of.node).map(|node| Arc::clone(&node.uid)),
             Key::Pod(key) => self.pod(key).map(|pod| Arc::clone(&pod.uid)),
             Key::Service(key) => self.service(key).map(|(service, _)| Arc::clone(&service.uid)),
             Key::Chassis(_) => None,

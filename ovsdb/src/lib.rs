@@ -88,7 +88,7 @@ pub use outcome::{Outcome, SelectedRow};
 pub use replica::{Change, ChangeKind, Changes, Replica};
 pub use schema::{ColumnSchema, ColumnType, RefType, Schema, TableSchema};
 pub use ssl::{Identity, MissingAuthority, Ssl};
-pub use table::{Columns, Field, Pairs, Scalar, Table};
+pub use table::{Columns, Field, Pairs, Scalar, Table, Texts};
 pub use transaction::{
     Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row, Selection,
     TransactError, Transaction, Until, Where,

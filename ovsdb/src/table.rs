@@ -4,11 +4,13 @@
 
 mod field;
 mod pairs;
+mod texts;
 
 use std::fmt::Debug;
 
 pub use field::{Field, Scalar};
 pub use pairs::Pairs;
+pub use texts::Texts;
 
 use crate::transaction::Row;
 
@@ -54,8 +56,8 @@ impl<T: Table> From<&T> for Row {
 /// Declares a struct for the rows of a table, with a field for each column of interest.
 ///
 /// Types: `String`, `Box<str>`, `Arc<str>`, `i64`, `f64`, `bool` and [`Uuid`](crate::Uuid) for a single
-/// value; an `Option` of them for an optional value; `Vec` (kept sorted, without duplicates) or `BTreeSet`
-/// for a set; `BTreeMap`, or [`Pairs`] for strings, for a map. A field has its column's name, or `= "column"`
+/// value; an `Option` of them for an optional value; `Vec` (kept sorted, without duplicates) or `BTreeSet`,
+/// or [`Texts`] for strings, for a set; `BTreeMap`, or [`Pairs`] for strings, for a map. A field has its column's name, or `= "column"`
 /// after its type names the column.
 ///
 /// ```

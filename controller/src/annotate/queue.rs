@@ -16,6 +16,7 @@ use kubeapi::object::Object;
 use tokio::time::Instant;
 
 use super::{Wish, patch::Outcome};
+use crate::few::{KEPT, give_back};
 
 /// Most requests in flight. More do not make an API server faster: with etcd beside it, it takes about 1,400
 /// annotation patches a second. With a tenth, the time that each request is on its way would limit the rate.
@@ -60,6 +61,13 @@ pub(super) struct Queue<W> {
 #[derive(Debug)]
 struct QueuedObject<W> {
     wish: Arc<W>,
+    /// None before the first request. At the start thousands of objects wait for theirs.
+    tries: Option<Box<Tries>>,
+}
+
+/// The requests for an object.
+#[derive(Debug, Default)]
+struct Tries {
     /// When the request in flight was sent; none if there is none.
     begun: Option<Instant>,
     /// The request in flight is a retry.
@@ -121,9 +129,7 @@ impl<W: Wish> Queue<W> {
             entry.wish = wish;
             return;
         }
-        let entry =
-            QueuedObject { wish, begun: None, repeated: false, backoff: Backoff::default(), put_off: false };
-        self.objects.insert(object.clone(), entry);
+        self.objects.insert(object.clone(), QueuedObject { wish, tries: None });
         // An API server that does not answer is probed by one request at a time. Newer objects go first, so
         // that the probe is not always the same object, which may be the cause.
         if self.away {
@@ -145,8 +151,12 @@ impl<W: Wish> Queue<W> {
             true => self.later.pop().map(|Reverse((_, object))| object),
             false => self.ready.pop_front(),
         }?;
+        if self.ready.is_empty() {
+            self.ready.shrink_to(KEPT);
+        }
         let entry = self.objects.get_mut(&object)?;
-        (entry.begun, entry.repeated) = (Some(now), repeat);
+        let tries = entry.tries.get_or_insert_default();
+        (tries.begun, tries.repeated) = (Some(now), repeat);
         self.under_way += 1;
         self.repeated += usize::from(repeat);
         Some(Arc::clone(&entry.wish))
@@ -180,14 +190,16 @@ impl<W: Wish> Queue<W> {
         self.under_way -= 1;
         let object = &written.object();
         let Some(entry) = self.objects.get_mut(object) else { return };
-        self.repeated -= usize::from(std::mem::take(&mut entry.repeated));
-        let begun = entry.begun.take();
+        let tries = entry.tries.get_or_insert_default();
+        self.repeated -= usize::from(std::mem::take(&mut tries.repeated));
+        let begun = tries.begun.take();
         let newest = Arc::ptr_eq(&entry.wish, written);
         match outcome {
             Outcome::Written | Outcome::Gone | Outcome::Outdated | Outcome::Unwritable(_) => {
-                entry.backoff.reset();
+                tries.backoff.reset();
                 if newest {
                     self.objects.remove(object);
+                    give_back(&mut self.objects);
                 } else {
                     self.ready.push_back(object.clone());
                 }
@@ -199,7 +211,7 @@ impl<W: Wish> Queue<W> {
             Outcome::Overloaded(trouble) => {
                 // It keeps its place in front, but only once: an object that always gets 429 must not block
                 // the others.
-                if std::mem::replace(&mut entry.put_off, true) {
+                if std::mem::replace(&mut tries.put_off, true) {
                     self.ready.push_back(object.clone());
                 } else {
                     self.ready.push_front(object.clone());
@@ -244,10 +256,11 @@ impl<W: Wish> Queue<W> {
     /// The object backs off alone. A newer wish has not failed yet and is ready at once.
     fn fail(&mut self, object: &Object, newest: bool, asked: Option<Duration>, now: Instant) {
         let Some(entry) = self.objects.get_mut(object) else { return };
+        let tries = entry.tries.get_or_insert_default();
         if newest {
-            self.later.push(Reverse((now + entry.backoff.next(asked), object.clone())));
+            self.later.push(Reverse((now + tries.backoff.next(asked), object.clone())));
         } else {
-            entry.backoff.reset();
+            tries.backoff.reset();
             self.ready.push_back(object.clone());
         }
     }

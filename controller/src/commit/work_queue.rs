@@ -326,7 +326,7 @@ fn rank(key: &Key) -> usize {
         // names them.
         Key::Set(_) | Key::Isolation(_) | Key::Namespace(_) => 2,
         Key::Policy(_) | Key::ClusterPolicy(_) | Key::EgressFirewall(_) => 3,
-        Key::Pod(_) | Key::SourceNat(..) | Key::Service(_) => 4,
+        Key::Pod(_) | Key::SourceNat(_) | Key::Service(_) => 4,
     }
 }
 

@@ -98,9 +98,8 @@ impl ForeignPort {
         let router_ports = router_ports.filter_map(|row| replica.row::<LogicalRouterPort>(*row));
         // ovn-nb(5): `addresses` has `MAC IP…`, `dynamic` (ovn-northd sets `dynamic_addresses`) or `router`
         // (the addresses of the router's port). A virtual port has its address in `options:virtual-ip`.
-        let texts = port.addresses.iter().chain(&port.dynamic_addresses);
-        let texts =
-            texts.chain(router_ports.flat_map(|router_port| &router_port.networks)).map(|text| &**text);
+        let texts = port.addresses.iter().chain(port.dynamic_addresses.as_deref());
+        let texts = texts.chain(router_ports.flat_map(|router_port| router_port.networks.iter()));
         let texts = texts.chain(port.options.get("virtual-ip"));
         let addresses = texts.flat_map(str::split_whitespace).filter_map(address);
         let addresses = addresses

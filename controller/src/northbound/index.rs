@@ -40,10 +40,10 @@ const DECIDE_NETWORKS: [Table; 5] =
 /// Names, holders and owners of all rows in the replica.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    rows: HashMap<Uuid, IndexedRow>,
+    /// Boxed, because a hash table has up to twice as many places as entries, and three times while it grows.
+    rows: HashMap<Uuid, Box<Entry>>,
     /// Each list is sorted.
     names: HashMap<Table, HashMap<Arc<str>, Few<Uuid>>>,
-    parents: HashMap<Uuid, Few<Parent>>,
     /// Each list is sorted.
     owned: HashMap<Key, Few<Uuid>>,
     foreign: ForeignPorts,
@@ -56,6 +56,15 @@ pub(crate) struct Index {
     join_ports: ByAddress,
     /// By next hop: the routes to it.
     routes: ByAddress,
+}
+
+/// What is known of a row. One without either part has no entry.
+#[derive(Debug, Default)]
+struct Entry {
+    /// None as long as other rows refer to the row, and the replica does not have it.
+    row: Option<IndexedRow>,
+    /// The rows that hold it.
+    parents: Few<Parent>,
 }
 
 #[derive(Debug)]
@@ -92,16 +101,20 @@ struct Pass<'a> {
 }
 
 impl Index {
+    fn row(&self, row: Uuid) -> Option<&IndexedRow> {
+        self.rows.get(&row)?.row.as_ref()
+    }
+
     pub(crate) fn name(&self, row: Uuid) -> Option<&Arc<str>> {
-        self.rows.get(&row).map(|entry| &entry.name)
+        self.row(row).map(|row| &row.name)
     }
 
     pub(crate) fn table(&self, row: Uuid) -> Option<Table> {
-        self.rows.get(&row).map(|entry| entry.table)
+        self.row(row).map(|row| row.table)
     }
 
     pub(crate) fn claim(&self, row: Uuid) -> &Claim {
-        self.rows.get(&row).map_or(&Claim::Foreign, |entry| &entry.claim)
+        self.row(row).map_or(&Claim::Foreign, |row| &row.claim)
     }
 
     /// All rows with this name, sorted. In most tables there is at most one.
@@ -124,7 +137,7 @@ impl Index {
 
     /// The rows that hold this one.
     pub(crate) fn parents(&self, row: Uuid) -> &[Parent] {
-        self.parents.get(&row).map_or(&[], |parents| parents)
+        self.rows.get(&row).map_or(&[], |entry| &entry.parents)
     }
 
     /// The ports of a switch whose names make it a node's.
@@ -216,6 +229,13 @@ impl Index {
         was_node_port
     }
 
+    /// Removes the entry of a row of which nothing is known any more.
+    fn drop_empty(&mut self, row: Uuid) {
+        if self.rows.get(&row).is_some_and(|entry| entry.row.is_none() && entry.parents.is_empty()) {
+            self.rows.remove(&row);
+        }
+    }
+
     fn disown(&mut self, row: Uuid, claim: &Claim) {
         if let Some(owner) = claim.owner() {
             leave(&mut self.owned, owner, &row);
@@ -248,8 +268,8 @@ impl Pass<'_> {
         if table == Table::LogicalSwitchPort {
             self.index.foreign.doubt(row);
         }
-        if let Some(entry) = self.index.rows.get(&row).filter(|_| table == Table::LogicalRouterPort) {
-            self.index.foreign.doubt_leading_to(&entry.name);
+        if let Some(name) = self.index.name(row).filter(|_| table == Table::LogicalRouterPort).cloned() {
+            self.index.foreign.doubt_leading_to(&name);
             self.follow_join_port(row);
         }
         if table == Table::StaticRoute {
@@ -274,7 +294,7 @@ impl Pass<'_> {
     fn follow_join_port(&mut self, port: Uuid) {
         let row: Option<&LogicalRouterPort> = self.replica.row(port);
         let gateway = self.index.name(port).and_then(|name| on_join_switch(name)).map(Arc::from);
-        let networks = row.filter(|_| gateway.is_some()).into_iter().flat_map(|row| &row.networks);
+        let networks = row.filter(|_| gateway.is_some()).into_iter().flat_map(|row| row.networks.iter());
         let now: Vec<IpAddr> = networks.filter_map(|net| Some(net.parse::<IpNet>().ok()?.addr())).collect();
         // Also if they are the same: they may be another gateway router's now.
         self.hops.extend(&now);
@@ -310,14 +330,9 @@ impl Pass<'_> {
             self.index.node_acls.set(row, [address]);
             self.hops.insert(address);
         }
-        match self.index.rows.get_mut(&row) {
-            Some(entry) => entry.name = Arc::clone(&name),
-            None => drop(
-                self.index
-                    .rows
-                    .insert(row, IndexedRow { table, name: Arc::clone(&name), claim: Claim::Foreign }),
-            ),
-        }
+        let known = &mut self.index.rows.entry(row).or_default().row;
+        let claim = known.take().map_or(Claim::Foreign, |row| row.claim);
+        *known = Some(IndexedRow { table, name: Arc::clone(&name), claim });
         if !name.is_empty() {
             let rows = self.index.names.entry(table).or_default().entry(Arc::clone(&name)).or_default();
             // Keys that wait for a row with this name can continue.
@@ -388,7 +403,7 @@ impl Pass<'_> {
     }
 
     fn link(&mut self, parent: Parent, element: Uuid) {
-        let parents = self.index.parents.entry(element).or_default();
+        let parents = &mut self.index.rows.entry(element).or_default().parents;
         if !parents.contains(&parent) {
             parents.push(parent);
         }
@@ -401,7 +416,10 @@ impl Pass<'_> {
     }
 
     fn unlink(&mut self, parent: Parent, element: Uuid) {
-        leave(&mut self.index.parents, &element, &parent);
+        if let Some(entry) = self.index.rows.get_mut(&element) {
+            entry.parents.remove(&parent);
+        }
+        self.index.drop_empty(element);
         if is_switch(&parent) && self.index.remove_node_port(parent.row, element) {
             self.doubtful.insert(parent.row, parent.set.of);
         }
@@ -428,7 +446,8 @@ impl Pass<'_> {
     }
 
     fn set_claim(&mut self, row: Uuid, claim: Claim) {
-        let Some(entry) = self.index.rows.get_mut(&row) else { return };
+        let entry = self.index.rows.get_mut(&row).and_then(|entry| entry.row.as_mut());
+        let Some(entry) = entry else { return };
         self.touched.touch(claim.key(), Scope::Whole);
         if entry.claim == claim {
             return;
@@ -450,7 +469,9 @@ impl Pass<'_> {
     }
 
     fn forget(&mut self, row: Uuid) {
-        let Some(IndexedRow { table, name, claim }) = self.index.rows.remove(&row) else { return };
+        let entry = self.index.rows.get_mut(&row).and_then(|entry| entry.row.take());
+        let Some(IndexedRow { table, name, claim }) = entry else { return };
+        self.index.drop_empty(row);
         self.touched.touch(claim.key(), Scope::Whole);
         self.touched.routers |= table == Table::LogicalRouter;
         self.index.disown(row, &claim);

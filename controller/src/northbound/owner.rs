@@ -233,7 +233,7 @@ impl Owners {
         }
         let is_of_pod = inside == IpNet::from(inside.addr())
             && self.cluster_subnets.iter().any(|subnet| subnet.contains(&inside));
-        let key = Key::SourceNat(of.into(), inside.addr());
+        let key = Key::source_nat(of.into(), inside.addr());
         // An administrator's own for one pod has no range of ports.
         let has_form = *row.external_port_range == *PORTS;
         is_of_pod.then_some(if has_form { Claim::Ours(key) } else { Claim::Named(key) })
@@ -265,7 +265,7 @@ fn of_ids(ids: &Pairs) -> Option<Key> {
         ovn::NETPOL_NAMESPACE => is_plain(name).then(|| Key::Isolation(name.into())),
         _ => {
             let kind = ClusterPolicyKind::ALL.into_iter().find(|of| of.as_str() == kind)?;
-            ClusterPolicyKey::new(kind, name).ok().map(Key::ClusterPolicy)
+            ClusterPolicyKey::new(kind, name).ok().map(Key::from)
         }
     }
 }
@@ -408,7 +408,7 @@ fn join_networks<'a>(
 ) -> impl Iterator<Item = IpNet> + use<'a> {
     let ports = index.named(Table::LogicalRouterPort, &ovn::router_to_join(router));
     let ports: Vec<&LogicalRouterPort> = ports.iter().filter_map(|port| replica.row(*port)).collect();
-    ports.into_iter().flat_map(|port| &port.networks).filter_map(|net| net.parse().ok())
+    ports.into_iter().flat_map(|port| port.networks.iter()).filter_map(|net| net.parse().ok())
 }
 
 /// A network, or a single address.

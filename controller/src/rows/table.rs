@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use contract::ovn::ID;
-use ovsdb::{Atom, Datum, Field, Monitor, Pairs, Replica, Schema, Uuid, Where};
+use ovsdb::{Atom, Datum, Field, Monitor, Pairs, Replica, Schema, Texts, Uuid, Where};
 
 use super::{RowName, Value};
 
@@ -172,7 +172,7 @@ tables! {
         name: Arc<str>,
         protocol: Option<Box<str>>,
         pub(crate) vips: Pairs,
-        selection_fields: Vec<Box<str>>,
+        selection_fields: Texts,
         options: Pairs,
         pub(crate) external_ids: Pairs,
     }
@@ -226,10 +226,10 @@ tables! {
     LogicalSwitchPort in "Logical_Switch_Port", Held, Name, [], [] {
         pub(crate) name: Arc<str>,
         pub(crate) kind: Box<str> = "type",
-        pub(crate) addresses: Vec<Box<str>>,
+        pub(crate) addresses: Texts,
         /// Set by ovn-northd if `addresses` has `dynamic`.
         pub(crate) dynamic_addresses: Option<Box<str>>,
-        port_security: Vec<Box<str>>,
+        port_security: Texts,
         enabled: Option<bool>,
         tag_request: Option<i64>,
         pub(crate) options: Pairs,
@@ -240,7 +240,7 @@ tables! {
         name: Arc<str>,
         gateway_chassis: Vec<Uuid>,
         mac: Box<str>,
-        pub(crate) networks: Vec<Box<str>>,
+        pub(crate) networks: Texts,
         options: Pairs,
         external_ids: Pairs,
     }
@@ -258,7 +258,7 @@ tables! {
         pub(crate) priority: i64,
         pub(crate) matching: Box<str> = "match",
         pub(crate) action: Box<str>,
-        nexthops: Vec<Box<str>>,
+        nexthops: Texts,
         options: Pairs,
         external_ids: Pairs,
     }

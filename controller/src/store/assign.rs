@@ -10,7 +10,12 @@ use std::{
     sync::Arc,
 };
 
-use contract::{annotation::PodNetwork, mac::Mac, names::PodKey, ovn};
+use contract::{
+    annotation::PodNetwork,
+    mac::Mac,
+    names::{ClusterPolicyKey, PodKey},
+    ovn,
+};
 use ipnet::IpNet;
 
 use super::{Annotated, Kept, Place, Pod, Store};
@@ -67,7 +72,7 @@ impl Store {
             }
             Key::ClusterPolicy(policy) => {
                 self.rows_written(policy);
-                return self.settled_policy(&AnyPolicy::Cluster(policy.clone()), dirty);
+                return self.settled_policy(&AnyPolicy::Cluster(ClusterPolicyKey::clone(policy)), dirty);
             }
             Key::EgressFirewall(namespace) => {
                 self.settled_egress_firewall(namespace);
@@ -79,7 +84,7 @@ impl Store {
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)
-            | Key::SourceNat(..)
+            | Key::SourceNat(_)
             | Key::Isolation(_)
             | Key::Service(_)
             | Key::Chassis(_) => return,

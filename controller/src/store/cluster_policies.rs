@@ -287,7 +287,7 @@ impl Store {
         for set in sets_before.difference(&sets) {
             self.policies.sets.hold(&user, set.clone());
         }
-        dirty(Key::ClusterPolicy(key.clone()), Scope::Whole);
+        dirty(key.clone().into(), Scope::Whole);
         sets.difference(&sets_before).for_each(|set| dirty(Key::Set(set.clone()), Scope::Whole));
         let pods = self.subject(key);
         let concerned = pods.symmetric_difference(&pods_before);
@@ -295,7 +295,7 @@ impl Store {
         // The others make room for its levels.
         for (other, rank) in self.ranks() {
             if ranks_before.get(&other) != Some(&rank) {
-                dirty(Key::ClusterPolicy(other), Scope::Whole);
+                dirty(other.into(), Scope::Whole);
             }
         }
         self.tell_cluster_policy(key, trouble_before);

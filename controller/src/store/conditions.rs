@@ -136,7 +136,7 @@ impl Store {
             Key::Cluster
             | Key::Node(_)
             | Key::Gateway(_)
-            | Key::SourceNat(..)
+            | Key::SourceNat(_)
             | Key::Isolation(_)
             | Key::Set(_)
             | Key::Policy(_)

@@ -147,7 +147,7 @@ pub(super) fn node(
         let known = pods.of_node(name).filter(|_| change.snat_per_pod).filter_map(|pod| pods.get(pod));
         for address in known.filter_map(|known| known.network.as_ref()).flat_map(|network| &network.addresses)
         {
-            dirty(Key::SourceNat(Arc::clone(name), address.addr()), Scope::Whole);
+            dirty(Key::source_nat(Arc::clone(name), address.addr()), Scope::Whole);
         }
     }
     if both.is_some_and(|(before, after)| before.same_rows(after)) {
@@ -249,7 +249,7 @@ pub(super) fn translations(
     dirty: &mut Dirty<'_>,
 ) {
     for (node, address) in before.symmetric_difference(after) {
-        dirty(Key::SourceNat(Arc::clone(node), *address), Scope::Whole);
+        dirty(Key::source_nat(Arc::clone(node), *address), Scope::Whole);
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     allocate::pod_network::Assigned,
+    few::{Few, leave},
     key::{Dirty, NodeName, SetId},
 };
 
@@ -32,7 +33,8 @@ pub(super) struct Known {
 pub(super) struct Pods {
     /// Boxed, because a hash table has up to twice as many places as entries, and three times while it grows.
     all: HashMap<PodKey, Box<Known>>,
-    of_node: HashMap<NodeName, BTreeSet<PodKey>>,
+    /// Each list is sorted.
+    of_node: HashMap<NodeName, Few<PodKey>>,
     /// Static pods whose mirror is missing at the moment.
     absent: BTreeSet<PodKey>,
     pub(super) selectors: Selectors<PodKey>,
@@ -69,7 +71,7 @@ impl Pods {
 
     /// The pods that are scheduled to the node.
     pub(super) fn of_node<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a PodKey> + use<'a> {
-        self.of_node.get(node).into_iter().flatten()
+        self.of_node.get(node).into_iter().flat_map(|pods| pods.iter())
     }
 
     fn insert(&mut self, key: PodKey, pod: Pod) {
@@ -83,13 +85,8 @@ impl Pods {
     fn remove(&mut self, key: &PodKey) {
         self.absent.remove(key);
         let node = self.all.remove(key).and_then(|known| known.pod.node);
-        if let Some(node) = node
-            && let Some(pods) = self.of_node.get_mut(&node)
-        {
-            pods.remove(key);
-            if pods.is_empty() {
-                self.of_node.remove(&node);
-            }
+        if let Some(node) = node {
+            leave(&mut self.of_node, &node, key);
         }
     }
 }
@@ -101,7 +98,8 @@ impl Store {
         let there: BTreeSet<&PodKey> = pods.iter().map(|(key, _)| key).collect();
         let gone: Vec<PodKey> = self.pods.all.keys().filter(|key| !there.contains(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove_pod(key, dirty));
-        pods.sort_by(|(a_key, a), (b_key, b)| (a.created, a_key).cmp(&(b.created, b_key)));
+        // No key comes twice, and a stable sort would copy the whole list.
+        pods.sort_unstable_by(|(a_key, a), (b_key, b)| (a.created, a_key).cmp(&(b.created, b_key)));
         let is_sent =
             |(key, known): (&PodKey, &Known)| (known.announced == Announced::Sent).then(|| key.clone());
         let sent: Vec<PodKey> = self.pods.iter().filter_map(is_sent).collect();
@@ -144,6 +142,7 @@ impl Store {
                 self.retire(&key);
                 self.pods.remove(&key);
                 // Equal names share one allocation.
+                pod.ports.iter_mut().for_each(|port| self.policies.sets.share_name(port));
                 pod.node = pod.node.map(|node| self.nodes.name(&node).cloned().unwrap_or(node));
                 self.pods.insert(key.clone(), pod);
             }
@@ -258,6 +257,9 @@ impl Known {
         }
         // Equal values share one allocation.
         pod.node.clone_from(&self.pod.node);
+        if pod.ports == self.pod.ports {
+            pod.ports = std::mem::take(&mut self.pod.ports);
+        }
         if !is_another_mirror {
             pod.uid = Arc::clone(&self.pod.uid);
         }

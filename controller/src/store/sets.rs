@@ -143,6 +143,14 @@ impl Sets {
         all.filter(|(_, pods)| is_there(pods)).map(|((.., number), _)| *number).collect()
     }
 
+    /// Takes the name of the port from the pods that have it: thousands of pods have ports of one name.
+    pub(super) fn share_name(&self, port: &mut NamedPort) {
+        let place = (Arc::clone(&port.name), port.protocol, port.number);
+        if let Some(((name, ..), _)) = self.ports.get_key_value(&place) {
+            port.name = Arc::clone(name);
+        }
+    }
+
     /// The pods that have a port of this name.
     pub(super) fn with_port(&self, name: &Arc<str>, protocol: Protocol) -> impl Iterator<Item = &PodKey> {
         let all = self.ports.range((Arc::clone(name), protocol, 0)..=(Arc::clone(name), protocol, u16::MAX));

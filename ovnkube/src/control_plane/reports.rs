@@ -164,9 +164,10 @@ fn object(key: Key) -> Option<Object> {
         Key::Cluster | Key::Chassis(_) | Key::Set(_) => None,
         Key::Isolation(name) | Key::Namespace(name) => Some(Object::Namespace(name)),
         Key::Policy(policy) => Some(Object::NetworkPolicy(policy)),
-        Key::ClusterPolicy(policy) => Some(Object::ClusterPolicy(policy)),
+        Key::ClusterPolicy(policy) => Some(Object::ClusterPolicy(Arc::unwrap_or_clone(policy))),
         Key::EgressFirewall(namespace) => Some(Object::EgressFirewall(namespace)),
-        Key::Node(name) | Key::Gateway(name) | Key::SourceNat(name, _) => Some(Object::Node(name)),
+        Key::Node(name) | Key::Gateway(name) => Some(Object::Node(name)),
+        Key::SourceNat(of) => Some(Object::Node(Arc::clone(&of.node))),
         Key::Pod(pod) => Some(Object::Pod(pod)),
         Key::Service(service) => Some(Object::Service(service)),
     }

@@ -143,6 +143,7 @@ fn sets_and_maps_are_the_same_in_any_order() {
     check::<Vec<bool>>(Datum::set([true, false]));
     check::<Vec<String>>(Datum::set(["a", "b"]));
     check::<Vec<Box<str>>>(Datum::set(["a", "b"]));
+    check::<Texts>(Datum::set(["a", "b"]));
     check::<Vec<Uuid>>(Datum::set([Uuid::from_u128(1), Uuid::from_u128(2)]));
     check::<Vec<f64>>(Datum::set([0.5, -1.0]));
     check::<Option<i64>>(Datum::set([7_i64]));
@@ -193,6 +194,13 @@ proptest! {
         list.apply(set_difference(&old, &new)).unwrap();
         prop_assert_eq!(list, new.iter().copied().collect::<Vec<_>>());
         prop_assert_eq!(old.datum().difference(new.datum()), set_difference(&old, &new));
+
+        let texts = |set: &BTreeSet<i64>| set.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        let (old, new) = (texts(&old), texts(&new));
+        let mut texts = Texts::default();
+        texts.set(old.datum()).unwrap();
+        texts.apply(old.datum().difference(new.datum())).unwrap();
+        prop_assert!(texts.is(&new.datum()) && texts.datum() == new.datum());
     }
 
     #[test]

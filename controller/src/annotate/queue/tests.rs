@@ -43,6 +43,19 @@ fn many_are_under_way_and_each_answer_makes_room_for_another() {
     assert_eq!((all(&mut queue, now).len(), queue.len()), (1, 999));
 }
 
+/// After a start with thousands of pods it kept the memory of all of them.
+#[test]
+fn a_queue_that_is_empty_again_is_small() {
+    let (mut queue, now) = (Queue::new(), Instant::now());
+    of(&mut queue, 0..20_000);
+    while let Some(wish) = queue.next(now) {
+        queue.answered(&wish, &Outcome::Written, now);
+    }
+    assert_eq!(queue.len(), 0);
+    let (objects, ready) = (queue.objects.capacity(), queue.ready.capacity());
+    assert!(objects.max(ready) <= 2 * KEPT, "room for {objects} objects, {ready} of them ready");
+}
+
 #[test]
 fn an_object_has_one_request_under_way_and_its_newest_wish_wins() {
     let (mut queue, now) = (Queue::new(), Instant::now());

@@ -152,7 +152,7 @@ fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
         Event::Policy(number, is) => policies(Seen::Applied((policy_key(number), policy(is)))),
         Event::PolicyGone(number) => policies(Seen::Deleted(policy_key(number))),
         Event::Settle => {
-            (0..3).for_each(|number| store.settled(&Key::ClusterPolicy(policy_key(number)), dirty));
+            (0..3).for_each(|number| store.settled(&Key::from(policy_key(number)), dirty));
             return;
         }
     };
@@ -196,7 +196,7 @@ fn a_condition_says_that_a_name_has_no_addresses_until_it_has() {
     let mut store = complete(vec![], vec![]);
     let name = || DnsName::from("name0.example");
     let set = || Key::Set(SetId::Name(name()));
-    let own = || Key::ClusterPolicy(policy_key(0));
+    let own = || Key::from(policy_key(0));
     let says = |answer: Result<&str, &str>| {
         let answer = answer.map(|address| [net(address).addr()].into()).map_err(Into::into);
         Observation::Name(name(), answer)
@@ -240,7 +240,7 @@ fn a_name_is_asked_for_as_long_as_a_rule_of_any_kind_has_it() {
     assert!(store.is_set(&SetId::Name(name())));
     put(&mut store, named(&["name1.example"]));
     assert_eq!(store.take_names(), Some(["name1.example".into()].into()));
-    let dirty = dirtied(|dirty| store.settled(&Key::ClusterPolicy(policy_key(0)), dirty));
+    let dirty = dirtied(|dirty| store.settled(&Key::from(policy_key(0)), dirty));
     assert_eq!(dirty, [Key::Set(SetId::Name(name()))]);
     assert!(!store.is_set(&SetId::Name(name())));
 }

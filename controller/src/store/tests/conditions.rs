@@ -29,7 +29,7 @@ fn see(store: &mut Store, object: (ClusterPolicyKey, ClusterPolicy)) -> Vec<Key>
 }
 
 fn settle_policy(store: &mut Store) {
-    dirtied(|dirty| store.settled(&Key::ClusterPolicy(policy_key()), dirty));
+    dirtied(|dirty| store.settled(&Key::from(policy_key()), dirty));
 }
 
 /// What is to be written, as the API spells it, at a fixed time.
@@ -110,7 +110,7 @@ fn another_specification_is_said_to_be_ready_only_when_its_own_rows_are_there() 
     see(&mut store, object(1, 5, &json!([ready])));
     settle_policy(&mut store);
     let keys = see(&mut store, object(2, 6, &json!([ready])));
-    assert_eq!((keys, written(&mut store)), (vec![Key::ClusterPolicy(policy_key())], vec![]));
+    assert_eq!((keys, written(&mut store)), (vec![Key::from(policy_key())], vec![]));
     settle_policy(&mut store);
     let mut second = condition("True", "SetupSucceeded", READY, 2);
     // It was ready before, too.
@@ -127,12 +127,12 @@ fn a_policy_that_cannot_be_used_and_one_whose_rows_are_refused_are_not_ready_and
     assert_eq!(written(&mut store), [condition("False", "SetupFailed", why, 1)]);
     see(&mut store, object(2, 5, &json!([])));
     let refused = "x".repeat(100_000);
-    store.rows_failed(&Key::ClusterPolicy(policy_key()), &refused);
+    store.rows_failed(&Key::from(policy_key()), &refused);
     assert_eq!(written(&mut store), [condition("False", "SetupFailed", &refused[..1000], 2)]);
     settle_policy(&mut store);
     assert_eq!(written(&mut store), [condition("True", "SetupSucceeded", READY, 2)]);
     // A policy that is gone has no status.
-    store.rows_failed(&Key::ClusterPolicy(policy_key()), "it is refused again");
+    store.rows_failed(&Key::from(policy_key()), "it is refused again");
     observe(&mut store, Observation::ClusterPolicies(KIND, Seen::Deleted(policy_key())));
     settle_policy(&mut store);
     assert_eq!(written(&mut store), [Value::Null; 0]);

@@ -120,7 +120,7 @@ fn a_node_of_a_set_comes_changes_and_leaves() {
     let gone = ClusterPolicyKey::new(KIND, "p").unwrap();
     observe(&mut store, Observation::ClusterPolicies(KIND, Seen::Deleted(gone.clone())));
     assert!(store.is_set(&nodes_set()), "the rule that names it may still be there");
-    let dirty = dirtied(|dirty| store.settled(&Key::ClusterPolicy(gone), dirty));
+    let dirty = dirtied(|dirty| store.settled(&Key::from(gone), dirty));
     assert_eq!((dirty, store.is_set(&nodes_set())), (vec![Key::Set(nodes_set())], false));
     assert!(store.set_addresses(&nodes_set()).next().is_none());
 }

@@ -134,7 +134,7 @@ fn del_of_a_pod_with_very_many_connections_left_most_of_them_behind() {
         let cost = measured_del(node, &pod)?;
 
         let left = count_tracked(node)?;
-        println!("{OF_ONE_POD} connections of its own: {cost:?}, {left} are left");
+        println!("{OF_ONE_POD} connections of its own after {:?}: {cost:?}, {left} are left", cost.time);
         ensure!(left == 1, "{left} are left, and 1 is another pod's; {cost:?}");
         ensure!(cost.cpu < Duration::from_millis(500), "{cost:?}");
         ensure!(cost.rss_kb < 30_000, "{cost:?}");

@@ -71,7 +71,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Lab(lab) => lab.run(),
+        Command::Lab(lab) => in_a_lab("lab", || lab.run()),
         Command::Demo(demo) => in_a_lab("demo", || demo.run()),
         Command::Bench(bench) => in_a_lab("bench", || bench.run()),
         Command::Cluster(cluster) => in_a_lab("cluster", || cluster.run()),

@@ -19,19 +19,20 @@
 //! | [`process`] | memory and processor time |
 //! | [`figures`] | the measured figures |
 //! | [`gates`] | the goals; pure |
-//! | [`report`] | the text on the terminal and `scale.json` |
+//! | [`report`] | the text on the terminal and the file of figures |
 
-use std::{env, ffi::OsString, fs, path::PathBuf, process::ExitCode, time::Instant};
+use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use figures::Figures;
+use gates::Gate;
 use integration::{executable, inside};
 use join::figures::Joined;
 use node_ports::figures::NodePorts;
-use report::Report;
+use report::{Report, Sizes};
 use run::{Blocks, Plan};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use site::Site;
 
 use crate::report::{environment::Environment, publish};
@@ -153,16 +154,12 @@ impl Scale {
         if let Some(nodes) = self.join {
             let what = format!("with {nodes} nodes that join");
             let joined: Joined = run_inside(&what, [], directory.join("figures.json"))?;
-            let report = join::report::Report::new(environment.at_the_end()?, joined);
-            publish(&report, &report, "scale/join.json")?;
-            return Ok(self.status(report.holds()));
+            return self.report(environment, joined.gates(), joined, "scale/join.json");
         }
         if let Some(count) = self.node_ports {
             let what = format!("with {count} node ports");
             let figures: NodePorts = run_inside(&what, [], directory.join("figures.json"))?;
-            let report = node_ports::figures::Report::new(environment.at_the_end()?, figures);
-            publish(&report, &report, "scale/node-ports.json")?;
-            return Ok(self.status(report.holds()));
+            return self.report(environment, figures.gates(), figures, "scale/node-ports.json");
         }
         let sizes: Vec<Figures> = std::iter::once(self.pods)
             .chain(self.compare.iter().copied())
@@ -184,16 +181,22 @@ impl Scale {
             ];
             run_inside("with more policies", options, directory.join("more-policies.json"))
         });
-        let (except, more) = (except.transpose()?, more.transpose()?);
-        let mut report = Report::new(environment.at_the_end()?, sizes);
-        except.into_iter().for_each(|except| report.add_exceptions(except));
-        more.into_iter().for_each(|more| report.add_more_policies(more));
-        publish(&report, &report, "scale/scale.json")?;
-        Ok(self.status(report.holds()))
+        let sizes =
+            Sizes { sizes, with_exceptions: except.transpose()?, with_more_policies: more.transpose()? };
+        self.report(environment, sizes.gates(), sizes, "scale/scale.json")
     }
 
-    fn status(&self, holds: bool) -> ExitCode {
-        if holds || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    /// Prints what was measured, and writes it to `file`.
+    fn report<M: fmt::Display + Serialize>(
+        &self,
+        environment: Environment,
+        gates: Vec<Gate>,
+        measured: M,
+        file: &str,
+    ) -> Result<ExitCode> {
+        let report = Report::new(environment.at_the_end()?, measured, gates);
+        publish(&report, &report, file)?;
+        Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn measure(&self) -> Result<Figures> {

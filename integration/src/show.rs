@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use clap::Args;
 use contract::paths::PLUGIN_LOG;
-use integration::{Families, Lab as Running, Node, Pod, by_hand, central, executable, inside, mounts};
+use integration::{Families, Lab as Running, Node, Pod, by_hand, central, executable, mounts};
 
 /// Start nodes and pods, show that they reach each other, take the pods away again, and end.
 #[derive(Debug, Args)]
@@ -36,13 +36,8 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
+    /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        if !inside::is_inside() {
-            let status =
-                inside::run_again(&format!("command-{}", std::process::id()), env::args_os().skip(1))?;
-            return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-        }
-        inside::enter_again()?;
         let began = Instant::now();
         let lab = Running::of_nodes(self.nodes)
             .families(if self.dual { Families::Dual } else { Families::V4 })

@@ -215,6 +215,6 @@ fn everything_ends_with_the_process_that_started_it() {
     done.recv_timeout(Duration::from_secs(10)).expect("processes of the lab outlive it");
     drop(stdin);
     // A killed process cannot clean up. In this test that is expected, so the test does it.
-    let logs = executable::target_dir().unwrap().join("lab-logs").join(format!("command-{}", outer.id()));
+    let logs = executable::target_dir().unwrap().join("lab-logs").join(format!("lab-{}", outer.id()));
     std::fs::remove_dir_all(logs).unwrap();
 }

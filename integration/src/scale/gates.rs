@@ -224,7 +224,7 @@ mod tests {
     };
 
     fn at_the_limits() -> Figures {
-        let usage = Usage { rss: 50.0, peak_rss: 60.0, cpu: 4.0 };
+        let usage = Usage { rss: 50.0, peak_rss: 60.0, file: 15.0, cpu: 4.0 };
         let served = Percentiles { p50: 5.0, p90: 9.0, p99: 20.0, max: 90.0 };
         Figures {
             nodes: 500,

@@ -33,7 +33,7 @@ use super::{
 use crate::report::percentiles::Percentiles;
 
 pub(crate) mod figures;
-pub(crate) mod report;
+mod report;
 mod rows;
 mod tables;
 

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Usage {
     pub(crate) rss: f64,
     pub(crate) peak_rss: f64,
+    /// Of `rss`: pages of the executable's file, which the kernel may drop.
+    pub(crate) file: f64,
     pub(crate) cpu: f64,
 }
 
@@ -24,6 +26,7 @@ impl Usage {
         Ok(Self {
             rss: megabytes(status.vmrss),
             peak_rss: megabytes(status.vmhwm),
+            file: megabytes(status.rssfile),
             cpu: cpu_time(pid)?.as_secs_f64(),
         })
     }

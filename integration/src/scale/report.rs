@@ -1,4 +1,4 @@
-//! The result of a run: text for the terminal, and `scale.json`, whose fields are those of [`Report`].
+//! The result of a run: text for the terminal, and a file of figures, whose fields are those of [`Report`].
 
 use std::fmt;
 
@@ -11,45 +11,51 @@ use super::{
 };
 use crate::report::environment::Environment;
 
-/// `scale.json`.
+/// The file of a run's figures.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) environment: Environment,
+pub(crate) struct Report<M> {
+    environment: Environment,
+    #[serde(flatten)]
+    measured: M,
+    gates: Vec<Gate>,
+}
+
+/// The figures of each size.
+#[derive(Debug, Serialize)]
+pub(crate) struct Sizes {
     pub(crate) sizes: Vec<Figures>,
     /// The first size with an exception in every block of its policies.
     pub(crate) with_exceptions: Option<Figures>,
     /// The first size with several times its policies.
     pub(crate) with_more_policies: Option<Figures>,
-    pub(crate) gates: Vec<Gate>,
 }
 
-impl Report {
-    pub(crate) fn new(environment: Environment, sizes: Vec<Figures>) -> Self {
-        let mut gates: Vec<Gate> = sizes.first().map(Gate::of).unwrap_or_default();
-        // The first size has the absolute goals; the further sizes are only compared with each other.
-        let mut further: Vec<&Figures> = sizes.iter().skip(1).collect();
-        further.sort_by_key(|figures| figures.pods);
-        if let [smallest, .., largest] = further[..] {
-            gates.extend(Gate::of_sizes(smallest, largest));
-        }
-        Self { environment, sizes, with_exceptions: None, with_more_policies: None, gates }
-    }
-
-    /// Adds the run with exceptions, and compares it with the first size.
-    pub(crate) fn add_exceptions(&mut self, except: Figures) {
-        self.gates.extend(self.sizes.iter().take(1).flat_map(|first| Gate::of_exceptions(first, &except)));
-        self.with_exceptions = Some(except);
-    }
-
-    /// Adds the run with more policies, and compares it with the first size.
-    pub(crate) fn add_more_policies(&mut self, more: Figures) {
-        self.gates.extend(self.sizes.iter().take(1).flat_map(|first| Gate::of_more_policies(first, &more)));
-        self.with_more_policies = Some(more);
+impl<M> Report<M> {
+    pub(crate) fn new(environment: Environment, measured: M, gates: Vec<Gate>) -> Self {
+        Self { environment, measured, gates }
     }
 
     /// Whether every gate holds.
     pub(crate) fn holds(&self) -> bool {
         self.gates.iter().all(|gate| gate.holds)
+    }
+}
+
+impl Sizes {
+    /// Every goal.
+    pub(crate) fn gates(&self) -> Vec<Gate> {
+        let Some((first, further)) = self.sizes.split_first() else { return Vec::new() };
+        let mut gates = Gate::of(first);
+        // The first size has the absolute goals; the further sizes are only compared with each other.
+        let mut further: Vec<&Figures> = further.iter().collect();
+        further.sort_by_key(|figures| figures.pods);
+        if let [smallest, .., largest] = further[..] {
+            gates.extend(Gate::of_sizes(smallest, largest));
+        }
+        let (except, more) = (self.with_exceptions.iter(), self.with_more_policies.iter());
+        gates.extend(except.flat_map(|except| Gate::of_exceptions(first, except)));
+        gates.extend(more.flat_map(|more| Gate::of_more_policies(first, more)));
+        gates
     }
 }
 
@@ -105,11 +111,12 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         "  empty northbound database: filled after {:.2} s; {} transactions, {} pods written",
         replaced.seconds, replaced.transactions, replaced.pod_events
     )?;
-    let Usage { rss, peak_rss, .. } = steady;
+    let Usage { rss, peak_rss, file, .. } = steady;
     writeln!(
         f,
-        "  memory, MB: {:.1} converged (peak {:.1}); {rss:.1} in the end (peak {peak_rss:.1})",
-        controller.rss, controller.peak_rss
+        "  memory, MB: {:.1} converged (peak {:.1}); {rss:.1} in the end (peak {peak_rss:.1}); \
+         {:.1} and {file:.1} of it are pages of the executable",
+        controller.rss, controller.peak_rss, controller.file
     )?;
     let Rows { pod_ports, other_ports, switches, nodes_with_subnets } = rows;
     writeln!(
@@ -215,9 +222,17 @@ fn of_services(f: &mut fmt::Formatter<'_>, figures: &Services) -> fmt::Result {
     )
 }
 
-impl fmt::Display for Report {
+/// What was measured ends with an empty line.
+impl<M: fmt::Display> fmt::Display for Report<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n{}\n", self.environment)?;
+        let Self { environment, measured, gates } = self;
+        writeln!(f, "\n{environment}\n\n{measured}{:<56}{:>12}   {:<12} verdict", "", "measured", "goal")?;
+        gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.sizes.iter().try_for_each(|figures| size(f, figures))?;
         let further = [
             ("with an exception in every block of the policies", &self.with_exceptions),
@@ -229,8 +244,7 @@ impl fmt::Display for Report {
                 size(f, figures)?;
             }
         }
-        writeln!(f, "{:<56}{:>12}   {:<12} verdict", "", "measured", "goal")?;
-        self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
+        Ok(())
     }
 }
 
@@ -246,8 +260,8 @@ mod tests {
             ..Figures::default()
         };
         let gates = |sizes: &[usize]| {
-            let environment = Environment::of_this_machine(1).unwrap();
-            Report::new(environment, sizes.iter().copied().map(sized).collect()).gates.len()
+            let sizes = sizes.iter().copied().map(sized).collect();
+            Sizes { sizes, with_exceptions: None, with_more_policies: None }.gates().len()
         };
         assert_eq!(gates(&[10_000, 50_000, 1_000]), gates(&[10_000]) + 2);
     }

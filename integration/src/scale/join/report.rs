@@ -1,92 +1,61 @@
-//! The result of the world in which nodes join: text for the terminal, and `join.json`, whose fields are those
-//! of [`Report`].
+//! The result of the world in which nodes join, as text for the terminal.
 
 use std::fmt;
-
-use serde::Serialize;
 
 use super::{
     figures::{Half, Joined, Left, Restart},
     tables::{Count, Growth},
 };
-use crate::{report::environment::Environment, scale::gates::Gate};
 
-/// `join.json`.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    environment: Environment,
-    joined: Joined,
-    gates: Vec<Gate>,
-}
-
-impl Report {
-    pub(crate) fn new(environment: Environment, joined: Joined) -> Self {
-        Self { environment, gates: joined.gates(), joined }
-    }
-
-    /// Whether every gate holds.
-    pub(crate) fn holds(&self) -> bool {
-        self.gates.iter().all(|gate| gate.holds)
-    }
-}
-
-impl fmt::Display for Report {
+impl fmt::Display for Joined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { environment, joined, gates } = self;
-        writeln!(f, "\n{environment}\n")?;
-        figures(f, joined)?;
-        writeln!(f, "\n{:<56}{:>12}   {:<12} verdict", "", "measured", "goal")?;
-        gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
-    }
-}
-
-fn figures(f: &mut fmt::Formatter<'_>, joined: &Joined) -> fmt::Result {
-    let Joined { nodes, posted, last, waits, halves, constant, growth, southbound, usage, restart, left } =
-        joined;
-    writeln!(f, "{nodes} nodes with gateways joined in {posted:.2} s\n")?;
-    writeln!(
-        f,
-        "  node created to its last row: {:.1} ms p50, {:.1} p99, {:.1} max; the last node's {last:.1}",
-        waits.p50, waits.p99, waits.max
-    )?;
-    for (Half { cpu, transactions, bytes }, which) in halves.iter().zip(["first", "second"]) {
+        let Joined { nodes, posted, last, waits, halves, constant, growth, southbound, usage, restart, left } =
+            self;
+        writeln!(f, "{nodes} nodes with gateways joined in {posted:.2} s\n")?;
         writeln!(
             f,
-            "  the {which} half: {transactions} transactions, {:.0} kB in the database's log, {cpu:.2} s CPU",
-            *bytes as f64 / 1e3
+            "  node created to its last row: {:.1} ms p50, {:.1} p99, {:.1} max; the last node's {last:.1}",
+            waits.p50, waits.p99, waits.max
         )?;
-    }
-    writeln!(f, "  memory: {:.1} MB (peak {:.1})", usage.rss, usage.peak_rss)?;
-    let Restart { ready, transactions, nodes_written, cpu } = restart;
-    writeln!(
-        f,
-        "  restart: ready {ready:.2} s; {transactions} transactions, {nodes_written} nodes written, {cpu:.2} s CPU"
-    )?;
-    let Left { deleted, behind, transactions, cpu, differences } = left;
-    writeln!(
-        f,
-        "  the second half left: deleted in {deleted:.2} s, their rows gone {behind:.1} ms after the last answer; \
-         {transactions} transactions, {cpu:.2} s CPU"
-    )?;
-    differences.iter().try_for_each(|table| writeln!(f, "    now, and before they came: {table}"))?;
-    writeln!(f, "\n  northbound: {} rows without nodes, and for each node:", constant.rows)?;
-    tables(f, *nodes, growth)?;
-    if !southbound.is_empty() {
-        writeln!(f, "\n  southbound: rows and values with half of the nodes and with all:")?;
-        for Growth { table, counts: [_, half, all] } in southbound {
+        for (Half { cpu, transactions, bytes }, which) in halves.iter().zip(["first", "second"]) {
             writeln!(
                 f,
-                "    {table:<32}{:>10}{:>10}{:>8.2} ×{:>12}{:>12}{:>8.2} ×",
-                half.rows,
-                all.rows,
-                ratio(half.rows, all.rows),
-                half.values,
-                all.values,
-                ratio(half.values, all.values)
+                "  the {which} half: {transactions} transactions, {:.0} kB in the database's log, {cpu:.2} s CPU",
+                *bytes as f64 / 1e3
             )?;
         }
+        writeln!(f, "  memory: {:.1} MB (peak {:.1})", usage.rss, usage.peak_rss)?;
+        let Restart { ready, transactions, nodes_written, cpu } = restart;
+        writeln!(
+            f,
+            "  restart: ready {ready:.2} s; {transactions} transactions, {nodes_written} nodes written, {cpu:.2} s CPU"
+        )?;
+        let Left { deleted, behind, transactions, cpu, differences } = left;
+        writeln!(
+            f,
+            "  the second half left: deleted in {deleted:.2} s, their rows gone {behind:.1} ms after the last answer; \
+             {transactions} transactions, {cpu:.2} s CPU"
+        )?;
+        differences.iter().try_for_each(|table| writeln!(f, "    now, and before they came: {table}"))?;
+        writeln!(f, "\n  northbound: {} rows without nodes, and for each node:", constant.rows)?;
+        tables(f, *nodes, growth)?;
+        if !southbound.is_empty() {
+            writeln!(f, "\n  southbound: rows and values with half of the nodes and with all:")?;
+            for Growth { table, counts: [_, half, all] } in southbound {
+                writeln!(
+                    f,
+                    "    {table:<32}{:>10}{:>10}{:>8.2} ×{:>12}{:>12}{:>8.2} ×",
+                    half.rows,
+                    all.rows,
+                    ratio(half.rows, all.rows),
+                    half.values,
+                    all.values,
+                    ratio(half.values, all.values)
+                )?;
+            }
+        }
+        writeln!(f)
     }
-    Ok(())
 }
 
 /// For each table, what a node of the first half added and what a node of the second half did.

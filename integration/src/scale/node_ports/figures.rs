@@ -1,12 +1,11 @@
-//! The measured figures of the node ports of a node, their goals, the text on the terminal and
-//! `node-ports.json`. Pure.
+//! The measured figures of the node ports of a node, their goals, and the text on the terminal. Pure.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    report::{environment::Environment, percentiles::Percentiles},
+    report::percentiles::Percentiles,
     scale::{gates::Gate, process::Usage},
 };
 
@@ -78,7 +77,8 @@ impl NodePorts {
         (self.flows as f64 - self.flows_without as f64) / f64::from(self.count)
     }
 
-    fn gates(&self) -> Vec<Gate> {
+    /// Every goal.
+    pub(crate) fn gates(&self) -> Vec<Gate> {
         let added = |rounds: &[Round]| Percentiles::of(rounds.iter().map(|round| round.added)).p50;
         let most = |of: fn(&Round) -> usize| self.beside.iter().map(of).max().unwrap_or_default() as f64;
         vec![
@@ -101,28 +101,8 @@ impl NodePorts {
     }
 }
 
-/// `node-ports.json`.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    environment: Environment,
-    node_ports: NodePorts,
-    gates: Vec<Gate>,
-}
-
-impl Report {
-    pub(crate) fn new(environment: Environment, node_ports: NodePorts) -> Self {
-        Self { environment, gates: node_ports.gates(), node_ports }
-    }
-
-    /// Whether every gate holds.
-    pub(crate) fn holds(&self) -> bool {
-        self.gates.iter().all(|gate| gate.holds)
-    }
-}
-
-impl fmt::Display for Report {
+impl fmt::Display for NodePorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { environment, node_ports, gates } = self;
         let NodePorts {
             count,
             flows_without,
@@ -134,12 +114,11 @@ impl fmt::Display for Report {
             server_restarted,
             sent,
             server,
-        } = node_ports;
-        writeln!(f, "\n{environment}\n")?;
+        } = self;
         writeln!(
             f,
             "{count} node ports: {flows} flows in the bridge, {flows_without} without them: {:.2} for each",
-            node_ports.flows_of_each()
+            self.flows_of_each()
         )?;
         writeln!(f, "  created: the last flow {created:.2} s after the API server's last answer")?;
         for (rounds, what) in [(alone, "without others"), (beside, "beside them")] {
@@ -162,9 +141,7 @@ impl fmt::Display for Report {
             f,
             "  the server: {:.1} MB (peak {:.1}), {:.2} s CPU\n",
             server.rss, server.peak_rss, server.cpu
-        )?;
-        writeln!(f, "{:<56}{:>12}   {:<12} verdict", "", "measured", "goal")?;
-        gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
+        )
     }
 }
 

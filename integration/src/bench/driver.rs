@@ -37,6 +37,10 @@ use crate::report::stage_log;
 const HURRY: usize = 8;
 /// Calls of GC with nothing to remove, per round; a GC that removes attachments is called once.
 const GC_OF_NOTHING: usize = 10;
+/// Attachments that it removes. The valid attachments are the pods that stay.
+const STALE: usize = 50;
+/// Calls at the same time that are measured with other pods, too: without any competition, and under load.
+const WITH_OTHERS: [usize; 2] = [1, 32];
 
 /// The state of the whole run.
 pub(crate) struct Driver<'a> {
@@ -97,9 +101,10 @@ impl<'a> Driver<'a> {
             self.fill(ports)?;
             for round in 0..=size.rounds {
                 eprintln!("bench: {ports} pods there, round {round} of {} (0 is the warm-up)", size.rounds);
-                for &at_once in if ports == 0 { &size.at_once } else { &size.at_once_with_ports } {
+                for &at_once in &size.at_once {
                     for (contestant, way) in self.ways.clone() {
-                        if size.has_part(contestant, ports, round) {
+                        let is_on_switch = matches!(contestant, Contestant::Floor | Contestant::Ours);
+                        if ports == 0 || is_on_switch && WITH_OTHERS.contains(&at_once) {
                             let add = Cell { verb: Verb::Add, ports, at_once, contestant };
                             self.pods(add, way.as_ref(), round)?;
                         }
@@ -134,22 +139,10 @@ impl<'a> Driver<'a> {
         pods
     }
 
-    /// The plugins by which the pods that stay are attached, so that each network has a node with other pods.
-    fn of_those_there(&self) -> Vec<Plugin<'a>> {
-        let plugin = |(contestant, way): &(Contestant, Option<Plugin<'a>>)| match contestant {
-            Contestant::Ours => way.clone(),
-            Contestant::Bridge => way.clone().map(Plugin::beside_others),
-            Contestant::Floor | Contestant::BinTrue | Contestant::Upstream => None,
-        };
-        self.ways.iter().filter_map(plugin).collect()
-    }
-
     /// Attaches further pods until `ports` stay.
     fn fill(&mut self, ports: usize) -> Result<()> {
         let new = self.fresh(self.size.pods + self.there.len()..self.size.pods + ports);
-        for plugin in self.of_those_there() {
-            self.hurry(&new, |pod| plugin.add(pod).0).context("ADD for a pod that stays")?;
-        }
+        self.hurry(&new, |pod| self.ours.add(pod).0).context("ADD for a pod that stays")?;
         self.there.extend(new);
         self.settle()
     }
@@ -173,9 +166,7 @@ impl<'a> Driver<'a> {
 
     /// Detaches the pods that stay, and removes the bridge.
     fn empty(&mut self) -> Result<()> {
-        for plugin in self.of_those_there() {
-            self.hurry(&self.there, |pod| plugin.del(pod, None)).context("DEL for a pod that stayed")?;
-        }
+        self.hurry(&self.there, |pod| self.ours.del(pod, None)).context("DEL for a pod that stayed")?;
         if self.size.contestants.contains(&Contestant::Bridge) {
             self.node.shell(plugin::REMOVE_BRIDGE).context("remove the bridge and its reservations")?;
         }
@@ -235,7 +226,7 @@ impl<'a> Driver<'a> {
 
     /// Measures GC with nothing to remove, and GC of stale attachments.
     fn garbage(&mut self, ports: usize, round: u32) -> Result<()> {
-        let stale = self.fresh(0..self.size.stale);
+        let stale = self.fresh(0..STALE.min(self.size.pods));
         self.hurry(&stale, |pod| self.ours.add(pod).0).context("ADD for a pod that becomes stale")?;
         self.settle()?;
         let all = [&self.there[..], &stale].concat();

@@ -21,7 +21,7 @@ pub(crate) enum Verb {
     Version,
     /// GC with nothing to remove: every attachment is valid.
     Gc,
-    /// GC that removes attachments: see `stale` of [`super::Size`].
+    /// GC that removes attachments.
     GcStale,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Contestant {
     Ours,
     /// `bridge` and `host-local` of the CNI project, without Open vSwitch, OVN or a server.
     Bridge,
-    /// Upstream's plugin, with this project's server. So slow that it takes part in fewer phases.
+    /// Upstream's plugin, with this project's server.
     #[value(skip)]
     Upstream,
 }

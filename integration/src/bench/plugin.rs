@@ -86,12 +86,6 @@ impl<'node> Plugin<'node> {
         Self { runtime, network: None }
     }
 
-    /// The same plugin for pods that have an `eth0` from this project's plugin.
-    pub(crate) fn beside_others(mut self) -> Self {
-        "eth1".clone_into(&mut self.runtime.ifname);
-        self
-    }
-
     /// ADD, and its result, which is verified after the clock has stopped.
     pub(crate) fn add(&self, pod: &Pod) -> (Call, Option<Value>) {
         let (call, result) = self.call(Verb::Add, Some(pod), None);

@@ -33,7 +33,7 @@ pub(crate) struct Report {
 }
 
 /// It grows when a field is removed or changes its meaning.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 impl Report {
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

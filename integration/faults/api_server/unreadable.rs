@@ -101,7 +101,10 @@ fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet
         })?;
         cluster.lab.ping(&there, here.address())?;
         annotate(cluster, NODE, &json!({SUBNETS: before[SUBNETS]}))?;
+        // Open vSwitch loses packets of its own tunnels while a port is added (docs/troubleshooting.md).
+        flow.stop()?.none_is_lost(2)?;
         start(cluster, "next", "node1")?;
+        let flow = cluster.lab.flow(&here, &there)?;
 
         // A lost annotation of which no cluster manager remembers the value: the node's pods show it.
         cluster.master.kill()?;
@@ -112,8 +115,8 @@ fn row_78_annotations_of_a_node_that_are_lost_or_garbled_cost_its_pods_no_packet
             ensure!(now[SUBNETS] == before[SUBNETS], "{} instead of {}", now[SUBNETS], before[SUBNETS]);
             cluster.master_is_ready(1)
         })?;
-        start(cluster, "last", "node1")?;
         flow.stop()?.none_is_lost(2)?;
+        start(cluster, "last", "node1")?;
         cluster.northbound_must_match()
     });
 }

@@ -13,7 +13,6 @@ use contract::{
 };
 use ipnet::IpNet;
 use netlink_packet_route::{
-    RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
     route::{RouteAddress, RouteAttribute, RouteMessage},
 };
@@ -332,8 +331,7 @@ fn existing(netlink: &Netlink, name: &str, place: &str) -> Result<Link, CheckErr
 }
 
 fn addresses(pod: &Netlink, index: u32) -> Result<Vec<IpNet>, CheckError> {
-    let address = |answer| {
-        let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
+    let address = |message: AddressMessage| {
         let address = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Address(address) => Some(*address),
             _ => None,
@@ -341,7 +339,7 @@ fn addresses(pod: &Netlink, index: u32) -> Result<Vec<IpNet>, CheckError> {
         // The list has the addresses of all links.
         IpNet::new(address.filter(|_| message.header.index == index)?, message.header.prefix_len).ok()
     };
-    let listed = pod.dump(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), address);
+    let listed = pod.addresses(address);
     listed.map_err(|source| CheckError::Netlink { what: "list addresses", source })
 }
 
@@ -350,14 +348,7 @@ fn routes(pod: &Netlink, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, Che
     let v6 = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
     let mut routes = Vec::new();
     for family in [v4, v6] {
-        let route = |answer| {
-            if let RouteNetlinkMessage::NewRoute(message) = answer {
-                read_route(&message, index)
-            } else {
-                None
-            }
-        };
-        let listed = pod.dump(&RouteNetlinkMessage::GetRoute(family), route);
+        let listed = pod.routes(family, |message| read_route(&message, index));
         routes.extend(listed.map_err(|source| CheckError::Netlink { what: "list routes", source })?);
     }
     Ok(routes)

@@ -11,17 +11,16 @@
 //! | [`policies`] | policies that forbid and allow, in the same two ways |
 //! | [`report`] | figures, goals, the table and `latency.json` |
 
-use std::{process::ExitCode, time::Instant};
+use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use integration::executable;
 
 use self::{
     report::{Measured, MeasuredPolicies, Report},
     site::Site,
 };
-use crate::report::{environment::Environment, publish};
+use crate::report::{environment::Environment, progress, publish};
 
 mod change;
 mod policies;
@@ -51,10 +50,7 @@ pub(crate) struct Latency {
 impl Latency {
     /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let began = Instant::now();
-        let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
-        let environment =
-            Environment::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len())?;
+        let (say, environment) = (progress(), Environment::with_server()?);
         let site = Site::start(&say)?;
         let mut policies = vec![self.policies(&site, 0, &say)?];
         if self.other_policies > 0 {

@@ -1,6 +1,6 @@
 //! What every measuring command shares: the machine, percentiles, the plugin's stages, and where figures go.
 
-use std::{fmt::Display, fs};
+use std::{fmt::Display, fs, time::Instant};
 
 use anyhow::{Context as _, Result};
 use integration::executable;
@@ -9,6 +9,12 @@ use serde::Serialize;
 pub(crate) mod environment;
 pub(crate) mod percentiles;
 pub(crate) mod stage_log;
+
+/// Prints lines with the time since now.
+pub(crate) fn progress() -> impl Fn(&str) + Sync {
+    let began = Instant::now();
+    move |text| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64())
+}
 
 /// Prints `text`, and writes `figures` to `file` in cargo's target directory.
 pub(crate) fn publish(text: impl Display, figures: &impl Serialize, file: &str) -> Result<()> {

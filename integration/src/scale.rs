@@ -21,7 +21,7 @@
 //! | [`gates`] | the goals; pure |
 //! | [`report`] | the text on the terminal and the file of figures |
 
-use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::ExitCode, time::Instant};
+use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -35,7 +35,7 @@ use run::{Blocks, Plan};
 use serde::{Serialize, de::DeserializeOwned};
 use site::Site;
 
-use crate::report::{environment::Environment, publish};
+use crate::report::{environment::Environment, progress, publish};
 
 mod calls;
 mod figures;
@@ -149,8 +149,7 @@ impl Scale {
         }
         let directory = executable::target_dir()?.join("scale");
         fs::create_dir_all(&directory)?;
-        let environment =
-            Environment::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len())?;
+        let environment = Environment::with_server()?;
         if let Some(nodes) = self.join {
             let what = format!("with {nodes} nodes that join");
             let joined: Joined = run_inside(&what, [], directory.join("figures.json"))?;
@@ -224,12 +223,6 @@ impl Scale {
 
 /// Room in the subnets of nodes without pods.
 const PODS_OF_A_NODE: usize = 20;
-
-/// Prints lines with the time since now.
-fn progress() -> impl Fn(&str) + Sync {
-    let began = Instant::now();
-    move |text| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64())
-}
 
 /// Runs this command in namespaces of its own, so that no state of another run is left in them, and reads the
 /// figures that it writes to this file.

@@ -9,14 +9,13 @@
 //! | [`paths`] | requests and bytes on ways of packets, to and through Services and the world |
 //! | [`report`] | figures, goals, the table and `services.json` |
 
-use std::{process::ExitCode, time::Instant};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use integration::executable;
 
 use self::{report::Report, site::Site};
-use crate::report::{environment::Environment, publish};
+use crate::report::{environment::Environment, progress, publish};
 
 mod paths;
 mod report;
@@ -40,10 +39,7 @@ pub(crate) struct Services {
 impl Services {
     /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let began = Instant::now();
-        let say = move |text: &str| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64());
-        let environment =
-            Environment::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len())?;
+        let (say, environment) = (progress(), Environment::with_server()?);
         let site = Site::start(&say)?;
         let mut report = Report::default();
         for number in 0..self.rounds {

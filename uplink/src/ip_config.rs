@@ -9,7 +9,7 @@ use std::{
 };
 
 use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage,
+    AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
     route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteType},
 };
@@ -40,11 +40,7 @@ impl IpConfig {
             move |error| BridgeError::Kernel { what, error }
         };
         let netlink = Netlink::open().map_err(failed("a socket for the addresses"))?;
-        let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        let addresses = netlink.dump(&all, |answer| match answer {
-            RouteNetlinkMessage::NewAddress(message) if follows(&message, nic) => Some(message),
-            _ => None,
-        });
+        let addresses = netlink.addresses(|message| follows(&message, nic).then_some(message));
         // The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses in
         // reverse. The order matters: the first address of a subnet is the primary one, the preferred source.
         let (v4, v6): (Vec<_>, Vec<_>) = addresses
@@ -57,10 +53,7 @@ impl IpConfig {
             let mut all = RouteMessage::default();
             all.header.address_family = family;
             let is_its_own = |route: &RouteMessage| names_link(route, nic.index) && is_set_by_somebody(route);
-            let routes = netlink.dump(&RouteNetlinkMessage::GetRoute(all), |answer| match answer {
-                RouteNetlinkMessage::NewRoute(message) if is_its_own(&message) => Some(message),
-                _ => None,
-            });
+            let routes = netlink.routes(all, |message| is_its_own(&message).then_some(message));
             ip_config.routes.extend(routes.map_err(failed("the routes"))?);
         }
         if let Some(route) = ip_config.routes.iter().find(|route| has_nexthop_object(route)) {

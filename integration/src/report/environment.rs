@@ -3,7 +3,7 @@
 use std::{fmt, fs, thread, time::Instant};
 
 use anyhow::{Context as _, Result};
-use integration::{Datapath, Versions, process};
+use integration::{Datapath, Versions, executable, process};
 use rustix::{
     thread::{MembarrierCommand, membarrier},
     time::{ClockId, clock_getres},
@@ -46,6 +46,11 @@ pub(crate) struct Environment {
 const SCHED_RR: u32 = 2;
 
 impl Environment {
+    /// This machine, with the size of the executable of the server and the control plane.
+    pub(crate) fn with_server() -> Result<Self> {
+        Self::of_this_machine(executable::under_test(executable::SERVER)?.metadata()?.len())
+    }
+
     pub(crate) fn of_this_machine(plugin_bytes: u64) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();

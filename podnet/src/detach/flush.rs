@@ -75,17 +75,9 @@ impl Unflushed {
     /// the wait blocks, and the caller may give up.
     async fn turn(&self) -> Result<Flock<File>, UnflushedError> {
         let directory = self.open()?;
-        let (sender, receiver) = oneshot::channel();
-        let lock = move || {
-            // The receiver is gone if the caller has given up; then the lock ends here.
-            let _ = sender
-                .send(Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into()));
-        };
-        let outcome = match thread::Builder::new().spawn(lock) {
-            Ok(_) => receiver.await.unwrap_or_else(|_| Err(panicked())),
-            Err(error) => Err(error),
-        };
-        outcome.map_err(|source| self.failed(source))
+        let lock = || Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into());
+        let locked = async { on_a_thread(lock)?.await };
+        locked.await.map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> UnflushedError {
@@ -227,17 +219,14 @@ pub(super) fn flush_within(
 
 /// Starts at once if a thread can be had. Otherwise the returned future does the work.
 fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<Flushed>> {
-    let (sender, receiver) = oneshot::channel();
     let apart = addresses.clone();
-    let started = thread::Builder::new().spawn(move || {
+    let started = on_a_thread(move || {
         let _normal = NormalPriority::begin();
-        let flush = || Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&apart));
-        // The receiver is gone if the flush took too long for the caller.
-        let _ = sender.send(flush());
+        Builder::new_current_thread().enable_all().build()?.block_on(conntrack::flush(&apart))
     });
     async move {
         match started {
-            Ok(_) => receiver.await.unwrap_or_else(|_| Err(panicked())),
+            Ok(outcome) => outcome.await,
             Err(_) => {
                 let _normal = NormalPriority::begin();
                 conntrack::flush(&addresses).await
@@ -246,8 +235,19 @@ fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<Flushe
     }
 }
 
-fn panicked() -> io::Error {
-    io::Error::other("the thread has panicked")
+/// Starts `work` on a thread of its own: it goes on if the caller gives up, and its result ends with it.
+///
+/// # Errors
+/// There can be no further thread.
+fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<impl Future<Output = io::Result<T>>> {
+    let (sender, receiver) = oneshot::channel();
+    thread::Builder::new().spawn(move || {
+        // The receiver is gone if the caller has given up.
+        let _ = sender.send(work());
+    })?;
+    Ok(async { receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked"))) })
 }
 
 /// The normal priority for this thread alone (setpriority(2)), until it is dropped: a table of a million

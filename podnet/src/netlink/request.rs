@@ -14,7 +14,7 @@ use std::{
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage, route::RouteMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use nix::libc::MSG_DONTWAIT;
 
@@ -137,6 +137,33 @@ impl Netlink {
             }
         }
         Err(torn())
+    }
+
+    /// [`dump`](Self::dump) of the addresses of all links. Where the kernel lists those of one link, it does not tell
+    /// when they change meanwhile (`inet_dump_addr`; seen in Linux 6.18): `pick` has to look at the index.
+    ///
+    /// # Errors
+    /// Those of [`dump`](Self::dump).
+    pub fn addresses<T>(&self, mut pick: impl FnMut(AddressMessage) -> Option<T>) -> io::Result<Vec<T>> {
+        self.dump(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), |entry| match entry {
+            RouteNetlinkMessage::NewAddress(address) => pick(address),
+            _ => None,
+        })
+    }
+
+    /// [`dump`](Self::dump) of the routes that `request` asks for.
+    ///
+    /// # Errors
+    /// Those of [`dump`](Self::dump).
+    pub fn routes<T>(
+        &self,
+        request: RouteMessage,
+        mut pick: impl FnMut(RouteMessage) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
+        self.dump(&RouteNetlinkMessage::GetRoute(request), |entry| match entry {
+            RouteNetlinkMessage::NewRoute(route) => pick(route),
+            _ => None,
+        })
     }
 
     fn converse(

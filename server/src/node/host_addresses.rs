@@ -41,19 +41,7 @@ fn listed(netlink: &Netlink) -> io::Result<Vec<HostAddress>> {
     let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
     // A link that was made after the list was read has no name here; its event reads everything again.
     let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));
-    each(netlink, |message| host_address(message).filter(|host| !of_ovn(host.link)))
-}
-
-/// What `pick` makes of every address that the kernel has, on any link. Blocks: for the kernel thread. A list
-/// that changed while the kernel made it is requested again, because addresses may be missing from it.
-pub(super) fn each<T>(
-    netlink: &Netlink,
-    mut pick: impl FnMut(&AddressMessage) -> Option<T>,
-) -> io::Result<Vec<T>> {
-    netlink.dump(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), |answer| match answer {
-        RouteNetlinkMessage::NewAddress(message) => pick(&message),
-        _ => None,
-    })
+    netlink.addresses(|message| host_address(&message).filter(|host| !of_ovn(host.link)))
 }
 
 /// The addresses to publish: those of links that lead to other machines, and those in `known`, whatever their
@@ -258,12 +246,12 @@ mod tests {
                 other.request_all(some.iter().copied().map(add).collect()).unwrap();
             }
             let mut removed = 0;
-            each(&netlink, |address| {
+            netlink.addresses(|address| {
                 if removed < 3 {
                     other.request(RouteNetlinkMessage::DelAddress(message(removed)), 0).unwrap();
                     removed += 1;
                 }
-                host_address(address)
+                host_address(&address)
             })
         });
         let read: BTreeSet<IpAddr> =

@@ -13,7 +13,6 @@ use podnet::netlink::Netlink;
 use tokio::{sync::watch, time::sleep};
 
 use super::{
-    host_addresses,
     object::{NodeFacts, NodeView},
     open_vswitch::Identity,
 };
@@ -132,7 +131,7 @@ fn own_node(name: &str, view: &NodeView, hosts: &HashSet<IpAddr>) -> OwnNode {
 
 /// Every address of the host but loopback ones, on any link.
 fn addresses() -> io::Result<HashSet<IpAddr>> {
-    let all = host_addresses::each(&Netlink::open()?, |message| {
+    let all = Netlink::open()?.addresses(|message| {
         // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
         let local = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(address) => Some(*address),

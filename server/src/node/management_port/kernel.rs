@@ -112,19 +112,13 @@ impl Kernel {
         }))
     }
 
-    /// What `pick` makes of the addresses of link `index`. They are picked from those of all links: if the
-    /// kernel lists those of one, it does not tell when they change meanwhile (`inet_dump_addr`; seen in Linux
-    /// 6.18).
+    /// What `pick` makes of the addresses of link `index`.
     fn addresses<T>(
         &self,
         index: u32,
         mut pick: impl FnMut(&AddressMessage) -> Option<T>,
     ) -> io::Result<Vec<T>> {
-        let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        self.reader.dump(&all, |answer| match answer {
-            RouteNetlinkMessage::NewAddress(message) if message.header.index == index => pick(&message),
-            _ => None,
-        })
+        self.reader.addresses(|message| if message.header.index == index { pick(&message) } else { None })
     }
 
     /// What `pick` makes of the routes of the main table over link `index`. A kernel since 4.20 sends no
@@ -136,10 +130,7 @@ impl Kernel {
             request.header.address_family = family;
             request.header.table = RouteHeader::RT_TABLE_MAIN;
             request.attributes.push(RouteAttribute::Oif(index));
-            let listed = self.reader.dump(&RouteNetlinkMessage::GetRoute(request), |answer| {
-                if let RouteNetlinkMessage::NewRoute(message) = answer { pick(message) } else { None }
-            });
-            match listed {
+            match self.reader.routes(request, &mut pick) {
                 Ok(listed) => routes.extend(listed),
                 // A table that never had a route does not exist, and a filtered dump of it is an error.
                 Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}

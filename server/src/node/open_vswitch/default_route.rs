@@ -4,13 +4,13 @@
 use std::{io, net::IpAddr};
 
 use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage,
+    AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
 use podnet::netlink::Netlink;
 
-use crate::{kernel_thread, node::host_addresses};
+use crate::kernel_thread;
 
 /// `RT_TABLE_MAIN` (`linux/rtnetlink.h`).
 const MAIN_TABLE: u32 = 254;
@@ -22,9 +22,8 @@ pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
 
 fn looked_up(netlink: &Netlink) -> io::Result<Option<IpAddr>> {
     for (family, route) in preferred(netlink)? {
-        let of_link =
-            |message: &AddressMessage| (message.header.index == route.link).then(|| message.clone());
-        let addresses = host_addresses::each(netlink, of_link)?;
+        let of_link = |message: AddressMessage| (message.header.index == route.link).then_some(message);
+        let addresses = netlink.addresses(of_link)?;
         // The route's own source address is what packets to other nodes leave with.
         let address = route.source.or_else(|| first(&addresses, family));
         if address.is_some() {
@@ -44,10 +43,7 @@ fn preferred(netlink: &Netlink) -> io::Result<Vec<(AddressFamily, DefaultRoute)>
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut all = RouteMessage::default();
         all.header.address_family = family;
-        let routes = netlink.dump(&RouteNetlinkMessage::GetRoute(all), |answer| match answer {
-            RouteNetlinkMessage::NewRoute(message) => DefaultRoute::read(&message),
-            _ => None,
-        })?;
+        let routes = netlink.routes(all, |message| DefaultRoute::read(&message))?;
         preferred.extend(best(routes).map(|route| (family, route)));
     }
     Ok(preferred)

@@ -15,6 +15,7 @@
 //! | `routes` | routes from the API server to pods |
 //! | [`gateway`] | how packets leave and enter the cluster |
 //! | [`containerd`] | which version of containerd the nodes have |
+//! | `bare` | nodes without kubelets: their objects by hand, and the plugins called as a runtime calls them |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, from a watch |
 //! | [`attached`] | a running pod as a pod of the lab: packets can be sent from it |
@@ -33,6 +34,7 @@ use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside, la
 pub mod access;
 pub mod api;
 pub mod attached;
+mod bare;
 pub mod containerd;
 pub mod control_plane;
 pub mod credentials;
@@ -77,6 +79,7 @@ const MASTER_PORT: u16 = 9410;
 pub struct Blueprint {
     nodes: u32,
     reference_nodes: u32,
+    kubelets: bool,
     master_options: Vec<String>,
     server_options: Vec<String>,
     cluster_subnets: String,
@@ -154,6 +157,14 @@ impl Blueprint {
         self
     }
 
+    /// Nodes are objects that are written by hand, without kubelets and containerd, and no controllers of Kubernetes
+    /// run: [`Cluster::run`] starts pods. For machines on which all that takes too long.
+    #[must_use]
+    pub fn without_kubelets(mut self) -> Self {
+        self.kubelets = false;
+        self
+    }
+
     /// Files with definitions of custom resources, which exist before the project's control plane starts.
     #[must_use]
     pub fn definitions(mut self, files: impl IntoIterator<Item = PathBuf>) -> Self {
@@ -190,19 +201,23 @@ impl Blueprint {
     pub fn build(self, progress: &(dyn Fn(&str) + Sync)) -> Result<Cluster> {
         programs::verify()?;
         let names: Vec<String> = (1..=self.nodes).map(|index| format!("node{index}")).collect();
-        let containerd = self.containerd.map_or_else(Containerd::usual, Ok)?;
         let credentials = Credentials::create(&names)?;
         let api = Api::new(&credentials)?;
-        progress("starting etcd and the API server; Open vSwitch, OVN and containerd on each node");
+        progress("starting etcd, the API server and the nodes");
         let (control_plane, nodes) = thread::scope(|scope| {
-            let lab = self.lab();
-            let nodes = scope.spawn(|| start_nodes(lab, containerd, self.families, &credentials));
-            let control_plane = ControlPlane::start(&credentials, &api, self.families);
+            let nodes = scope.spawn(|| self.start_nodes(&credentials));
+            let control_plane = if self.kubelets {
+                ControlPlane::start(&credentials, &api, self.families)
+            } else {
+                ControlPlane::without_service_accounts(&credentials, &api, self.families)
+            };
             Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, join(nodes.join())?))
         })?;
         let (lab, workers) = nodes;
-        progress("starting controllers, ovnkube and the kubelets");
-        control_plane.start_controllers()?;
+        progress("starting ovnkube, and the controllers and kubelets if there are any");
+        if self.kubelets {
+            control_plane.start_controllers()?;
+        }
         // Before the programs under test start: this writes the tokens that they read.
         access::grant(&api, &credentials)?;
         let pods = Pods::watch(&api);
@@ -213,8 +228,7 @@ impl Blueprint {
         };
         let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
         let first_reference_node = 1 + self.nodes - self.reference_nodes;
-        let Self { families, host_ports, gateway, dns, names_outside, definitions, server_options, .. } =
-            self;
+        let Self { kubelets, families, host_ports, gateway, dns, names_outside, .. } = self;
         let name_server = (dns && gateway.is_some()).then(|| name_server::start(lab.world(), &names_outside));
         let cluster = Cluster {
             lab,
@@ -226,13 +240,14 @@ impl Blueprint {
             pods,
             master,
             network,
-            server_options,
+            server_options: self.server_options,
+            kubelets,
             families,
             host_ports,
             gateway,
             first_reference_node,
         };
-        cluster.define(&definitions)?;
+        cluster.define(&self.definitions)?;
         // In any order: each program waits for what it needs of the others.
         cluster.master.spawn()?;
         cluster.each_node(|node, worker| cluster.start_node(node, worker))?;
@@ -252,6 +267,36 @@ impl Blueprint {
             Some(_) => lab.families(self.families).world(),
             None => lab,
         }
+    }
+
+    /// Builds the lab, and starts containerd with the images on each of its nodes, unless they have no kubelets.
+    fn start_nodes(&self, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
+        let containerd = self.containerd.map_or_else(Containerd::usual, Ok)?;
+        let lab = self.lab().build()?;
+        // A world has its families already.
+        if self.families != Families::V4 && !lab.has_world() {
+            fabric::add_v6()?;
+            lab.nodes.iter().try_for_each(Node::add_v6)?;
+        }
+        let images = programs::images()?;
+        let start = |node: &Node| {
+            let worker = Worker::prepare(node, containerd, self.families, credentials)?;
+            if self.kubelets {
+                worker.start_containerd(node)?;
+                images.iter().try_for_each(|image| worker.import_image(node, image))?;
+            }
+            anyhow::Ok(worker)
+        };
+        let workers = thread::scope(|scope| {
+            let start = &start;
+            let threads: Vec<_> = lab
+                .nodes
+                .iter()
+                .map(|node| scope.spawn(move || start(node).with_context(|| format!("start {}", node.name))))
+                .collect();
+            threads.into_iter().map(|thread| join(thread.join())).collect::<Result<Vec<Worker>>>()
+        })?;
+        Ok((lab, workers))
     }
 }
 
@@ -276,6 +321,7 @@ pub struct Cluster {
     /// Answers while the cluster runs.
     name_server: Option<Daemon>,
     server_options: Vec<String>,
+    kubelets: bool,
     families: Families,
     host_ports: bool,
     gateway: Option<GatewayMode>,
@@ -289,6 +335,7 @@ impl Cluster {
         Blueprint {
             nodes,
             reference_nodes: 0,
+            kubelets: true,
             master_options: Vec::new(),
             server_options: Vec::new(),
             cluster_subnets: CLUSTER_SUBNETS.to_owned(),
@@ -391,12 +438,20 @@ impl Cluster {
         arguments.extend(self.gateway.and_then(GatewayMode::option).map(str::to_owned));
         arguments.extend_from_slice(&self.server_options);
         node.server.set_arguments(arguments);
-        worker.kubelet.spawn()?;
+        self.announce_node(node, worker)?;
         node.start_server()
+    }
+
+    /// Has the API server know the node: by its kubelet, or by hand.
+    fn announce_node(&self, node: &Node, worker: &Worker) -> Result<()> {
+        if self.kubelets { worker.kubelet.spawn() } else { self.write_node(node) }
     }
 
     /// Waits until every node takes pods, and until the service account exists that every pod needs.
     pub fn wait_until_ready(&self) -> Result<()> {
+        if !self.kubelets {
+            return self.wait_for_plugins();
+        }
         eventually("every node is ready for pods", PATIENCE, || {
             let nodes = self.api.read("/api/v1/nodes")?;
             let nodes = nodes["items"].as_array().context("a list of nodes")?;
@@ -423,38 +478,6 @@ impl Cluster {
             threads.into_iter().try_for_each(|thread| join(thread.join()))
         })
     }
-}
-
-/// Builds the lab, and starts containerd with the images on each of its nodes.
-fn start_nodes(
-    lab: lab::Blueprint,
-    containerd: Containerd,
-    families: Families,
-    credentials: &Credentials,
-) -> Result<(Lab, Vec<Worker>)> {
-    let lab = lab.build()?;
-    // A world has its families already.
-    if families != Families::V4 && !lab.has_world() {
-        fabric::add_v6()?;
-        lab.nodes.iter().try_for_each(Node::add_v6)?;
-    }
-    let images = programs::images()?;
-    let start = |node: &Node| {
-        let worker = Worker::prepare(node, containerd, families, credentials)?;
-        worker.start_containerd(node)?;
-        images.iter().try_for_each(|image| worker.import_image(node, image))?;
-        anyhow::Ok(worker)
-    };
-    let workers = thread::scope(|scope| {
-        let start = &start;
-        let threads: Vec<_> = lab
-            .nodes
-            .iter()
-            .map(|node| scope.spawn(move || start(node).with_context(|| format!("start {}", node.name))))
-            .collect();
-        threads.into_iter().map(|thread| join(thread.join())).collect::<Result<Vec<Worker>>>()
-    })?;
-    Ok((lab, workers))
 }
 
 fn node_is_ready(node: &Value) -> Result<()> {

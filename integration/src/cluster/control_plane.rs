@@ -38,8 +38,8 @@ pub fn services(families: Families) -> String {
 pub const OTHER_URL: &str = "https://172.30.0.1:7443";
 
 const ETCD: &str = "http://127.0.0.1:2379";
-/// How long the API server may take to be ready: an idle machine needs 3 s, the rest is for a busy one.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the API server may take to be ready: an idle machine needs 3 s, an emulated processor minutes.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The central programs. Each can be stopped and started again.
 #[derive(Debug)]
@@ -61,8 +61,12 @@ impl ControlPlane {
     }
 
     /// The same without service accounts, which the controller manager would create: a pod needs none.
-    pub fn without_service_accounts(credentials: &Credentials, api: &Api) -> Result<Self> {
-        Self::start_with(credentials, api, Families::V4, &["--disable-admission-plugins=ServiceAccount"])
+    pub fn without_service_accounts(
+        credentials: &Credentials,
+        api: &Api,
+        families: Families,
+    ) -> Result<Self> {
+        Self::start_with(credentials, api, families, &["--disable-admission-plugins=ServiceAccount"])
     }
 
     fn start_with(

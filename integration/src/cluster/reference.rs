@@ -66,7 +66,7 @@ impl Cluster {
         let list = json!({"cniVersion": "1.0.0", "name": "bridge", "plugins": [plugin]});
         fs::write(node.path(CONFIGURATION), list.to_string())
             .with_context(|| format!("write {CONFIGURATION} of {}", node.name))?;
-        worker.kubelet.spawn()?;
+        self.announce_node(node, worker)?;
         worker.kube_proxy.spawn()
     }
 }
@@ -80,10 +80,8 @@ fn remove_switch(node: &Node) -> Result<()> {
         Ok(())
     })?;
     node.ovn_controller.end()?;
+    // Of either datapath: with the last bridge of its type it goes, too, and lets go of the NIC.
+    node.vsctl(["del-br", "breth0", "--", "del-br", "br-int"])?;
     node.vswitchd.stop()?;
-    node.ovsdb_server.stop()?;
-    // Interfaces of the userspace datapath stay without it, for the next ovs-vswitchd.
-    ["breth0", "br-int", "ovs-netdev"]
-        .iter()
-        .try_for_each(|link| node.run(["ip", "link", "del", link]).map(drop))
+    node.ovsdb_server.stop()
 }

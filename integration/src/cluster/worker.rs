@@ -116,7 +116,7 @@ pub(crate) fn chain_portmap(node: &Node) -> Result<String> {
 }
 
 /// The node's own addresses, as `--node-ip` wants them.
-fn addresses(node: &Node, families: Families) -> String {
+pub(super) fn addresses(node: &Node, families: Families) -> String {
     let (v4, v6) = (fabric::address(node.index), fabric::address_v6(node.index));
     match families {
         Families::V4 => v4,

@@ -19,7 +19,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::{
-    Lab, Pod,
+    Families, Lab, Pod,
     api_proxy::ApiProxy,
     cluster::{Api, ControlPlane, Credentials, access, programs},
     mounts,
@@ -51,7 +51,7 @@ impl Kubernetes {
         let node = lab.nodes.first().context("a lab has a node")?;
         let credentials = Credentials::create(&[])?;
         let api = Api::new(&credentials)?;
-        let control_plane = ControlPlane::without_service_accounts(&credentials, &api)?;
+        let control_plane = ControlPlane::without_service_accounts(&credentials, &api, Families::V4)?;
         access::grant(&api, &credentials)?;
         api.create(
             "/api/v1/namespaces",

@@ -55,7 +55,7 @@ impl Site {
         fabric::create(&[], fabric::MTU)?;
         let credentials = Credentials::create(&[])?;
         let api = Api::new(&credentials)?;
-        let kubernetes = ControlPlane::without_service_accounts(&credentials, &api)?;
+        let kubernetes = ControlPlane::without_service_accounts(&credentials, &api, Families::V4)?;
         let central = Central::create()?;
         central.start_northbound()?;
         if northd == Northd::On {

@@ -41,6 +41,7 @@ pub(crate) fn run(count: u16, say: &(dyn Fn(&str) + Sync)) -> Result<NodePorts> 
     let cluster = Cluster::of_nodes(1)
         .families(Families::V4)
         .gateway(GatewayMode::Shared)
+        .without_kubelets()
         .server_options(&OPTIONS)
         .build(say)?;
     let world = World { cluster: &cluster, node: &cluster.lab.nodes[0] };

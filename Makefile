@@ -143,6 +143,11 @@ bench-services: build kubernetes ## Measure Services against kube-proxy with the
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration services $(if $(ROUNDS),--rounds $(ROUNDS))
 
+bench-kernel: build kubernetes ## Measure ways of packets against kube-proxy on the kernel's datapath, in a virtual machine: ratios (TURNS=8 TURN=3 NODEPORT=1 SUITE=trixie)
+	@integration/prerequisites.sh cluster kernel
+	cargo build --locked --release -p integration
+	@SUITE=$(SUITE) TURNS=$(TURNS) TURN=$(TURN) NODEPORT=$(NODEPORT) OVN_CNI_BIN_DIR=$(abspath $(BIN)) integration/kernel/bench.sh $(abspath $(TARGET_DIR))/release/integration
+
 bench-record: build # For continuous integration: bench-quick with a debug driver; a slow machine is not a failure.
 	@integration/prerequisites.sh bench
 	cargo build --locked -p integration

@@ -9,12 +9,12 @@
 //! | [`paths`] | requests and bytes on ways of packets, to and through Services and the world |
 //! | [`report`] | figures, goals, the table and `services.json` |
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::Args;
 
-use self::{report::Report, site::Site};
+use self::{paths::Turns, report::Report, site::Site};
 use crate::report::{environment::Environment, progress, publish};
 
 mod paths;
@@ -31,6 +31,19 @@ pub(crate) struct Services {
     /// How many pods become ready on each side.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
+    /// How often each way of packets is measured on each side.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    turns: u8,
+    /// How long one turn's requests last, and its stream.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    turn: u16,
+    /// Measure ways of packets alone, and print how this network's figures relate to the other one's. Kubernetes is
+    /// no more than its API server: for a machine that is too slow for the rest, as one that is emulated.
+    #[arg(long, conflicts_with = "rounds")]
+    without_kubelets: bool,
+    /// Have the gateway routers of this network serve node ports, by its servers' option of that name.
+    #[arg(long)]
+    nodeport: bool,
     /// Print the goals without failing for them.
     #[arg(long)]
     no_gates: bool,
@@ -40,8 +53,26 @@ impl Services {
     /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let (say, environment) = (progress(), Environment::with_server()?);
-        let site = Site::start(&say)?;
         let mut report = Report::default();
+        let mut blueprint = site::blueprint();
+        if self.nodeport {
+            blueprint = blueprint.server_options(&["--nodeport"]);
+        }
+        let site = if self.without_kubelets {
+            Site::start(blueprint.without_kubelets(), &say)?
+        } else {
+            let site = Site::start(blueprint, &say)?;
+            self.measure_rounds(&site, &mut report, &say)?;
+            site
+        };
+        let turns = Turns { count: self.turns, time: Duration::from_secs(self.turn.into()) };
+        report.paths = site.paths(turns, &say)?;
+        report.environment = Some(environment.at_the_end()?);
+        publish(&report, &report, "services/services.json")?;
+        Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn measure_rounds(&self, site: &Site, report: &mut Report, say: &dyn Fn(&str)) -> Result<()> {
         for number in 0..self.rounds {
             // In turn, because other work of the machine should hit both.
             for side in site.sides() {
@@ -50,9 +81,6 @@ impl Services {
                 report.rounds.of_mut(side.network).push(round);
             }
         }
-        report.paths = site.paths(&say)?;
-        report.environment = Some(environment.at_the_end()?);
-        publish(&report, &report, "services/services.json")?;
-        Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(())
     }
 }

@@ -6,22 +6,24 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{
-    Pod, cluster::attached::is_ready, connections::Server, eventually, traffic::End, world::Machine,
-};
+use integration::{Datapath, Pod, connections::Server, eventually, traffic::End, world::Machine};
 use serde_json::{Value, json};
 
 use super::{
     report::{Both, Figures},
     round::SERVICES,
-    site::{Network, PATIENCE, PODS, Side, Site, idle_pod},
+    site::{Network, PATIENCE, Side, Site, idle},
 };
 
 /// Where requests are answered, and where a stream is read.
 const PORTS: [u16; 2] = [8080, 8081];
-/// How long and how often each is measured: some thousand requests each time.
-const TURN: Duration = Duration::from_secs(2);
-const TURNS: usize = 3;
+
+/// How long and how often each path is measured: some thousand requests each time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turns {
+    pub(crate) count: u8,
+    pub(crate) time: Duration,
+}
 
 /// What is measured, in this order.
 pub(super) const PATHS: [&str; 5] = [
@@ -37,7 +39,7 @@ struct Path<'a>(End<'a>, [SocketAddr; 2]);
 
 impl Site {
     /// Measures all paths of both sides in turn.
-    pub(crate) fn paths(&self, say: &dyn Fn(&str)) -> Result<Vec<Both<Figures>>> {
+    pub(crate) fn paths(&self, turns: Turns, say: &dyn Fn(&str)) -> Result<Vec<Both<Figures>>> {
         let web = self.cluster.lab.world().addresses(Machine::Web)[0];
         let _web = self.serve(&End::World(Machine::Web), web)?;
         let mut figures: Vec<Both<Figures>> = PATHS.iter().map(|_| Both::default()).collect();
@@ -48,13 +50,21 @@ impl Site {
             (ours, self.of_side(ours, web, &server_of_ours)?),
             (reference, self.of_side(reference, web, &server_of_reference)?),
         ];
+        for (side, paths) in &paths {
+            for (path, what) in paths.iter().zip(PATHS) {
+                self.answers(path).with_context(|| format!("{}, {what}", side.network))?;
+            }
+        }
+        if !self.cluster.has_kubelets() {
+            self.pause_writers()?;
+        }
         for (index, what) in PATHS.iter().enumerate() {
-            for turn in 0..TURNS {
+            for turn in 1..=turns.count {
                 for (side, paths) in &paths {
                     let of_side = figures[index].of_mut(side.network);
-                    self.turn(side, &paths[index], of_side)
+                    self.turn(side, &paths[index], turns.time, of_side)
                         .with_context(|| format!("{}, {what}", side.network))?;
-                    say(&format!("{what}, turn {} of {TURNS}, {}: {of_side}", turn + 1, side.network));
+                    say(&format!("{what}, turn {turn} of {}, {}: {of_side}", turns.count, side.network));
                 }
             }
         }
@@ -62,23 +72,28 @@ impl Site {
     }
 
     /// One turn of one path.
-    fn turn(&self, side: &Side, Path(from, [ask, pour]): &Path<'_>, figures: &mut Figures) -> Result<()> {
+    fn turn(&self, side: &Side, path: &Path<'_>, time: Duration, figures: &mut Figures) -> Result<()> {
         let lab = &self.cluster.lab;
-        eventually("the address answers", PATIENCE, || {
-            let [answers, _] = lab.ask(from, &[*ask], &[])?;
-            ensure!(answers.iter().all(|answer| answer.address().is_some()), "{answers:?}");
-            Ok(())
-        })?;
-        if side.network == Network::Ours {
+        self.answers(path)?;
+        if side.network == Network::Ours && Datapath::of_lab() == Datapath::Netdev {
             // What is tracked of earlier connections between the same two ports keeps Open vSwitch's userspace
             // conntrack from translating one: "Unable to NAT due to tuple space exhaustion".
             for node in &lab.nodes[..2] {
                 node.run(["ovs-appctl", "dpctl/flush-conntrack"])?;
             }
         }
-        figures.microseconds.push(lab.repeated_from(from, *ask, TURN)?);
-        figures.megabits.push(lab.poured(from, *pour, TURN)?.megabits());
+        let Path(from, [ask, pour]) = path;
+        figures.microseconds.push(lab.repeated_from(from, *ask, time)?);
+        figures.megabits.push(lab.poured(from, *pour, time)?.megabits());
         Ok(())
+    }
+
+    fn answers(&self, Path(from, [ask, _]): &Path<'_>) -> Result<()> {
+        eventually("the address answers", PATIENCE, || {
+            let [answers, _] = self.cluster.lab.ask(from, &[*ask], &[])?;
+            ensure!(answers.iter().all(|answer| answer.address().is_some()), "{answers:?}");
+            Ok(())
+        })
     }
 
     /// The paths of a side, in the order of [`PATHS`].
@@ -91,7 +106,11 @@ impl Site {
         let spec = json!({ "type": "NodePort", "selector": { "name": name }, "ports": ports });
         let service =
             json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": spec });
-        let spec = self.cluster.api.create(SERVICES, &service)?["spec"].take();
+        let mut created = self.cluster.api.create(SERVICES, &service)?;
+        if !self.cluster.has_kubelets() {
+            self.cluster.write_endpoint(&created, server)?;
+        }
+        let spec = created["spec"].take();
         let address: IpAddr = spec["clusterIP"].as_str().context("the Service has no address")?.parse()?;
         let number = |port: usize, field: &str| {
             let number = spec["ports"][port][field].as_u64().with_context(|| format!("no {field}"))?;
@@ -113,15 +132,8 @@ impl Site {
 
     /// A pod that serves on the first node of a side, as long as its servers are kept.
     fn server_pod(&self, side: &Side) -> Result<(Pod, [Server; 2])> {
-        let name = format!("server-{}", side.network);
         let [node, _] = self.nodes(side);
-        self.cluster.api.create(PODS, &idle_pod(&name, &node.name))?;
-        let key = format!("default/{name}");
-        self.cluster.pods.wait("the server's pod is ready", PATIENCE, |known| {
-            ensure!(known.get(&key).is_some_and(is_ready), "it is not");
-            Ok(())
-        })?;
-        let pod = self.cluster.in_its_namespace(&key)?;
+        let pod = idle(&self.cluster, &format!("server-{}", side.network), node)?;
         let servers = self.serve(&End::Pod(&pod), pod.address())?;
         Ok((pod, servers))
     }

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 use anyhow::{Result, ensure};
 use integration::{
     Cluster, Daemon, Node, Pod,
-    cluster::{GatewayMode, attached::is_ready, programs::AGNHOST},
+    cluster::{Blueprint, GatewayMode, attached::is_ready, programs::AGNHOST},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -39,18 +39,12 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) fn start(say: &(dyn Fn(&str) + Sync)) -> Result<Self> {
-        let cluster = Cluster::of_nodes(4).reference_nodes(2).gateway(GatewayMode::Shared).build(say)?;
+    pub(crate) fn start(blueprint: Blueprint, say: &(dyn Fn(&str) + Sync)) -> Result<Self> {
+        let cluster = blueprint.build(say)?;
         say("starting a client on each side");
         let side = |network: Network, server_node: usize| {
-            let name = format!("client-{network}");
-            cluster.api.create(PODS, &idle_pod(&name, &cluster.lab.nodes[server_node + 1].name))?;
-            let key = format!("default/{name}");
-            cluster.pods.wait("the client is ready", PATIENCE, |known| {
-                ensure!(known.get(&key).is_some_and(is_ready), "it is not");
-                Ok(())
-            })?;
-            anyhow::Ok(Side { network, server_node, client: cluster.in_its_namespace(&key)? })
+            let client = idle(&cluster, &format!("client-{network}"), &cluster.lab.nodes[server_node + 1])?;
+            anyhow::Ok(Side { network, server_node, client })
         };
         let sides = [side(Network::Ours, 0)?, side(Network::Reference, 2)?];
         Ok(Self { cluster, sides })
@@ -78,6 +72,14 @@ impl Site {
         measured
     }
 
+    /// Pauses what no packet needs, for good: the API server with etcd, and what writes the rules of either side.
+    /// Where processors are slow, its idle moments cost more than a measurement can bear.
+    pub(super) fn pause_writers(&self) -> Result<()> {
+        let kubernetes = [&self.cluster.control_plane.api_server, &self.cluster.control_plane.etcd];
+        let writers = [Network::Ours, Network::Reference].map(|network| self.writers(network)).concat();
+        writers.into_iter().chain(kubernetes).try_for_each(Daemon::pause)
+    }
+
     /// The programs that follow Services of a network.
     fn writers(&self, network: Network) -> Vec<&Daemon> {
         let [ours, reference] = [0, 2].map(|first| first..first + 2);
@@ -102,10 +104,24 @@ impl fmt::Display for Network {
     }
 }
 
-/// A pod from which and to which packets go.
-pub(super) fn idle_pod(name: &str, node: &str) -> Value {
+/// The cluster with kubelets.
+pub(super) fn blueprint() -> Blueprint {
+    Cluster::of_nodes(4).reference_nodes(2).gateway(GatewayMode::Shared)
+}
+
+/// Starts a pod from which or to which packets go.
+pub(super) fn idle(cluster: &Cluster, name: &str, node: &Node) -> Result<Pod> {
     let command = json!(["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]);
-    pod(name, node, &json!({ "command": command }))
+    let created = cluster.api.create(PODS, &pod(name, &node.name, &json!({ "command": command })))?;
+    if !cluster.has_kubelets() {
+        return cluster.run(&created);
+    }
+    let key = format!("default/{name}");
+    cluster.pods.wait("the pod is ready", PATIENCE, |known| {
+        ensure!(known.get(&key).is_some_and(is_ready), "it is not");
+        Ok(())
+    })?;
+    cluster.in_its_namespace(&key)
 }
 
 /// A pod of one container, which `container` completes.

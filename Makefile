@@ -8,8 +8,8 @@ SHELL := /bin/bash
 DESTDIR ?=
 # The plugin is copied to hosts of any distribution, so both executables are static.
 STATIC ?= $(shell uname -m)-unknown-linux-musl
-# ring, the cryptography below TLS, has parts in C; they need no libc, so the machine's own compiler suffices.
-export CC_$(subst -,_,$(STATIC)) ?= gcc
+# Two libraries have parts in C: ring, the cryptography below TLS, and jemalloc, which needs musl's headers.
+export CC_$(subst -,_,$(STATIC)) ?= musl-gcc
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents

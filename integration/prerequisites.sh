@@ -59,6 +59,8 @@ packages_for() {
         wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
     esac
     case " $* " in *" bench "*) wanted+=" /usr/lib/cni/bridge containernetworking-plugins" ;; esac
+    # The C of static executables.
+    case " $* " in *" build "*) wanted+=" musl-gcc musl-tools" ;; esac
     # libFuzzer is C++.
     case " $* " in *" fuzz "*) wanted+=" c++ g++" ;; esac
     case " $* " in *" compat "* | *" conformance "*)

@@ -96,7 +96,7 @@ impl Node {
                 move || {
                     let mut server = enter(pid, executable::under_test(executable::SERVER)?);
                     server.envs(heap::environment(&heap_file)?);
-                    // The installed server has musl's allocator, which gives free memory back. With one arena
+                    // The installed server's allocator gives free memory back. With one arena
                     // and a fixed trim threshold glibc's does so, too (mallopt(3)).
                     server.envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_TRIM_THRESHOLD_", "131072")]);
                     Ok(server)

@@ -15,6 +15,10 @@ use ovnkube::{
     options::{Collected, Early, NodeOptions, Options, Problems, Program, documents},
 };
 
+// An executable that is linked with glibc, as those of tests are, has glibc's.
+#[cfg(all(target_env = "musl", target_arch = "x86_64"))]
+mod allocator;
+
 /// Exit status: the options cannot be used.
 const USAGE: u8 = 2;
 

@@ -11,6 +11,7 @@ use super::{ControlPlaneConfig, ControlPlaneError, readiness, work::Work};
 use kubeapi::Connection;
 use ovslog::background::Log;
 use server::{conditions::Conditions, unverified::warn_of_skipped_verification};
+use tokio::runtime::Handle;
 
 use crate::{
     endpoints,
@@ -19,11 +20,13 @@ use crate::{
     roles::CLUSTER,
 };
 
-/// Runs the process from its signal handlers to the last log line.
+/// Runs the process from its signal handlers to the last log line. The roles and the connection to the API server run
+/// on `of_roles`.
 pub(super) async fn live(
     config: &ControlPlaneConfig,
     notes: &[String],
     log: &Log,
+    of_roles: &Handle,
 ) -> Result<(), ControlPlaneError> {
     // Handlers first: a signal that comes now would kill the process, and its pidfile would stay.
     let mut signals = Signals::listen(log.reopen()).map_err(ControlPlaneError::Runtime)?;
@@ -44,9 +47,12 @@ pub(super) async fn live(
     // Before the roles: `/readyz` shows what they wait for.
     let _endpoints = endpoints::start(&config.endpoints, &conditions, &page);
 
-    let connection = Connection::open(config.api_server.clone());
-    tokio::spawn(warn_of_skipped_verification(connection.clone(), conditions.clone(), CLUSTER));
-    let mut work = Work::start(config, &connection, &conditions, &metrics);
+    let mut work = {
+        let _entered = of_roles.enter();
+        let connection = Connection::open(config.api_server.clone());
+        tokio::spawn(warn_of_skipped_verification(connection.clone(), conditions.clone(), CLUSTER));
+        Work::start(config, &connection, &conditions, &metrics)
+    };
     // Not when the conditions are met: a standby, or a missing API server, must not hold up other units.
     announce::started();
     tokio::spawn(readiness::once(conditions.clone(), Arc::clone(&metrics)));

@@ -12,20 +12,13 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
     Families, Lab, Node, Pod, eventually,
     faults::{AT_ONCE, SHORTLY, Site, promptly, row},
+    let_pass,
 };
 use serde_json::{Value, json};
 
 /// Pods that the control plane has not seen yet.
 fn without_annotation(site: &Site<'_>, count: usize) -> Result<Vec<Pod>> {
     (0..count).map(|_| site.new_pod_without_annotation()).collect()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the annotation comes at a moment that nothing announces: that is the fault"
-)]
-fn let_pass(time: Duration) {
-    thread::sleep(time);
 }
 
 // --- 29 ----------------------------------------------------------------------------------------------------
@@ -56,6 +49,7 @@ fn late_by(site: &Site<'_>, pods: &[Pod], delay: Duration) -> Result<Vec<Duratio
     let node = site.node;
     let waiting = site.start_adds(pods)?;
     site.are_waited_for(pods)?;
+    // The annotation comes at a moment that nothing announces: that is the fault.
     let_pass(delay);
     let mut times = Vec::new();
     // One after the other: the time measured is that of a single annotation.

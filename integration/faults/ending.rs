@@ -13,6 +13,7 @@ use integration::{
     churn::soak::Soak,
     eventually,
     faults::{SHORTLY, Site, failed_with, long_forms, row},
+    let_pass,
     runtime::Running,
 };
 use serde_json::json;
@@ -90,7 +91,6 @@ const GAP: Duration = Duration::from_secs(3);
 
 /// As during the roll-out of a DaemonSet while pods come and go.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "there is nothing to wait for while nothing runs")]
 fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
     row(60).within(Duration::from_secs(60)).test(|site| {
         let node = site.node;
@@ -115,7 +115,7 @@ fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
             add.wait()?.success().with_context(|| pod.name.clone())?;
         }
         has_ended(site, SHORTLY)?;
-        thread::sleep(GAP);
+        let_pass(GAP);
         node.start_server()?;
         for (pod, add) in adds {
             add.wait()?.success().with_context(|| format!("pod {} has to be tried again", pod.name))?;
@@ -197,7 +197,6 @@ fn take_away(site: &Site<'_>, pod: &Pod) -> Result<()> {
 }
 
 /// Kills the server every half second, or as often as it has started again; returns the number of kills.
-#[expect(clippy::disallowed_methods, reason = "the storm has a rhythm")]
 fn storm(node: &Node, length: Duration) -> Result<u32> {
     let end = Instant::now() + length;
     let mut kills = 0;
@@ -207,7 +206,7 @@ fn storm(node: &Node, length: Duration) -> Result<u32> {
         kills += 1;
         node.start_server()?;
         // Even on a slow machine, leave the server enough time that waiting ADDs reach it.
-        thread::sleep(next.saturating_duration_since(Instant::now()).max(PERIOD / 4));
+        let_pass(next.saturating_duration_since(Instant::now()).max(PERIOD / 4));
     }
     Ok(kills)
 }

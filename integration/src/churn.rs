@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use fastrand::Rng;
 
-use crate::{Lab, Node};
+use crate::{Lab, Node, let_pass};
 
 pub mod chaos;
 pub mod soak;
@@ -73,15 +73,9 @@ fn node_of(lab: &Lab) -> Result<&Node> {
     Ok(node)
 }
 
-/// Waits for so long: a moment that nothing announces is the purpose.
-#[expect(clippy::disallowed_methods, reason = "calls and kills meet at moments that nothing announces")]
-pub fn pause(time: Duration) {
-    thread::sleep(time);
-}
-
-/// Waits for a random time, `longest` at most.
+/// Lets a random time pass, `longest` at most: calls and kills meet at moments that nothing announces.
 fn pause_up_to(rng: &mut Rng, longest: Duration) {
-    pause(longest.mul_f64(rng.f64_inclusive()));
+    let_pass(longest.mul_f64(rng.f64_inclusive()));
 }
 
 /// True once in `times`.

@@ -38,7 +38,7 @@
 //! | [`api_proxy`] | [`api_proxy::ApiProxy`]: a proxy in front of the API server that injects faults |
 //! | [`churn`] | pods come and go: while everything is killed; by the thousand, and nothing may grow |
 //! | [`faults`] | the fault matrix: its rows, the checks of every row, the fault injectors, the report |
-//! | [`eventually`] | waits for a state, and says what it saw last |
+//! | [`eventually`], [`let_pass`] | wait for a state, and say what was seen last; wait for so long |
 //! | [`command`], [`executable`], [`mod@http`] | of `testkit`: programs that run to their end; where executables are; HTTP on a unix socket |
 //!
 //! A test is an ordinary function:
@@ -111,6 +111,6 @@ pub use program::Program;
 pub use runtime::{Invocation, Runtime};
 pub use subnet::Families;
 // The body of a lab's test returns its failure.
-pub use testkit::{command, executable, http, until as eventually};
+pub use testkit::{command, executable, http, let_pass, until as eventually};
 pub use versions::Versions;
 pub use world::World;

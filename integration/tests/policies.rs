@@ -3,13 +3,10 @@
 #[path = "support/api.rs"]
 mod api;
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Families, Lab, Node, by_hand, eventually, peer::Reply, traffic::End};
+use integration::{Families, Lab, Node, by_hand, eventually, let_pass, peer::Reply, traffic::End};
 use oracle::policies::{
     ContainerPort, Direction, Labels, Namespace, NetworkPolicy, Number, Peer, Pod, Port, Rule, Selector,
     World,
@@ -160,7 +157,7 @@ fn a_pod_that_starts_under_a_policy_answers_nobody() {
             by_hand::attach(node, &server)?;
             servers.push(lab.answering(&server, &[at])?);
             // Longer than the flows of a port take.
-            std::thread::park_timeout(Duration::from_secs(2));
+            let_pass(Duration::from_secs(2));
             let answered = knocking.all().iter().filter(|connection| connection.by.is_some()).count();
             ensure!(answered == 0, "start {start}: {answered} connections were answered");
         }
@@ -207,11 +204,7 @@ fn a_policy_stops_connections_from_before_it() {
         let old = lab.drip(&client, echo.address, Duration::from_millis(50))?;
         tell(&api, &World { policies: vec![policy(Vec::new())], ..open.clone() });
         is_open("the policy is in force for new connections", false)?;
-        let in_force = Instant::now();
-        // A token from elsewhere may end it early.
-        while in_force.elapsed() < FORBIDDEN {
-            std::thread::park_timeout(FORBIDDEN);
-        }
+        let_pass(FORBIDDEN);
         tell(&api, &open);
         is_open("the policy is gone", true)?;
         let kept = old.stop()?;

@@ -12,7 +12,6 @@ use std::{
     collections::BTreeSet,
     env,
     net::{IpAddr, SocketAddr},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,7 +20,7 @@ use integration::{
     Datapath, Families, Lab, Pod, Versions, by_hand,
     central::SOUTHBOUND,
     connections::Server,
-    eventually,
+    eventually, let_pass,
     peer::{Connection, Moment, Pace, Reply},
     traffic::End,
 };
@@ -85,13 +84,6 @@ fn nodes() -> Vec<Node> {
     [1, 2].map(|number| Node { number, zone: None }).into()
 }
 
-fn pass(time: Duration) {
-    let end = Instant::now() + time;
-    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        thread::park_timeout(left);
-    }
-}
-
 /// The endpoints serve all the time, so a client must not notice that they come and go, nor that the control
 /// plane is killed meanwhile. The last state holds when it is back.
 #[test]
@@ -138,7 +130,9 @@ fn clients_notice_neither_endpoints_that_flap_nor_a_control_plane_that_is_killed
             if change == changes / 2 {
                 control_plane.spawn()?;
             }
-            pass((begun + Duration::from_secs(1) / FLAPS * change).saturating_duration_since(Instant::now()));
+            let_pass(
+                (begun + Duration::from_secs(1) / FLAPS * change).saturating_duration_since(Instant::now()),
+            );
         }
         let flapped = Moment::now();
         // Only the last one: rows and flows follow a control plane that was killed in between.
@@ -150,7 +144,7 @@ fn clients_notice_neither_endpoints_that_flap_nor_a_control_plane_that_is_killed
                 .then_some(())
         })?;
         // A connection that is begun now is answered or given up after all earlier ones.
-        pass(Pace::PATIENT.patience);
+        let_pass(Pace::PATIENT.patience);
         let all = connections.all();
         let (while_it_flapped, refused) = (
             all.iter().filter(|connection| connection.begun < flapped),
@@ -334,7 +328,7 @@ fn a_connection_to_an_idled_service_asks_for_its_pod_and_is_answered_by_it() {
             Ok(())
         })?;
         // Connections during the grace; refusals would be among them.
-        pass(Duration::from_millis(500));
+        let_pass(Duration::from_millis(500));
         let before = Moment::now();
         let ready = EndpointSlice::of("web", 8080, vec![Endpoint::of(&model[1])]);
         api.put(World { slices: vec![ready], ..world }.manifests().slices[0].clone());

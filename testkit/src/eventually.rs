@@ -40,14 +40,18 @@ pub fn until<T>(what: &str, deadline: Duration, mut probe: impl FnMut() -> Resul
         if start.elapsed() >= deadline {
             return Err(anyhow!("not within {deadline:?}: {what}; last seen: {seen:#}"));
         }
-        sleep(pause);
+        let_pass(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that polls; bounded by the deadline above")]
-fn sleep(pause: Duration) {
-    std::thread::sleep(pause);
+/// Lets time pass, where the time itself is what a test needs: nothing announces its end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of the tests that sleeps; each caller bounds it"
+)]
+pub fn let_pass(time: Duration) {
+    std::thread::sleep(time);
 }
 
 #[cfg(test)]

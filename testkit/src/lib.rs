@@ -25,6 +25,7 @@
 //! | [`program`], [`executable`] | installed programs; the programs under test, and tools | – |
 //! | [`preload`] | libraries that replace calls of the C library in a process | built on demand |
 //! | [`eventually()`], [`until`] | waiting for a state that is not announced by an event | panics, or returns its error |
+//! | [`let_pass`] | waiting for so long | – |
 //!
 //! If a test cannot go on, these functions panic with the test's line as location.
 
@@ -51,7 +52,7 @@ pub mod socket;
 
 pub use daemons::Daemons;
 pub use database::Database;
-pub use eventually::{eventually, until};
+pub use eventually::{eventually, let_pass, until};
 pub use namespace::Namespace;
 pub use node::Node;
 pub use node_server::NodeServer;

@@ -22,7 +22,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use socket2::Socket;
 
-use crate::socket::Address;
+use crate::{let_pass, socket::Address};
 
 /// What happens to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection from its
 /// start; everything else also applies to connections that are open already.
@@ -270,7 +270,7 @@ impl Shared {
         let (to_client, shared) = (to.try_clone()?, Arc::clone(self));
         let writer = thread::spawn(move || {
             for (index, (due, bytes)) in receiver.into_iter().enumerate() {
-                wait_until(due);
+                let_pass(due.saturating_duration_since(Instant::now()));
                 if (&to_client).write_all(&bytes).is_err() {
                     break;
                 }
@@ -342,11 +342,6 @@ fn reply_to(text: &str, wanted: &str) -> Reply {
         Some(id) if !id.is_null() => Reply::With(format!("\"id\":{id}")),
         _ => Reply::Any,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "to be late is what was asked for")]
-fn wait_until(due: Instant) {
-    thread::sleep(due.saturating_duration_since(Instant::now()));
 }
 
 /// Ignores poisoning: a panic in one thread must not hide what the others find.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use contract::error::Code;
-use testkit::{Node, Plugin, plugin::Running};
+use testkit::{Node, Plugin, let_pass, plugin::Running};
 
 /// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
@@ -76,11 +76,7 @@ fn a_configuration_that_comes_late_is_waited_for_and_its_time_is_the_calls() {
     let conf = node.conf().to_string();
     let (first, rest) = conf.split_at(conf.len() / 2);
     writer.write_all(first.as_bytes()).unwrap();
-    std::thread::spawn(move || {
-        std::thread::park_timeout(Duration::from_secs(1));
-    })
-    .join()
-    .unwrap();
+    let_pass(Duration::from_secs(1));
     writer.write_all(rest.as_bytes()).unwrap();
     drop(writer);
     let outcome = call.end();

@@ -2,7 +2,7 @@
 //! its kubelet.
 
 use std::{
-    fs, thread,
+    fs,
     time::{Duration, Instant},
 };
 
@@ -12,6 +12,7 @@ use integration::{
     cluster::Containerd,
     eventually,
     faults::{Kubernetes, row},
+    let_pass,
 };
 use serde_json::json;
 
@@ -44,11 +45,7 @@ fn row_67_no_node_is_taken_out_of_service_while_the_api_server_is_away_for_a_min
                 site.lab.central.southbound.kill()?;
                 connection_is(site, "not connected")?;
                 site.lab.central.start_southbound()?;
-                while let Some(left) =
-                    back.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
-                {
-                    thread::park_timeout(left);
-                }
+                let_pass(back.saturating_duration_since(Instant::now()));
                 // The DaemonSet is rolled out at the worst moment.
                 site.node.server.stop()?;
                 site.node.start_server()?;

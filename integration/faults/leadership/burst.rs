@@ -9,7 +9,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,6 +20,7 @@ use integration::{
     Cluster,
     central::NORTHBOUND,
     cluster::{attached::is_ready, programs::AGNHOST},
+    let_pass,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt as _, core::PartialObjectMeta, runtime::watcher};
@@ -139,7 +139,7 @@ impl Burst {
             ensure!(now > 200, "{now} of 200 are: {} versions, {:?}", seen.versions, seen.unseen);
             Ok(())
         })?;
-        pass(BEFORE.saturating_sub(began.elapsed()));
+        let_pass(BEFORE.saturating_sub(began.elapsed()));
         self.moments.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Burst {
         for number in 4..8 {
             cluster.api.create(PODS, &real_pod(number))?;
         }
-        pass(AFTER);
+        let_pass(AFTER);
         self.stopped.store(true, Ordering::Relaxed);
         let created = cluster.api.runtime.block_on(self.creating)??;
         let annotated = |pod: &Pod| pod.annotations().contains_key("k8s.ovn.org/pod-networks");
@@ -225,14 +225,6 @@ pub(super) fn are_ready(cluster: &Cluster, numbers: Range<usize>) -> Result<Vec<
         Ok(())
     })?;
     Ok(names)
-}
-
-/// Lets time pass. A single `park_timeout` may return at once: calls that block leave the thread unparked.
-pub(super) fn pass(time: Duration) {
-    let end = Instant::now() + time;
-    while let Some(left) = end.checked_duration_since(Instant::now()) {
-        thread::park_timeout(left);
-    }
 }
 
 /// The moments per second within a time.

@@ -10,13 +10,13 @@ use integration::{
         access,
         control_plane::{OTHER_URL, OtherApiServer, URL},
     },
-    eventually,
+    eventually, let_pass,
 };
 use serde_json::Value;
 
 use super::{
     PODS, SETTLED,
-    burst::{are_ready, pass, real_pod},
+    burst::{are_ready, real_pod},
 };
 
 /// Longer than a second look at a doubted list takes to come (10 s).
@@ -56,7 +56,7 @@ fn row_87_nothing_is_changed_in_the_database_of_another_cluster() {
             record(cluster, "0d9c34c5-0000-4000-8000-000000000000")?;
             says(cluster, "was written for the cluster 0d9c34c5")?;
             cluster.api.delete(&format!("{PODS}/real-{deleted}?gracePeriodSeconds=0"))?;
-            pass(SECOND_LOOK);
+            let_pass(SECOND_LOOK);
             says(cluster, "was written for the cluster 0d9c34c5")?;
             // northd writes, too (`up`), so transactions are not counted.
             let named = format!("name=default_real-{deleted}");
@@ -113,11 +113,11 @@ fn row_88_the_kubeconfig_of_another_cluster_costs_no_pod_its_network() {
             ensure!(events.iter().any(|event| is_it(&event)), "{events:#?}");
             Ok(())
         })?;
-        pass(SECOND_LOOK);
+        let_pass(SECOND_LOOK);
         cluster.master.kill()?;
         cluster.master.spawn()?;
         says(cluster, "written for the cluster")?;
-        pass(SECOND_LOOK);
+        let_pass(SECOND_LOOK);
         says(cluster, "another cluster")?;
         let written = Central::northbound_transactions()? - transactions;
         ensure!(written == 0, "{written} transactions changed the database");

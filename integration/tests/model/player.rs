@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, iter::Enumerate, ops::ControlFlow, slice, time:
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Census, Lab, Node, Outcome, Pod, Program, Runtime,
-    churn::{Actor, pause, round},
-    eventually,
+    churn::{Actor, round},
+    eventually, let_pass,
 };
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ impl<'lab> Player<'lab> {
             }
             Step::Disturbed(pod, net, program, after) => {
                 let add = self.runtime(net).call("ADD", Some(self.pod(self.model.key(pod, net)))).start()?;
-                pause(Duration::from_millis(after.into()));
+                let_pass(Duration::from_millis(after.into()));
                 self.restart(program)?;
                 add.wait()?
             }

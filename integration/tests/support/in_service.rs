@@ -1,16 +1,13 @@
 //! A Service and its nodes while parts of the cluster restart, on a runtime that calls STATUS: shared by the
 //! tests with a cluster and the fault matrix.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
     cluster::{InService, attached::is_ready, programs::AGNHOST},
-    eventually,
+    eventually, let_pass,
 };
 use serde_json::{Value, json};
 
@@ -84,7 +81,7 @@ impl<'cluster> Scene<'cluster> {
     pub(crate) fn unnoticed(&self, what: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
         let flow = self.cluster.lab.flow(&self.pods[0], &self.pods[1])?;
         body().with_context(|| what.to_owned())?;
-        pass(TOLD);
+        let_pass(TOLD);
         let echoes = flow.stop()?;
         ensure!(echoes.sent > 50 && echoes.received == echoes.sent, "{what}: packets were lost: {echoes:?}");
         self.watch.verdict().with_context(|| what.to_owned())
@@ -93,14 +90,14 @@ impl<'cluster> Scene<'cluster> {
     /// The southbound database is down for two rounds of STATUS.
     pub(crate) fn southbound_database_restarts(&self) -> Result<()> {
         self.cluster.lab.central.southbound.kill()?;
-        pass(Duration::from_secs(12));
+        let_pass(Duration::from_secs(12));
         self.cluster.lab.central.start_southbound()
     }
 
     /// The API server is down for a minute.
     pub(crate) fn api_server_is_away(&self) -> Result<()> {
         self.cluster.control_plane.api_server.kill()?;
-        pass(API_SERVER_AWAY);
+        let_pass(API_SERVER_AWAY);
         self.cluster.start_api_server()
     }
 
@@ -109,7 +106,7 @@ impl<'cluster> Scene<'cluster> {
     pub(crate) fn servers_are_replaced(&self) -> Result<()> {
         for (node, _) in self.cluster.nodes() {
             node.server.stop()?;
-            pass(Duration::from_secs(12));
+            let_pass(Duration::from_secs(12));
             node.start_server()?;
         }
         Ok(())
@@ -155,11 +152,4 @@ fn endpoint(name: &str, node: &str) -> Value {
             }],
         },
     })
-}
-
-fn pass(time: Duration) {
-    let end = Instant::now() + time;
-    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        thread::park_timeout(left);
-    }
 }

@@ -8,7 +8,7 @@ use integration::{
     Datapath, Lab, Node, eventually, executable,
     faults::long_forms,
     peer::Reply,
-    traffic::{Drip, Echo, End, Flow},
+    traffic::{Echo, End, Flow, Lasting},
     world::Machine,
 };
 use oracle::world::{self as model, Protocol, TrafficPolicy};
@@ -24,54 +24,7 @@ use crate::{
 const BACK: Duration = Duration::from_secs(10);
 /// Longest time in which nothing comes back of what is sent every 5 ms.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Often enough that every gap of the path is noticed.
-const OFTEN: Duration = Duration::from_millis(100);
 const CLIENT: End<'_> = End::World(Machine::Client);
-
-/// Long TCP connections, and the servers at their other ends.
-struct Lasting {
-    _servers: Vec<Echo>,
-    connections: Vec<Drip>,
-}
-
-impl Lasting {
-    /// Connections of the first node's pod to the world, in each family.
-    fn of_pod(site: &Site<'_>) -> Result<Self> {
-        let to = site.lab.world().addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 7));
-        Self::begin(site, End::World(Machine::Web), End::Pod(&site.here), to)
-    }
-
-    /// Connections of the world to the first node itself, in each family.
-    fn to_node(site: &Site<'_>) -> Result<Self> {
-        let node = &site.lab.nodes[0];
-        let to = site.lab.world().of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22));
-        Self::begin(site, End::Node(node), CLIENT, to)
-    }
-
-    fn begin(
-        site: &Site<'_>,
-        server: End<'_>,
-        client: End<'_>,
-        to: impl Iterator<Item = SocketAddr>,
-    ) -> Result<Self> {
-        let (mut servers, mut connections) = (Vec::new(), Vec::new());
-        for to in to {
-            servers.push(site.lab.tcp_echo(&server, to)?);
-            let begin = || site.lab.drip(&client, to, OFTEN);
-            connections.push(eventually(&format!("a connection to {to}"), site::SOON, begin)?);
-        }
-        Ok(Self { _servers: servers, connections })
-    }
-
-    /// All of them have lived until now.
-    fn end(self) -> Result<()> {
-        for connection in self.connections {
-            let kept = connection.stop()?;
-            ensure!(kept.slowest < 10_000, "{kept:?}");
-        }
-        Ok(())
-    }
-}
 
 /// New connections of both nodes' pods to the world show the node's address there.
 fn pods_reach_the_world(site: &Site<'_>, web: &[SocketAddr]) -> Result<()> {
@@ -123,7 +76,7 @@ fn row_89_rules_that_are_flushed_come_back_before_clients_and_pods_give_up() {
         let site = Site::start(lab, Gateway::Shared)?;
         let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
         let node = &lab.nodes[0];
-        let to_node = Lasting::to_node(&site)?;
+        let to_node = site.world_to_node()?;
         node_ports_answer(&site)?;
         pods_reach_the_world(&site, &web)?;
 
@@ -157,7 +110,7 @@ fn row_90_flows_of_the_bridge_that_are_deleted_come_back_before_connections_end(
     blueprint().test(|lab| {
         let site = Site::start(lab, Gateway::Shared)?;
         let node = &lab.nodes[0];
-        let lasting = [Lasting::of_pod(&site)?, Lasting::to_node(&site)?];
+        let lasting = [site.pod_to_world()?, site.world_to_node()?];
         let echo = lab.echo(&End::World(Machine::Web), lab.world().addresses(Machine::Web)[0])?;
         let flow = lab.flow_to(&End::Pod(&site.here), echo.address)?;
         // Without cookies: `NORMAL` of a new bridge has none.
@@ -190,10 +143,10 @@ fn row_91_connections_through_a_gateway_outlive_the_switch() {
         let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
         // In user space the translations of pods' connections are in the memory of ovs-vswitchd.
         let of_pod = match Datapath::of_lab() {
-            Datapath::System => Some(Lasting::of_pod(&site)?),
+            Datapath::System => Some(site.pod_to_world()?),
             Datapath::Netdev => None,
         };
-        let to_node = Lasting::to_node(&site)?;
+        let to_node = site.world_to_node()?;
         let node = &lab.nodes[0];
         node.vswitchd.kill()?;
         node.start_vswitchd()?;

@@ -1,6 +1,10 @@
 //! Packets between pods, and between pods and nodes: ping, TCP and UDP.
 
+mod lasting;
+
 use std::{
+    ffi::OsStr,
+    fmt,
     io::{BufRead as _, BufReader},
     net::{IpAddr, SocketAddr},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -12,9 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
     Lab, Node, Pod, command, eventually, executable,
-    peer::{Echoes, Kept, Reply, Report},
+    peer::{Echoes, Reply, Report},
     world::Machine,
 };
+
+pub use lasting::{Drip, Lasting};
 
 /// Where traffic begins or ends.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +33,17 @@ pub enum End<'a> {
     Lab,
     /// A machine of the world outside.
     World(Machine),
+}
+
+impl fmt::Display for End<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Pod(pod) => write!(f, "pod {} of {}", pod.name, pod.node),
+            End::Node(node) => write!(f, "{}", node.name),
+            End::Lab => write!(f, "the lab"),
+            End::World(machine) => write!(f, "the {}", machine.name()),
+        }
+    }
 }
 
 impl Lab {
@@ -69,24 +86,13 @@ impl Lab {
 
     /// The same to any address of `to`.
     pub fn tcp_to(&self, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Result<()> {
-        transfer(self.peer(from)?, self.peer(to)?, address, bytes)
-    }
-
-    /// The same from a process of the node itself, as the probes of a kubelet.
-    pub fn tcp_from_node(&self, from: &Node, to: &Pod, address: IpAddr, bytes: u64) -> Result<()> {
-        transfer(node_peer(from)?, self.peer(to)?, address, bytes)
-    }
-
-    /// The same to a process of the node itself, as in a pod on the host's network.
-    pub fn tcp_to_node(&self, from: &Pod, to: &Node, address: IpAddr, bytes: u64) -> Result<()> {
-        transfer(self.peer(from)?, node_peer(to)?, address, bytes)
+        self.tcp_between(&End::Pod(from), &End::Pod(to), address, bytes)
     }
 
     /// The same between any two places, over UDP: `count` datagrams and their echoes.
     pub fn udp_between(&self, from: &End<'_>, to: &End<'_>, address: IpAddr, count: u64) -> Result<Echoes> {
-        let mut server = PeerProcess::start(self.at(to)?.arg("udp-echo").arg(address.to_string()))?;
-        let port = server.address()?.to_string();
-        let arguments = ["udp-send", &port, "--count", &count.to_string()].map(str::to_owned);
+        let server = self.echo(to, address)?;
+        let arguments = ["udp-send", &server.address.to_string(), "--count", &count.to_string()];
         PeerProcess::start(self.at(from)?.args(arguments))?.echoes()
     }
 
@@ -107,7 +113,7 @@ impl Lab {
 
     /// Sends `bytes` over TCP to `address` of `to`.
     pub fn tcp_between(&self, from: &End<'_>, to: &End<'_>, address: IpAddr, bytes: u64) -> Result<()> {
-        transfer(self.at(from)?, self.at(to)?, address, bytes)
+        self.tcp_by(from, to, address, bytes, Ok)
     }
 
     /// Sends `bytes` over TCP to `address` of `to`, not directly but where `by` says: at a Service's address,
@@ -142,17 +148,6 @@ impl Lab {
         let (ip, port) = (address.ip().to_string(), address.port().to_string());
         let mut server = PeerProcess::start(self.at(at)?.args(["tcp-echo", &ip, "--port", &port]))?;
         Ok(Echo { address: server.address()?, _server: server })
-    }
-
-    /// One connection to such a server, with a byte each `every`. Waits until the first one is back.
-    pub fn drip(&self, from: &End<'_>, to: SocketAddr, every: Duration) -> Result<Drip> {
-        let every = every.as_millis().to_string();
-        let mut client =
-            PeerProcess::start(self.at(from)?.args(["tcp-drip", &to.to_string(), "--every", &every]))?;
-        match client.report()? {
-            Report::Connecting => Ok(Drip { client }),
-            other => bail!("the client reports {other:?}"),
-        }
     }
 
     /// Asks each address once from there, by TCP and by UDP.
@@ -191,20 +186,27 @@ impl Lab {
 
     /// A command at one end of traffic: `integration peer`, to be completed.
     pub fn at(&self, end: &End<'_>) -> Result<Command> {
+        let mut command = self.command_at(end, executable::of_package("integration")?);
+        command.arg("peer");
+        Ok(command)
+    }
+
+    /// A command in the network namespace of an end, to be completed.
+    fn command_at(&self, end: &End<'_>, program: impl AsRef<OsStr>) -> Command {
         match end {
-            End::Pod(pod) => self.peer(pod),
-            End::Node(node) => node_peer(node),
-            End::Lab => {
-                let mut command = Command::new(executable::of_package("integration")?);
-                command.arg("peer");
-                Ok(command)
-            }
-            End::World(machine) => {
-                let mut command = self.world().command(*machine, executable::of_package("integration")?);
-                command.arg("peer");
-                Ok(command)
-            }
+            End::Pod(pod) => self.node_of(pod).pod_command(pod, program),
+            End::Node(node) => node.command(program),
+            End::Lab => Command::new(program),
+            End::World(machine) => self.world().command(*machine, program),
         }
+    }
+
+    /// Pings `to` from outside. Each ping is answered, and once: two nodes may have the address.
+    pub fn ping_from_world(&self, from: Machine, to: IpAddr) -> Result<()> {
+        let words = ["-n", "-c", "3", "-i", "0.2", "-W", "1", &to.to_string()];
+        let said = command::output(self.command_at(&End::World(from), "ping").args(words))?;
+        ensure!(!said.contains("DUP!") && said.contains("3 received"), "{said}");
+        Ok(())
     }
 
     /// Pings `to` from the node itself until an answer comes, for 10 s at most.
@@ -216,77 +218,23 @@ impl Lab {
     /// Sends `count` datagrams of `size` bytes to `to`, which sends them back; counts those that come back
     /// whole.
     pub fn udp(&self, from: &Pod, to: &Pod, count: u64, size: usize) -> Result<Echoes> {
-        let mut server = PeerProcess::start(self.peer(to)?.arg("udp-echo").arg(to.address().to_string()))?;
-        let port = server.address()?.to_string();
-        let arguments = ["udp-send", &port, "--count", &count.to_string(), "--size", &size.to_string()]
-            .map(str::to_owned);
-        let mut sender = PeerProcess::start(self.peer(from)?.args(arguments))?;
-        sender.echoes()
+        self.udp_of_size(&End::Pod(from), &End::Pod(to), to.address(), count, size)
     }
 
     /// Sends a datagram every 5 ms from `from` to `to` and back, until [`Flow::stop`]: it shows whether a
     /// restart loses packets.
     pub fn flow(&self, from: &Pod, to: &Pod) -> Result<Flow> {
-        let mut server = PeerProcess::start(self.peer(to)?.arg("udp-echo").arg(to.address().to_string()))?;
-        let port = server.address()?.to_string();
-        let sender = PeerProcess::start(self.peer(from)?.args(["udp-send", &port]))?;
-        Ok(Flow { sender, _server: Some(server) })
+        let server = self.echo(&End::Pod(to), to.address())?;
+        let flow = self.flow_to(&End::Pod(from), server.address)?;
+        Ok(Flow { _server: Some(server), ..flow })
     }
-
-    fn peer(&self, pod: &Pod) -> Result<Command> {
-        let mut command = self.node_of(pod).pod_command(pod, executable::of_package("integration")?);
-        command.arg("peer");
-        Ok(command)
-    }
-}
-
-fn node_peer(node: &Node) -> Result<Command> {
-    let mut command = node.command(executable::of_package("integration")?);
-    command.arg("peer");
-    Ok(command)
-}
-
-fn transfer(mut from: Command, mut to: Command, address: IpAddr, bytes: u64) -> Result<()> {
-    let mut server = PeerProcess::start(to.arg("tcp-serve").arg(address.to_string()))?;
-    let port = server.address()?.to_string();
-    command::output(from.args(["tcp-send", &port, &bytes.to_string()])).map(drop)
 }
 
 /// Traffic that goes on in the background.
 #[derive(Debug)]
 pub struct Flow {
     sender: PeerProcess,
-    _server: Option<PeerProcess>,
-}
-
-/// A long TCP connection.
-#[derive(Debug)]
-pub struct Drip {
-    client: PeerProcess,
-}
-
-impl Drip {
-    /// Ends the connection; how it went.
-    ///
-    /// # Errors
-    /// If it has broken, or a byte did not come back.
-    pub fn stop(self) -> Result<Kept> {
-        self.stop_or(Duration::MAX, || Ok(String::new()))
-    }
-
-    /// The same. Where the last byte is not back within `limit`, the error has what `look` finds then.
-    pub fn stop_or(mut self, limit: Duration, look: impl FnOnce() -> Result<String>) -> Result<Kept> {
-        self.client.stdin = None;
-        let seen = if self.client.reports_within(limit)? { None } else { Some(look()?) };
-        let kept = match self.client.report()? {
-            Report::Kept(kept) => kept,
-            other => bail!("the client reports {other:?}; {}", seen.unwrap_or_default()),
-        };
-        match seen {
-            None => Ok(kept),
-            Some(seen) => bail!("{kept:?}, silent for more than {limit:?}:\n{seen}"),
-        }
-    }
+    _server: Option<Echo>,
 }
 
 /// An end that sends back what it gets.

@@ -11,7 +11,7 @@ mod managed;
 mod site;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     process::Command,
     time::{Duration, Instant},
 };
@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, ensure};
 use contract::node_annotation::GATEWAY_CONFIG;
 use integration::{
     Datapath, Lab, Node, command, eventually, executable,
-    traffic::{Drip, Echo, End},
+    traffic::{End, Lasting},
     world::{Machine, ROUTER, ROUTER_V6},
 };
 
@@ -29,8 +29,6 @@ use site::{ANYWHERE, Gateway, Says, Site, blueprint};
 
 /// Without an event the server looks at its gateway after five minutes.
 const SOON: Duration = Duration::from_secs(10);
-/// Often enough that every gap of the path is noticed.
-const OFTEN: Duration = Duration::from_millis(100);
 const CLIENT: End<'_> = End::World(Machine::Client);
 /// The first node's second router.
 const OTHER: [&str; 2] = ["172.30.0.253", "fd00:172:30::fd"];
@@ -38,41 +36,6 @@ const OTHER: [&str; 2] = ["172.30.0.253", "fd00:172:30::fd"];
 /// Commands in the lab's own namespaces.
 fn shell(script: &str) -> Result<String> {
     command::output(Command::new("sh").args(["-euc", script]))
-}
-
-/// Connections of the first node's pod to the world, and of the world to that node, in each family.
-struct Lasting {
-    servers: Vec<Echo>,
-    connections: Vec<Drip>,
-}
-
-impl Lasting {
-    fn begin(site: &Site<'_>) -> Result<Self> {
-        let (lab, world) = (site.lab, site.lab.world());
-        let mut lasting = Self { servers: Vec::new(), connections: Vec::new() };
-        let at = |ip: IpAddr, port| SocketAddr::new(ip, port);
-        for address in world.addresses(Machine::Web) {
-            lasting.servers.push(lab.tcp_echo(&End::World(Machine::Web), at(address, 7))?);
-            let begin = || lab.drip(&End::Pod(&site.here), at(address, 7), OFTEN);
-            lasting.connections.push(eventually("a pod's connection to the world", site::SOON, begin)?);
-        }
-        for address in world.of_node(&lab.nodes[0]) {
-            lasting.servers.push(lab.tcp_echo(&End::Node(&lab.nodes[0]), at(address, 22))?);
-            let begin = || lab.drip(&CLIENT, at(address, 22), OFTEN);
-            lasting.connections.push(eventually("a client's connection to the node", site::SOON, begin)?);
-        }
-        Ok(lasting)
-    }
-
-    /// They have lived through everything.
-    fn end(self) -> Result<()> {
-        for connection in self.connections {
-            let kept = connection.stop()?;
-            ensure!(kept.slowest < 10_000, "{kept:?}");
-        }
-        drop(self.servers);
-        Ok(())
-    }
 }
 
 /// The node's annotation, the router's rows and the bridge's flows have all of these texts.
@@ -101,9 +64,7 @@ fn works(site: &Site<'_>) -> Result<()> {
     let expected: Vec<_> = to.zip(Site::of_pod(&site.there)).collect();
     site.answers("a node port answers the world", &CLIENT, &expected)?;
     for address in world.of_node(node) {
-        let words = ["-n", "-c", "3", "-i", "0.2", "-W", "1", &address.to_string()];
-        let said = command::output(world.command(Machine::Client, "ping").args(words))?;
-        ensure!(!said.contains("DUP!") && said.contains("3 received"), "{said}");
+        site.lab.ping_from_world(Machine::Client, address)?;
     }
     Ok(())
 }
@@ -131,7 +92,7 @@ fn pods_connections_go_on_over_a_new_next_hop_of_each_family() {
     blueprint().test(|lab| {
         let site = Site::start(lab, Gateway::Shared)?;
         second_router(lab)?;
-        let lasting = Lasting::begin(&site)?;
+        let lasting = [site.pod_to_world()?, site.world_to_node()?];
         let [v4, v6] = OTHER;
         lab.nodes[0].shell(&format!(
             "ip route replace default via {v4} dev breth0; ip -6 route replace default via {v6} dev breth0"
@@ -140,7 +101,7 @@ fn pods_connections_go_on_over_a_new_next_hop_of_each_family() {
         // The way before is no way any more.
         lab.world().shell(Machine::Router, "ip link set wire down")?;
         works(&site)?;
-        lasting.end()
+        lasting.into_iter().try_for_each(Lasting::end)
     });
 }
 
@@ -148,7 +109,7 @@ fn pods_connections_go_on_over_a_new_next_hop_of_each_family() {
 fn connections_go_on_when_the_bridge_has_another_mac_address() {
     blueprint().test(|lab| {
         let site = Site::start(lab, Gateway::Shared)?;
-        let lasting = Lasting::begin(&site)?;
+        let lasting = [site.pod_to_world()?, site.world_to_node()?];
         let mac = "0a:00:00:01:00:77";
         lab.nodes[0].vsctl(["set", "Bridge", "breth0", &format!("other_config:hwaddr={mac}")])?;
         // In user space Open vSwitch takes the bridge's link down for that.
@@ -166,7 +127,7 @@ fn connections_go_on_when_the_bridge_has_another_mac_address() {
         }
         follows(&site, &[mac])?;
         works(&site)?;
-        lasting.end()
+        lasting.into_iter().try_for_each(Lasting::end)
     });
 }
 
@@ -180,7 +141,7 @@ fn is_told(site: &Site<'_>, address: &str) -> bool {
 fn a_family_that_the_bridge_lacks_for_a_moment_is_still_the_gateways_and_is_not_after_that() {
     blueprint().test(|lab| {
         let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
-        let lasting = Lasting::begin(&site)?;
+        let lasting = [site.pod_to_world()?, site.world_to_node()?];
         let address = "fd00:172:30::11";
         let flows = || -> Result<String> {
             let flows = node.run(["ovs-ofctl", "-O", "OpenFlow14", "dump-flows", "breth0", "--no-stats"])?;
@@ -202,7 +163,7 @@ fn a_family_that_the_bridge_lacks_for_a_moment_is_still_the_gateways_and_is_not_
         }
         node.restore_uplink()?;
         works(&site)?;
-        lasting.end()?;
+        lasting.into_iter().try_for_each(Lasting::end)?;
         lose()?;
         eventually("the controller is told of a lasting loss", SOON, || {
             ensure!(!is_told(&site, address), "{}", managed::log(node));
@@ -218,7 +179,7 @@ fn a_family_that_the_bridge_lacks_for_a_moment_is_still_the_gateways_and_is_not_
 fn connections_go_on_when_the_nic_of_the_bridge_has_another_name() {
     blueprint().test(|lab| {
         let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
-        let lasting = Lasting::begin(&site)?;
+        let lasting = [site.pod_to_world()?, site.world_to_node()?];
         node.shell("ip link set eth0 down; ip link set eth0 name ens3")?;
         eventually("the bridge has the NIC under its new name", SOON, || {
             let ports = node.vsctl(["list-ports", "breth0"])?;
@@ -229,7 +190,7 @@ fn connections_go_on_when_the_nic_of_the_bridge_has_another_name() {
         // Not before: in user space the host itself would answer what it receives under a name that is new.
         node.shell("ip link set ens3 up")?;
         works(&site)?;
-        lasting.end()
+        lasting.into_iter().try_for_each(Lasting::end)
     });
 }
 
@@ -266,10 +227,10 @@ fn replace_nic(node: &Node) -> Result<()> {
 fn connections_go_on_when_the_nic_of_the_bridge_is_another_one_of_its_name() {
     blueprint().test(|lab| {
         let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
-        let lasting = Lasting::begin(&site)?;
+        let lasting = [site.pod_to_world()?, site.world_to_node()?];
         replace_nic(node)?;
         works(&site)?;
-        lasting.end()
+        lasting.into_iter().try_for_each(Lasting::end)
     });
 }
 

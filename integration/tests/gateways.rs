@@ -15,19 +15,13 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
-    Lab, Node, command, eventually, executable, fabric,
-    lab::Blueprint,
-    peer::Reply,
-    traffic::{Drip, Echo, End},
-    world::Machine,
+    Lab, Node, eventually, executable, fabric, lab::Blueprint, peer::Reply, traffic::End, world::Machine,
 };
 
 use serde_json::json;
 use site::{ANYWHERE, Gateway, KEPT, Says, Served, Site, blueprint};
 
 const MIB: u64 = 1 << 20;
-/// Often enough that every gap of the path is noticed.
-const OFTEN: Duration = Duration::from_millis(200);
 const CLIENT: End<'_> = End::World(Machine::Client);
 
 /// Questions to one port of several addresses, and whose address each answer must have.
@@ -186,9 +180,7 @@ fn nothing_else_answers(site: &Site<'_>) -> Result<()> {
             }
             // Not all of them: one of hundreds of packets at once may be lost.
             ensure!(open > 0, "nothing at all answers at {address}");
-            let words = ["-n", "-c", "3", "-i", "0.2", "-W", "1", &address.to_string()];
-            let said = command::output(world.command(Machine::Client, "ping").args(words))?;
-            ensure!(!said.contains("DUP!") && said.contains("3 received"), "{said}");
+            site.lab.ping_from_world(Machine::Client, address)?;
         }
     }
     for address in outer(ANYWHERE).concat() {
@@ -223,7 +215,7 @@ fn full_packets_pass(site: &Site<'_>) -> Result<()> {
 fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<()> {
     let node = &lab.nodes[0];
     let world = lab.world();
-    let connections = administrators(lab, node)?;
+    let connections = site::world_to_node(lab)?;
     let site = Site::start(lab, gateway)?;
     for _ in 0..2 {
         node.server.kill()?;
@@ -239,34 +231,7 @@ fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<
     node.run([ovnkube.as_os_str(), "--cleanup-node".as_ref(), node.name.as_ref()])?;
     // The path is there again, or still, before its connections are looked at.
     lab.ping_from_node(node, world.addresses(Machine::Client)[0])?;
-    lived(lab, connections)
-}
-
-/// How long a byte of an administrator's connection may take, whatever happens to the node's programs.
-const LONGEST: Duration = Duration::from_secs(10);
-
-/// Connections of an administrator to the node, one of each family, with a byte now and then.
-fn administrators(lab: &Lab, node: &Node) -> Result<Vec<(Echo, Drip)>> {
-    let ssh = lab.world().of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22));
-    ssh.map(|ssh| Ok((lab.tcp_echo(&End::Node(node), ssh)?, lab.drip(&CLIENT, ssh, OFTEN)?))).collect()
-}
-
-/// The connections to the first node go on, and no byte took too long. What both ends and the switch have of them
-/// is in the error.
-fn lived(lab: &Lab, connections: Vec<(Echo, Drip)>) -> Result<()> {
-    for (_server, connection) in connections {
-        let look = || {
-            let ends = "ss -tnoie; ip neigh; ip addr; ip route; ip -6 route";
-            let client = lab.world().shell(Machine::Client, ends)?;
-            let switch = "ovs-appctl dpctl/dump-flows -m; ovs-appctl dpctl/dump-conntrack
-                ovs-ofctl -O OpenFlow14 dump-flows breth0; ovs-appctl fdb/show breth0";
-            let node = lab.nodes[0].shell(&format!("{ends}; {switch}"))?;
-            Ok(format!("the client's end:\n{client}\nthe node's end:\n{node}"))
-        };
-        let kept = connection.stop_or(LONGEST, look)?;
-        ensure!(Duration::from_millis(kept.slowest) < LONGEST, "{kept:?}");
-    }
-    Ok(())
+    connections.end()
 }
 
 /// The node's server starts with another mode each time, without a cleanup in between. What works, works in each,
@@ -274,7 +239,7 @@ fn lived(lab: &Lab, connections: Vec<(Echo, Drip)>) -> Result<()> {
 fn a_connection_lives_through_changes_of_mode(lab: &Lab, modes: [Gateway; 4]) -> Result<()> {
     let node = &lab.nodes[0];
     let site = Site::start(lab, Gateway::Local)?;
-    let connections = administrators(lab, node)?;
+    let connections = site::world_to_node(lab)?;
     for gateway in modes {
         site.restart(node, gateway)?;
         eventually(&format!("the mode is {gateway:?}"), site::SOON, || {
@@ -298,7 +263,7 @@ fn a_connection_lives_through_changes_of_mode(lab: &Lab, modes: [Gateway; 4]) ->
         })?;
         both_ways(&site).with_context(|| format!("in mode {gateway:?}"))?;
     }
-    lived(lab, connections)
+    connections.end()
 }
 
 /// What there is of the node's gateway: the annotation, the rows, the flows, the ports, and the host's side.

@@ -6,7 +6,7 @@ mod attached;
 mod managed;
 
 use anyhow::{Context as _, ensure};
-use integration::{Datapath, Families, Lab, eventually, executable};
+use integration::{Datapath, Families, Lab, eventually, executable, traffic::End};
 
 use attached::attach;
 use managed::addresses;
@@ -23,11 +23,11 @@ fn a_node_and_the_pods_of_every_node_reach_each_other_in_both_families() {
             let pod = attach(of, lab.new_pod(of)?)?.pod;
             for address in &pod.addresses {
                 lab.ping_from_node(here, address.addr())?;
-                lab.tcp_from_node(here, &pod, address.addr(), MIB)?;
+                lab.tcp_between(&End::Node(here), &End::Pod(&pod), address.addr(), MIB)?;
             }
             for address in addresses(here) {
                 lab.ping(&pod, address)?;
-                lab.tcp_to_node(&pod, here, address, MIB)?;
+                lab.tcp_between(&End::Pod(&pod), &End::Node(here), address, MIB)?;
             }
         }
         Ok(())

@@ -90,9 +90,7 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
         answers_client(cluster, &world.of_node(node), port)
             .with_context(|| format!("node port of {}", node.name))?;
         for address in world.of_node(node) {
-            let words = ["-n", "-c", "3", "-i", "0.2", "-W", "1", &address.to_string()];
-            let said = command::output(world.command(Machine::Client, "ping").args(words))?;
-            ensure!(!said.contains("DUP!") && said.contains("3 received"), "{said}");
+            lab.ping_from_world(Machine::Client, address)?;
         }
     }
     answers_client(cluster, &world.of_node(&lab.nodes[0])[..1], HOST_PORT).context("port of the host")?;

@@ -9,8 +9,13 @@ use std::{
 
 use anyhow::{Result, ensure};
 use integration::{
-    Daemon, Families, Lab, Node, Pod, by_hand, connections::Server, eventually, lab::Blueprint, peer::Reply,
-    traffic::End,
+    Daemon, Families, Lab, Node, Pod, by_hand,
+    connections::Server,
+    eventually,
+    lab::Blueprint,
+    peer::Reply,
+    traffic::{End, Lasting},
+    world::Machine,
 };
 use oracle::world::{
     self as model, AddressType, Endpoint, EndpointPort, EndpointSlice, Ingress, Protocol, Service,
@@ -221,6 +226,17 @@ impl<'l> Site<'l> {
         pod.addresses.iter().map(|net| net.addr()).collect()
     }
 
+    /// Long connections of the first node's pod to the world, in each family.
+    pub(crate) fn pod_to_world(&self) -> Result<Lasting<'_>> {
+        let to = self.lab.world().addresses(Machine::Web).into_iter().map(|ip| SocketAddr::new(ip, 7));
+        self.lab.lasting(End::Pod(&self.here), End::World(Machine::Web), to)
+    }
+
+    /// Long connections of the world to the first node itself, in each family.
+    pub(crate) fn world_to_node(&self) -> Result<Lasting<'l>> {
+        world_to_node(self.lab)
+    }
+
     /// Waits until each question from there is answered with the address that is expected, over TCP and UDP.
     /// The server names its own or its client's.
     pub(crate) fn answers(
@@ -235,8 +251,7 @@ impl<'l> Site<'l> {
                 for ((to, by), reply) in expected.iter().zip(replies) {
                     ensure!(
                         reply.address() == Some(*by),
-                        "{protocol} to {to} from {}: {reply:?}, and not {by}",
-                        named(from)
+                        "{protocol} to {to} from {from}: {reply:?}, and not {by}"
                     );
                 }
             }
@@ -248,20 +263,18 @@ impl<'l> Site<'l> {
     pub(crate) fn nothing_answers(&self, from: &End<'_>, to: &[SocketAddr]) -> Result<()> {
         for (protocol, replies) in ["TCP", "UDP"].iter().zip(self.lab.ask(from, to, to)?) {
             for (to, reply) in to.iter().zip(replies) {
-                ensure!(!matches!(reply, Reply::By(_)), "{protocol} to {to} from {}: {reply:?}", named(from));
+                ensure!(!matches!(reply, Reply::By(_)), "{protocol} to {to} from {from}: {reply:?}");
             }
         }
         Ok(())
     }
 }
 
-fn named(end: &End<'_>) -> String {
-    match end {
-        End::Pod(pod) => format!("{} of {}", pod.name, pod.node),
-        End::Node(node) => node.name.clone(),
-        End::Lab => "the lab".to_owned(),
-        End::World(machine) => format!("{machine:?}"),
-    }
+/// Long connections of the world to the first node itself, in each family, as of an administrator.
+pub(crate) fn world_to_node(lab: &Lab) -> Result<Lasting<'_>> {
+    let node = &lab.nodes[0];
+    let to = lab.world().of_node(node).into_iter().map(|ip| SocketAddr::new(ip, 22));
+    lab.lasting(End::World(Machine::Client), End::Node(node), to)
 }
 
 /// The pod that the world's objects have on this node.

@@ -18,7 +18,7 @@
 //! | [`namespace`] | [`Namespace`]: a separate network namespace | real, of an unprivileged user |
 //! | [`scripted_server`] | [`ScriptedServer`]: upstream's or a hostile server; [`scripted_server::serve`] | answers given bytes, or what a closure says |
 //! | [`scripted_api`] | [`ScriptedApi`]: a Kubernetes API server | answers each request as the test says |
-//! | [`proxy`] | [`proxy::Proxy`]: passes bytes on to a real server | injects faults |
+//! | [`proxy`] | [`proxy::Proxy`]: passes bytes on to a real server | injects faults, shows messages |
 //! | [`http`] | requests and answers on a unix socket | by hyper's client, and byte by byte |
 //! | [`socket`] | addresses of unix sockets and TCP | – |
 //! | [`process`], [`command`] | child processes; commands that run to their end | – |

@@ -1,9 +1,12 @@
 //! A proxy in front of a server (the database, the node's server), which injects faults into the conversation
-//! as a test orders: it delays, loses, cuts, corrupts, replaces or refuses what the server sends.
+//! as a test orders: it delays, loses, cuts, corrupts, replaces or refuses what the server sends. An observer sees
+//! what passes.
 //!
 //! Runs as threads of the test's process, and ends with it. It passes bytes on, over unix sockets or TCP, and
-//! knows nothing of the content, except that a request of OVSDB's protocol (RFC 7047, JSON-RPC) carries an
-//! `id` that its reply repeats.
+//! knows nothing of the content, except that OVSDB's protocol (RFC 7047, JSON-RPC) consists of JSON messages, and
+//! that a request carries an `id` that its reply repeats.
+
+mod observer;
 
 use std::{
     fs, io,
@@ -23,6 +26,9 @@ use anyhow::{Context as _, Result, bail};
 use socket2::Socket;
 
 use crate::{let_pass, socket::Address};
+
+use observer::Direction;
+pub use observer::{Observer, Sender};
 
 /// What happens to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection from its
 /// start; everything else also applies to connections that are open already.
@@ -63,6 +69,7 @@ pub struct Proxy {
 struct Shared {
     behind: Address,
     fault: Mutex<Fault>,
+    observer: Mutex<Option<Arc<Mutex<dyn Observer>>>>,
     connections: AtomicUsize,
     /// Connections whose client has received something.
     answered: AtomicUsize,
@@ -83,6 +90,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             behind: behind.into(),
             fault: Mutex::new(Fault::None),
+            observer: Mutex::default(),
             connections: AtomicUsize::new(0),
             answered: AtomicUsize::new(0),
             requested: AtomicUsize::new(0),
@@ -92,10 +100,10 @@ impl Proxy {
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
-                accepting.connections.fetch_add(1, Ordering::Relaxed);
+                let connection = accepting.connections.fetch_add(1, Ordering::Relaxed);
                 let shared = Arc::clone(&accepting);
                 lock(&shared.open).extend(client.try_clone());
-                thread::spawn(move || shared.serve(&client));
+                thread::spawn(move || shared.serve(connection, &client));
             }
         });
         Ok(Self { address, shared })
@@ -129,6 +137,11 @@ impl Proxy {
     /// Sets what happens from now on.
     pub fn set(&self, fault: Fault) {
         *lock(&self.shared.fault) = fault;
+    }
+
+    /// Shows the messages of connections that begin from now on to this observer.
+    pub fn observe(&self, observer: Arc<Mutex<dyn Observer>>) {
+        *lock(&self.shared.observer) = Some(observer);
     }
 
     /// Ends every connection.
@@ -186,7 +199,7 @@ impl Shared {
         self.struck.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn serve(self: Arc<Self>, client: &Socket) {
+    fn serve(self: Arc<Self>, connection: usize, client: &Socket) {
         // Errors are ignored: whatever happened, the conversation is over.
         let _ = match self.fault() {
             Fault::HangUp => {
@@ -204,8 +217,10 @@ impl Shared {
             | Fault::LoseReplyTo(_)
             | Fault::LoseEveryReplyTo(_)
             | Fault::CutAfter(_)
-            | Fault::Corrupt => Arc::clone(&self).pass_on(client),
+            | Fault::Corrupt => Arc::clone(&self).pass_on(connection, client),
         };
+        // Where the server was away, nothing else ends the connection: `open` holds it, too.
+        let _ = client.shutdown(Shutdown::Both);
     }
 
     fn say(&self, mut client: &Socket, text: &str, without_end: Option<u8>) -> io::Result<()> {
@@ -223,26 +238,35 @@ impl Shared {
         client.shutdown(Shutdown::Both)
     }
 
-    fn pass_on(self: Arc<Self>, client: &Socket) -> io::Result<()> {
+    fn pass_on(self: Arc<Self>, connection: usize, client: &Socket) -> io::Result<()> {
         let server = self.behind.connect()?;
         let lost = Lost::default();
+        let observer = lock(&self.observer).clone();
+        let [mut asked, mut answered] = [Sender::Client, Sender::Server]
+            .map(|sender| Direction::new(observer.clone(), connection, sender));
         let (shared, requests, replies) =
             (Arc::clone(&self), (client.try_clone()?, server.try_clone()?), (server, client.try_clone()?));
         let expected = lost.clone();
         let upward = thread::spawn(move || {
             let (from, to) = requests;
-            let _ = shared.pass_requests(&from, &to, &expected);
+            let _ = shared.pass_requests(&from, &to, &expected, &mut asked);
             let _ = to.shutdown(Shutdown::Write);
         });
         let (from, to) = replies;
-        let _ = self.pass_replies(&from, &to, &lost);
+        let _ = self.pass_replies(&from, &to, &lost, &mut answered);
         // Both sides: the thread that passes requests on may still read from the client.
         let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
         let _ = upward.join();
         Ok(())
     }
 
-    fn pass_requests(&self, mut from: &Socket, mut to: &Socket, lost: &Lost) -> io::Result<()> {
+    fn pass_requests(
+        &self,
+        mut from: &Socket,
+        mut to: &Socket,
+        lost: &Lost,
+        asked: &mut Direction,
+    ) -> io::Result<()> {
         let mut block = vec![0; 1 << 16];
         loop {
             let length = from.read(&mut block)?;
@@ -250,6 +274,7 @@ impl Shared {
                 return Ok(());
             }
             self.requested.fetch_add(length, Ordering::Relaxed);
+            asked.pass(&block[..length]);
             let text = String::from_utf8_lossy(&block[..length]);
             if let Fault::LoseReplyTo(wanted) | Fault::LoseEveryReplyTo(wanted) = self.fault()
                 && text.contains(&wanted)
@@ -265,7 +290,13 @@ impl Shared {
     }
 
     /// Reads and passes on in two threads, so that a delay adds latency and does not limit the rate.
-    fn pass_replies(self: &Arc<Self>, mut from: &Socket, to: &Socket, lost: &Lost) -> io::Result<()> {
+    fn pass_replies(
+        self: &Arc<Self>,
+        mut from: &Socket,
+        to: &Socket,
+        lost: &Lost,
+        answered: &mut Direction,
+    ) -> io::Result<()> {
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
         let (to_client, shared) = (to.try_clone()?, Arc::clone(self));
         let writer = thread::spawn(move || {
@@ -287,6 +318,7 @@ impl Shared {
                 break;
             }
             let bytes = &mut block[..length];
+            answered.pass(bytes);
             if lost.is_among(bytes) {
                 self.strike();
                 break;
@@ -345,7 +377,7 @@ fn reply_to(text: &str, wanted: &str) -> Reply {
 }
 
 /// Ignores poisoning: a panic in one thread must not hide what the others find.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,23 +2,20 @@
 
 use std::{
     collections::HashSet,
-    io::{BufReader, Write as _},
-    net::Shutdown,
-    os::unix::net::{UnixListener, UnixStream},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::{Context as _, Result};
 use integration::central::NORTHBOUND;
-use serde_json::{Deserializer, Value};
+use serde_json::Value;
+use testkit::proxy::{Observer, Proxy, Sender};
 
 /// Ends with the test's process.
 #[derive(Debug)]
 pub(super) struct Passage {
-    socket: PathBuf,
-    transactions: Arc<Mutex<Transactions>>,
+    proxy: Proxy,
+    counter: Arc<Mutex<Counter>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -27,73 +24,49 @@ pub(super) struct Transactions {
     pub(super) refused: usize,
 }
 
+#[derive(Debug, Default)]
+struct Counter {
+    /// Connection and `id` of requests without a reply yet.
+    asked: HashSet<(usize, String)>,
+    transactions: Transactions,
+}
+
 impl Passage {
     pub(super) fn open() -> Result<Self> {
         let database = Path::new(NORTHBOUND.strip_prefix("unix:").context("a unix socket")?);
-        let socket = database.with_file_name("nb-passage.sock");
-        let listener = UnixListener::bind(&socket)?;
-        let transactions = Arc::new(Mutex::default());
-        let counting = Arc::clone(&transactions);
-        thread::spawn(move || {
-            // The database may be away: then the client finds its connection closed.
-            for client in listener.incoming().flatten() {
-                let _ = UnixStream::connect(database).map(|server| serve(client, server, &counting));
-            }
-        });
-        Ok(Self { socket, transactions })
+        let proxy = Proxy::start(database.with_file_name("nb-passage.sock"), database.to_owned())?;
+        let counter: Arc<Mutex<Counter>> = Arc::default();
+        proxy.observe(counter.clone());
+        Ok(Self { proxy, counter })
     }
 
     pub(super) fn endpoint(&self) -> String {
-        format!("unix:{}", self.socket.display())
+        format!("unix:{}", self.proxy.address())
     }
 
     pub(super) fn transactions(&self) -> Transactions {
-        *lock(&self.transactions)
+        self.counter.lock().unwrap_or_else(PoisonError::into_inner).transactions
     }
 }
 
-/// Passes on the messages of one connection, each direction in a thread of its own.
-fn serve(client: UnixStream, server: UnixStream, transactions: &Arc<Mutex<Transactions>>) {
-    let (Ok(to_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
-    let asked: Arc<Mutex<HashSet<String>>> = Arc::default();
-    let (asking, transactions) = (Arc::clone(&asked), Arc::clone(transactions));
-    thread::spawn(move || {
-        pass(client, to_server, |request| {
-            if request["method"] == "transact" {
-                lock(&asking).insert(request["id"].to_string());
+impl Observer for Counter {
+    fn see(&mut self, connection: usize, sender: Sender, message: &Value) {
+        let of = (connection, message["id"].to_string());
+        match sender {
+            Sender::Client if message["method"] == "transact" => {
+                self.asked.insert(of);
             }
-        });
-    });
-    thread::spawn(move || {
-        pass(server, to_client, |reply| {
-            if !reply["method"].is_string() && lock(&asked).remove(&reply["id"].to_string()) {
-                let mut transactions = lock(&transactions);
-                let count =
-                    if is_commit(reply) { &mut transactions.committed } else { &mut transactions.refused };
-                *count += 1;
+            Sender::Server if !message["method"].is_string() && self.asked.remove(&of) => {
+                let Transactions { committed, refused } = &mut self.transactions;
+                *if is_commit(message) { committed } else { refused } += 1;
             }
-        });
-    });
+            Sender::Client | Sender::Server => {}
+        }
+    }
 }
 
 /// Whether the server has carried out every operation (RFC 7047, section 4.1.3).
 fn is_commit(reply: &Value) -> bool {
     let results = reply["result"].as_array();
     results.is_some_and(|results| results.iter().all(|result| result.get("error").is_none()))
-}
-
-fn pass(from: UnixStream, mut to: UnixStream, mut see: impl FnMut(&Value)) {
-    let messages = Deserializer::from_reader(BufReader::new(from)).into_iter::<Value>();
-    // An error is the end of the connection.
-    for message in messages.map_while(Result::ok) {
-        see(&message);
-        if to.write_all(message.to_string().as_bytes()).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -93,6 +93,42 @@ fn the_reply_to_a_request_with_an_id_is_the_one_that_repeats_it() {
     assert_eq!(reply_to("POST / HTTP/1.1\r\n\r\n{}", "POST"), Reply::Any);
 }
 
+#[derive(Debug, Default)]
+struct Seen(Vec<String>);
+
+impl Observer for Seen {
+    fn see(&mut self, connection: usize, sender: Sender, message: &serde_json::Value) {
+        self.0.push(format!("{connection} {sender:?} {message}"));
+    }
+}
+
+#[test]
+fn an_observer_sees_each_message_once_and_whole_however_it_is_cut_into_blocks() {
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let mut requests = Direction::new(Some(seen.clone()), 7, Sender::Client);
+    for block in [r#"{"id":1}{"id"#, r#"":"a"#, r#"}{"}"#, "\n"] {
+        requests.pass(block.as_bytes());
+    }
+    assert_eq!(lock(&seen).0, [r#"7 Client {"id":1}"#, r#"7 Client {"id":"a}{"}"#]);
+}
+
+#[test]
+fn an_observer_sees_what_is_said_on_connections_that_begin_under_it() {
+    let (proxy, _dir) = line();
+    ask(&proxy, &["[1]"]);
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    proxy.observe(seen.clone());
+    assert_eq!(ask(&proxy, &["[2]"]), "reply to [2]\n");
+    assert_eq!(lock(&seen).0, ["1 Client [2]"]);
+}
+
+#[test]
+fn a_connection_to_a_server_that_is_away_ends() {
+    let dir = Scratch::new();
+    let proxy = Proxy::start(dir.join("proxy"), dir.join("server")).unwrap();
+    assert_eq!(ask(&proxy, &["a"]), "");
+}
+
 #[test]
 fn what_the_server_says_can_be_cut_corrupted_and_replaced() {
     assert_eq!(told(Fault::CutAfter(4), &["a"]), ("repl".to_owned(), 1));

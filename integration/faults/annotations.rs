@@ -245,7 +245,7 @@ const BAD: &[Bad] = &[
 
 /// The server logs a refusal once, even if the plugin asked several times.
 fn is_said_once(node: &Node, pod: &Pod, what: &str) -> Result<()> {
-    let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+    let log = node.server_log()?;
     let said: Vec<&str> =
         log.lines().filter(|line| line.contains(&pod.name) && line.contains("refused")).collect();
     ensure!(said.len() == 1, "the annotation is {what}; of one ADD the server says: {said:#?}");
@@ -385,7 +385,7 @@ fn row_32_a_pod_that_was_created_anew_is_waited_for_and_the_old_one_is_never_att
         // The runtime calls for the new pod before the server has seen it.
         let add = node.runtime().call("ADD", Some(&new)).start()?;
         eventually("the server waits for the pod that is meant", SHORTLY, || {
-            let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            let log = node.server_log()?;
             ensure!(log.contains("the pod that is known has another UID"), "its log:\n{log}");
             Ok(())
         })?;

@@ -1,10 +1,7 @@
 //! The API server is away, refuses, or breaks off. It is a real one, behind a proxy that behaves as a faulty
 //! network or an overloaded server.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
@@ -23,10 +20,6 @@ mod unreadable;
 
 /// The limit for what takes a moment on an idle machine: the test machine has other work, too.
 const SOON: Duration = Duration::from_secs(15);
-
-fn server_log(site: &Site<'_>) -> Result<String> {
-    fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log")).context("the server's log")
-}
 
 // --- 25 ----------------------------------------------------------------------------------------------------
 
@@ -315,7 +308,7 @@ fn row_28_a_token_that_is_refused_is_read_again_and_the_request_repeated_at_once
             ensure!(next.at - first.at < Duration::from_secs(1), "repeated after {:?}", next.at - first.at);
             // Each kind of request under way may be refused once.
             ensure!(refused.len() <= 8, "asked {} times with a token that is refused", refused.len());
-            let log = server_log(site)?;
+            let log = site.node.server_log()?;
             ensure!(log.contains("reloaded API server credentials"), "{log}");
             ensure!(!log.contains(&old) && !log.contains(&new), "a token is in the log");
             site.until_healthy()
@@ -449,7 +442,7 @@ fn row_75_pods_of_another_nodes_name_or_cluster_are_not_believed_to_be_gone_and_
             );
             let port_now = port()?;
             ensure!(port_now == port_before, "the management port is {port_now}, and was {port_before}");
-            let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            let log = node.server_log()?;
             ensure!(log.contains("it seems to be another host's node"), "{log}");
 
             let address = node.run(["ip", "-br", "-4", "address", "show", "scope", "global"])?;

@@ -40,10 +40,6 @@ fn give_address(node: &Node, address: &str) -> Result<()> {
     node.shell(&script).map(drop)
 }
 
-fn log(node: &Node) -> String {
-    fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log")).unwrap_or_default()
-}
-
 fn kubelet_runs(booted: &Booted<'_>) -> Result<()> {
     eventually("the kubelet is started", BOOT, || {
         ensure!(booted.path("/run/kubelet")?.exists(), "{}", booted.systemctl(["list-jobs"])?);
@@ -85,9 +81,9 @@ fn row_71_no_unit_of_ours_holds_up_the_kubelet_while_the_api_server_is_away() {
         let options = format!("[Service]\nEnvironment=OVNKUBE_OPTIONS='--pidfile {PIDFILE}'\n");
         Booted::install(node, &[("ovnkube-master.service.d/options.conf", &options)])?;
         let booted = Booted::start(node)?;
-        kubelet_runs(&booted).with_context(|| log(node))?;
+        kubelet_runs(&booted).with_context(|| node.server_log().unwrap_or_default())?;
         for unit in ["ovnkube-node.service", "ovnkube-master.service"] {
-            is_up(&booted, unit).with_context(|| log(node))?;
+            is_up(&booted, unit).with_context(|| node.server_log().unwrap_or_default())?;
         }
         status(&booted, "ovnkube-node.service", "waiting for")?;
         eventually("the boot is complete", BOOT, || {
@@ -113,7 +109,7 @@ fn row_72_without_a_route_and_a_kubeconfig_nothing_ends_and_each_is_used_as_soon
         Booted::install(node, &[])?;
         let booted = Booted::start(node)?;
         kubelet_runs(&booted)?;
-        is_up(&booted, "ovnkube-node.service").with_context(|| log(node))?;
+        is_up(&booted, "ovnkube-node.service").with_context(|| node.server_log().unwrap_or_default())?;
         status(
             &booted,
             "ovnkube-node.service",
@@ -165,7 +161,8 @@ fn row_73_after_a_reboot_and_after_a_power_cut_the_node_is_ready_again() {
         Booted::install(node, &[("ovnkube-node.service.d/options.conf", manifests)])?;
         for end in [Booted::power_off, Booted::cut_power, Booted::power_off] {
             let booted = Booted::start(node)?;
-            status(&booted, "ovnkube-node.service", "serving").with_context(|| log(node))?;
+            status(&booted, "ovnkube-node.service", "serving")
+                .with_context(|| node.server_log().unwrap_or_default())?;
             is_up(&booted, "ovnkube-node.service")?;
             kubelet_runs(&booted)?;
             booted.run(["ip", "addr", "show", "dev", "ovn-k8s-mp0"])?;
@@ -178,7 +175,7 @@ fn row_73_after_a_reboot_and_after_a_power_cut_the_node_is_ready_again() {
 fn tunnels_end_at(node: &Node, wanted: &str) -> Result<()> {
     eventually(&format!("tunnels end at {wanted}"), BOOT, || {
         let address = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"])?;
-        ensure!(address.trim().trim_matches('"') == wanted, "{address} {}", log(node));
+        ensure!(address.trim().trim_matches('"') == wanted, "{address} {}", node.server_log()?);
         Ok(())
     })
 }
@@ -196,7 +193,11 @@ fn row_74_tunnels_end_at_the_address_that_the_node_has_now_unless_an_administrat
         tunnels_end_at(node, "192.0.2.11")?;
         // Written to the database first, then to the log.
         eventually("the log has it", BOOT, || {
-            ensure!(log(node).contains("this node's address for tunnels has changed"), "{}", log(node));
+            ensure!(
+                node.server_log()?.contains("this node's address for tunnels has changed"),
+                "{}",
+                node.server_log()?
+            );
             Ok(())
         })?;
         eventually("other nodes are told", BOOT, || {
@@ -214,11 +215,14 @@ fn row_74_tunnels_end_at_the_address_that_the_node_has_now_unless_an_administrat
         node.vsctl("set Open_vSwitch . external_ids:ovn-encap-ip=192.0.2.99".split(' '))?;
         node.server.stop()?;
         give_address(node, "192.0.2.13")?;
-        let looks = || log(node).matches("Open vSwitch's database has what ovn-controller needs").count();
-        let before = looks();
+        let looks = || {
+            let log = node.server_log()?;
+            anyhow::Ok(log.matches("Open vSwitch's database has what ovn-controller needs").count())
+        };
+        let before = looks()?;
         node.start_server()?;
         eventually("the server has looked", BOOT, || {
-            ensure!(looks() > before, "{}", log(node));
+            ensure!(looks()? > before, "{}", node.server_log()?);
             Ok(())
         })?;
         tunnels_end_at(node, "192.0.2.99")

@@ -221,7 +221,7 @@ fn row_49_a_caller_that_is_not_root_is_refused_and_that_is_said_once() {
         set(&directory, 0o700)?;
         set(&socket, 0o600)?;
         eventually("the server says so, once", SHORTLY, || {
-            let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            let log = node.server_log()?;
             let said: Vec<&str> =
                 log.lines().filter(|line| line.contains("refused a caller that is neither root")).collect();
             ensure!(said.len() == 1 && said[0].contains("uid=65534"), "{said:#?}");

@@ -46,7 +46,7 @@ impl Clocks {
 
 /// The hour in the server's last log line: shows that the fault took effect.
 fn log_has_year_of(site: &Site<'_>) -> Result<String> {
-    let log = std::fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+    let log = site.node.server_log()?;
     let last = log.lines().last().context("a line in the server's log")?;
     Ok(last.split('|').next().unwrap_or_default().chars().take(13).collect())
 }

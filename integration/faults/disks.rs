@@ -137,7 +137,7 @@ const CACHE: &str = "/var/lib/cni";
 fn row_42_a_runtime_that_cannot_keep_the_result_of_add_is_helped_by_del() {
     row(42).test(|site| {
         let node = site.node;
-        let configuration = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
+        let configuration = node.cni_conf();
         eventually("the server has written the configuration", SHORTLY, || {
             Ok(fs::metadata(&configuration).map(drop)?)
         })?;

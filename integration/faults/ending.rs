@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use contract::paths::{CNI_CONF_DIR, CNI_CONF_FILE};
 use integration::{
     Lab, Node, Pod, Runtime,
     churn::soak::Soak,
@@ -18,9 +19,6 @@ use integration::{
 };
 use serde_json::json;
 
-/// The directory of CNI configurations, and the server's file there.
-const CONF_DIR: &str = "/etc/cni/net.d";
-const CONF: &str = "10-ovn-kubernetes.conflist";
 /// How long the server lets ADDs finish after SIGTERM. The row demands it, and the unit's `TimeoutStopSec` is
 /// longer.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -35,8 +33,8 @@ fn waiting_adds(site: &Site<'_>, count: usize) -> Result<Vec<(Pod, Running)>> {
 
 /// A runtime finds this network and no other.
 fn no_other_network(node: &Node) -> Result<()> {
-    let files = node.run(["ls", CONF_DIR])?;
-    ensure!(files.trim() == CONF, "a runtime would choose from {files:?}");
+    let files = node.run(["ls", CNI_CONF_DIR])?;
+    ensure!(files.trim() == CNI_CONF_FILE, "a runtime would choose from {files:?}");
     Ok(())
 }
 
@@ -102,7 +100,7 @@ fn row_60_adds_that_meet_a_server_which_ends_are_answered_by_the_next_one() {
         says_that_it_ends(site)?;
         adds.extend(late.iter().zip(site.start_adds(&late)?));
         eventually("each of the late ones was sent away", SHORTLY, || {
-            let log = node.shell("cat /var/log/openvswitch/ovnkube.log")?;
+            let log = node.server_log()?;
             let sent_away = |pod: &&Pod| {
                 log.lines().any(|line| line.contains(&pod.name) && line.contains("shutting down"))
             };

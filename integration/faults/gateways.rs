@@ -85,7 +85,7 @@ fn row_89_rules_that_are_flushed_come_back_before_clients_and_pods_give_up() {
         node.run(["nft", "flush", "ruleset"])?;
         eventually("the rules are as before", BACK, || {
             let now = rules(node)?;
-            ensure!(now == before, "{now}\nbefore:\n{before}\n{}", managed::log(node));
+            ensure!(now == before, "{now}\nbefore:\n{before}\n{}", node.server_log()?);
             Ok(())
         })?;
         node_ports_answer(&site)?;
@@ -125,7 +125,7 @@ fn row_90_flows_of_the_bridge_that_are_deleted_come_back_before_connections_end(
             node.run(["ovs-ofctl", "del-flows", "breth0"])?;
             eventually("the flows are as before", BACK, || {
                 let now = flows()?;
-                ensure!(now == before, "{now}\nbefore:\n{before}\n{}", managed::log(node));
+                ensure!(now == before, "{now}\nbefore:\n{before}\n{}", node.server_log()?);
                 Ok(())
             })?;
         }
@@ -166,7 +166,7 @@ fn dies_at(node: &Node, step: u32) -> Result<bool> {
             return Ok(true);
         }
         let bridges = node.vsctl(["get", "Open_vSwitch", ".", "external_ids"])?;
-        ensure!(bridges.contains("physnet:brlate0"), "{bridges}\n{}", managed::log(node));
+        ensure!(bridges.contains("physnet:brlate0"), "{bridges}\n{}", node.server_log()?);
         Ok(false)
     })?;
     node.server.set_environment(Vec::new());

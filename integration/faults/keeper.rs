@@ -92,7 +92,7 @@ fn row_75_a_directory_of_manifests_that_is_empty_costs_no_pod_its_network() {
             Ok(())
         })?;
         nothing_is_removed(site, &pods)?;
-        let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+        let log = site.node.server_log()?;
         ensure!(log.contains("nothing is removed until that is confirmed"), "{log}");
 
         // With the right manifests, one pod is really gone.

@@ -42,7 +42,7 @@ fn row_44_with_64_descriptors_a_hundred_adds_at_once_all_succeed() {
             outcomes.len(),
             failures.join("\n")
         );
-        let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+        let log = site.node.server_log()?;
         ensure!(
             !log.contains("a pod manifest cannot be used"),
             "callers left no descriptor to read their pods with: {log}"
@@ -74,7 +74,7 @@ fn row_44_without_a_free_descriptor_the_server_waits_and_does_not_spin() {
         let began = Instant::now();
         let running = pods.iter().map(|pod| site.start_add_within(20, pod)).collect::<Result<Vec<_>>>()?;
         eventually("the server says that it can accept nothing", Duration::from_secs(5), || {
-            let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+            let log = site.node.server_log()?;
             ensure!(
                 log.contains("no connection can be accepted for now") && log.contains("Too many open files"),
                 "{log}"
@@ -91,7 +91,7 @@ fn row_44_without_a_free_descriptor_the_server_waits_and_does_not_spin() {
             "in {:?} without a free descriptor the server used {spent} ticks of 10 ms",
             began.elapsed()
         );
-        let log = fs::read_to_string(site.node.path("/var/log/openvswitch/ovnkube.log"))?;
+        let log = site.node.server_log()?;
         let said = log.matches("no connection can be accepted for now").count();
         ensure!(said <= 2, "it says so {said} times");
         site.node.server.limit(Limit::Descriptors(1024))?;
@@ -149,7 +149,7 @@ fn row_45_a_server_that_can_start_no_thread_lives_and_serves() {
         let pod = site.new_pod()?;
         site.add(&pod)?.success()?;
         site.has_network(&pod)?;
-        let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+        let log = node.server_log()?;
         ensure!(!log.contains("panicked") && !log.contains("panic"), "{log}");
         node.server.set_environment(Vec::new());
         Ok(())

@@ -9,12 +9,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use contract::paths::{CNI_CONF_DIR, CNI_CONF_FILE};
 use integration::{
-    Runtime, eventually,
+    eventually,
     faults::{Site, at_once, row},
     node::MANIFESTS,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::second::Second;
 
@@ -23,20 +24,6 @@ const OFTEN: Duration = Duration::from_millis(100);
 /// The limit until one daemon notices that another one is away, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The configuration that the server writes for runtimes.
-pub(crate) const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
-
-/// A runtime of this node, with the configuration that the server has written.
-fn as_configured<'node>(site: &Site<'node>) -> Result<Runtime<'node>> {
-    let text = fs::read(site.node.path(CONF)).context("the server has written a configuration")?;
-    let list: Value = serde_json::from_slice(&text)?;
-    let mut runtime = site.node.runtime();
-    for (key, value) in list["plugins"][0].as_object().context("a list of plugins")? {
-        runtime = runtime.with(key, value.clone());
-    }
-    Ok(runtime)
-}
-
 /// Runs `body` while a runtime asks for STATUS: each answer has to be good. Returns the number of answers.
 pub(crate) fn ready_all_the_time(site: &Site<'_>, body: impl FnOnce() -> Result<()>) -> Result<usize> {
     let over = AtomicBool::new(false);
@@ -44,7 +31,8 @@ pub(crate) fn ready_all_the_time(site: &Site<'_>, body: impl FnOnce() -> Result<
         let asking = scope.spawn(|| -> Result<usize> {
             let mut answers = 0;
             while !over.load(Ordering::Relaxed) {
-                as_configured(site)?
+                site.node
+                    .configured_runtime()?
                     .status()?
                     .success()
                     .with_context(|| format!("after {answers} good answers"))?;
@@ -99,15 +87,15 @@ fn row_68_a_run_time_directory_that_is_elsewhere_is_told_to_the_plugin() {
         node.start_server()?;
         eventually("the configuration names it", SOON, || {
             ensure!(
-                as_configured(site)?.config["ovnRunDir"] == "/var/run/ovn-ic",
+                site.node.configured_runtime()?.config["ovnRunDir"] == "/var/run/ovn-ic",
                 "{}",
-                as_configured(site)?.config
+                site.node.configured_runtime()?.config
             );
-            as_configured(site)?.status()?.success().map(drop)
+            site.node.configured_runtime()?.status()?.success().map(drop)
         })?;
         // The plugin really looks for ovn-controller there.
         node.ovn_controller.kill()?;
-        let error = as_configured(site)?.status()?.failure()?;
+        let error = site.node.configured_runtime()?.status()?.failure()?;
         ensure!(error.code == 50 && error.msg.contains("ovn-controller does not answer"), "{error:?}");
 
         controller_in(site, "/var/run/ovn")?;
@@ -226,7 +214,7 @@ fn row_70_a_second_network_may_have_two_subnets_of_a_family() {
 #[test]
 fn row_69_a_cni_configuration_that_somebody_takes_away_or_changes_is_put_back() {
     row(69).within(Duration::from_secs(60)).test(|site| {
-        let file = site.node.path(CONF);
+        let (file, conf) = (site.node.cni_conf(), format!("{CNI_CONF_DIR}/{CNI_CONF_FILE}"));
         let before = fs::read(&file)?;
         let is_back = || {
             eventually("the configuration is back", SOON, || {
@@ -237,16 +225,15 @@ fn row_69_a_cni_configuration_that_somebody_takes_away_or_changes_is_put_back() 
         // Another network's uninstaller; an editor that replaces the file by rename; a program that truncates
         // it.
         for damage in ["rm -f FILE", "echo {} > FILE.new; mv FILE.new FILE", ": > FILE"] {
-            site.node.shell(&damage.replace("FILE", CONF))?;
+            site.node.shell(&damage.replace("FILE", &conf))?;
             is_back().context(damage)?;
         }
         // A program that keeps writing wins most of the time: the server backs off instead of writing
         // endlessly.
-        let began = site.node.shell("cat /var/log/openvswitch/ovnkube.log")?.matches("is put back").count();
+        let began = site.node.server_log()?.matches("is put back").count();
         site.node
-            .shell(&format!("for i in $(seq 200); do echo {{}} > {CONF}.new; mv {CONF}.new {CONF}; done"))?;
-        let written =
-            site.node.shell("cat /var/log/openvswitch/ovnkube.log")?.matches("is put back").count() - began;
+            .shell(&format!("for i in $(seq 200); do echo {{}} > {conf}.new; mv {conf}.new {conf}; done"))?;
+        let written = site.node.server_log()?.matches("is put back").count() - began;
         ensure!(written <= 3, "it was put back {written} times");
         is_back()
     });

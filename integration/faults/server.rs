@@ -112,8 +112,7 @@ fn refuses_to_start(site: &Site<'_>, reason: &str) -> Result<()> {
         ensure!(!site.node.server.is_running(), "it runs");
         Ok(())
     })?;
-    let said = fs::read_to_string(site.node.server.log())?
-        + &site.node.shell("cat /var/log/openvswitch/ovnkube.log")?;
+    let said = fs::read_to_string(site.node.server.log())? + &site.node.server_log()?;
     ensure!(said.contains(reason), "{reason:?} is not what it says:\n{said}");
     Ok(())
 }

@@ -12,15 +12,16 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
+use contract::paths::{CNI_CONF_DIR, CNI_CONF_FILE, SERVER_LOG};
 use ipnet::IpNet;
+
+pub use contract::paths::SERVER_SOCKET;
 
 use crate::{
     Daemon, Datapath, Pod, Versions, answer::Answers, central, command, eventually, executable, fabric, heap,
     holder::Holder, mounts, netns, versions::last_word,
 };
 
-/// Socket of the node server, on the node.
-pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
 /// Directory of pod manifests that the node server watches, on the node.
 pub const MANIFESTS: &str = "/run/pod-manifests";
 
@@ -328,6 +329,17 @@ impl Node {
     /// Runs a shell script on the node; it ends at its first failure.
     pub fn shell(&self, script: &str) -> Result<String> {
         self.run(["sh", "-euc", script])
+    }
+
+    /// The log of the node's server so far.
+    pub fn server_log(&self) -> Result<String> {
+        let file = self.path(SERVER_LOG);
+        fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))
+    }
+
+    /// The CNI configuration that the server writes for runtimes.
+    pub fn cni_conf(&self) -> PathBuf {
+        self.path(CNI_CONF_DIR).join(CNI_CONF_FILE)
     }
 
     /// `ovs-vsctl` on the node, with a time limit of 30 s.

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    fs,
     io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -39,6 +40,17 @@ impl Node {
     pub fn runtime(&self) -> Runtime<'_> {
         let config = json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": executable::PLUGIN});
         Runtime { node: self, program: None, config, ifname: "eth0".to_owned() }
+    }
+
+    /// A runtime with the configuration that the node's server wrote: the plugin's part of the list, with the
+    /// keys that a runtime adds (CNI specification, section 3).
+    pub fn configured_runtime(&self) -> Result<Runtime<'_>> {
+        let file = self.cni_conf();
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let list: Value = serde_json::from_str(&text)?;
+        let mut runtime = self.runtime();
+        runtime.config = list["plugins"].get(0).with_context(|| format!("no plugin in {list}"))?.clone();
+        Ok(runtime.with("cniVersion", list["cniVersion"].clone()).with("name", list["name"].clone()))
     }
 }
 

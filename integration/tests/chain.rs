@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 /// The file that `--cni-chain` names.
 const CHAIN: &str = "/etc/openvswitch/cni-chain.json";
-const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
 /// Directory of Debian's containernetworking-plugins.
 const PLUGINS: &str = "/usr/lib/cni";
 /// The port that the pod listens on, and the node's port for it.
@@ -53,7 +52,7 @@ fn a_chained_portmap_carries_packets_from_the_nodes_port_to_the_pod() {
         fs::write(&file, fs::read_to_string(&file)? + &format!("[cni]\nchain={CHAIN}\n"))?;
         node.start_server()?;
         managed::ready(node)?;
-        let list: Value = serde_json::from_slice(&fs::read(node.path(CONF))?)?;
+        let list: Value = serde_json::from_slice(&fs::read(node.cni_conf())?)?;
         ensure!(list["plugins"][1]["type"] == "portmap" && list["cniVersions"] == json!(["0.4.0", "1.0.0"]), "{list:#}");
 
         node.shell("sysctl -qw net.ipv4.ip_forward=1")?;

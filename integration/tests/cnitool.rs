@@ -14,7 +14,7 @@ use shape::must_be_result;
 /// Starts the server and waits for its configuration.
 fn start(node: &Node) -> Result<Value> {
     node.start_server()?;
-    let file = node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist");
+    let file = node.cni_conf();
     eventually("the server has written the configuration", Duration::from_secs(5), || {
         Ok(serde_json::from_str(&fs::read_to_string(&file).with_context(|| file.display().to_string())?)?)
     })

@@ -46,7 +46,7 @@ fn follows(site: &Site<'_>, texts: &[&str]) -> Result<()> {
         let router = format!("GR_{}", node.name);
         let rows = site.lab.central.nbctl(["lr-route-list", &router, "--", "show", &router])?;
         for text in texts {
-            ensure!(annotation.contains(text), "no {text} in {annotation}\n{}", managed::log(node));
+            ensure!(annotation.contains(text), "no {text} in {annotation}\n{}", node.server_log()?);
             ensure!(rows.contains(text), "no {text} in {rows}");
         }
         Ok(())
@@ -156,7 +156,7 @@ fn a_family_that_the_bridge_lacks_for_a_moment_is_still_the_gateways_and_is_not_
             ensure!(
                 is_told(&site, address),
                 "the controller is told of a moment's loss\n{}",
-                managed::log(node)
+                node.server_log()?
             );
             let now = flows()?;
             ensure!(now == before, "flows during a moment's loss:\n{now}\nbefore:\n{before}");
@@ -166,7 +166,7 @@ fn a_family_that_the_bridge_lacks_for_a_moment_is_still_the_gateways_and_is_not_
         lasting.into_iter().try_for_each(Lasting::end)?;
         lose()?;
         eventually("the controller is told of a lasting loss", SOON, || {
-            ensure!(!is_told(&site, address), "{}", managed::log(node));
+            ensure!(!is_told(&site, address), "{}", node.server_log()?);
             Ok(())
         })?;
         node.restore_uplink()?;
@@ -184,7 +184,7 @@ fn connections_go_on_when_the_nic_of_the_bridge_has_another_name() {
         eventually("the bridge has the NIC under its new name", SOON, || {
             let ports = node.vsctl(["list-ports", "breth0"])?;
             let has = |name: &str| ports.lines().any(|port| port == name);
-            ensure!(has("ens3") && !has("eth0"), "{ports}\n{}", managed::log(node));
+            ensure!(has("ens3") && !has("eth0"), "{ports}\n{}", node.server_log()?);
             Ok(())
         })?;
         // Not before: in user space the host itself would answer what it receives under a name that is new.
@@ -199,7 +199,7 @@ fn replace_nic(node: &Node) -> Result<()> {
     let (index, pid) = (node.index, node.pid());
     shell(&format!("ip link del fabric{index}"))?;
     eventually("the server says what is missing", SOON, || {
-        let log = managed::log(node);
+        let log = node.server_log()?;
         ensure!(log.contains("eth0, the NIC of bridge breth0, does not exist"), "{log}");
         Ok(())
     })?;
@@ -215,7 +215,7 @@ fn replace_nic(node: &Node) -> Result<()> {
     // the host itself would answer what it receives.
     if Datapath::of_lab() == Datapath::Netdev {
         eventually("the bridge has the new device", SOON, || {
-            let log = managed::log(node);
+            let log = node.server_log()?;
             ensure!(log.contains("the NIC of the gateway's bridge is another one"), "{log}");
             Ok(())
         })?;
@@ -238,7 +238,7 @@ fn connections_go_on_when_the_nic_of_the_bridge_is_another_one_of_its_name() {
 fn is_on_bridge(node: &Node, what: &str) -> Result<()> {
     eventually(&format!("the bridge has {what}"), SOON, || {
         let link = node.run(["ip", "link", "show", "brlate0"])?;
-        ensure!(link.contains(what), "{link}\n{}", managed::log(node));
+        ensure!(link.contains(what), "{link}\n{}", node.server_log()?);
         Ok(())
     })
 }
@@ -274,7 +274,7 @@ fn a_nic_with_a_bridge_of_its_own_may_get_another_name_and_be_plugged_in_anew() 
         let has_port = |name: &str| {
             eventually(&format!("{name} is the bridge's port"), SOON, || {
                 let ports = node.vsctl(["list-ports", "brlate0"])?;
-                ensure!(ports.lines().any(|port| port == name), "{ports}\n{}", managed::log(node));
+                ensure!(ports.lines().any(|port| port == name), "{ports}\n{}", node.server_log()?);
                 Ok(())
             })
         };
@@ -291,7 +291,7 @@ fn a_nic_with_a_bridge_of_its_own_may_get_another_name_and_be_plugged_in_anew() 
         }
         node.shell("ip link del late0")?;
         eventually("the server says what is missing", SOON, || {
-            let log = managed::log(node);
+            let log = node.server_log()?;
             ensure!(log.contains("late0, the NIC of bridge brlate0, does not exist"), "{log}");
             Ok(())
         })?;
@@ -323,7 +323,7 @@ fn die_while_the_nic_is_replaced(node: &Node) -> Result<()> {
 fn lacks_nic(node: &Node) -> Result<()> {
     eventually("the bridge lacks its NIC", SOON, || {
         let ports = node.vsctl(["list-ports", "brlate0"])?;
-        ensure!(!ports.lines().any(|port| port == "late0"), "{ports}\n{}", managed::log(node));
+        ensure!(!ports.lines().any(|port| port == "late0"), "{ports}\n{}", node.server_log()?);
         Ok(())
     })
 }
@@ -367,13 +367,13 @@ fn a_link_that_is_too_small_for_pods_packets_is_named_for_as_long_as_it_is() {
         eventually("pods' largest packets pass", SOON, passes)?;
         let says = |text: &str, from: usize| {
             eventually(&format!("the log says: {text}"), SOON, || {
-                let log = managed::log(node);
+                let log = node.server_log()?;
                 ensure!(log[from..].contains(text), "{log}");
                 Ok(())
             })
         };
-        let began = managed::log(node).len();
-        ensure!(!managed::log(node).contains("too small"), "{}", managed::log(node));
+        let began = node.server_log()?.len();
+        ensure!(!node.server_log()?.contains("too small"), "{}", node.server_log()?);
         set_mtu(node, needed - 1)?;
         says(
             &format!("MTU {} of breth0 is too small for pods' packets of {} bytes", needed - 1, node.mtu),
@@ -382,11 +382,11 @@ fn a_link_that_is_too_small_for_pods_packets_is_named_for_as_long_as_it_is() {
         ensure!(passes().is_err(), "a packet of {} bytes passes", node.mtu);
         lab.ping(&site.here, to).context("a small packet")?;
 
-        let began = managed::log(node).len();
+        let began = node.server_log()?.len();
         set_mtu(node, needed)?;
         says("the node's link is large enough", began)?;
         eventually("pods' largest packets pass again", SOON, passes)?;
-        ensure!(!managed::log(node)[began..].contains("too small"), "{}", managed::log(node));
+        ensure!(!node.server_log()?[began..].contains("too small"), "{}", node.server_log()?);
         Ok(())
     });
 }

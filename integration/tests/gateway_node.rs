@@ -131,7 +131,7 @@ fn state(node: &Node) -> Result<String> {
 fn mentions(node: &Node, what: &str) -> Result<()> {
     eventually(&format!("flows and routes have {what}"), SOON, || {
         let state = state(node)?;
-        ensure!(state.contains(what), "{state}\n{}", managed::log(node));
+        ensure!(state.contains(what), "{state}\n{}", node.server_log()?);
         Ok(())
     })
 }
@@ -174,7 +174,7 @@ fn what_is_taken_away_is_back_within_a_second_and_changes_are_followed() {
             node.shell(damage)?;
             eventually(&format!("the gateway is as before ({damage})"), SOON, || {
                 let now = state(node)?.replace("other:breth0,", "");
-                ensure!(now == before, "{now}\nbefore:\n{before}\n{}", managed::log(node));
+                ensure!(now == before, "{now}\nbefore:\n{before}\n{}", node.server_log()?);
                 Ok(())
             })?;
             node.shell("ovs-vsctl set Open_vSwitch . external_ids:ovn-bridge-mappings=physnet:breth0")?;
@@ -235,7 +235,7 @@ fn a_nic_that_is_plugged_in_later_is_the_gateways_at_once() {
         fs::write(&file, fs::read_to_string(&file)? + gateway)?;
         node.start_server()?;
         eventually("the server waits for the NIC", SOON, || {
-            let log = managed::log(node);
+            let log = node.server_log()?;
             ensure!(log.contains("interface late0 does not exist yet"), "{log}");
             Ok(())
         })?;

@@ -84,10 +84,6 @@ fn database_size(node: &Node) -> Result<u64> {
     Ok(fs::metadata(node.path("/etc/openvswitch/conf.db"))?.len())
 }
 
-fn server_log(node: &Node) -> Result<String> {
-    node.shell("cat /var/log/openvswitch/ovnkube.log")
-}
-
 #[test]
 fn a_port_comes_back_with_its_limits_and_the_pod_with_its_network() {
     Lab::of_nodes(1).test(|lab| {
@@ -111,7 +107,7 @@ fn a_port_comes_back_with_its_limits_and_the_pod_with_its_network() {
         eventually("the node is as before", Duration::from_secs(5), || before.must_equal(&node.census()?))?;
         lab.ping(&limited, other.address())?;
 
-        let log = server_log(node)?;
+        let log = node.server_log()?;
         let said: Vec<&str> = log.lines().filter(|line| line.contains("put back ports of pods")).collect();
         ensure!(said.len() == 2 && said.iter().all(|line| line.contains(&limited.name)), "{log}");
         detach(node, &limited)?;
@@ -382,12 +378,12 @@ fn nothing_is_written_where_nothing_is_wrong() {
         node.server.stop()?;
         let before = database_size(node)?;
         let readies = |log: &str| log.matches("|INFO|ready ").count();
-        let ready_before = readies(&server_log(node)?);
+        let ready_before = readies(&node.server_log()?);
         ensure!(ready_before > 0, "the log says when a server is ready");
         node.start_server()?;
         let pid = node.server.pid().context("the server runs")?;
         eventually("the server is ready", Duration::from_secs(5), || {
-            let log = server_log(node)?;
+            let log = node.server_log()?;
             ensure!(readies(&log) > ready_before, "{log}");
             Ok(())
         })?;
@@ -398,7 +394,7 @@ fn nothing_is_written_where_nothing_is_wrong() {
         })?;
         let spent = ticks(pid)? - before_quiet;
         ensure!(spent <= 10, "{spent} hundredths of a second of processor time in {LATER:?} of quiet");
-        ensure!(!server_log(node)?.contains("put back ports"), "nothing was missing");
+        ensure!(!node.server_log()?.contains("put back ports"), "nothing was missing");
         let memory = process(pid)?.status()?.vmrss;
         ensure!(memory.is_some_and(|kb| kb < 60 * 1024), "{memory:?} kB");
         pods.iter().try_for_each(|pod| detach(node, pod))

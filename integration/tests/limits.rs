@@ -138,12 +138,12 @@ fn a_limited_pod_sends_no_faster_than_it_may_or_the_server_says_that_it_is_not_l
         let fast = new_pod(lab, node, &[])?;
         attach(node, slow.clone())?;
         attach(node, fast.clone())?;
-        let said = managed::log(node).matches("the pod's egress limit has no effect").count();
+        let said = node.server_log()?.matches("the pod's egress limit has no effect").count();
         if Datapath::of_lab() == Datapath::Netdev {
-            ensure!(said == 1, "{}", managed::log(node));
+            ensure!(said == 1, "{}", node.server_log()?);
             return Ok(());
         }
-        ensure!(said == 0, "{}", managed::log(node));
+        ensure!(said == 0, "{}", node.server_log()?);
         lab.ping(&slow, fast.address())?;
         // What it takes to start both ends.
         let began = Instant::now();

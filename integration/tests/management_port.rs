@@ -92,11 +92,11 @@ fn whatever_is_taken_from_the_port_is_put_back() {
             "ovs-vsctl set Interface ovn-k8s-mp0 mac=[]",
             "ovs-vsctl add-port br-int k8s-node1 -- set Interface k8s-node1 type=internal",
         ] {
-            let said = managed::log(node).len();
+            let said = node.server_log()?.len();
             node.shell(damage)?;
             managed::repaired(node, &before, damage)?;
             eventually(&format!("{damage}: the repair is said"), managed::SOON, || {
-                let log = managed::log(node);
+                let log = node.server_log()?;
                 ensure!(log[said..].contains("repaired the management port"), "{log}");
                 Ok(())
             })?;
@@ -152,13 +152,13 @@ fn a_restart_changes_nothing_and_pods_are_reached_meanwhile() {
         let before = managed::state(node)?;
         node.server.kill()?;
         node.run(["ping", "-n", "-c", "1", "-W", "1", &pod.address().to_string()])?;
-        let said = managed::log(node).len();
+        let said = node.server_log()?.len();
         node.start_server()?;
         eventually("the server is ready again", managed::SOON, || {
-            ensure!(managed::log(node)[said..].contains("|ready "), "{}", managed::log(node));
+            ensure!(node.server_log()?[said..].contains("|ready "), "{}", node.server_log()?);
             Ok(())
         })?;
-        let log = managed::log(node)[said..].to_owned();
+        let log = node.server_log()?[said..].to_owned();
         ensure!(
             !log.contains("set up the management port") && !log.contains("repaired the management port"),
             "{log}"
@@ -204,9 +204,9 @@ fn a_server_that_starts_before_the_switch_waits_for_it() {
         node.start_server()?;
         eventually("the server waits for the bridge", managed::SOON, || {
             ensure!(
-                managed::log(node).contains("ovn-controller has not made br-int yet"),
+                node.server_log()?.contains("ovn-controller has not made br-int yet"),
                 "{}",
-                managed::log(node)
+                node.server_log()?
             );
             Ok(())
         })?;
@@ -270,7 +270,7 @@ fn the_ports_settings_are_made_where_proc_sys_is_read_only() {
         managed::start(node)?;
         let settings = node.shell("cat /proc/sys/net/ipv4/conf/ovn-k8s-mp0/forwarding /proc/sys/net/ipv4/conf/ovn-k8s-mp0/rp_filter")?;
         ensure!(settings == "1\n2\n", "{settings}");
-        let log = managed::log(node);
+        let log = node.server_log()?;
         let said = log.matches("this environment does not allow a setting of the management port").count();
         ensure!(said == 1 && log.contains("net.ipv6.conf.ovn-k8s-mp0.accept_ra=0: Read-only file system"), "{log}");
         // What the rule does is tested in `server`.

@@ -112,7 +112,7 @@ fn a_route_of_another_program_to_the_services_stays_until_that_program_removes_i
         let before = route()?;
         managed::serve(node, "10.96.0.0/16")?;
         eventually("the server tells that it leaves the route alone", managed::SOON, || {
-            let log = managed::log(node);
+            let log = node.server_log()?;
             ensure!(log.contains("another program has a route to it, over breth0"), "{log}");
             Ok(())
         })?;
@@ -131,7 +131,7 @@ fn a_route_of_another_program_to_the_services_stays_until_that_program_removes_i
             node.shell(command)?;
         }
         eventually("the server gives way", managed::SOON, || {
-            let log = managed::log(node);
+            let log = node.server_log()?;
             ensure!(log.contains("another program has a route to it, over uplink0"), "{log}");
             Ok(())
         })?;
@@ -162,7 +162,7 @@ fn what_forwards_for_pods_is_put_back() {
         ] {
             node.shell(damage)?;
             eventually(damage, managed::SOON, || {
-                ensure!(state(node)? == before, "{}\n{}", state(node)?, managed::log(node));
+                ensure!(state(node)? == before, "{}\n{}", state(node)?, node.server_log()?);
                 outside()
             })?;
         }

@@ -1,7 +1,7 @@
 //! Restarts of daemons while pods are attached: the pods keep their network. For restarts during ADDs see the
 //! fault matrix (`faults/`).
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use integration::{Lab, Node, Pod, eventually};
@@ -36,7 +36,7 @@ fn the_server_says_which_release_of_open_vswitch_it_found_and_whether_it_aborts(
         let fixed = node.switch_version()? >= [3, 1, 3];
         let says = if fixed { "Open vSwitch's release" } else { "aborts under connections of pods" };
         eventually("the server has looked", Duration::from_secs(10), || {
-            let log = fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            let log = node.server_log()?;
             ensure!(log.contains(says), "{log}");
             Ok(())
         })

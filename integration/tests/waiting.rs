@@ -61,7 +61,7 @@ fn until_the_server_waits(node: &Node, pod: &Pod) -> Result<()> {
         &format!("the server waits for the annotation of {}", pod.name),
         Duration::from_secs(10),
         || {
-            let log = std::fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"))?;
+            let log = node.server_log()?;
             ensure!(
                 log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation")),
                 "its log:\n{log}"

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::SOON;
 use crate::{
     in_service::Scene,
-    runtimes::{CONF, connection_is, ready_all_the_time},
+    runtimes::{connection_is, ready_all_the_time},
 };
 
 /// The API server is away for this long: an upgrade of it takes about a minute.
@@ -36,7 +36,7 @@ fn row_67_no_node_is_taken_out_of_service_while_the_api_server_is_away_for_a_min
         kubernetes.api.patch(&format!("/api/v1/nodes/{}", node.name), &annotated)?;
         node.start_server()?;
         eventually("the CNI configuration is written", SOON, || {
-            fs::metadata(node.path(CONF)).context(CONF).map(drop)
+            fs::metadata(node.cni_conf()).context("there is none").map(drop)
         })?;
         row(67).within(Duration::from_secs(180)).hold_in(lab, |site| {
             ready_all_the_time(site, || {

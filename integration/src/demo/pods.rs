@@ -2,7 +2,6 @@
 //! makes them, and their packets.
 
 use std::{
-    fs,
     net::IpAddr,
     path::Path,
     time::{Duration, Instant},
@@ -10,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
-    Lab, Node, Pod, Runtime, eventually, executable, peer::Reply, runtime, traffic::End, world::Machine,
+    Lab, Pod, Runtime, eventually, executable, peer::Reply, runtime, traffic::End, world::Machine,
 };
 use ipnet::IpNet;
 use serde_json::Value;
@@ -27,8 +26,6 @@ const PODS: [(&str, usize); 3] = [(LIMITED, 0), ("cart", 0), ("stock", 1)];
 const LIMITED: &str = "front";
 pub(crate) const LIMIT_ANNOTATION: &str = "kubernetes.io/ingress-bandwidth";
 pub(crate) const LIMIT_MEGABITS: u32 = 100;
-/// The CNI configuration, which the node server writes as soon as it listens.
-const CONFLIST: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
 
 /// Plans the pods; nothing is created yet.
 pub(crate) fn plan(lab: &Lab) -> [Pod; 3] {
@@ -46,17 +43,6 @@ pub(crate) fn plan(lab: &Lab) -> [Pod; 3] {
 /// `shop/front`
 pub(crate) fn title(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace, pod.name)
-}
-
-/// A runtime that uses the configuration that the node server wrote: the plugin's part of the list, with the
-/// keys that a runtime adds (CNI specification, section 3).
-pub(crate) fn runtime_of(node: &Node) -> Result<Runtime<'_>> {
-    // The server writes the file after it has started to listen, and the demo may be faster.
-    let text = eventually(CONFLIST, Duration::from_secs(5), || Ok(fs::read_to_string(node.path(CONFLIST))?))?;
-    let list: Value = serde_json::from_str(&text).context(CONFLIST)?;
-    let mut runtime = node.runtime();
-    runtime.config = list["plugins"].get(0).with_context(|| format!("{CONFLIST} has no plugin"))?.clone();
-    Ok(runtime.with("cniVersion", list["cniVersion"].clone()).with("name", list["name"].clone()))
 }
 
 /// The environment and the input with which the runtime adds `pod`.

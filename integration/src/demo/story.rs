@@ -1,7 +1,7 @@
 //! The sections of the demo, in order: each does something real and shows it.
 
 use std::{
-    env, fs,
+    env,
     io::{self, Read as _},
     slice,
     time::{Duration, Instant},
@@ -12,7 +12,7 @@ use integration::{Census, Families, Lab, Node, Pod, Versions, eventually, execut
 use serde_json::Value;
 
 use super::{
-    pods::{self, runtime_of, title},
+    pods::{self, title},
     screen::{Paint, Screen, WIDTH, milliseconds},
     timeline::Timeline,
     view,
@@ -67,7 +67,8 @@ fn start(screen: &mut Screen) -> Result<Lab> {
         let what = format!("ovnkube --init-node {} --pod-manifests {}", node.name, node::MANIFESTS);
         screen.step(&what, || {
             node.start_server()?;
-            runtime_of(node).map(drop)
+            // The server writes its configuration after it has started to listen.
+            eventually("it is written", Duration::from_secs(5), || node.configured_runtime().map(drop))
         })?;
     }
     Ok(lab)
@@ -88,7 +89,7 @@ fn add(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<Vec<Value>> {
     })?;
     let mut results = Vec::new();
     for pod in pods {
-        let runtime = runtime_of(lab.node_of(pod))?;
+        let runtime = lab.node_of(pod).configured_runtime()?;
         if results.is_empty() {
             screen.lines(pods::shown(&runtime, pod))?;
         }
@@ -158,7 +159,7 @@ fn check(screen: &mut Screen, lab: &Lab, pods: &[Pod], results: &[Value]) -> Res
         "Does each pod still have what ADD gave it, and could another ADD succeed on its\nnode?",
     )?;
     for (pod, result) in pods.iter().zip(results) {
-        let runtime = runtime_of(lab.node_of(pod))?;
+        let runtime = lab.node_of(pod).configured_runtime()?;
         screen.step(&name("CHECK", pod), || runtime.check(pod, result)?.success())?;
     }
     for node in &lab.nodes {
@@ -185,7 +186,7 @@ fn delete(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
         "The runtime calls the plugin again, then removes the namespaces that it made.",
     )?;
     for pod in pods {
-        let runtime = runtime_of(lab.node_of(pod))?;
+        let runtime = lab.node_of(pod).configured_runtime()?;
         screen.step(&name("DEL", pod), || runtime.del(pod)?.success())?;
     }
     screen.step("the runtime and the control plane took back what was theirs", || {
@@ -218,10 +219,8 @@ fn name(verb: &str, pod: &Pod) -> String {
 /// Waits for the report: the plugin sends it after its result, and the server writes its log in the
 /// background.
 fn timeline_of(node: &Node, pod: &Pod) -> Result<Timeline> {
-    let file = node.path("/var/log/openvswitch/ovnkube.log");
     eventually("the plugin's report in the server's log", Duration::from_secs(2), || {
-        let log = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        Timeline::find(&log, &pod.sandbox)
+        Timeline::find(&node.server_log()?, &pod.sandbox)
     })
 }
 

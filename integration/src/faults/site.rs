@@ -187,7 +187,7 @@ impl<'lab> Site<'lab> {
     /// Waits until the server's log says of each pod that it waits for the annotation.
     pub fn are_waited_for(&self, pods: &[Pod]) -> Result<()> {
         eventually("the server waits for the annotations", SHORTLY, || {
-            let log = self.node.shell("cat /var/log/openvswitch/ovnkube.log")?;
+            let log = self.node.server_log()?;
             let waits = |pod: &&Pod| {
                 log.lines().any(|line| line.contains(&pod.name) && line.contains("no annotation"))
             };

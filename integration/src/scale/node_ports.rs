@@ -5,7 +5,7 @@
 //! `ovs-ofctl monitor`, apart from the sizes of messages, which only their sender knows: those are from the
 //! server's log.
 
-use std::{collections::BTreeSet, fs, os::unix::net::UnixStream, thread, time::Instant};
+use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{Cluster, Families, Node, cluster::GatewayMode, eventually};
@@ -32,8 +32,6 @@ const ROUNDS: u16 = 20;
 pub(crate) const MOST: u16 = 2_700;
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-/// The server's log, on the node. Sizes are in its lines for debugging.
-const LOG: &str = "/var/log/openvswitch/ovnkube.log";
 const OPTIONS: [&str; 2] = ["--nodeport", "--loglevel=dbg"];
 
 /// Measures everything, and reports progress to `say`.
@@ -189,9 +187,8 @@ impl World<'_> {
 
     /// What the server has sent to the bridge so far, without what changed nothing.
     fn sent(&self) -> Result<Vec<Sent>> {
-        let file = self.node.path(LOG);
-        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        Ok(text.lines().filter_map(Sent::read).collect())
+        // Sizes are in its lines for debugging.
+        Ok(self.node.server_log()?.lines().filter_map(Sent::read).collect())
     }
 }
 

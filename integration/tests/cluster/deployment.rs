@@ -41,7 +41,7 @@ pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
     let image = image()?;
     for (node, worker) in cluster.nodes() {
         node.server.stop()?;
-        fs::remove_file(node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist"))?;
+        fs::remove_file(node.cni_conf())?;
         fs::remove_file(node.path("/opt/cni/bin").join(executable::PLUGIN))?;
         worker.import_image(node, &image)?;
     }

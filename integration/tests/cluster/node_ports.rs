@@ -202,16 +202,19 @@ fn node_ports_and_external_addresses_lead_to_pods_from_everywhere_in_both_famili
 
         // A restart changes nothing, and what is deleted is refused.
         let node = &cluster.lab.nodes[0];
-        let log = || std::fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log"));
-        let said = log()?.len();
+        let said = node.server_log()?.len();
         node.server.stop()?;
         node.start_server()?;
         eventually("the server is ready again", SOON, || {
-            ensure!(log()?[said..].contains("|ready "), "{}", log()?);
+            ensure!(node.server_log()?[said..].contains("|ready "), "{}", node.server_log()?);
             Ok(())
         })?;
         from[0].reaches(SocketAddr::new(nodes[0][0], tcp), &["web-1", "web-2"])?;
-        ensure!(!log()?[said..].contains("addresses of Services"), "{}", &log()?[said..]);
+        ensure!(
+            !node.server_log()?[said..].contains("addresses of Services"),
+            "{}",
+            &node.server_log()?[said..]
+        );
         cluster.api.delete(&format!("{SERVICES}/web"))?;
         for client in &from {
             client.is_refused(SocketAddr::new(nodes[0][0], tcp))?;

@@ -34,14 +34,10 @@ fn start(lab: &Lab) -> Result<Kubernetes> {
     )?;
     node.start_server()?;
     eventually("the management port is ready", SOON, || {
-        ensure!(node.path("/etc/cni/net.d/10-ovn-kubernetes.conflist").exists(), "{}", log(node));
+        ensure!(node.cni_conf().exists(), "{}", node.server_log()?);
         Ok(())
     })?;
     Ok(kubernetes)
-}
-
-fn log(node: &Node) -> String {
-    std::fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log")).unwrap_or_default()
 }
 
 fn create_service(kubernetes: &Kubernetes, name: &str, spec: Value) -> Result<Value> {
@@ -131,7 +127,7 @@ fn a_udp_client_that_never_pauses_finds_the_endpoint_that_replaces_the_last_one(
         ensure!(
             silent < without + Duration::from_secs(1),
             "{echoes:?}: silent for {silent:?}, without an endpoint for {without:?}\n{}",
-            log(node)
+            node.server_log()?
         );
         println!("silent for {silent:?}, without an endpoint for {without:?}");
         Ok(())
@@ -189,7 +185,7 @@ fn a_range_that_is_added_while_the_node_runs_is_reached_from_it_once_ovn_answers
             "metadata": {"name": "more"}, "spec": {"cidrs": ["192.168.128.0/24"]}}),
         )?;
         eventually("the range is known to be empty", SOON, || {
-            let log = log(node);
+            let log = node.server_log()?;
             ensure!(
                 log.contains("192.168.128.0/24") && log.contains("no Service has an address in it yet"),
                 "{log}"
@@ -201,7 +197,7 @@ fn a_range_that_is_added_while_the_node_runs_is_reached_from_it_once_ovn_answers
             create_service(&kubernetes, "web", spec.clone()).map(drop)
         })?;
         eventually("the range is known not to be served", SOON, || {
-            let log = log(node);
+            let log = node.server_log()?;
             ensure!(log.contains("OVN does not answer at 192.168.128.7"), "{log}");
             Ok(())
         })?;
@@ -210,7 +206,7 @@ fn a_range_that_is_added_while_the_node_runs_is_reached_from_it_once_ovn_answers
         let by = |endpoint: SocketAddr| {
             let at = balance(lab, "tcp", "192.168.128.7", 80, &[endpoint])?;
             eventually("the node has a route", Duration::from_secs(40), || {
-                ensure!(route()?.contains("dev ovn-k8s-mp0"), "{}", log(node));
+                ensure!(route()?.contains("dev ovn-k8s-mp0"), "{}", node.server_log()?);
                 Ok(())
             })?;
             Ok(at)
@@ -219,17 +215,18 @@ fn a_range_that_is_added_while_the_node_runs_is_reached_from_it_once_ovn_answers
 
         // A restart changes nothing, although OVN does not answer there any more for the moment.
         lab.central.nbctl(["--wait=hv", "lb-del", "tcp-192.168.128.7:80"])?;
-        let said = log(node).len();
+        let said = node.server_log()?.len();
         node.server.stop()?;
         node.start_server()?;
         eventually("the server is ready again", SOON, || {
-            ensure!(log(node)[said..].contains("|ready "), "{}", log(node));
+            ensure!(node.server_log()?[said..].contains("|ready "), "{}", node.server_log()?);
             Ok(())
         })?;
         ensure!(
-            route()?.contains("dev ovn-k8s-mp0") && !log(node)[said..].contains("management port\","),
+            route()?.contains("dev ovn-k8s-mp0")
+                && !node.server_log()?[said..].contains("management port\","),
             "{}",
-            log(node)
+            node.server_log()?
         );
 
         kubernetes.api.delete(&format!("{SERVICES}/web"))?;
@@ -274,7 +271,7 @@ fn a_load_balancer_answers_the_clients_in_its_source_ranges_and_no_others() {
                     here.shell("sleep 0.2")?;
                     *found = flow.stop()?.received > 0;
                 }
-                ensure!(found == expected, "{found:?}\n{}", log(here));
+                ensure!(found == expected, "{found:?}\n{}", here.server_log()?);
                 Ok(())
             })
         };
@@ -315,8 +312,8 @@ fn a_node_reaches_services_whose_endpoints_are_on_hosts() {
                     let at = balance(lab, "tcp", "10.96.0.20", 443, &[endpoint])?;
                     eventually("the node has the rule", Duration::from_secs(40), || {
                         let is_there = here.run(["ovs-appctl", "version"]).is_ok()
-                            && log(here).contains("addresses of Services");
-                        ensure!(is_there, "{}", log(here));
+                            && here.server_log()?.contains("addresses of Services");
+                        ensure!(is_there, "{}", here.server_log()?);
                         Ok(())
                     })?;
                     // The rules follow within a moment of the slice.

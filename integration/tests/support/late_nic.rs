@@ -6,8 +6,6 @@ use std::{fs, time::Duration};
 use anyhow::{Result, ensure};
 use integration::{Node, eventually};
 
-use crate::managed;
-
 /// Without an event the server looks at its gateway after five minutes.
 const SOON: Duration = Duration::from_secs(10);
 
@@ -61,7 +59,7 @@ pub(crate) fn replug(node: &Node) -> Result<()> {
 pub(crate) fn has_bridge(node: &Node) -> Result<()> {
     eventually("the bridge is the gateway's", SOON, || {
         let bridges = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"])?;
-        ensure!(bridges.contains("physnet:brlate0"), "{bridges}\n{}", managed::log(node));
+        ensure!(bridges.contains("physnet:brlate0"), "{bridges}\n{}", node.server_log()?);
         let said = pings(node)?;
         ensure!(!said.contains("DUP!"), "{said}");
         Ok(())

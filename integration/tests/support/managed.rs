@@ -8,8 +8,6 @@ use integration::{Node, eventually, subnet};
 
 /// The interface's name, on every node.
 pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
-/// The CNI configuration, which the server writes once the port is ready.
-const CONF: &str = "/etc/cni/net.d/10-ovn-kubernetes.conflist";
 /// Limit for a repair, also on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
@@ -31,16 +29,11 @@ pub(crate) fn serve(node: &Node, services: &str) -> Result<()> {
 }
 
 pub(crate) fn ready(node: &Node) -> Result<()> {
-    let conf = node.path(CONF);
+    // The server writes it once the port is ready.
     eventually("the CNI configuration is written", Duration::from_secs(30), || {
-        ensure!(conf.exists(), "{}", log(node));
+        ensure!(node.cni_conf().exists(), "{}", node.server_log()?);
         Ok(())
     })
-}
-
-/// The server's log so far.
-pub(crate) fn log(node: &Node) -> String {
-    fs::read_to_string(node.path("/var/log/openvswitch/ovnkube.log")).unwrap_or_default()
 }
 
 /// The node's own address in each of its subnets.
@@ -67,7 +60,7 @@ pub(crate) fn state(node: &Node) -> Result<String> {
 pub(crate) fn repaired(node: &Node, before: &str, damage: &str) -> Result<()> {
     eventually(&format!("the port is as before ({damage})"), SOON, || {
         let now = state(node)?;
-        ensure!(now == before, "{now}\nbefore:\n{before}\n{}", log(node));
+        ensure!(now == before, "{now}\nbefore:\n{before}\n{}", node.server_log()?);
         Ok(())
     })
 }

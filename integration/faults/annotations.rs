@@ -8,11 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use integration::{
     Families, Lab, Node, Pod, eventually,
     faults::{AT_ONCE, SHORTLY, Site, promptly, row},
-    let_pass,
+    let_pass, threads,
 };
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ fn arrives_after(site: &Site<'_>, delays: &[Duration]) -> Result<()> {
             .map(|(pods, delay)| (delay, scope.spawn(move || late(pods, delay))))
             .collect();
         for (delay, thread) in started {
-            let times = thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))?;
+            let times = threads::join(thread)?;
             eprintln!("annotation after {delay:?}: ADD's own time from then on {times:?}");
             promptly(&times)
                 .with_context(|| format!("the annotation came after {delay:?}; besides OVN's time"))?;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use contract::paths::{CNI_CONF_DIR, CNI_CONF_FILE};
 use integration::{
     Lab, Node, Pod, Runtime,
@@ -16,6 +16,7 @@ use integration::{
     faults::{SHORTLY, Site, failed_with, long_forms, row},
     let_pass,
     runtime::Running,
+    threads,
 };
 use serde_json::json;
 
@@ -222,10 +223,8 @@ fn row_61_a_storm_of_restarts_leaves_a_consistent_node() {
                 pods.iter().map(|pod| scope.spawn(move || churn(site, runtime, pod, over))).collect();
             let kills = storm(site.node, length);
             over.store(true, Ordering::Relaxed);
-            let done = callers
-                .into_iter()
-                .map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
-            Ok::<_, anyhow::Error>((kills?, done.collect::<Result<Vec<Done>>>()?))
+            let done = callers.into_iter().map(threads::join).collect::<Result<Vec<Done>>>();
+            Ok::<_, anyhow::Error>((kills?, done?))
         })?;
         let succeeded: usize = done.iter().map(|done| done.succeeded).sum();
         let failed: usize = done.iter().map(|done| done.told_to_try_again).sum();

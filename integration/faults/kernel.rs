@@ -2,11 +2,10 @@
 
 use std::{
     process::{Child, Stdio},
-    thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use integration::{
     Node, Outcome, Pod, executable,
     faults::{
@@ -14,6 +13,7 @@ use integration::{
         shim::{Netlink, Shim},
     },
     runtime::Running,
+    threads,
 };
 use nix::{
     libc::{EBUSY, EEXIST, EINTR, ENOBUFS},
@@ -139,28 +139,11 @@ fn row_51_a_kernel_that_refuses_any_message_of_an_add_fails_it_and_nothing_is_le
             })
             .collect();
         let pods = site.new_pods(cases.len())?;
-        let met = thread::scope(|scope| {
-            let shares = cases.chunks(cases.len().div_ceil(4)).zip(pods.chunks(cases.len().div_ceil(4)));
-            let threads: Vec<_> = shares
-                .map(|(cases, pods)| {
-                    let (site, shim) = (&site, &shim);
-                    scope.spawn(move || {
-                        cases
-                            .iter()
-                            .zip(pods)
-                            .map(|((what, fault), pod)| {
-                                add_with(site, shim, pod, *fault).with_context(|| what.clone())
-                            })
-                            .collect()
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))))
-                .collect::<Result<Vec<Vec<bool>>>>()
+        let pairs: Vec<_> = cases.iter().zip(&pods).collect();
+        let met = threads::on_threads(4, &pairs, |((what, fault), pod)| {
+            add_with(site, &shim, pod, *fault).with_context(|| what.clone())
         })?;
-        let met = met.into_iter().flatten().filter(|met| *met).count();
+        let met = met.into_iter().filter(|met| *met).count();
         ensure!(met == cases.len(), "only {met} of {} faults were met", cases.len());
         Ok(())
     });

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use integration::{
     Pod, eventually, executable,
@@ -26,6 +26,7 @@ use integration::{
     http::{self, Message},
     node::SERVER_SOCKET,
     runtime::cni_args,
+    threads,
 };
 use serde_json::{Value, json};
 use testkit::scripted_server::{Answer, serve};
@@ -339,10 +340,7 @@ fn during_calls(site: &Site<'_>, server: Server, replace: impl FnOnce() -> Resul
             pods.iter().map(|pod| scope.spawn(|| calls(site, server, pod, &over))).collect();
         let replaced = replace();
         over.store(true, Ordering::Relaxed);
-        let adds = callers
-            .into_iter()
-            .map(|caller| caller.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
-        let adds = adds.collect::<Result<_>>()?;
+        let adds = callers.into_iter().map(threads::join).collect::<Result<_>>()?;
         replaced.map(|()| adds)
     })?;
     ensure!(adds.iter().all(|adds| *adds >= 2), "there was no burst: {adds:?}");

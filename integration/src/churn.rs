@@ -13,14 +13,13 @@
 use std::{
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use fastrand::Rng;
 
-use crate::{Lab, Node, let_pass};
+use crate::{Lab, Node, let_pass, threads};
 
 pub mod chaos;
 pub mod soak;
@@ -54,14 +53,7 @@ pub fn round(actors: &mut [&mut dyn Actor], end: Option<Instant>) -> Result<()> 
         }
         Ok(())
     };
-    thread::scope(|scope| {
-        let threads: Vec<_> = actors.iter_mut().map(|actor| scope.spawn(|| work(&mut **actor))).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        let results: Vec<Result<()>> = joined
-            .map(|result| result.unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)"))))
-            .collect();
-        results.into_iter().collect()
-    })
+    threads::at_once(actors.iter_mut(), |actor| work(&mut **actor)).map(drop)
 }
 
 /// The first node of a lab, with its server.
@@ -85,6 +77,8 @@ fn once_in(rng: &mut Rng, times: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
 
     struct Counter {

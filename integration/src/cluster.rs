@@ -26,10 +26,10 @@
 
 use std::{path::PathBuf, process::Command, thread, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside, lab};
+use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside, lab, threads};
 
 pub mod access;
 pub mod api;
@@ -211,7 +211,7 @@ impl Blueprint {
             } else {
                 ControlPlane::without_service_accounts(&credentials, &api, self.families)
             };
-            Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, join(nodes.join())?))
+            Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, threads::join(nodes)?))
         })?;
         let (lab, workers) = nodes;
         progress("starting ovnkube, and the controllers and kubelets if there are any");
@@ -287,15 +287,8 @@ impl Blueprint {
             }
             anyhow::Ok(worker)
         };
-        let workers = thread::scope(|scope| {
-            let start = &start;
-            let threads: Vec<_> = lab
-                .nodes
-                .iter()
-                .map(|node| scope.spawn(move || start(node).with_context(|| format!("start {}", node.name))))
-                .collect();
-            threads.into_iter().map(|thread| join(thread.join())).collect::<Result<Vec<Worker>>>()
-        })?;
+        let start = |node: &Node| start(node).with_context(|| format!("start {}", node.name));
+        let workers = threads::at_once(&lab.nodes, start)?;
         Ok((lab, workers))
     }
 }
@@ -467,16 +460,9 @@ impl Cluster {
     }
 
     fn each_node(&self, act: impl Fn(&Node, &Worker) -> Result<()> + Sync) -> Result<()> {
-        thread::scope(|scope| {
-            let act = &act;
-            let threads: Vec<_> = self
-                .nodes()
-                .map(|(node, worker)| {
-                    scope.spawn(move || act(node, worker).with_context(|| format!("on {}", node.name)))
-                })
-                .collect();
-            threads.into_iter().try_for_each(|thread| join(thread.join()))
-        })
+        let act =
+            |(node, worker): (&Node, &Worker)| act(node, worker).with_context(|| format!("on {}", node.name));
+        threads::at_once(self.nodes(), act).map(drop)
     }
 }
 
@@ -492,8 +478,4 @@ fn node_is_ready(node: &Value) -> Result<()> {
     // The taint of a node that was not ready goes a moment after its condition.
     ensure!(node["spec"]["taints"].is_null(), "{name} takes no pods: {}", node["spec"]["taints"]);
     Ok(())
-}
-
-fn join<T>(result: thread::Result<Result<T>>) -> Result<T> {
-    result.unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)")))
 }

@@ -6,12 +6,12 @@ use std::{
     thread,
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 
 use crate::{
     Families, Node, Pod, World,
     central::{self, Central},
-    fabric, inside, subnet,
+    fabric, inside, subnet, threads,
 };
 
 /// Configuration of a lab. [`Lab::of_nodes`] begins one.
@@ -106,13 +106,12 @@ impl Blueprint {
                     scope.spawn(move || Node::create(index, subnet::of_node(index, families, v4_len), mtu))
                 })
                 .collect();
-            let nodes =
-                holders.into_iter().map(|holder| join(holder.join())).collect::<Result<Vec<Node>>>()?;
+            let nodes = holders.into_iter().map(threads::join).collect::<Result<Vec<Node>>>()?;
             // The wire needs the namespaces of all nodes.
             let holders: Vec<_> = nodes.iter().map(|node| (node.index, node.pid())).collect();
             fabric::create(&holders, wire_mtu)?;
             // The nodes need the southbound database: ovn-controller connects to it.
-            let central = join(central.join()).context("start the central part")?;
+            let central = threads::join(central).context("start the central part")?;
             thread::scope(|scope| {
                 let started: Vec<_> = nodes
                     .iter()
@@ -122,7 +121,7 @@ impl Blueprint {
                     central
                         .create_topology(nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])))?;
                 }
-                started.into_iter().try_for_each(|node| join(node.join()))
+                started.into_iter().try_for_each(threads::join)
             })?;
             if wire_mtu != fabric::MTU {
                 // Open vSwitch gives an internal port the least MTU of its bridge's ports when they change only.
@@ -277,8 +276,4 @@ fn add_port(pod: &Pod) -> Vec<String> {
         words.extend(["--", command, &port, &addresses].map(str::to_owned));
     }
     words
-}
-
-fn join<T>(result: thread::Result<Result<T>>) -> Result<T> {
-    result.unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)")))
 }

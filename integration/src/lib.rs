@@ -22,6 +22,7 @@
 //! | [`daemon`] | [`Daemon`]: one long-running program: start, stop, kill, pause |
 //! | [`program`] | [`Program`]: which daemon of a node |
 //! | [`mod@process`] | memory, processor time and threads of any process |
+//! | [`threads`] | work on several threads at once, and their first error |
 //! | [`systemd`] | a real systemd as the first process of a node |
 //! | [`pod`] | [`Pod`]: identity, addresses, manifest; ports and namespaces of many pods at once |
 //! | [`by_hand`] | attaches a pod with `ip` and `ovs-vsctl`: the floor that needs no code of this project |
@@ -91,6 +92,7 @@ pub mod program;
 pub mod runtime;
 pub mod subnet;
 pub mod systemd;
+pub mod threads;
 pub mod traffic;
 pub mod versions;
 pub mod world;

@@ -5,9 +5,11 @@
 
 use std::{fs::File, path::PathBuf, thread};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 use netns_rs::{DefaultEnv, Env as _, NetNs};
 use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::threads;
 
 /// Creates namespaces with these names on the node whose namespaces process `holder` holds.
 pub(crate) fn add(holder: u32, names: &[String]) -> Result<()> {
@@ -50,6 +52,6 @@ pub(crate) fn on_node<T: Send>(holder: u32, work: impl FnOnce() -> Result<T> + S
             setns(&mounts, CloneFlags::CLONE_NEWNS).context("enter the node's mounts")?;
             work()
         });
-        inside.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked (see above)")))
+        threads::join(inside)
     })
 }

@@ -1,10 +1,8 @@
 //! The same sandbox, attached again: the new link has the name of the earlier one, which ovs-vswitchd may
 //! still hold.
 
-use std::thread;
-
 use anyhow::{Context as _, Result};
-use integration::{Lab, Node, Pod};
+use integration::{Lab, Node, Pod, threads};
 
 /// Rounds per pod: enough for ADDs to meet ovs-vswitchd at an unfortunate moment, if there is one.
 const ROUNDS: usize = 30;
@@ -23,10 +21,7 @@ fn a_sandbox_has_its_network_again_however_soon() {
         let node = &lab.nodes[0];
         node.start_server()?;
         let pods = lab.new_pods(node, 4)?;
-        thread::scope(|scope| {
-            let all: Vec<_> = pods.iter().map(|pod| scope.spawn(|| comes_and_goes(lab, node, pod))).collect();
-            all.into_iter().try_for_each(|one| one.join().expect("an error is no panic"))
-        })
+        threads::at_once(&pods, |pod| comes_and_goes(lab, node, pod)).map(drop)
     });
 }
 

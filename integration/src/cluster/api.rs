@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::credentials::{ADMIN, Credentials};
+use crate::threads;
 
 /// A client of the API server, which need not run yet.
 #[derive(Clone)]
@@ -74,19 +75,7 @@ impl Api {
 
     /// Calls [`Api::create`] for many objects, up to eight at once.
     pub fn create_all(&self, path: &str, objects: &[Value]) -> Result<()> {
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = objects
-                .chunks(objects.len().div_ceil(8).max(1))
-                .map(|objects| {
-                    scope.spawn(move || {
-                        objects.iter().try_for_each(|object| self.create(path, object).map(drop))
-                    })
-                })
-                .collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
-            })
-        })
+        threads::on_threads(8, objects, |object| self.create(path, object)).map(drop)
     }
 
     /// The answer to GET of `path`, as text.

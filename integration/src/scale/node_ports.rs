@@ -8,7 +8,7 @@
 use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Cluster, Families, Node, cluster::GatewayMode, eventually};
+use integration::{Cluster, Families, Node, cluster::GatewayMode, eventually, threads};
 use serde_json::{Value, json};
 
 use self::{
@@ -157,7 +157,7 @@ impl World<'_> {
             // Those that are there before the monitor count as seen when it begins: an upper limit.
             let mut monitor = Monitor::start(self.node, BRIDGE)?;
             let last = monitor.until_added((FIRST..FIRST + count).collect())?;
-            start.join().unwrap_or_else(|_| anyhow::bail!("a thread panicked"))?;
+            threads::join(start)?;
             self.all_there(count)?;
             Ok((last - began).as_secs_f64())
         })

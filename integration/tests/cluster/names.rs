@@ -3,7 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Cluster, Node, cluster::dns, eventually};
+use integration::{Cluster, Node, cluster::dns, eventually, threads};
 use serde_json::json;
 
 use crate::support::{
@@ -36,10 +36,7 @@ fn every_pod_resolves_names_also_while_one_of_two_replicas_of_coredns_is_deleted
                 clients.map(|client| scope.spawn(move || longest_gap(cluster, client))).into();
             let replica = replicas(cluster).first().context("a replica of CoreDNS")?.clone();
             cluster.api.delete(&format!("/api/v1/namespaces/{}/pods/{replica}", dns::NAMESPACE))?;
-            let joined = asking
-                .into_iter()
-                .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?);
-            joined.collect::<Result<Vec<[Duration; 2]>>>()
+            asking.into_iter().map(threads::join).collect::<Result<Vec<[Duration; 2]>>>()
         })?;
         println!("longest time without an answer, and when it began: {gaps:?}");
         ensure!(gaps.iter().all(|[gap, _]| *gap <= GAP), "{gaps:?}");

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
     cluster::{attached::is_ready, programs::AGNHOST},
+    threads::on_threads,
 };
 use serde_json::{Value, json};
 
@@ -14,6 +15,9 @@ pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Limit of the wait for pods to become ready on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// Threads that look for pods, or ping, at once.
+const THREADS: usize = 4;
 
 /// A pod on `node` with servers for HTTP (port 8080) and UDP (port 8081).
 pub(crate) fn pod(name: &str, node: &str) -> Value {
@@ -130,7 +134,7 @@ pub(crate) fn wait_for_exactly(cluster: &Cluster, count: usize, deadline: Durati
 
 /// The running pods with these names, looked up by several threads.
 pub(crate) fn all_attached(cluster: &Cluster, names: &[String]) -> Result<Vec<Pod>> {
-    in_parallel(names, |name| attached(cluster, name))
+    on_threads(THREADS, names, |name| attached(cluster, name))
 }
 
 /// Every pod pings `others` of the other pods, spread over all of them.
@@ -142,7 +146,7 @@ pub(crate) fn reach_each_other(cluster: &Cluster, pods: &[Pod], others: usize) -
     let numbered: Vec<(usize, &Pod)> = pods.iter().enumerate().collect();
     // The kernel keeps at most 1024 neighbours for all network namespaces together (gc_thresh3).
     for some in numbered.chunks((500 / others.max(1)).max(1)) {
-        in_parallel(some, |(number, pod)| {
+        on_threads(THREADS, some, |(number, pod)| {
             let step = (count / (others + 1)).max(1);
             let targets = (1..count)
                 .step_by(step)
@@ -164,19 +168,4 @@ pub(crate) fn reach_each_other(cluster: &Cluster, pods: &[Pod], others: usize) -
         })?;
     }
     Ok(())
-}
-
-/// Runs `act` on all items, on four threads.
-fn in_parallel<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
-    std::thread::scope(|scope| {
-        let act = &act;
-        let threads: Vec<_> = items
-            .chunks(items.len().div_ceil(4).max(1))
-            .map(|items| scope.spawn(move || items.iter().map(act).collect::<Result<Vec<R>>>()))
-            .collect();
-        let joined = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked"))));
-        Ok(joined.collect::<Result<Vec<Vec<R>>>>()?.into_iter().flatten().collect())
-    })
 }

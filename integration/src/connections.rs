@@ -5,34 +5,34 @@
 //! `integration peer …` in pods; [`Connections`] and [`Server`] start them.
 
 use std::{
-    io::{BufRead as _, BufReader, Lines},
     net::SocketAddr,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::Command,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail};
 
 use crate::{
     Lab, Pod, command,
-    peer::{Connection, Pace, Poured, Report},
+    peer::{Connection, Held, Pace, PeerProcess, Poured, Report},
     traffic::End,
     world::Machine,
 };
 
 /// A server in a pod, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Server(Child);
+pub struct Server {
+    _peer: PeerProcess,
+}
 
 /// A client in a pod, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Connections {
-    child: Child,
+    _client: Held,
     shared: Arc<Shared>,
 }
 
@@ -53,8 +53,7 @@ impl Lab {
     pub fn answering_at(&self, at: &End<'_>, addresses: &[SocketAddr]) -> Result<Server> {
         let mut command = self.at(at)?;
         command.arg("answer").args(addresses.iter().map(ToString::to_string));
-        let (child, _) = start(&mut command, &Report::Answering)?;
-        Ok(Server(child))
+        Server::start(&mut command)
     }
 
     /// Starts a server at that end, on these of its addresses and ports, which answers with the address of its
@@ -62,16 +61,14 @@ impl Lab {
     pub fn mirroring(&self, at: &End<'_>, addresses: &[SocketAddr]) -> Result<Server> {
         let mut command = self.at(at)?;
         command.args(["answer", "--client"]).args(addresses.iter().map(ToString::to_string));
-        let (child, _) = start(&mut command, &Report::Answering)?;
-        Ok(Server(child))
+        Server::start(&mut command)
     }
 
     /// Starts a server of SCTP in the pod, on these of its addresses and ports, and waits until it receives.
     pub fn answering_sctp(&self, pod: &Pod, addresses: &[SocketAddr]) -> Result<Server> {
         let mut command = self.at(&End::Pod(pod))?;
         command.arg("sctp-answer").args(addresses.iter().map(ToString::to_string));
-        let (child, _) = start(&mut command, &Report::Answering)?;
-        Ok(Server(child))
+        Server::start(&mut command)
     }
 
     /// The same outside of the cluster, at this port of all addresses of a machine. Returns them, too.
@@ -88,23 +85,20 @@ impl Lab {
         for (option, time) in [("--every", pace.every), ("--patience", pace.patience)] {
             command.args([option, &time.as_millis().to_string()]);
         }
-        let (child, lines) = start(&mut command, &Report::Connecting)?;
+        let client = PeerProcess::start_ready(&mut command, &Report::Connecting)?;
         let shared = Arc::new(Shared::default());
         let noting = Arc::clone(&shared);
-        // It ends with the client.
-        thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                match serde_json::from_str(&line) {
-                    Ok(Report::Connected(connection)) => noting.seen().push(connection),
-                    Ok(Report::Unanswered(_)) => {
-                        noting.unanswered.fetch_add(1, Ordering::Relaxed);
-                    }
-                    _ => {}
+        let client = client.follow(move |report| {
+            match report {
+                Report::Connected(connection) => noting.seen().push(connection),
+                Report::Unanswered(_) => {
+                    noting.unanswered.fetch_add(1, Ordering::Relaxed);
                 }
-                noting.more.notify_all();
+                _ => {}
             }
+            noting.more.notify_all();
         });
-        Ok(Connections { child, shared })
+        Ok(Connections { _client: client, shared })
     }
 }
 
@@ -133,8 +127,7 @@ impl Lab {
     pub fn draining(&self, at: &End<'_>, address: SocketAddr) -> Result<Server> {
         let mut command = self.at(at)?;
         command.args(["tcp-drain", &address.to_string()]);
-        let (child, _) = start(&mut command, &Report::Answering)?;
-        Ok(Server(child))
+        Server::start(&mut command)
     }
 
     /// Sends to such a server over one connection, for this time.
@@ -145,6 +138,12 @@ impl Lab {
             Report::Poured(poured) => Ok(poured),
             other => bail!("the client reports {other:?}"),
         }
+    }
+}
+
+impl Server {
+    fn start(command: &mut Command) -> Result<Self> {
+        Ok(Self { _peer: PeerProcess::start_ready(command, &Report::Answering)? })
     }
 }
 
@@ -201,32 +200,4 @@ impl Connections {
     pub fn all(&self) -> Vec<Connection> {
         self.shared.seen().clone()
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        end(&mut self.0);
-    }
-}
-
-impl Drop for Connections {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-/// Starts a peer, whose first line is `ready`, and returns its further lines.
-fn start(command: &mut Command, ready: &Report) -> Result<(Child, Lines<BufReader<ChildStdout>>)> {
-    let line = command::line(command);
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("start `{line}`"))?;
-    let mut lines = BufReader::new(child.stdout.take().context("standard output is a pipe")?).lines();
-    let said = lines.next().with_context(|| format!("`{line}` ended (its error is above)"))??;
-    ensure!(serde_json::from_str::<Report>(&said)? == *ready, "`{line}` says {said}");
-    Ok((child, lines))
-}
-
-/// Ends a peer. Errors are ignored: the traffic is over, and the process may have ended by itself.
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
 }

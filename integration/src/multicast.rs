@@ -5,11 +5,8 @@
 
 use std::{
     collections::BTreeSet,
-    io::{BufRead as _, BufReader},
     net::{IpAddr, SocketAddr},
-    process::{Child, Stdio},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -17,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{
     Lab, Pod, command,
-    peer::{Report, TO_GROUP, TO_MEMBER},
+    peer::{Held, PeerProcess, Report, TO_GROUP, TO_MEMBER},
     traffic::End,
 };
 
@@ -33,8 +30,8 @@ pub struct Member {
     group: SocketAddr,
     /// Where it hears what is sent to it alone.
     own: SocketAddr,
-    child: Child,
     heard: Arc<Heard>,
+    _listener: Held,
 }
 
 #[derive(Debug, Default)]
@@ -51,28 +48,17 @@ impl Lab {
             own.with_context(|| format!("{} has no address of the family of {group}", pod.name))?;
         let mut listener = self.at(&End::Pod(pod))?;
         listener.args(["multicast-listen", &group.to_string()]);
-        let line = command::line(&listener);
-        let mut child = listener
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start `{line}`"))?;
-        let mut lines = BufReader::new(child.stdout.take().context("standard output is a pipe")?).lines();
-        let said = lines.next().with_context(|| format!("`{line}` ended (its error is above)"))??;
-        ensure!(serde_json::from_str::<Report>(&said)? == Report::Listening(group), "`{line}` says {said}");
+        let listener = PeerProcess::start_ready(&mut listener, &Report::Listening(group))?;
         let heard = Arc::new(Heard::default());
         let noting = Arc::clone(&heard);
-        // It ends with the listener.
-        thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                if let Ok(Report::Heard(text)) = serde_json::from_str(&line) {
-                    noting.texts().insert(text);
-                    noting.more.notify_all();
-                }
+        let listener = listener.follow(move |report| {
+            if let Report::Heard(text) = report {
+                noting.texts().insert(text);
+                noting.more.notify_all();
             }
         });
         let own = SocketAddr::new(own, group.port());
-        Ok(Member { name: pod.name.clone(), group, own, child, heard })
+        Ok(Member { name: pod.name.clone(), group, own, heard, _listener: listener })
     }
 
     /// The pod sends to the members' group. Returns which of them hear it. `round`: another number each time.
@@ -118,13 +104,5 @@ impl Member {
             texts = self.heard.more.wait_timeout(texts, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        // Errors are ignored: the traffic is over, and the process may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

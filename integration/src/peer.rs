@@ -1,11 +1,12 @@
 //! The two ends of traffic between pods, run as `integration peer …` in the pods' namespaces.
 //!
 //! Each prints one JSON line at a time on standard output and has a time limit of its own: a lost packet must
-//! not hang a test.
+//! not hang a test. `PeerProcess` starts one, and reads its lines.
 
 mod connections;
 mod drip;
 mod multicast;
+mod process;
 mod questions;
 mod sctp;
 mod stream;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use connections::{Connection, Moment, Pace};
 pub use drip::Kept;
 pub use multicast::{TO_GROUP, TO_MEMBER};
+pub(crate) use process::{Held, PeerProcess};
 pub use questions::Reply;
 pub use stream::Poured;
 

@@ -5,18 +5,16 @@ mod lasting;
 use std::{
     ffi::OsStr,
     fmt,
-    io::{BufRead as _, BufReader},
     net::{IpAddr, SocketAddr},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
     Lab, Node, Pod, command, eventually, executable,
-    peer::{Echoes, Reply, Report},
+    peer::{Echoes, PeerProcess, Reply, Report},
     world::Machine,
 };
 
@@ -248,67 +246,7 @@ pub struct Echo {
 impl Flow {
     /// Ends the traffic; how many datagrams were sent, and how many came back.
     pub fn stop(mut self) -> Result<Echoes> {
-        // The sender ends when its standard input closes, and reports.
-        self.sender.stdin = None;
+        self.sender.end_input();
         self.sender.echoes()
-    }
-}
-
-/// One end of traffic, running in a pod; it ends when this is dropped.
-#[derive(Debug)]
-struct PeerProcess {
-    line: String,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    child: Child,
-}
-
-impl PeerProcess {
-    fn start(command: &mut Command) -> Result<Self> {
-        let line = command::line(command);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("start `{line}`"))?;
-        let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().context("standard output is a pipe")?);
-        Ok(Self { line, stdin, stdout, child })
-    }
-
-    /// Whether the next report comes within that time.
-    fn reports_within(&mut self, limit: Duration) -> Result<bool> {
-        let limit = Timespec::try_from(limit).ok();
-        let mut output = [PollFd::new(self.stdout.get_ref(), PollFlags::IN)];
-        Ok(!self.stdout.buffer().is_empty() || rustix::event::poll(&mut output, limit.as_ref())? > 0)
-    }
-
-    fn report(&mut self) -> Result<Report> {
-        let mut text = String::new();
-        self.stdout.read_line(&mut text)?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("`{}` said {text:?} (its error is above)", self.line))
-    }
-
-    fn address(&mut self) -> Result<SocketAddr> {
-        match self.report()? {
-            Report::Listening(address) => Ok(address),
-            other => bail!("`{}` reports {other:?}, not where it listens", self.line),
-        }
-    }
-
-    fn echoes(&mut self) -> Result<Echoes> {
-        match self.report()? {
-            Report::Echoed(echoes) => Ok(echoes),
-            other => bail!("`{}` reports {other:?}, not its datagrams", self.line),
-        }
-    }
-}
-
-impl Drop for PeerProcess {
-    fn drop(&mut self) {
-        // Errors are ignored: the traffic is over, and the process may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -2,16 +2,17 @@
 
 use std::{
     fs,
-    process::{Child, ChildStderr, ChildStdin, Command, ExitStatus},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus},
     time::Duration,
 };
 
+use anyhow::{Context as _, Result};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 
-use crate::eventually;
+use crate::{command, eventually};
 
 /// Limit for a process to become ready or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,23 +27,48 @@ pub struct Process {
 impl Process {
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
-        let line = format!("{command:?}");
-        let child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
-        Self { child, line }
+        Self::spawn(command).unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
+    /// The same for tests that return their failure.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn spawn(command: &mut Command) -> Result<Self> {
+        let line = command::line(command);
+        let child = command.spawn().with_context(|| format!("start `{line}`"))?;
+        Ok(Self { child, line })
     }
 
     /// Starts a command whose standard input is a pipe.
     #[track_caller]
     pub fn start_with_stdin(command: &mut Command) -> (Self, ChildStdin) {
         let mut process = Self::start(command);
-        let stdin = process.child.stdin.take().expect("the command has a pipe as its standard input");
+        let stdin = process.stdin();
         (process, stdin)
     }
 
-    /// The other end of the process' standard error, once, if the command has a pipe there.
+    /// The other end of the process' standard input, once, if the command has a pipe there.
+    #[track_caller]
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("the command has a pipe as its standard input")
+    }
+
+    /// The other end of its standard output.
+    #[track_caller]
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("the command has a pipe as its standard output")
+    }
+
+    /// The other end of its standard error.
     #[track_caller]
     pub fn stderr(&mut self) -> ChildStderr {
         self.child.stderr.take().expect("the command has a pipe as its standard error")
+    }
+
+    /// The command line.
+    pub fn line(&self) -> &str {
+        &self.line
     }
 
     pub fn pid(&self) -> u32 {

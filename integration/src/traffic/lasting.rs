@@ -5,10 +5,10 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Echo, End, PeerProcess};
+use super::{Echo, End};
 use crate::{
     Lab, command, eventually,
-    peer::{Kept, Report},
+    peer::{Kept, PeerProcess, Report},
 };
 
 /// Often enough that each gap of the path is noticed.
@@ -48,12 +48,9 @@ impl Lab {
     /// back.
     pub fn drip(&self, from: &End<'_>, to: SocketAddr, every: Duration) -> Result<Drip> {
         let every = every.as_millis().to_string();
-        let mut client =
-            PeerProcess::start(self.at(from)?.args(["tcp-drip", &to.to_string(), "--every", &every]))?;
-        match client.report()? {
-            Report::Connecting => Ok(Drip { client }),
-            other => bail!("the client reports {other:?}"),
-        }
+        let mut command = self.at(from)?;
+        command.args(["tcp-drip", &to.to_string(), "--every", &every]);
+        Ok(Drip { client: PeerProcess::start_ready(&mut command, &Report::Connecting)? })
     }
 
     /// Begins a connection from `client` to each of these addresses of `server`.
@@ -94,7 +91,7 @@ impl Drip {
 
     /// The same. Where the last byte is not back within `limit`, the error has what `look` sees then.
     fn stop_or(mut self, limit: Duration, look: impl FnOnce() -> String) -> Result<Kept> {
-        self.client.stdin = None;
+        self.client.end_input();
         let seen = if self.client.reports_within(limit)? { None } else { Some(look()) };
         let kept = self.client.report().and_then(|report| match report {
             Report::Kept(kept) => Ok(kept),

@@ -4,14 +4,15 @@ use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader, Read},
     ops::RangeInclusive,
-    process::{Child, Stdio},
+    process::Stdio,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use integration::Node;
+use testkit::process::Process;
 
 /// Far longer than any time that is worth measuring.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
@@ -21,7 +22,7 @@ const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 /// The running program, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Monitor {
-    child: Child,
+    _program: Process,
     changes: Receiver<Change>,
     /// A change that nobody has asked for yet.
     first: Option<Change>,
@@ -61,12 +62,11 @@ impl Monitor {
         // The flows that are there are its standard output, and changes its standard error.
         command.args(["--output=L", "ovs-ofctl", "monitor", bridge, "watch:"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().context("start ovs-ofctl")?;
+        let mut program = Process::spawn(&mut command)?;
         let (sender, changes) = mpsc::channel();
-        let (there, told) = (child.stdout.take(), child.stderr.take());
-        follow(there.context("standard output is a pipe")?, sender.clone(), |_| Some(Kind::Initial));
-        follow(told.context("standard error is a pipe")?, sender, kind);
-        let mut monitor = Self { child, changes, first: None, events: 0 };
+        follow(program.stdout(), sender.clone(), |_| Some(Kind::Initial));
+        follow(program.stderr(), sender, kind);
+        let mut monitor = Self { _program: program, changes, first: None, events: 0 };
         // Every bridge has flows.
         monitor.first = Some(monitor.next("no flow was told")?);
         Ok(monitor)
@@ -110,14 +110,6 @@ impl Monitor {
             Err(RecvTimeoutError::Timeout) => bail!("not within {PATIENCE:?}: {missing}"),
             Err(RecvTimeoutError::Disconnected) => bail!("ovs-ofctl monitor has ended: {missing}"),
         }
-    }
-}
-
-impl Drop for Monitor {
-    fn drop(&mut self) {
-        // It may have ended with its bridge.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

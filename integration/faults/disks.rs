@@ -154,7 +154,7 @@ fn row_42_a_runtime_that_cannot_keep_the_result_of_add_is_helped_by_del() {
         before.must_equal(&node.census()?)?;
         node.unmount(CACHE)?;
         node.runtime().cnitool("add", &pod)?.run()?.success()?;
-        site.lab.ping(&pod, pod.gateways[0])?;
+        site.lab.reaches_gateway(&pod)?;
         node.runtime().cnitool("del", &pod)?.run()?.success()?;
         before.must_equal(&node.census()?)
     });

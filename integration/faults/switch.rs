@@ -112,7 +112,7 @@ fn row_19_without_br_int_add_says_so_at_once_and_works_when_it_is_back() {
         node.start_ovn_controller()?;
         site.until_healthy()?;
         site.add(&pod)?.success()?;
-        site.lab.ping(&pod, pod.gateways[0])?;
+        site.lab.reaches_gateway(&pod)?;
         // The ports of the bystanders went with the bridge.
         for (pod, ids) in site.bystanders.iter().zip([first, second]) {
             let (link, ids) = (pod.host_interface(), format!("external_ids={}", ids.trim()));

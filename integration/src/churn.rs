@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use fastrand::Rng;
 
-use crate::{Lab, Node, let_pass, threads};
+use crate::{let_pass, threads};
 
 pub mod chaos;
 pub mod soak;
@@ -54,15 +54,6 @@ pub fn round(actors: &mut [&mut dyn Actor], end: Option<Instant>) -> Result<()> 
         Ok(())
     };
     threads::at_once(actors.iter_mut(), |actor| work(&mut **actor)).map(drop)
-}
-
-/// The first node of a lab, with its server.
-fn node_of(lab: &Lab) -> Result<&Node> {
-    let node = lab.nodes.first().context("a lab has a node")?;
-    if !node.server.is_running() {
-        node.start_server()?;
-    }
-    Ok(node)
 }
 
 /// Lets a random time pass, `longest` at most: calls and kills meet at moments that nothing announces.

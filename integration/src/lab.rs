@@ -192,6 +192,15 @@ impl Lab {
         self.nodes.iter().find(|node| node.name == pod.node).expect("pods name a node of their lab")
     }
 
+    /// The first node, with its server running.
+    pub fn node_with_server(&self) -> Result<&Node> {
+        let node = self.nodes.first().context("a lab has a node")?;
+        if !node.server.is_running() {
+            node.start_server()?;
+        }
+        Ok(node)
+    }
+
     /// The next pod of `node`. Nothing is created.
     pub fn plan_pod(&self, node: &Node) -> Pod {
         let position =
@@ -218,6 +227,13 @@ impl Lab {
         node.add_namespaces(&pods)?;
         pods.iter().try_for_each(|pod| node.write_manifest(pod))?;
         Ok(pods)
+    }
+
+    /// A new pod of `node`, to which the plugin gave its network.
+    pub fn attached_pod(&self, node: &Node) -> Result<Pod> {
+        let pod = self.new_pod(node)?;
+        node.runtime().add(&pod)?.success()?;
+        Ok(pod)
     }
 
     /// Removes everything that [`Lab::new_pods`] has created.

@@ -53,6 +53,11 @@ impl Lab {
         })
     }
 
+    /// Pings the gateway of the pod's subnet, which OVN answers for.
+    pub fn reaches_gateway(&self, pod: &Pod) -> Result<()> {
+        self.ping(pod, pod.gateways[0])
+    }
+
     /// Checks that none of five pings is answered. Ping in the other direction first: silence alone proves
     /// nothing.
     ///

@@ -10,7 +10,7 @@ const ROUNDS: usize = 30;
 fn comes_and_goes(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
     (1..=ROUNDS).try_for_each(|round| {
         node.runtime().add(pod)?.success()?;
-        lab.ping(pod, pod.gateways[0]).with_context(|| format!("round {round}"))?;
+        lab.reaches_gateway(pod).with_context(|| format!("round {round}"))?;
         node.runtime().del(pod)?.success().map(drop)
     })
 }
@@ -33,7 +33,7 @@ fn the_port_that_a_link_has_left_is_replaced() {
         let pod = lab.new_pod(node)?;
         for _ in 0..10 {
             node.runtime().add(&pod)?.success()?;
-            lab.ping(&pod, pod.gateways[0])?;
+            lab.reaches_gateway(&pod)?;
             node.run(["ip", "link", "delete", &pod.host_interface()])?;
         }
         Ok(())

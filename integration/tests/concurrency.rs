@@ -4,17 +4,10 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Lab, Node, Outcome, Pod, Runtime, runtime::Running};
+use integration::{Lab, Outcome, Pod, Runtime, runtime::Running};
 use serde_json::json;
 
 const HUNDRED: usize = 100;
-
-/// The only node, with its server running.
-fn node_of(lab: &Lab) -> Result<&Node> {
-    let node = &lab.nodes[0];
-    node.start_server()?;
-    Ok(node)
-}
 
 /// Starts `verb` for all of `pods`, and waits for all of them.
 fn all_at_once<'pod>(
@@ -43,15 +36,10 @@ fn all_succeeded(what: &str, outcomes: &[Outcome]) -> Result<()> {
     Ok(())
 }
 
-/// The pod reaches the gateway of its subnet, which OVN answers for.
-fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
-    lab.ping(pod, pod.gateways[0])
-}
-
 #[test]
 fn a_hundred_pods_come_and_go_at_once() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let reference = lab.new_pod(node)?;
         node.runtime().add(&reference)?.success()?;
         let pods = lab.new_pods(node, HUNDRED)?;
@@ -76,14 +64,14 @@ fn a_hundred_pods_come_and_go_at_once() {
         );
         all_succeeded("DELs", &outcomes)?;
         before.must_equal(&node.census()?)?;
-        has_network(lab, &reference)
+        lab.reaches_gateway(&reference)
     });
 }
 
 #[test]
 fn pods_come_while_others_go() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let before = node.census()?;
         let pods = lab.new_pods(node, 40)?;
         let (first, second) = pods.split_at(20);
@@ -102,7 +90,7 @@ fn pods_come_while_others_go() {
                 "{} is still there:\n{census}",
                 gone.name
             );
-            has_network(lab, there)?;
+            lab.reaches_gateway(there)?;
         }
 
         all_succeeded("DELs", &all_at_once(&node.runtime(), "DEL", second)?)?;
@@ -114,7 +102,7 @@ fn pods_come_while_others_go() {
 #[test]
 fn log_lines_of_twenty_plugins_are_whole() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let pods = lab.new_pods(node, 20)?;
         // The log cuts values at a limit; this value exceeds it.
         let padding = "x".repeat(2000);

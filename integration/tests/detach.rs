@@ -10,13 +10,6 @@ use serde_json::{Value, json};
 /// Key of a second network in the pod's annotation.
 const OTHER_NETWORK: &str = "lab/blue";
 
-/// The only node, with its server running.
-fn node_of(lab: &Lab) -> Result<&Node> {
-    let node = &lab.nodes[0];
-    node.start_server()?;
-    Ok(node)
-}
-
 /// A pod of `node` whose ADD succeeded.
 fn attached(lab: &Lab, node: &Node) -> Result<Pod> {
     let pod = lab.new_pod(node)?;
@@ -43,11 +36,6 @@ fn attached_since(lab: &Lab, node: &Node) -> Result<(Pod, Census)> {
     Ok((pod, before))
 }
 
-/// The pod reaches the gateway of its subnet, which OVN answers for.
-fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
-    lab.ping(pod, pod.gateways[0])
-}
-
 /// Nothing on the node names the sandbox.
 fn has_nothing_of(node: &Node, pod: &Pod) -> Result<()> {
     let census = node.census()?;
@@ -59,7 +47,7 @@ fn has_nothing_of(node: &Node, pod: &Pod) -> Result<()> {
 #[test]
 fn del_needs_no_server() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let (pod, before) = attached_since(lab, node)?;
         node.server.kill()?;
         let outcome = node.runtime().del(&pod)?;
@@ -76,7 +64,7 @@ fn del_needs_no_server() {
 #[test]
 fn del_waits_for_no_ovs_vswitchd() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let (paused, killed) = (attached(lab, node)?, attached(lab, node)?);
         node.vswitchd.pause()?;
         let outcome = node.runtime().del(&paused)?;
@@ -101,7 +89,7 @@ fn del_waits_for_no_ovs_vswitchd() {
 
         node.start_vswitchd()?;
         let next = attached(lab, node)?;
-        has_network(lab, &next)
+        lab.reaches_gateway(&next)
     });
 }
 
@@ -110,7 +98,7 @@ fn del_waits_for_no_ovs_vswitchd() {
 #[test]
 fn del_lets_the_switch_remove_a_port_before_its_link_goes() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let pods = (0..6).map(|_| attached(lab, node)).collect::<Result<Vec<_>>>()?;
         let runtime = node.runtime().with("logLevel", json!("5"));
         for pod in &pods {
@@ -133,7 +121,7 @@ fn del_lets_the_switch_remove_a_port_before_its_link_goes() {
 #[test]
 fn del_without_the_database_asks_to_be_called_again_and_then_leaves_nothing() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let (pod, before) = attached_since(lab, node)?;
         node.ovsdb_server.kill()?;
         let error = node.runtime().del(&pod)?.failure()?;
@@ -147,7 +135,7 @@ fn del_without_the_database_asks_to_be_called_again_and_then_leaves_nothing() {
 #[test]
 fn del_finds_the_row_of_a_link_that_is_gone() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let (pod, before) = attached_since(lab, node)?;
         node.run(["ip", "link", "del", &pod.host_interface()])?;
         node.runtime().del(&pod)?.success()?;
@@ -158,7 +146,7 @@ fn del_finds_the_row_of_a_link_that_is_gone() {
 #[test]
 fn del_finds_the_link_of_a_row_that_is_gone() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let (pod, before) = attached_since(lab, node)?;
         // A running server would put the port back.
         node.server.stop()?;
@@ -196,7 +184,7 @@ fn on_other_network<'node>(lab: &Lab, node: &'node Node, pod: &Pod) -> Result<Ru
 #[test]
 fn del_takes_only_the_interface_that_it_names() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let before = node.census()?;
         let pod = lab.new_pod(node)?;
         let (first, second) = (node.runtime(), on_other_network(lab, node, &pod)?);
@@ -206,7 +194,7 @@ fn del_takes_only_the_interface_that_it_names() {
         second.add(&pod)?.success()?;
         second.del(&pod)?.success()?;
         with_first.must_equal(&node.census()?)?;
-        has_network(lab, &pod)?;
+        lab.reaches_gateway(&pod)?;
 
         second.add(&pod)?.success()?;
         first.del(&pod)?.success()?;
@@ -226,7 +214,7 @@ fn del_takes_only_the_interface_that_it_names() {
 #[test]
 fn del_takes_what_the_go_plugin_has_attached() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let pod = lab.new_pod(node)?;
         let before = node.census()?;
         // A port as upstream's plugin makes it: no alias, no `pod-if-name`, and transient in its newer
@@ -246,7 +234,7 @@ fn del_takes_what_the_go_plugin_has_attached() {
 #[test]
 fn del_takes_the_link_of_a_plugin_that_died_before_it_could_mark_it() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let pod = lab.new_pod(node)?;
         let before = node.census()?;
         node.shell(&format!(
@@ -263,7 +251,7 @@ fn del_takes_the_link_of_a_plugin_that_died_before_it_could_mark_it() {
 #[test]
 fn del_leaves_a_link_alone_that_only_has_its_name() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         for (kind, words) in [("bridge", "type bridge"), ("marked veth", "type veth peer name foreign")] {
             let pod = lab.new_pod(node)?;
             let link = pod.host_interface();

@@ -27,8 +27,7 @@ fn places_before(stage: Stage) -> usize {
 
 /// The only node, with its server running and a plugin that has failpoints.
 fn node_of(lab: &Lab) -> Result<&Node> {
-    let node = &lab.nodes[0];
-    node.start_server()?;
+    let node = lab.node_with_server()?;
     failpoint::install(node)?;
     Ok(node)
 }
@@ -54,14 +53,9 @@ fn next_sandbox_works(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
     let next = [pod.next_sandbox()];
     node.add_namespaces(&next)?;
     node.runtime().add(&next[0])?.success()?;
-    has_network(lab, &next[0])?;
+    lab.reaches_gateway(&next[0])?;
     node.runtime().del(&next[0])?.success()?;
     node.remove_namespaces(&next)
-}
-
-/// The pod reaches the gateway of its subnet, which OVN answers for.
-fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
-    lab.ping(pod, pod.gateways[0])
 }
 
 /// Waits until ovs-vswitchd has given the pod's port its number.
@@ -285,7 +279,7 @@ fn an_add_that_is_repeated_fails_and_leaves_the_pod_its_network() {
         let outcome = node.runtime().add(&pod)?;
         failed_with(&outcome, 101, &["eth0"])?;
         attached.must_equal(&node.census()?)?;
-        has_network(lab, &pod)?;
+        lab.reaches_gateway(&pod)?;
         node.runtime().del(&pod)?.success()?;
         before.must_equal(&node.census()?)
     });

@@ -47,10 +47,6 @@ fn node_of(lab: &Lab) -> Result<&Node> {
     Ok(node)
 }
 
-fn attached_pod(lab: &Lab, node: &Node) -> Result<Pod> {
-    attach(node, lab.new_pod(node)?).map(|attached| attached.pod)
-}
-
 fn delete_port(node: &Node, name: &str) -> Result<()> {
     node.vsctl(["--no-wait", "del-port", "br-int", name]).map(drop)
 }
@@ -92,7 +88,7 @@ fn a_port_comes_back_with_its_limits_and_the_pod_with_its_network() {
         let limits = [("kubernetes.io/ingress-bandwidth", "10M"), ("kubernetes.io/egress-bandwidth", "5M")];
         place(lab, node, &limited, &manifest_with(&limited, &limits))?;
         attach(node, limited.clone())?;
-        let other = attached_pod(lab, node)?;
+        let other = lab.attached_pod(node)?;
         lab.ping(&limited, other.address())?;
         let before = node.census()?;
 
@@ -136,7 +132,7 @@ fn delete_with_qos(node: &Node, pod: &Pod) -> Result<()> {
 fn ports_are_back_when_the_bridge_is() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
-        let (first, second) = (attached_pod(lab, node)?, attached_pod(lab, node)?);
+        let (first, second) = (lab.attached_pod(node)?, lab.attached_pod(node)?);
         lab.ping(&first, second.address())?;
         node.ovn_controller.stop()?;
         node.vsctl(["--no-wait", "del-br", "br-int"])?;
@@ -174,7 +170,7 @@ fn both_networks_of_a_pod_come_back() {
         names.iter().try_for_each(|name| delete_port(node, name))?;
         node.start_server()?;
         names.iter().try_for_each(|name| is_back(node, name))?;
-        lab.ping(&pod, pod.gateways[0])
+        lab.reaches_gateway(&pod)
     });
 }
 
@@ -208,7 +204,7 @@ fn a_del_wins_against_putting_back_however_they_meet() {
 fn a_sandbox_that_was_replaced_does_not_come_back() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
-        let (witness, old) = (attached_pod(lab, node)?, attached_pod(lab, node)?);
+        let (witness, old) = (lab.attached_pod(node)?, lab.attached_pod(node)?);
         let new = old.next_sandbox();
         node.add_namespaces(std::slice::from_ref(&new))?;
         attach(node, new.clone())?;
@@ -229,7 +225,7 @@ fn a_sandbox_that_was_replaced_does_not_come_back() {
 fn what_upstream_attached_is_kept_and_what_is_nobodys_pod_is_not_touched() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
-        let witness = attached_pod(lab, node)?;
+        let witness = lab.attached_pod(node)?;
         let upstreams = lab.new_pod(node)?;
         by_hand::attach(node, &upstreams)?;
         lab.ping(&upstreams, witness.address())?;
@@ -303,7 +299,7 @@ fn ask_as_upstream(node: &Node, command: &str, pod: &Pod) -> Result<()> {
 fn what_upstreams_plugin_detaches_stays_away_however_long_it_takes() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
-        let witness = attached_pod(lab, node)?;
+        let witness = lab.attached_pod(node)?;
         let pod = lab.new_pod(node)?;
         by_hand::attach(node, &pod)?;
         lab.ping(&pod, witness.address())?;
@@ -323,7 +319,7 @@ fn a_pod_that_is_gone_loses_what_is_left_of_it_and_others_lose_nothing() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
         let (gone, replaced, living) =
-            (attached_pod(lab, node)?, attached_pod(lab, node)?, attached_pod(lab, node)?);
+            (lab.attached_pod(node)?, lab.attached_pod(node)?, lab.attached_pod(node)?);
         lab.ping(&gone, living.address())?;
         node.remove_manifest(&gone)?;
         node.write_manifest(&replaced.recreated())?;
@@ -348,7 +344,7 @@ fn a_pod_that_is_gone_loses_what_is_left_of_it_and_others_lose_nothing() {
 fn where_pods_are_not_known_nothing_is_removed() {
     Lab::of_nodes(1).test(|lab| {
         let node = node_of(lab)?;
-        let (pod, other) = (attached_pod(lab, node)?, attached_pod(lab, node)?);
+        let (pod, other) = (lab.attached_pod(node)?, lab.attached_pod(node)?);
         // Without the manifests, the server cannot tell which pods exist.
         node.shell(&format!("mv {MANIFESTS} {MANIFESTS}.away"))?;
         for _ in 0..3 {

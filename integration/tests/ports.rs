@@ -84,7 +84,7 @@ fn waiting_for_ovn(
 
 fn all_work(lab: &Lab, pods: &[Pod], adds: Vec<Running>) -> Result<()> {
     adds.into_iter().try_for_each(|add| add.wait()?.success().map(drop))?;
-    pods.iter().try_for_each(|pod| lab.ping(pod, pod.gateways[0]))
+    pods.iter().try_for_each(|pod| lab.reaches_gateway(pod))
 }
 
 #[test]

@@ -6,24 +6,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use integration::{Lab, Node, Pod, eventually};
 
-/// The only node, with its server running.
-fn node_of(lab: &Lab) -> Result<&Node> {
-    let node = &lab.nodes[0];
-    node.start_server()?;
-    Ok(node)
-}
-
-fn attached(lab: &Lab, node: &Node) -> Result<Pod> {
-    let pod = lab.new_pod(node)?;
-    node.runtime().add(&pod)?.success()?;
-    Ok(pod)
-}
-
-/// The pod reaches the gateway of its subnet, which OVN answers for.
-fn has_network(lab: &Lab, pod: &Pod) -> Result<()> {
-    lab.ping(pod, pod.gateways[0])
-}
-
 /// The part of the interface's row that a restart must not change.
 fn row(node: &Node, pod: &Pod) -> Result<String> {
     node.vsctl(["--columns=_uuid,name,external_ids", "list", "Interface", &pod.host_interface()])
@@ -32,7 +14,7 @@ fn row(node: &Node, pod: &Pod) -> Result<String> {
 #[test]
 fn the_server_says_which_release_of_open_vswitch_it_found_and_whether_it_aborts() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let fixed = node.switch_version()? >= [3, 1, 3];
         let says = if fixed { "Open vSwitch's release" } else { "aborts under connections of pods" };
         eventually("the server has looked", Duration::from_secs(10), || {
@@ -46,8 +28,8 @@ fn the_server_says_which_release_of_open_vswitch_it_found_and_whether_it_aborts(
 #[test]
 fn pods_outlast_a_restart_of_ovs_vswitchd_without_a_call_of_the_plugin() {
     Lab::of_nodes(1).test(|lab| {
-        let node = node_of(lab)?;
-        let (first, second) = (attached(lab, node)?, attached(lab, node)?);
+        let node = lab.node_with_server()?;
+        let (first, second) = (lab.attached_pod(node)?, lab.attached_pod(node)?);
         lab.ping(&first, second.address())?;
         let ports = node.vsctl(["--columns=name,other_config", "list", "Port"])?;
         ensure!(!ports.contains("transient"), "ports of pods must outlast a restart: {ports}");
@@ -57,7 +39,7 @@ fn pods_outlast_a_restart_of_ovs_vswitchd_without_a_call_of_the_plugin() {
         node.start_vswitchd()?;
         lab.ping(&first, second.address())?;
         lab.ping(&second, first.address())?;
-        has_network(lab, &first)?;
+        lab.reaches_gateway(&first)?;
         ensure!(before == uuids()?, "the ports were created again: {}", row(node, &first)?);
 
         // Once more without a server, which could have repaired something.

@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use fastrand::Rng;
 
-use super::{Actor, node_of, once_in, pause_up_to, round};
+use super::{Actor, once_in, pause_up_to, round};
 use crate::{Lab, Node, Pod, eventually};
 
 mod destroyer;
@@ -68,7 +68,7 @@ impl Chaos {
     }
 
     fn run_with(&self, lab: &Lab, seed: u64, say: &mut dyn FnMut(&str)) -> Result<Tally> {
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         // Two pods that no thread touches: their network has to survive all of it.
         let witnesses = lab.new_pods(node, 2)?;
         witnesses.iter().try_for_each(|pod| node.runtime().add(pod)?.success().map(drop))?;

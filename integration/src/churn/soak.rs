@@ -20,7 +20,6 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use super::node_of;
 use crate::Lab;
 
 mod pod_queue;
@@ -74,7 +73,7 @@ impl Soak {
             self.cycles > 0 && self.churn > 1 && self.at_once > 0,
             "a soak needs at least one cycle, two pods and one caller"
         );
-        let node = node_of(lab)?;
+        let node = lab.node_with_server()?;
         let mut pods = PodQueue::new(lab, node, self.churn, self.at_once);
         let before = node.census()?;
         say(&format!("attaching {} pods", self.churn));

@@ -40,12 +40,8 @@ impl<'lab> Site<'lab> {
     /// Starts the node's server if it does not run, attaches the two bystanders, and waits until STATUS
     /// succeeds and they reach each other.
     pub(super) fn prepare(lab: &'lab Lab) -> Result<Self> {
-        let node = &lab.nodes[0];
-        if !node.server.is_running() {
-            node.start_server()?;
-        }
-        let bystanders = [lab.new_pod(node)?, lab.new_pod(node)?];
-        bystanders.iter().try_for_each(|pod| node.runtime().add(pod)?.success().map(drop))?;
+        let node = lab.node_with_server()?;
+        let bystanders = [lab.attached_pod(node)?, lab.attached_pod(node)?];
         let site = Self { lab, node, bystanders, sandboxes: Mutex::default() };
         site.until_healthy()?;
         site.bystanders_reach_each_other()?;
@@ -170,7 +166,7 @@ impl<'lab> Site<'lab> {
 
     /// Checks that the pod reaches a bystander, and the gateway of its subnet, for which OVN answers.
     pub fn has_network(&self, pod: &Pod) -> Result<()> {
-        self.lab.ping(pod, pod.gateways[0])?;
+        self.lab.reaches_gateway(pod)?;
         self.lab.ping(pod, self.bystanders[0].address())
     }
 

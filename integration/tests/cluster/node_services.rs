@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use integration::{
-    Families, Lab, Node, Pod, command, eventually,
+    Families, Lab, Pod, command, eventually,
     faults::Kubernetes,
     traffic::{Echo, End},
 };
@@ -69,12 +69,6 @@ fn serve_dns(lab: &Lab, kubernetes: &Kubernetes, endpoints: &[&Echo]) -> Result<
     balance(lab, "udp", VIP, 53, &endpoints).map(drop)
 }
 
-fn attached(lab: &Lab, node: &Node) -> Result<Pod> {
-    let pod = lab.new_pod(node)?;
-    node.runtime().add(&pod)?.success()?;
-    Ok(pod)
-}
-
 /// The Service `dns` with the first of two endpoints, and a client of it, all on one node.
 struct Dns {
     kubernetes: Kubernetes,
@@ -89,7 +83,7 @@ impl Dns {
     fn start(lab: &Lab) -> Result<Self> {
         let node = &lab.nodes[0];
         let kubernetes = start(lab)?;
-        let [client, old, new] = [attached(lab, node)?, attached(lab, node)?, attached(lab, node)?];
+        let [client, old, new] = [lab.attached_pod(node)?, lab.attached_pod(node)?, lab.attached_pod(node)?];
         let echoes = [lab.echo(&End::Pod(&old), old.address())?, lab.echo(&End::Pod(&new), new.address())?];
         let spec = json!({"clusterIP": VIP, "ports": [{"port": 53, "protocol": "UDP"}]});
         create_service(&kubernetes, "dns", spec)?;
@@ -176,7 +170,7 @@ fn a_range_that_is_added_while_the_node_runs_is_reached_from_it_once_ovn_answers
     Lab::of_nodes(1).families(Families::V4).test(|lab| {
         let node = &lab.nodes[0];
         let kubernetes = start(lab)?;
-        let pod = attached(lab, node)?;
+        let pod = lab.attached_pod(node)?;
         let ranges = "/apis/networking.k8s.io/v1/servicecidrs";
         let route = || node.shell("ip route show 192.168.128.0/24");
         kubernetes.api.create(
@@ -247,7 +241,7 @@ fn a_load_balancer_answers_the_clients_in_its_source_ranges_and_no_others() {
     Lab::of_nodes(2).families(Families::V4).test(|lab| {
         let [here, there] = &lab.nodes[..] else { panic!("two nodes") };
         let kubernetes = start(lab)?;
-        let pod = attached(lab, here)?;
+        let pod = lab.attached_pod(here)?;
         let echo = lab.echo(&End::Pod(&pod), pod.address())?;
         let service = format!("{SERVICES}/limited");
         let spec = json!({"type": "LoadBalancer", "clusterIP": VIP, "allocateLoadBalancerNodePorts": false,
@@ -296,7 +290,7 @@ fn a_node_reaches_services_whose_endpoints_are_on_hosts() {
     Lab::of_nodes(2).test(|lab| {
         let [here, there] = &lab.nodes[..] else { panic!("two nodes") };
         let kubernetes = start(lab)?;
-        let pod = attached(lab, here)?;
+        let pod = lab.attached_pod(here)?;
         create_service(&kubernetes, "hosts", json!({"clusterIP": "10.96.0.20", "ports": [{"port": 443}]}))?;
         kubernetes.api.create(SLICES, &slice("hosts", "TCP", &[], "node1"))?;
         for (to, address) in

@@ -210,9 +210,7 @@ impl<'lab> Player<'lab> {
             self.results.keys().filter(|key| key.net == Net::Own && self.model.state.rows.contains(key))
         {
             let pod = self.pod(*key);
-            eventually(&format!("{key:?} has its network"), RECOVERY, || {
-                self.lab.ping(pod, pod.gateways[0])
-            })?;
+            eventually(&format!("{key:?} has its network"), RECOVERY, || self.lab.reaches_gateway(pod))?;
         }
         Ok(())
     }

@@ -12,16 +12,21 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
-    sync::{Arc, OnceLock},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use nix::{
     sys::{
         signal::{SigSet, Signal},
+        signalfd::SignalFd,
         stat::Mode,
     },
     unistd::mkfifo,
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::retry_on_intr,
+    process::{Pid, PidfdFlags, pidfd_open},
 };
 
 use crate::{Versions, cgroups, command, executable, mounts, prerequisites};
@@ -78,35 +83,29 @@ pub(crate) fn cgroup() -> Result<String> {
 }
 
 /// For the command: runs this executable again in namespaces, with `arguments` and the terminal of the
-/// caller.
-pub fn run_again(name: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<ExitStatus> {
-    let outside = Outside::prepare(name)?;
-    let status = outside.command()?.args(arguments).status().context("start unshare")?;
-    outside.finish(status.success());
-    Ok(status)
-}
-
-/// The same, but SIGINT, SIGTERM and SIGHUP do not end this process: they end the inner process and
-/// everything it started. Returns the signal, too.
-pub fn run_again_until_signal(
+/// caller. SIGINT, SIGTERM and SIGHUP do not end this process: they end the inner process and everything it
+/// started. Returns the signal, too.
+pub fn run_again(
     name: &str,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(ExitStatus, Option<Signal>)> {
     let signals = ending_signals();
-    // Before the thread starts, which inherits the mask: only its `wait` takes the signals.
+    // Only the descriptor takes them.
     signals.thread_block()?;
+    let signals = SignalFd::new(&signals).context("signals as a descriptor")?;
     let mut outside = Outside::prepare(name)?;
-    let caught = Arc::new(OnceLock::new());
-    let (alive, catch) = (outside.alive.take(), Arc::clone(&caught));
-    std::thread::spawn(move || {
-        if let Ok(signal) = signals.wait() {
-            let _ = catch.set(signal);
-            // Closes the FIFO, which ends the inner process.
-            drop(alive);
-        }
-    });
-    let status = outside.command()?.args(arguments).status().context("start unshare")?;
-    let signal = caught.get().copied();
+    let mut inner = outside.command()?.args(arguments).spawn().context("start unshare")?;
+    let end =
+        pidfd_open(Pid::from_child(&inner), PidfdFlags::empty()).context("wait for the inner process")?;
+    let mut events = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&end, PollFlags::IN)];
+    retry_on_intr(|| poll(&mut events, None))?;
+    let caught = if events[0].revents().is_empty() { None } else { signals.read_signal()? };
+    let signal = caught.map(|caught| Signal::try_from(caught.ssi_signo.cast_signed())).transpose()?;
+    if signal.is_some() {
+        // Closes the FIFO, which ends the inner process.
+        outside.alive = None;
+    }
+    let status = inner.wait().context("wait for the inner process")?;
     outside.finish(status.success() || signal.is_some());
     Ok((status, signal))
 }

@@ -101,7 +101,7 @@ fn in_a_lab(name: &str, body: impl FnOnce() -> Result<ExitCode>) -> Result<ExitC
         return body();
     }
     let lab = format!("{name}-{}", std::process::id());
-    let (status, signal) = inside::run_again_until_signal(&lab, std::env::args_os().skip(1))?;
+    let (status, signal) = inside::run_again(&lab, std::env::args_os().skip(1))?;
     if let Some(signal) = signal {
         eprintln!("\n{name}: interrupted. Nothing of it is left.");
         return Ok(code(BY_SIGNAL + signal as i32));

@@ -235,7 +235,8 @@ fn run_inside<F: DeserializeOwned>(
     let mut arguments: Vec<OsString> = env::args_os().skip(1).collect();
     arguments.extend(options.into_iter().map(OsString::from));
     arguments.extend(["--into".into(), file.clone().into()]);
-    let status = inside::run_again(&name, arguments)?;
+    let (status, signal) = inside::run_again(&name, arguments)?;
+    ensure!(signal.is_none(), "{what}: interrupted");
     let logs = executable::target_dir()?.join("lab-logs").join(name);
     ensure!(status.success(), "{what}: {status} (see above); logs: {}", logs.display());
     serde_json::from_slice(&fs::read(&file)?).with_context(|| format!("read {}", file.display()))

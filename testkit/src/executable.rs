@@ -74,6 +74,16 @@ pub fn tool(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("{name} is missing; install it with: integration/prerequisites.sh test"))
 }
 
+/// A directory in cargo's target directory that `make GOAL` fills.
+///
+/// # Errors
+/// If it is not there, with that command.
+pub fn made(directory: &str, goal: &str) -> Result<PathBuf> {
+    let path = target_dir()?.join(directory);
+    ensure!(path.is_dir(), "{} is missing; it comes with: make {goal}", path.display());
+    Ok(path)
+}
+
 /// The root of the source tree. It is not derived from cargo's target directory, which may be elsewhere.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is in a workspace")

@@ -48,9 +48,7 @@ pub(crate) fn dns_image() -> Result<PathBuf> {
 }
 
 fn built(what: &str) -> Result<PathBuf> {
-    let path = executable::target_dir()?.join("kubernetes").join(what);
-    ensure!(path.is_dir(), "{} is missing; build it with: make kubernetes", path.display());
-    Ok(path)
+    executable::made(&format!("kubernetes/{what}"), "kubernetes")
 }
 
 /// Checks everything that a cluster needs beyond a lab, so that one run reports all that is missing.

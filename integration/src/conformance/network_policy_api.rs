@@ -58,9 +58,7 @@ const SUITES: [Suite; 2] = [
 
 impl Suites {
     pub(super) fn find() -> Result<Self> {
-        let directory = executable::target_dir()?.join("network-policy-api");
-        ensure!(directory.is_dir(), "{} is missing; run this with: make conformance", directory.display());
-        Ok(Self(directory))
+        Ok(Self(executable::made("network-policy-api", "conformance")?))
     }
 
     /// Definitions of the objects that the tests create.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use integration::{
     Cluster,
     cluster::{credentials::ADMIN, programs},
@@ -47,9 +47,7 @@ pub(super) enum Outcome {
 
 impl Suite {
     pub(super) fn find() -> Result<Self> {
-        let directory = executable::target_dir()?.join("conformance-suite");
-        ensure!(directory.is_dir(), "{} is missing; run this with: make conformance", directory.display());
-        Ok(Self(directory))
+        Ok(Self(executable::made("conformance-suite", "conformance")?))
     }
 
     /// Archives of the images that specs ask for.

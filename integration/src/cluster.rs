@@ -18,6 +18,7 @@
 //! | `bare` | nodes without kubelets: their objects by hand, and the plugins called as a runtime calls them |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, from a watch |
+//! | [`manifest`] | manifests of test pods |
 //! | [`attached`] | a running pod as a pod of the lab: packets can be sent from it |
 //! | [`in_service`] | nodes and endpoints that must not leave service |
 //! | [`northbound`] | what the northbound database should hold for the current nodes and pods |
@@ -43,6 +44,7 @@ pub mod gateway;
 pub mod in_service;
 pub mod leftovers;
 pub mod load_balancers;
+pub mod manifest;
 pub mod master;
 pub mod name_server;
 pub mod northbound;

@@ -13,7 +13,10 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
-    cluster::{attached::is_ready, programs::AGNHOST},
+    cluster::{
+        attached::is_ready,
+        manifest::{idle_pod, on_node},
+    },
     eventually,
     faults::long_forms,
 };
@@ -58,14 +61,10 @@ fn node(number: usize) -> Value {
 
 /// A pod of a real node with a shell that waits, or of a node without a kubelet, where it never starts.
 fn pod(name: &str, node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
-        "nodeName": node, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "enableServiceLinks": false,
-        "dnsPolicy": "Default",
-        // Nodes without a kubelet are not ready, and would lose their pods.
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [{"name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
-            "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]}],
-    }})
+    let mut pod = on_node(idle_pod(name), node);
+    // Nodes without a kubelet are not ready, and would lose their pods.
+    pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    pod
 }
 
 /// UID, address and restarts of each pod.

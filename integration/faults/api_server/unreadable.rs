@@ -6,7 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
-    cluster::{attached::is_ready, programs::AGNHOST},
+    cluster::{
+        attached::is_ready,
+        manifest::{for_node, idle_pod},
+    },
     eventually,
 };
 use serde_json::{Value, json};
@@ -19,16 +22,8 @@ const NETWORK: &str = "k8s.ovn.org/pod-networks";
 /// Time for a pod to become ready on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-fn pod(name: &str, selector: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
-        "nodeSelector": selector, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "dnsPolicy": "Default",
-        "containers": [{"name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
-            "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]}],
-    }})
-}
-
 fn start(cluster: &Cluster, name: &str, node: &str) -> Result<Pod> {
-    cluster.api.create(PODS, &pod(name, &json!({"kubernetes.io/hostname": node})))?;
+    cluster.api.create(PODS, &for_node(idle_pod(name), node))?;
     ready(cluster, name)
 }
 
@@ -178,7 +173,7 @@ fn row_80_a_pod_whose_annotation_is_refused_keeps_no_other_waiting() {
         let bindings = format!("{ADMISSION}/validatingadmissionpolicybindings");
         cluster.api.create(&bindings, &binding)?;
         // The pod has no node, and so no network, before the policy is in force.
-        cluster.api.create(PODS, &pod("refused", &json!({"kubernetes.io/hostname": "none"})))?;
+        cluster.api.create(PODS, &for_node(idle_pod("refused"), "none"))?;
         let status = format!("{PODS}/refused/status");
         let mut round = 0;
         eventually("the policy is in force", SOON, || {
@@ -209,7 +204,7 @@ fn row_80_a_pod_whose_annotation_is_refused_keeps_no_other_waiting() {
 #[test]
 fn row_81_what_was_meant_for_a_pod_never_reaches_its_successor_of_the_same_name() {
     Cluster::of_nodes(1).test(|cluster| {
-        cluster.api.create(PODS, &pod("again", &json!({"kubernetes.io/hostname": "none"})))?;
+        cluster.api.create(PODS, &for_node(idle_pod("again"), "none"))?;
         // The control plane's own patch has the uid as a condition; these answers are the ones that it takes
         // for "gone".
         let patch = json!({"metadata": {"uid": "4b5f1c2e-0000-4000-8000-000000000000", "annotations": {NETWORK: "{}"}}});

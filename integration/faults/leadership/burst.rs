@@ -19,7 +19,10 @@ use http::Request;
 use integration::{
     Cluster,
     central::NORTHBOUND,
-    cluster::{attached::is_ready, programs::AGNHOST},
+    cluster::{
+        attached::is_ready,
+        manifest::{idle_pod, on_node},
+    },
     let_pass,
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -343,17 +346,10 @@ pub(super) fn node(number: usize) -> Value {
 }
 
 fn pod(name: &str, node: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "nodeName": node, "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false, "enableServiceLinks": false,
-            "tolerations": [{"operator": "Exists"}], "dnsPolicy": "Default",
-            "containers": [{
-                "name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
-                "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-            }],
-        },
-    })
+    let mut pod = on_node(idle_pod(name), node);
+    pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(0);
+    pod
 }
 
 pub(super) fn real_pod(number: usize) -> Value {

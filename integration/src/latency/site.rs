@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
     central::NORTHBOUND,
-    cluster::{attached::is_ready, programs::AGNHOST},
+    cluster::{attached::is_ready, manifest::idle_pod},
     connections::{Connections, Server},
     eventually,
     peer::Pace,
@@ -57,7 +57,7 @@ impl Site {
         let cluster = Cluster::of_nodes(1).build(say)?;
         say("starting a client and three servers");
         let names = ["client", "first", "second", "guarded"];
-        cluster.api.create_all(PODS, &names.map(pod))?;
+        cluster.api.create_all(PODS, &names.map(idle_pod))?;
         let keys = names.map(|name| format!("default/{name}"));
         cluster.pods.wait("the pods are ready", PATIENCE, |known| {
             let ready = |key: &&String| known.get(*key).is_some_and(is_ready);
@@ -279,22 +279,6 @@ impl Service for BareRow<'_> {
         transaction.delete(TABLE, row);
         self.site.transact(transaction).map(drop)
     }
-}
-
-fn pod(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "name": name } },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "automountServiceAccountToken": false,
-            "enableServiceLinks": false,
-            "dnsPolicy": "Default",
-            "containers": [{
-                "name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
-                "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-            }],
-        },
-    })
 }
 
 /// A Service without a selector: its slice is written by hand. Without an address the API server gives it

@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use futures_util::{StreamExt as _, pin_mut};
 use integration::{
-    cluster::attached::{address_of, is_ready},
+    cluster::{
+        attached::{address_of, is_ready},
+        manifest,
+    },
     eventually, executable,
     peer::{Moment, Pace},
 };
@@ -24,7 +27,7 @@ use kube::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::site::{PATIENCE, PODS, Side, Site, pod};
+use super::site::{PATIENCE, PODS, Side, Site};
 
 pub(super) const SERVICES: &str = "/api/v1/namespaces/default/services";
 /// The port of a Service, and that of its server.
@@ -94,15 +97,12 @@ impl Site {
     /// read: this program, in the node's root, which has its libraries.
     pub(super) fn server(&self, name: &str, side: &Side) -> Result<Value> {
         let program = executable::of_package("integration")?;
-        let mut pod = pod(
-            name,
-            &self.nodes(side)[0].name,
-            &json!({
-                "command": ["chroot", "/node", program, "peer", "answer", format!("$(ADDRESS):{SERVER_PORT}")],
-                "env": [{ "name": "ADDRESS", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } }],
-                "volumeMounts": [{ "name": "node", "mountPath": "/node" }],
-            }),
-        );
+        let container = json!({
+            "command": ["chroot", "/node", program, "peer", "answer", format!("$(ADDRESS):{SERVER_PORT}")],
+            "env": [{ "name": "ADDRESS", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } }],
+            "volumeMounts": [{ "name": "node", "mountPath": "/node" }],
+        });
+        let mut pod = manifest::on_node(manifest::pod(name, &container), &self.nodes(side)[0].name);
         pod["spec"]["volumes"] = json!([{ "name": "node", "hostPath": { "path": "/" } }]);
         Ok(pod)
     }

@@ -6,10 +6,13 @@ use std::{fmt, time::Duration};
 use anyhow::{Result, ensure};
 use integration::{
     Cluster, Daemon, Node, Pod,
-    cluster::{Blueprint, GatewayMode, attached::is_ready, programs::AGNHOST},
+    cluster::{
+        Blueprint, GatewayMode,
+        attached::is_ready,
+        manifest::{idle_pod, on_node},
+    },
 };
 use serde::Serialize;
-use serde_json::{Value, json};
 
 pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Far longer than any time that is worth measuring, and enough for pods to become ready on a busy machine.
@@ -111,8 +114,7 @@ pub(super) fn blueprint() -> Blueprint {
 
 /// Starts a pod from which or to which packets go.
 pub(super) fn idle(cluster: &Cluster, name: &str, node: &Node) -> Result<Pod> {
-    let command = json!(["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]);
-    let created = cluster.api.create(PODS, &pod(name, &node.name, &json!({ "command": command })))?;
+    let created = cluster.api.create(PODS, &on_node(idle_pod(name), &node.name))?;
     if !cluster.has_kubelets() {
         return cluster.run(&created);
     }
@@ -122,23 +124,4 @@ pub(super) fn idle(cluster: &Cluster, name: &str, node: &Node) -> Result<Pod> {
         Ok(())
     })?;
     cluster.in_its_namespace(&key)
-}
-
-/// A pod of one container, which `container` completes.
-pub(super) fn pod(name: &str, node: &str, container: &Value) -> Value {
-    let mut pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "name": name } },
-        "spec": {
-            "nodeName": node,
-            "terminationGracePeriodSeconds": 1,
-            "automountServiceAccountToken": false,
-            "enableServiceLinks": false,
-            "dnsPolicy": "Default",
-            "containers": [{ "name": "main", "image": AGNHOST, "imagePullPolicy": "Never" }],
-        },
-    });
-    for (field, value) in container.as_object().into_iter().flatten() {
-        pod["spec"]["containers"][0][field] = value.clone();
-    }
-    pod
 }

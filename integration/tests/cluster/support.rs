@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
-    cluster::{attached::is_ready, programs::AGNHOST},
+    cluster::{
+        attached::is_ready,
+        manifest::{self, for_node},
+    },
     threads::on_threads,
 };
 use serde_json::{Value, json};
@@ -21,29 +24,17 @@ const THREADS: usize = 4;
 
 /// A pod on `node` with servers for HTTP (port 8080) and UDP (port 8081).
 pub(crate) fn pod(name: &str, node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec(node)})
+    for_node(manifest::pod(name, &json!({"args": ["--http-port=8080", "--udp-port=8081"]})), node)
 }
 
 /// The spec of such a pod.
 pub(crate) fn spec(node: &str) -> Value {
-    json!({
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "terminationGracePeriodSeconds": 1,
-        "automountServiceAccountToken": false,
-        "enableServiceLinks": false,
-        "dnsPolicy": "Default",
-        "containers": [{"name": "main", "image": AGNHOST, "imagePullPolicy": "Never", "args": ["--http-port=8080", "--udp-port=8081"]}],
-    })
+    pod("any", node)["spec"].take()
 }
 
 /// The same pod with only a shell that waits, so that many of them are cheap.
 pub(crate) fn small_pod(name: &str, node: &str) -> Value {
-    let mut pod = pod(name, node);
-    pod["spec"]["containers"][0] = json!({
-        "name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
-        "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-    });
-    pod
+    for_node(manifest::idle_pod(name), node)
 }
 
 /// Waits until the pods with these names are ready.

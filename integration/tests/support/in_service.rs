@@ -6,7 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
-    cluster::{InService, attached::is_ready, programs::AGNHOST},
+    cluster::{
+        InService,
+        attached::is_ready,
+        manifest::{self, for_node},
+    },
     eventually, let_pass,
 };
 use serde_json::{Value, json};
@@ -141,15 +145,12 @@ impl<'cluster> Scene<'cluster> {
 
 /// An endpoint whose kubelet probes it over the network.
 fn endpoint(name: &str, node: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "enableServiceLinks": false, "dnsPolicy": "Default",
-            "containers": [{
-                "name": "main", "image": AGNHOST, "imagePullPolicy": "Never", "args": ["--http-port=8080"],
-                "readinessProbe": {"httpGet": {"path": "/hostname", "port": 8080}, "periodSeconds": 2, "timeoutSeconds": 2, "failureThreshold": 2},
-            }],
-        },
-    })
+    let probe = json!({
+        "httpGet": {"path": "/hostname", "port": 8080},
+        "periodSeconds": 2, "timeoutSeconds": 2, "failureThreshold": 2,
+    });
+    let container = json!({"args": ["--http-port=8080"], "readinessProbe": probe});
+    let mut pod = for_node(manifest::pod(name, &container), node);
+    pod["metadata"]["labels"] = json!({"app": "web"});
+    pod
 }

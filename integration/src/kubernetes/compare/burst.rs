@@ -11,11 +11,11 @@ use integration::{
     Cluster, Node,
     cluster::{
         attached::{address_of, is_ready},
-        programs::AGNHOST,
+        manifest::{idle_pod, on_node},
     },
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     BRIDGE_PREFIX, Network, PATIENCE,
@@ -53,7 +53,8 @@ impl Burst {
     /// # Errors
     /// If a pod has another network than `network`, or exists already.
     pub(super) fn measure(cluster: &Cluster, node: &Node, network: Network, count: usize) -> Result<Self> {
-        let pods: Vec<Value> = (0..count).map(|number| pod(&format!("pod-{number}"), &node.name)).collect();
+        let pods: Vec<Value> =
+            (0..count).map(|number| on_node(idle_pod(&format!("pod-{number}")), &node.name)).collect();
         // Counters and log go on from earlier bursts: only the difference counts.
         let before = InPlugin::now(node)?;
         let logged = plugin_time::log_length(node);
@@ -119,18 +120,4 @@ impl fmt::Display for Burst {
         )?;
         write!(f, "ADD {:.0} ms, DEL {:.0} ms", add.mean() * 1e3, del.mean() * 1e3)
     }
-}
-
-fn pod(name: &str, node: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "nodeName": node, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "enableServiceLinks": false,
-            "dnsPolicy": "Default",
-            "containers": [{
-                "name": "main", "image": AGNHOST, "imagePullPolicy": "Never",
-                "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-            }],
-        },
-    })
 }

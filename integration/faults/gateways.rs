@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{
     Datapath, Lab, Node, eventually, executable,
     faults::long_forms,
-    peer::Reply,
     traffic::{Echo, End, Flow, Lasting},
     world::Machine,
 };
@@ -30,14 +29,9 @@ const CLIENT: End<'_> = End::World(Machine::Client);
 fn pods_reach_the_world(site: &Site<'_>, web: &[SocketAddr]) -> Result<()> {
     for pod in [&site.here, &site.there] {
         let node = site.lab.world().of_node(site.lab.node_of(pod));
-        eventually(&format!("{} reaches the world", pod.name), BACK, || {
-            let replies = site.lab.ask(&End::Pod(pod), web, web)?;
-            for replies in &replies {
-                let seen: Vec<_> = replies.iter().map(Reply::address).collect();
-                ensure!(seen == node.iter().copied().map(Some).collect::<Vec<_>>(), "{replies:?}");
-            }
-            Ok(())
-        })?;
+        let expected: Vec<_> = web.iter().copied().zip(node).collect();
+        let what = format!("{} reaches the world", pod.name);
+        site.lab.answers(&what, &End::Pod(pod), &expected, BACK)?;
     }
     Ok(())
 }

@@ -173,6 +173,29 @@ impl Lab {
         }
     }
 
+    /// Waits until each question from there is answered with the address that is expected, over TCP and UDP. The
+    /// server names its own or its client's.
+    pub fn answers(
+        &self,
+        what: &str,
+        from: &End<'_>,
+        expected: &[(SocketAddr, IpAddr)],
+        within: Duration,
+    ) -> Result<()> {
+        let to: Vec<SocketAddr> = expected.iter().map(|(to, _)| *to).collect();
+        eventually(what, within, || {
+            for (protocol, replies) in ["TCP", "UDP"].iter().zip(self.ask(from, &to, &to)?) {
+                for ((to, by), reply) in expected.iter().zip(replies) {
+                    ensure!(
+                        reply.address() == Some(*by),
+                        "{protocol} to {to} from {from}: {reply:?}, and not {by}"
+                    );
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Asks each address from there for an SCTP association.
     ///
     /// # Errors

@@ -7,10 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
-use integration::{
-    Lab, Pod, Runtime, eventually, executable, peer::Reply, runtime, traffic::End, world::Machine,
-};
+use anyhow::{Context as _, Result};
+use integration::{Lab, Pod, Runtime, executable, runtime, traffic::End, world::Machine};
 use ipnet::IpNet;
 use serde_json::Value;
 
@@ -152,17 +150,13 @@ pub(crate) fn visit_world(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Resul
     for pod in pods {
         let what = format!("{} connects to the world", pod.name);
         screen.working_on(&what)?;
-        // Warm-up: the first packets wait for address resolution.
-        let seen = eventually(&what, Duration::from_secs(10), || {
-            let [replies, _] = lab.ask(&End::Pod(pod), &web, &[])?;
-            let seen: Option<Vec<IpAddr>> = replies.iter().map(Reply::address).collect();
-            seen.with_context(|| format!("{replies:?}"))
-        })?;
-        for (to, seen) in web.iter().zip(&seen) {
+        let node = lab.world().of_node(lab.node_of(pod));
+        let expected: Vec<_> = web.iter().copied().zip(node).collect();
+        // The first packets wait for address resolution.
+        lab.answers(&what, &End::Pod(pod), &expected, Duration::from_secs(10))?;
+        for (to, seen) in expected {
             screen.tick(format!("{:<8}{:<24}{seen}", Paint::POD.on(&pod.name), to.to_string()))?;
         }
-        let node = lab.world().of_node(lab.node_of(pod));
-        ensure!(seen == node, "the world sees {} as {seen:?} and not as {node:?}", pod.name);
     }
     Ok(())
 }

@@ -11,7 +11,6 @@ use anyhow::{Result, ensure};
 use integration::{
     Daemon, Families, Lab, Node, Pod, by_hand,
     connections::Server,
-    eventually,
     lab::Blueprint,
     peer::Reply,
     traffic::{End, Lasting},
@@ -237,26 +236,14 @@ impl<'l> Site<'l> {
         world_to_node(self.lab)
     }
 
-    /// Waits until each question from there is answered with the address that is expected, over TCP and UDP.
-    /// The server names its own or its client's.
+    /// [`Lab::answers`], soon.
     pub(crate) fn answers(
         &self,
         what: &str,
         from: &End<'_>,
         expected: &[(SocketAddr, IpAddr)],
     ) -> Result<()> {
-        let to: Vec<SocketAddr> = expected.iter().map(|(to, _)| *to).collect();
-        eventually(what, SOON, || {
-            for (protocol, replies) in ["TCP", "UDP"].iter().zip(self.lab.ask(from, &to, &to)?) {
-                for ((to, by), reply) in expected.iter().zip(replies) {
-                    ensure!(
-                        reply.address() == Some(*by),
-                        "{protocol} to {to} from {from}: {reply:?}, and not {by}"
-                    );
-                }
-            }
-            Ok(())
-        })
+        self.lab.answers(what, from, expected, SOON)
     }
 
     /// Checks that no question from there is answered.

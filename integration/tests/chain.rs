@@ -3,16 +3,14 @@
 #[path = "support/managed.rs"]
 mod managed;
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
+use std::{fs, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Lab, Node, Pod, eventually, fabric};
+use integration::{Lab, Node, Pod, cluster::reference, eventually, fabric};
 use serde_json::{Value, json};
 
 /// The file that `--cni-chain` names.
 const CHAIN: &str = "/etc/openvswitch/cni-chain.json";
-/// Directory of Debian's containernetworking-plugins.
-const PLUGINS: &str = "/usr/lib/cni";
 /// The port that the pod listens on, and the node's port for it.
 const PORTS: (u16, u16) = (8080, 18080);
 const GREETING: &str = "hello from the pod";
@@ -25,7 +23,7 @@ fn cnitool(node: &Node, verb: &str, pod: &Pod) -> Result<()> {
         .runtime()
         .cnitool(verb, pod)?
         .env("CAP_ARGS", ports.to_string())
-        .env("CNI_PATH", format!("/opt/cni/bin:{PLUGINS}"));
+        .env("CNI_PATH", format!("/opt/cni/bin:{}", reference::PLUGINS));
     call.run()?.success().map(drop)
 }
 
@@ -38,12 +36,7 @@ fn heard(from: &Node, of: &Node) -> Result<String> {
 
 #[test]
 fn a_chained_portmap_carries_packets_from_the_nodes_port_to_the_pod() {
-    let portmap = Path::new(PLUGINS).join("portmap");
-    assert!(
-        portmap.exists(),
-        "{} is missing; install it with: apt-get install containernetworking-plugins iptables",
-        portmap.display()
-    );
+    reference::plugin("portmap").unwrap();
     Lab::of_nodes(2).test(|lab| {
         let [node, other] = &lab.nodes[..] else { panic!("two nodes") };
         fs::write(node.path(CHAIN), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)?;

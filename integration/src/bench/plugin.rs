@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use contract::paths::PLUGIN;
-use integration::{Node, Pod, Runtime};
+use integration::{Node, Pod, Runtime, cluster::reference};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -15,13 +15,9 @@ use super::measurements::{Call, Verb, milliseconds};
 
 /// Directory of this project's plugin on the node.
 const DIR: &str = "/opt/cni/bin";
-/// Debian's directory for the plugins of the CNI project (containernetworking-plugins).
-const BRIDGE_DIR: &str = "/usr/lib/cni";
 /// Name of their bridge; unique on the node.
 const BRIDGE: &str = "bench0";
-/// What `host-local` has reserved, in the node's own `/var/lib/cni`.
-const RESERVATIONS: &str = "/var/lib/cni/networks";
-/// Removes the bridge and its files. Any file left in the directory is an address that has leaked.
+/// Removes the bridge, and what `host-local` has reserved in the node's own `/var/lib/cni`. Any file left in the directory is an address that has leaked.
 pub(crate) const REMOVE_BRIDGE: &str = "
     ip link del bench0
     cd /var/lib/cni/networks
@@ -50,19 +46,9 @@ impl<'node> Plugin<'node> {
 
     /// `bridge`, which calls `host-local`: a Linux bridge, without Open vSwitch, OVN or a server.
     pub(crate) fn bridge(node: &'node Node) -> Result<Self> {
-        let dir = Path::new(BRIDGE_DIR);
-        ensure!(
-            dir.join("bridge").exists() && dir.join("host-local").exists(),
-            "bridge and host-local are not in {BRIDGE_DIR}; install them with: integration/prerequisites.sh bench"
-        );
-        let config = json!({
-            "cniVersion": "1.0.0", "name": BRIDGE, "type": "bridge", "bridge": BRIDGE, "isGateway": true,
-            "ipam": {
-                "type": "host-local", "dataDir": RESERVATIONS, "ranges": [[{"subnet": SUBNET}]],
-                "routes": [{"dst": "0.0.0.0/0"}],
-            },
-        });
-        Ok(Self { network: Some(SUBNET.parse()?), ..Self::new(node, dir.join("bridge"), config) })
+        let mut config = reference::bridge(BRIDGE, SUBNET);
+        (config["cniVersion"], config["name"]) = (json!("1.0.0"), json!(BRIDGE));
+        Ok(Self { network: Some(SUBNET.parse()?), ..Self::new(node, reference::plugin("bridge")?, config) })
     }
 
     /// Upstream's plugin at `program`. It does the plumbing itself, because this project's server answers
@@ -132,7 +118,8 @@ impl<'node> Plugin<'node> {
             Some((key, value)) => &self.runtime.with(key, value),
             None => &self.runtime,
         };
-        let call = runtime.call(&verb.to_string(), pod).env("CNI_PATH", format!("{DIR}:{BRIDGE_DIR}"));
+        let call =
+            runtime.call(&verb.to_string(), pod).env("CNI_PATH", format!("{DIR}:{}", reference::PLUGINS));
         let outcome = call.run();
         let duration = outcome.as_ref().map_or(0.0, |outcome| milliseconds(outcome.duration));
         let sandbox = pod.map(|pod| pod.sandbox.clone()).unwrap_or_default();
@@ -144,21 +131,16 @@ impl<'node> Plugin<'node> {
     }
 
     fn must_be_right(&self, pod: &Pod, result: &Value) -> Result<()> {
+        let Pod { name, mac, addresses, .. } = pod;
         let address = result["ips"][0]["address"].as_str().and_then(|text| text.parse::<IpNet>().ok());
         let is_right = match self.network {
             Some(network) => address.is_some_and(|address| network.contains(&address)),
             None => {
                 let mut interfaces = result["interfaces"].as_array().into_iter().flatten();
-                address == Some(pod.addresses[0]) && interfaces.any(|interface| interface["mac"] == pod.mac)
+                address == Some(addresses[0]) && interfaces.any(|interface| interface["mac"] == *mac)
             }
         };
-        ensure!(
-            is_right,
-            "not the network of {} with {} and {}: {result}",
-            pod.name,
-            pod.addresses[0],
-            pod.mac
-        );
+        ensure!(is_right, "not the network of {name} with {} and {mac}: {result}", addresses[0]);
         Ok(())
     }
 }

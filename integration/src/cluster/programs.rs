@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 
+use super::reference;
 use crate::{executable, prerequisites};
 
 /// Image of the sandbox's container, which holds the namespaces of a pod open.
@@ -17,9 +18,6 @@ pub const PAUSE: &str = "localhost/pause:1";
 pub const AGNHOST: &str = "localhost/agnhost:1";
 /// Image of CoreDNS.
 pub const COREDNS: &str = "localhost/coredns:1";
-
-/// The reference plugins of CNI.
-pub(crate) const REFERENCE_PLUGINS: &str = "/usr/lib/cni";
 
 /// A program of Kubernetes.
 pub fn kubernetes(name: &str) -> Result<PathBuf> {
@@ -64,7 +62,7 @@ pub fn verify() -> Result<()> {
         .filter(|program| !in_path(program))
         .map(str::to_owned);
     let plugins =
-        ["loopback", "bridge", "host-local"].map(|plugin| Path::new(REFERENCE_PLUGINS).join(plugin));
+        ["loopback", "bridge", "host-local"].map(|plugin| Path::new(reference::PLUGINS).join(plugin));
     let missing: Vec<String> = programs
         .chain(plugins.iter().filter(|plugin| !plugin.is_file()).map(|plugin| plugin.display().to_string()))
         .collect();

@@ -4,10 +4,14 @@
 //!
 //! Must not know: what is compared.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Cluster, PATIENCE, Worker, credentials::KUBE_PROXY, programs};
 use crate::{Daemon, Node, cluster::Credentials, command, eventually, fabric, world};
@@ -15,6 +19,31 @@ use crate::{Daemon, Node, cluster::Credentials, command, eventually, fabric, wor
 /// Addresses of the pods of all these nodes.
 const PODS: &str = "10.98.0.0/16";
 const CONFIGURATION: &str = "/etc/cni/net.d/10-bridge.conflist";
+
+/// Debian's directory for the plugins of the CNI project (containernetworking-plugins).
+pub const PLUGINS: &str = "/usr/lib/cni";
+
+/// A plugin of the CNI project.
+///
+/// # Errors
+/// If it is not there, with the command that installs it.
+pub fn plugin(name: &str) -> Result<PathBuf> {
+    let path = Path::new(PLUGINS).join(name);
+    ensure!(
+        path.is_file(),
+        "{} is missing; install it with: integration/prerequisites.sh bench",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// The configuration of the plugin `bridge` with `host-local`: a bridge of this name, and pods in this subnet.
+pub fn bridge(name: &str, subnet: &str) -> Value {
+    json!({
+        "type": "bridge", "bridge": name, "isGateway": true, "ipMasq": false,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    })
+}
 
 /// kube-proxy of a node, not running yet.
 pub(super) fn kube_proxy(node: &Node, credentials: &Credentials) -> Result<Daemon> {
@@ -59,10 +88,8 @@ impl Cluster {
         for other in others.iter().filter(|other| other.index != index) {
             node.run(["ip", "route", "add", &subnet(other), "via", &fabric::address(other.index)])?;
         }
-        let plugin = json!({
-            "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, "ipMasq": false,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet(node)}]], "routes": [{"dst": "0.0.0.0/0"}]},
-        });
+        let mut plugin = bridge("cni0", &subnet(node));
+        plugin["hairpinMode"] = json!(true);
         let list = json!({"cniVersion": "1.0.0", "name": "bridge", "plugins": [plugin]});
         fs::write(node.path(CONFIGURATION), list.to_string())
             .with_context(|| format!("write {CONFIGURATION} of {}", node.name))?;

@@ -58,10 +58,7 @@ impl Worker {
                 .replace("CLUSTER_DNS", dns::address(families)),
         )?;
         for plugin in ["loopback", "bridge", "host-local"] {
-            symlink(
-                Path::new(programs::REFERENCE_PLUGINS).join(plugin),
-                node.path("/opt/cni/bin").join(plugin),
-            )?;
+            symlink(reference::plugin(plugin)?, node.path("/opt/cni/bin").join(plugin))?;
         }
         let kubelet_arguments = [
             "--config=/run/kubelet.yaml".to_owned(),
@@ -107,11 +104,8 @@ pub(crate) fn chain_portmap(node: &Node) -> Result<String> {
     let file = "/etc/openvswitch/cni-chain.json";
     fs::write(node.path(file), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)
         .with_context(|| format!("write {file} of {}", node.name))?;
-    symlink(
-        Path::new(programs::REFERENCE_PLUGINS).join("portmap"),
-        node.path("/opt/cni/bin").join("portmap"),
-    )
-    .context("install portmap")?;
+    symlink(reference::plugin("portmap")?, node.path("/opt/cni/bin").join("portmap"))
+        .context("install portmap")?;
     Ok(format!("--cni-chain={file}"))
 }
 

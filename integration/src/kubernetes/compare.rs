@@ -11,7 +11,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::Result;
-use integration::{Cluster, Node, eventually, executable};
+use integration::{Cluster, Node, cluster::reference, eventually, executable};
 use serde::Serialize;
 use serde_json::json;
 
@@ -65,10 +65,7 @@ pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<(
 fn switch(cluster: &Cluster, node: &Node, network: Network) -> Result<()> {
     match network {
         Network::Bridge => {
-            let plugin = json!({
-                "type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false,
-                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/16"}]]},
-            });
+            let plugin = reference::bridge("cni0", "10.99.0.0/16");
             let conf = json!({"cniVersion": "1.0.0", "name": "bridge", "plugins": [plugin]});
             fs::write(node.path("/run/bridge.conflist"), conf.to_string())?;
             node.run(["mv", "/run/bridge.conflist", BRIDGE_CONF])?;

@@ -2,6 +2,7 @@
 //! create it.
 
 use std::{
+    fmt,
     net::IpAddr,
     path::{Path, PathBuf},
 };
@@ -40,6 +41,13 @@ pub struct Pod {
     /// How many sandboxes it had before this one.
     generation: u32,
     serial: u32,
+}
+
+/// `lab/node1-pod3`
+impl fmt::Display for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 impl Pod {

@@ -36,7 +36,7 @@ pub enum End<'a> {
 impl fmt::Display for End<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Pod(pod) => write!(f, "pod {} of {}", pod.name, pod.node),
+            End::Pod(pod) => write!(f, "pod {pod} of {}", pod.node),
             End::Node(node) => write!(f, "{}", node.name),
             End::Lab => write!(f, "the lab"),
             End::World(machine) => write!(f, "the {}", machine.name()),

@@ -38,11 +38,6 @@ pub(crate) fn plan(lab: &Lab) -> [Pod; 3] {
     })
 }
 
-/// `shop/front`
-pub(crate) fn title(pod: &Pod) -> String {
-    format!("{}/{}", pod.namespace, pod.name)
-}
-
 /// The environment and the input with which the runtime adds `pod`.
 pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> [String; 7] {
     let set = |name: &str, value: &str| format!("{}{value} ", Paint::FAINT.on(format!("{name}=")));

@@ -12,7 +12,7 @@ use integration::{Census, Families, Lab, Node, Pod, Versions, eventually, execut
 use serde_json::Value;
 
 use super::{
-    pods::{self, title},
+    pods,
     screen::{Paint, Screen, WIDTH, milliseconds},
     timeline::Timeline,
     view,
@@ -112,7 +112,7 @@ fn show_time(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
     let timelines = timelines.collect::<Result<Vec<Timeline>>>()?;
     let scale = timelines.iter().map(Timeline::end).fold(f64::MIN_POSITIVE, f64::max);
     for (pod, timeline) in pods.iter().zip(&timelines) {
-        let (title, node) = (title(pod), format!(" on {}", pod.node));
+        let (title, node) = (pod.to_string(), format!(" on {}", pod.node));
         let width = WIDTH - 2 - title.len() - node.len();
         let total = Paint::STRONG.on(format!("{:.1} ms", timeline.total));
         screen.line(format!("  {}{}{total:>width$}", Paint::POD.on(title), Paint::FAINT.on(node)))?;
@@ -213,7 +213,7 @@ fn compare(screen: &mut Screen, nodes: &[Node], censuses: &[Vec<Census>; 3]) -> 
 
 /// `ADD shop/front on node1`
 fn name(verb: &str, pod: &Pod) -> String {
-    format!("{verb} {} on {}", title(pod), pod.node)
+    format!("{verb} {pod} on {}", pod.node)
 }
 
 /// Waits for the report: the plugin sends it after its result, and the server writes its log in the

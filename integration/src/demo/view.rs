@@ -6,7 +6,7 @@ use integration::{
     central::{Central, ROUTER},
 };
 
-use super::{pods::title, screen::Paint};
+use super::screen::Paint;
 
 /// The values of `columns` in each row of a table. The tools print a paragraph for each row, and a line for
 /// each column.
@@ -93,7 +93,7 @@ pub(crate) fn switch(node: &Node, pods: &[Pod]) -> Result<Vec<String>> {
             format!("{:<16}  {kind} to {remote}", Paint::TUNNEL.on(name))
         } else if let Some(pod) = pods.iter().find(|pod| pod.port() == value(&ids, "iface-id")) {
             let ifname = value(&ids, "pod-if-name");
-            let end = Paint::POD.on(format!("{ifname} of {:<10}", title(pod)));
+            let end = Paint::POD.on(format!("{ifname} of {:<10}", pod.to_string()));
             format!("{name:<16}  {end}  {}", addresses(node, pod, ifname)?)
         } else {
             continue;

@@ -16,8 +16,8 @@ use integration::{
     Outcome, Pod,
     faults::{AT_ONCE, SHORTLY, Site, failed_with, row},
     node::SERVER_SOCKET,
+    process::allow_descriptors,
 };
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
@@ -34,8 +34,7 @@ const DATABASE_GRACE: Duration = Duration::from_secs(16);
 /// Connects until the kernel's backlog is full; the connections stay unaccepted as long as they live.
 fn fill_backlog(socket: &Path) -> Result<Vec<UnixStream>> {
     // Each unaccepted connection costs this process a descriptor.
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    allow_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut waiting = Vec::new();

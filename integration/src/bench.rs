@@ -26,20 +26,16 @@ mod plugin;
 mod processes;
 mod report;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-    time::Instant,
-};
+use std::{fs, path::PathBuf, process::ExitCode, time::Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use driver::Driver;
 use gates::{Gate, Kind};
-use integration::{Lab, command, executable};
+use integration::{Lab, executable};
 use measurements::Contestant;
 use report::{FORMAT, Report};
+use rustix::process::{Pid, setpriority_process};
 use serde::Serialize;
 
 use crate::report::{environment::Environment, publish};
@@ -83,14 +79,11 @@ pub(crate) struct Size {
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "0,100,250")]
     #[arg(default_value_if("quick", "true", "0"))]
     pub(crate) ports: Vec<usize>,
-    /// Contestants that attach pods.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "floor,ours,bridge")]
-    pub(crate) contestants: Vec<Contestant>,
 }
 
 impl Size {
     /// The same size with what has to be in it.
-    pub(crate) fn completed(mut self, upstream: Option<&Path>) -> Result<Self> {
+    pub(crate) fn completed(mut self) -> Result<Self> {
         ensure!(!self.at_once.contains(&0), "0 calls at once measure nothing");
         self.at_once.push(1);
         self.ports.push(0);
@@ -101,7 +94,6 @@ impl Size {
         // At least one pod for each caller, also where `--pods` asks for fewer.
         self.pods = self.at_once.iter().copied().fold(self.pods, usize::max);
         self.few_pods = self.few_pods.min(self.pods);
-        self.contestants.extend(upstream.map(|_| Contestant::Upstream));
         ensure!(self.all_pods() <= 2000, "{} pods: the node has room for 2000", self.all_pods());
         Ok(self)
     }
@@ -123,7 +115,7 @@ impl Bench {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         // -10 is the niceness that ovs-ctl(8) and ovn-ctl(8) give daemons. Child processes inherit it: it comes
         // before any contestant or daemon starts.
-        renice("-10", std::process::id())?;
+        setpriority_process(None, -10).context("raise the priority")?;
         let report = self.measure()?;
         publish(&report, &report, "bench/bench.json")?;
         let is_demanded = |gate: &&Gate| !self.no_time_gates || gate.kind != Kind::Time;
@@ -133,7 +125,7 @@ impl Bench {
 
     fn measure(&self) -> Result<Report> {
         let began = Instant::now();
-        let size = self.size.clone().completed(self.upstream.as_deref())?;
+        let size = self.size.clone().completed()?;
         eprintln!("bench: starting a node with {} pods", size.all_pods());
         // 4,094 addresses: more than the 2,000 pods that a plan may have.
         let lab = Lab::of_nodes(1).v4_prefix_len(20).build()?;
@@ -143,7 +135,8 @@ impl Bench {
         lab.central.sync()?;
         // ovn-northd scans its whole database for each port that comes up; in a cluster it runs on another
         // machine, and no ADD waits for it.
-        renice("19", lab.central.northd.running_pid()?)?;
+        let northd = Pid::from_raw(lab.central.northd.running_pid()?.try_into()?);
+        setpriority_process(northd, 19).context("lower the priority of ovn-northd")?;
         let plugin_bytes = executable::under_test(executable::PLUGIN)?.metadata()?.len();
         let environment = Environment::of_this_machine(plugin_bytes)?;
         // The census comes after `sync`, so that the rows of the planned pods are in it.
@@ -152,22 +145,16 @@ impl Bench {
         let (phases, processes) = node.inside(|| Driver::new(&lab, &size, &pods, upstream)?.run())?;
         let leftovers = before.must_equal(&node.census()?).err().map(|difference| difference.to_string());
         let cells = measurements::summarise(&phases);
-        let errors = phases.iter().flat_map(|phase| &phase.calls);
         Ok(Report {
             format: FORMAT,
             environment: environment.at_the_end()?,
             size,
             seconds: began.elapsed().as_secs_f64(),
             gates: Gate::all(&cells, &phases, &processes, leftovers, plugin_bytes),
-            errors: errors.filter_map(|call| call.error.clone()).take(10).collect(),
             cells,
             processes,
         })
     }
-}
-
-fn renice(niceness: &str, pid: u32) -> Result<()> {
-    command::output(Command::new("renice").args(["-n", niceness, "-p", &pid.to_string()])).map(drop)
 }
 
 #[cfg(test)]
@@ -184,14 +171,14 @@ mod tests {
             size: Size,
         }
         let size = |words: &str| {
-            Arguments::try_parse_from(["bench"].into_iter().chain(words.split(' ')))?.size.completed(None)
+            Arguments::try_parse_from(["bench"].into_iter().chain(words.split(' ')))?.size.completed()
         };
         let usual = size("--pods 4 --at-once 32,8,8").unwrap();
         assert_eq!((usual.at_once, usual.pods), (vec![1, 8, 32], 32));
         assert_eq!(usual.ports, [0, 100, 250]);
         let quick = size("--quick").unwrap();
         assert_eq!((quick.few_pods, quick.at_once, quick.ports), (16, vec![1, 32, 100], vec![0]));
-        for words in ["--at-once 0", "--pods 3000", "--contestants upstream"] {
+        for words in ["--at-once 0", "--pods 3000"] {
             assert!(size(words).is_err(), "{words}");
         }
     }

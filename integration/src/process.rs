@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// The process with this ID.
 ///
@@ -11,6 +12,16 @@ use anyhow::{Context as _, Result};
 /// There is none.
 pub fn process(pid: u32) -> Result<procfs::process::Process> {
     procfs::process::Process::new(pid.try_into()?).with_context(|| format!("process {pid}"))
+}
+
+/// Lets this process open as many descriptors as its hard limit allows.
+///
+/// # Errors
+///
+/// The kernel refuses it.
+pub fn allow_descriptors() -> Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("allow this process more descriptors")
 }
 
 /// Processor time of a process so far, in ticks of 10 ms.

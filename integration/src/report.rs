@@ -1,6 +1,10 @@
 //! What every measuring command shares: the machine, percentiles, the plugin's stages, and where figures go.
 
-use std::{fmt::Display, fs, time::Instant};
+use std::{
+    fmt::Display,
+    fs,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 use integration::executable;
@@ -14,6 +18,10 @@ pub(crate) mod stage_log;
 pub(crate) fn progress() -> impl Fn(&str) + Sync {
     let began = Instant::now();
     move |text| eprintln!("{:6.1} s  {text}", began.elapsed().as_secs_f64())
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
 }
 
 /// Prints `text`, and writes `figures` to `file` in cargo's target directory.

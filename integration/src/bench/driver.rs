@@ -12,26 +12,24 @@ use std::{
     ops::Range,
     path::Path,
     sync::{
-        Barrier,
+        Barrier, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
     time::Instant,
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use contract::paths::PLUGIN_LOG;
-use integration::{Lab, Node, Pod};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use integration::{Lab, Node, Pod, process::allow_descriptors, threads};
 
 use super::{
     Size,
     floor::{Floor, FloorPod},
-    measurements::{Call, Cell, Contestant, Phase, Process, Verb, milliseconds},
+    measurements::{Call, Cell, Contestant, Phase, Process, Verb},
     plugin::{self, Plugin},
     processes::{CpuTimes, Growth, cpu_of_caller, cpu_of_daemons, holdings},
 };
-use crate::report::stage_log;
+use crate::report::{milliseconds, stage_log};
 
 /// Calls at the same time in the phases that are not measured. It only affects how long the run takes.
 const HURRY: usize = 8;
@@ -70,24 +68,24 @@ impl<'a> Driver<'a> {
     ) -> Result<Self> {
         // Each caller has connections, a namespace and pipes; with 100 callers the usual soft limit of 1,024
         // is too low.
-        let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-        setrlimit(Resource::RLIMIT_NOFILE, most, most).context("allow this process more descriptors")?;
+        allow_descriptors()?;
         let node = &lab.nodes[0];
-        let way = |contestant| match contestant {
-            Contestant::Floor | Contestant::BinTrue => Ok((contestant, None)),
-            Contestant::Ours => Ok((contestant, Some(Plugin::ours(node)))),
-            Contestant::Bridge => Ok((contestant, Some(Plugin::bridge(node)?))),
-            Contestant::Upstream => Ok((contestant, upstream.map(|program| Plugin::upstream(node, program)))),
-        };
-        let most = size.at_once.iter().copied().fold(HURRY, usize::max);
+        let ours = Plugin::ours(node);
+        let mut ways = vec![
+            (Contestant::Floor, None),
+            (Contestant::Ours, Some(ours.clone())),
+            (Contestant::Bridge, Some(Plugin::bridge(node)?)),
+        ];
+        ways.extend(upstream.map(|program| (Contestant::Upstream, Some(Plugin::upstream(node, program)))));
+        let most = size.at_once.last().copied().unwrap_or(1);
         Ok(Self {
             lab,
             node,
             size,
             pods,
             floors: (0..most).map(|_| Floor::open(node.mtu)).collect::<Result<_>>()?,
-            ours: Plugin::ours(node),
-            ways: size.contestants.iter().copied().map(way).collect::<Result<_>>()?,
+            ours,
+            ways,
             there: Vec::new(),
             sandboxes: 0,
             phases: Vec::new(),
@@ -113,9 +111,7 @@ impl<'a> Driver<'a> {
                 if ports == 0 {
                     self.programs(round);
                 }
-                if size.contestants.contains(&Contestant::Ours) {
-                    self.garbage(ports, round)?;
-                }
+                self.garbage(ports, round)?;
                 // After the warm-up, so that caches and thread pools that are filled once are in it.
                 if before.is_empty() {
                     before = holdings(self.node)?;
@@ -149,9 +145,8 @@ impl<'a> Driver<'a> {
 
     /// Runs calls that are not measured, all of which must succeed.
     fn hurry(&self, pods: &[Pod], call: impl Fn(&Pod) -> Call + Sync) -> Result<()> {
-        let (_, calls) = closed_loop(&self.floors[..HURRY], pods, |_, pod| call(pod));
-        let error = calls.into_iter().find_map(|(_, call)| call.error);
-        error.map_or(Ok(()), |error| Err(anyhow!(error)))
+        let done = |pod: &Pod| call(pod).error.map_or(Ok(()), |error| Err(anyhow!(error)));
+        threads::on_threads(HURRY, pods, done).map(drop)
     }
 
     /// Waits until the work of a phase is done. Otherwise it would slow down the next one: ovs-vswitchd takes
@@ -167,9 +162,7 @@ impl<'a> Driver<'a> {
     /// Detaches the pods that stay, and removes the bridge.
     fn empty(&mut self) -> Result<()> {
         self.hurry(&self.there, |pod| self.ours.del(pod, None)).context("DEL for a pod that stayed")?;
-        if self.size.contestants.contains(&Contestant::Bridge) {
-            self.node.shell(plugin::REMOVE_BRIDGE).context("remove the bridge and its reservations")?;
-        }
+        self.node.shell(plugin::REMOVE_BRIDGE).context("remove the bridge and its reservations")?;
         self.settle()
     }
 
@@ -248,7 +241,7 @@ impl<'a> Driver<'a> {
         work: impl Fn(&Floor, &T) -> (Call, R) + Sync,
     ) -> Result<Vec<(&'t T, R)>> {
         let (before, of_caller) = (cpu_of_daemons(self.node)?, cpu_of_caller(cell.contestant)?);
-        let (wall, done) = closed_loop(&self.floors[..cell.at_once], items, work);
+        let (wall, done) = closed_loop(&self.floors[..cell.at_once], items, work)?;
         // Before the wait, which starts a program, too.
         let of_caller = cpu_of_caller(cell.contestant)? - of_caller;
         self.settle()?;
@@ -274,9 +267,6 @@ impl<'a> Driver<'a> {
 
     /// Adds the stage times of the plugin's ADDs, from its log.
     fn read_stages(&mut self) -> Result<()> {
-        if !self.size.contestants.contains(&Contestant::Ours) {
-            return Ok(());
-        }
         let adds = stage_log::adds(&fs::read_to_string(PLUGIN_LOG).context(PLUGIN_LOG)?);
         ensure!(!adds.is_empty(), "{PLUGIN_LOG} has no line of an ADD that is done");
         let phases = self.phases.iter_mut().filter(|phase| phase.cell.verb == Verb::Add);
@@ -296,21 +286,14 @@ fn closed_loop<'t, T: Sync, R: Send>(
     workers: &[Floor],
     items: &'t [T],
     work: impl Fn(&Floor, &T) -> R + Sync,
-) -> (f64, Vec<(&'t T, R)>) {
-    let (next, ready) = (AtomicUsize::new(0), Barrier::new(workers.len() + 1));
-    let run = |worker| {
-        ready.wait();
-        let taken = iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed)));
-        taken.map(|item| (item, work(worker, item))).collect::<Vec<_>>()
-    };
-    let run = &run;
-    thread::scope(|scope| {
-        let workers: Vec<_> = workers.iter().map(|worker| scope.spawn(move || run(worker))).collect();
+) -> Result<(f64, Vec<(&'t T, R)>)> {
+    let (next, ready, began) = (AtomicUsize::new(0), Barrier::new(workers.len()), OnceLock::new());
+    let done = threads::at_once(workers, |worker| {
         // The barrier releases all workers at once: the time to start the threads is outside the measurement.
         ready.wait();
-        let began = Instant::now();
-        let done = workers.into_iter().flat_map(|worker| worker.join().expect("no worker panics here"));
-        let done = done.collect();
-        (milliseconds(began.elapsed()), done)
-    })
+        began.get_or_init(Instant::now);
+        let taken = iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed)));
+        Ok(taken.map(|item| (item, work(worker, item))).collect::<Vec<_>>())
+    })?;
+    Ok((milliseconds(began.get().context("a worker")?.elapsed()), done.into_iter().flatten().collect()))
 }

@@ -36,7 +36,8 @@ use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, LinkVeth,
 use serde_json::Value;
 use tokio::{runtime::Runtime, time::timeout};
 
-use super::measurements::{Call, milliseconds};
+use super::measurements::Call;
+use crate::report::milliseconds;
 
 /// Limit for one wait: far longer than any time that is worth measuring.
 const PATIENCE: Duration = Duration::from_secs(30);

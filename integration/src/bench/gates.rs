@@ -140,11 +140,10 @@ impl fmt::Display for Gate {
 
 #[cfg(test)]
 mod tests {
+    use integration::faults::process::Held;
+
     use super::*;
-    use crate::bench::{
-        measurements::Call,
-        processes::{CpuTimes, Holding},
-    };
+    use crate::bench::{measurements::Call, processes::CpuTimes};
     use crate::report::percentiles::Percentiles;
 
     fn summary(cell: Cell, value: f64) -> Summary {
@@ -175,8 +174,8 @@ mod tests {
             let cell = Cell { verb: Verb::Add, ports: 0, at_once: 8, contestant: Contestant::Ours };
             let calls = vec![Call { error: error.map(str::to_owned), ..Call::default() }];
             let phase = Phase { cell, round: 0, wall: 1.0, calls, cpu: CpuTimes::new() };
-            let before = Holding { rss_kb: 1, peak_rss_kb: 1, descriptors: 20, threads: 4 };
-            let after = Holding { descriptors: before.descriptors + more, ..before };
+            let before = Held { memory: 1, allocated: None, descriptors: 20, threads: 4 };
+            let after = Held { descriptors: before.descriptors + more, ..before };
             let growth = Growth { process: Program::Server, before, after };
             let gates = Gate::all(&[], &[phase], &[growth], left.map(str::to_owned), bytes);
             let missed = gates.iter().filter(|gate| gate.kind == Kind::Outcome && !gate.holds);

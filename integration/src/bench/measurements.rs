@@ -1,9 +1,8 @@
 //! What is measured: every call of every phase; and the figures of calls: percentiles, rates, CPU time. Pure.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt};
 
 use anyhow::Result;
-use clap::ValueEnum;
 use integration::Program;
 use serde::Serialize;
 
@@ -26,20 +25,18 @@ pub(crate) enum Verb {
 }
 
 /// A contestant of the benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Contestant {
     /// The work that no plugin can avoid, in one process; see [`super::floor`].
     Floor,
     /// `/bin/true`: the cost of starting any program.
-    #[value(skip)]
     BinTrue,
     /// The plugin, with the server.
     Ours,
     /// `bridge` and `host-local` of the CNI project, without Open vSwitch, OVN or a server.
     Bridge,
     /// Upstream's plugin, with this project's server.
-    #[value(skip)]
     Upstream,
 }
 
@@ -170,10 +167,6 @@ impl Phase {
     fn succeeded(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.error.is_none())
     }
-}
-
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }
 
 // The names in the table are those in `bench.json`.

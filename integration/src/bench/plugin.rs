@@ -11,7 +11,8 @@ use integration::{Node, Pod, Runtime, cluster::reference};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::measurements::{Call, Verb, milliseconds};
+use super::measurements::{Call, Verb};
+use crate::report::milliseconds;
 
 /// Directory of this project's plugin on the node.
 const DIR: &str = "/opt/cni/bin";

@@ -1,19 +1,17 @@
 //! CPU time, memory, descriptors and threads of the daemons; of those the last two must not grow during a run.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use integration::{
-    Node, Program, eventually,
-    process::{cpu_time, process},
-};
+use anyhow::{Result, ensure};
+use integration::{Node, Program, eventually, faults::process::Held, process::cpu_time};
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,
 };
 use serde::Serialize;
 
-use super::measurements::{Contestant, Process, milliseconds};
+use super::measurements::{Contestant, Process};
+use crate::report::milliseconds;
 
 /// Limit of the wait for idle threads: the runtime ends a blocking thread after ten seconds without work.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -31,59 +29,32 @@ pub(crate) fn cpu_of_caller(contestant: Contestant) -> Result<f64> {
 
 /// CPU time so far of the daemons.
 pub(crate) fn cpu_of_daemons(node: &Node) -> Result<CpuTimes> {
-    let of = |program: Program| cpu_time(node.daemon(program).running_pid()?);
-    Program::ALL
-        .into_iter()
-        .map(|program| Ok((Process::Daemon(program), milliseconds(of(program)?))))
-        .collect()
-}
-
-/// The resources of a process at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Holding {
-    /// Resident memory, in kB.
-    pub(crate) rss_kb: u64,
-    pub(crate) peak_rss_kb: u64,
-    pub(crate) descriptors: usize,
-    pub(crate) threads: u64,
+    let of = |program: Program| cpu_time(node.daemon(program).running_pid()?).map(milliseconds);
+    Program::ALL.into_iter().map(|program| Ok((Process::Daemon(program), of(program)?))).collect()
 }
 
 /// A process at two moments: when every kind of call has been made once, and at the end of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Growth {
     pub(crate) process: Program,
-    pub(crate) before: Holding,
-    pub(crate) after: Holding,
+    pub(crate) before: Held,
+    pub(crate) after: Held,
 }
 
 /// What each daemon holds now.
-pub(crate) fn holdings(node: &Node) -> Result<BTreeMap<Program, Holding>> {
-    let of = |program| {
-        let pid = node.daemon(program).running_pid()?;
-        let status = process(pid)?.status()?;
-        let holding = Holding {
-            rss_kb: status.vmrss.context("a process has memory")?,
-            peak_rss_kb: status.vmhwm.context("a process has memory")?,
-            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
-            threads: status.threads,
-        };
-        Ok((program, holding))
-    };
+pub(crate) fn holdings(node: &Node) -> Result<BTreeMap<Program, Held>> {
+    let of = |program| Ok((program, Held::by(node.daemon(program).running_pid()?)?));
     Program::ALL.into_iter().map(of).collect()
 }
 
 impl Growth {
     /// The daemons now, and what they held `before`, after a wait for connections and threads of the last
     /// calls to end. A process that still holds more is reported, not an error.
-    pub(crate) fn since(before: &BTreeMap<Program, Holding>, node: &Node) -> Result<Vec<Self>> {
-        let all = || {
-            let after = holdings(node)?.into_iter();
-            anyhow::Ok(
-                after.map(|(process, after)| Self { process, before: before[&process], after }).collect(),
-            )
-        };
+    pub(crate) fn since(before: &BTreeMap<Program, Held>, node: &Node) -> Result<Vec<Self>> {
+        let growth = |(process, after)| Self { process, before: before[&process], after };
+        let all = || -> Result<Vec<Self>> { Ok(holdings(node)?.into_iter().map(growth).collect()) };
         let settled = eventually("descriptors and threads as before", PATIENCE, || {
-            let all: Vec<Self> = all()?;
+            let all = all()?;
             ensure!(!all.iter().any(Self::has_grown), "{all:?}");
             Ok(all)
         });

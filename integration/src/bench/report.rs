@@ -28,12 +28,10 @@ pub(crate) struct Report {
     pub(crate) gates: Vec<Gate>,
     /// Resources of each daemon.
     pub(crate) processes: Vec<Growth>,
-    /// Up to ten messages of failed calls.
-    pub(crate) errors: Vec<String>,
 }
 
 /// It grows when a field is removed or changes its meaning.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 
 impl Report {
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

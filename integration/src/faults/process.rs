@@ -3,6 +3,7 @@
 use std::{fmt, fs, path::Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::Serialize;
 
 use crate::heap;
 
@@ -16,7 +17,7 @@ const MORE_ALLOCATED: u64 = 1024;
 const MORE_THREADS: usize = 8;
 
 /// What one process holds at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Held {
     /// Kilobytes of its own pages (`RssAnon` of proc(5)). Pages of its executable do not count: they come
     /// when code runs for the first time.

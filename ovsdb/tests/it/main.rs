@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "shared parts of the tests also fail by panicking")]
 
+mod bootstrap;
 mod cluster;
 mod connection;
 mod daemon;

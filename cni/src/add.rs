@@ -196,7 +196,10 @@ impl<'a> Add<'a> {
             if let Err(error) =
                 flush_before_use(self.settings, attachment.addresses.iter().map(IpNet::addr)).await
             {
-                tracing::warn!(error = chain(&error), "tracked connections that a DEL had left stay");
+                tracing::warn!(
+                    error = chain(&error),
+                    "tracked connections that a DEL had left are not removed"
+                );
             }
             link::create(host, &inside.netlink, netns, attachment)
         };

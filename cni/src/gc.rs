@@ -90,7 +90,9 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
     match flush_left(settings).await {
         Ok(addresses) if addresses.is_empty() => {}
         Ok(addresses) => tracing::info!(?addresses, "removed tracked connections that a DEL had left"),
-        Err(error) => tracing::warn!(error = chain(&error), "tracked connections that a DEL had left stay"),
+        Err(error) => {
+            tracing::warn!(error = chain(&error), "tracked connections that a DEL had left are not removed")
+        }
     }
     if let Err(error) = interface_lock::remove_stale(&settings.calls, interface_lock::STALE) {
         tracing::debug!(%error, "cannot remove the lock files of killed calls");

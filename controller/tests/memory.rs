@@ -159,7 +159,7 @@ fn a_pod_with_its_annotation_is_small_in_the_store() {
 async fn an_annotation_that_waits_for_the_api_server_is_small() {
     let mut store = without_pods();
     (0..PODS).for_each(|number| store.observe(applied(number, json!({})), &mut |_, _| ()));
-    // Nobody listens there.
+    // Nothing listens there.
     let cluster = Cluster::Url { url: "http://127.0.0.1:9".to_owned(), authority: None };
     let api = Connection::open(ApiServer { cluster, credential: None });
     let registry = Registry::new();

@@ -33,7 +33,7 @@
 //! | [`census`] | [`Census`]: snapshot of a node as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
-//! | `multicast` | [`Member`]s of multicast groups, and who of them hears what a pod sends |
+//! | `multicast` | [`Member`]s of multicast groups, and which of them hear what a pod sends |
 //! | [`connections`] | short TCP connections, many a second, and which server answered each |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`api_proxy`] | [`api_proxy::ApiProxy`]: a proxy in front of the API server that injects faults |

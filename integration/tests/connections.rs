@@ -295,7 +295,7 @@ fn connections_that_a_del_had_no_time_for_were_those_of_the_next_sandbox_with_th
         is_finished().context("when the next sandbox begins")?;
         let own = format!("-s {v6} -d fd00:96::1");
         node.track(&own)?;
-        // The server has heard of everything that was left once it has removed what is left now.
+        // The server has seen all that was left before once it has removed what is left now.
         std::fs::write(node.path(UNFLUSHED).join("10.244.1.250"), "")?;
         eventually("the server has looked", BUSY, || {
             ensure!(std::fs::read_dir(node.path(UNFLUSHED))?.next().is_none(), "a file is there");

@@ -69,7 +69,7 @@ impl Cluster {
     pub(super) fn start_reference_node(&self, node: &Node, worker: &Worker) -> Result<()> {
         remove_switch(node)?;
         let (index, own) = (node.index, fabric::address(node.index));
-        // The address of Ethernet is that of the bridge before: nobody has to resolve it again.
+        // The address of Ethernet is that of the bridge before: no neighbour has to resolve it again.
         node.shell(&format!(
             "ip link set eth0 address 0a:00:00:01:00:{index:02x} up
              ip addr add {own}/24 dev eth0

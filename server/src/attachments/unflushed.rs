@@ -33,7 +33,10 @@ pub(crate) async fn finish_flushes(settings: Settings) {
             Ok(addresses) if addresses.is_empty() => {}
             Ok(addresses) => tracing::info!(?addresses, "removed tracked connections that a DEL had left"),
             Err(error) => {
-                tracing::warn!(error = chain(&error), "tracked connections that a DEL had left stay for now")
+                tracing::warn!(
+                    error = chain(&error),
+                    "tracked connections that a DEL had left are not removed yet"
+                )
             }
         }
         let next = async {

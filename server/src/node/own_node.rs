@@ -2,8 +2,8 @@
 //! because the kubelet writes those. An annotation proves nothing: this server writes its annotations on the
 //! node of whatever name it is given.
 //!
-//! While it is another host's, by all that is known, it is not shown to the tasks that write to it or take
-//! something from it: each would act for that host (`--init-node` with a wrong name).
+//! While it seems to be another host's, tasks that write to it or take something from it do not see it: each
+//! would act for that host (`--init-node` with a wrong name).
 
 use std::{collections::HashSet, io, net::IpAddr, sync::Arc, time::Duration};
 

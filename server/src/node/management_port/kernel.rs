@@ -46,8 +46,8 @@ pub(in crate::node) struct Kernel {
 }
 
 impl Refused {
-    /// Whether another attempt at `step` is pointless. What else is not permitted may be later: a program
-    /// that confines the server (AppArmor, SELinux) is configured while it runs.
+    /// Whether another attempt at `step` is pointless. Other refusals may end: what confines the server
+    /// (AppArmor, SELinux) can be configured while it runs.
     pub(super) fn is_final(&self, step: &Step) -> bool {
         matches!(step, Step::SetSysctl(_)) && sysctl::is_forbidden(&self.source)
     }

@@ -17,7 +17,7 @@
 //!         type filter hook forward priority filter
 //!         iifname "ovn-k8s-mp0" oifname "ovn-k8s-mp0" reject with icmpx host-unreachable
 //!     }
-//!     chain mgmtport-no-router {                what no pod may be to this host
+//!     chain mgmtport-no-router {                no pod is a router of this host
 //!         type filter hook input priority filter
 //!         iifname "ovn-k8s-mp0" icmpv6 type nd-router-advert drop
 //!     }

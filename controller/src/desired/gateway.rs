@@ -29,6 +29,9 @@ pub(crate) const TO_OWN_NODE: i64 = 1004;
 pub(crate) const MASQUERADE_ROUTE: &str = "k8s.ovn.org/node-masquerade-subnet";
 const MARK_OF_EXTERNAL_PORT: (&str, &str) = ("gateway-physical-ip", "yes");
 
+/// The option of a router that does not know its neighbours beforehand.
+const DYNAMIC_NEIGHBOURS: &str = "dynamic_neigh_routers";
+
 /// The rows of the gateway of node `name`; none while the node has none, or while what they derive from is
 /// not known. [`Store::kept`] tells these two apart.
 pub fn gateway(store: &Store, name: &str) -> RowSet {
@@ -56,8 +59,8 @@ fn router(gateway: &Gateway<'_>) -> DesiredRow {
         // As for the cluster router: nothing is learned from a question.
         ("always_learn_from_arp_request", "false".to_owned()),
         // Neighbours on the join switch are asked for when they are needed. Otherwise each pair of gateway
-        // routers has a flow.
-        ("dynamic_neigh_routers", "true".to_owned()),
+        // routers has a flow. Upstream's, with one node on each join switch, has no use for it since 2026.
+        (DYNAMIC_NEIGHBOURS, "true".to_owned()),
         ("chassis", gateway.chassis.to_owned()),
         // Answers of an endpoint on another node have to come back through this router.
         ("lb_force_snat_ip", "router_ip".to_owned()),
@@ -65,9 +68,10 @@ fn router(gateway: &Gateway<'_>) -> DesiredRow {
         // The zone of the host: a connection is translated once, whoever began it.
         ("snat-ct-zone", "0".to_owned()),
     ];
+    let alike = [(DYNAMIC_NEIGHBOURS, "false".to_owned())].into();
     DesiredRow {
         columns: vec![
-            ("options", Value::Pairs(options.into())),
+            ("options", Value::Pairs(Pairs { alike, ..options.into() })),
             (
                 "external_ids",
                 Value::Pairs([("physical_ip", first), ("physical_ips", addresses.join(","))].into()),

@@ -87,16 +87,24 @@ pub(super) fn entries(
     }
 }
 
-/// Whether two lists, separated by commas, have the same elements in any order.
+/// Whether two lists, separated by commas, have the same elements in any order, each equally often: upstream lists a
+/// backend once for each address of its node, which means the same.
 pub(super) fn same_list(one: &str, other: &str) -> bool {
-    one == other
-        || one.len() == other.len() && {
-            let (mut one, mut other): (Vec<&str>, Vec<&str>) =
-                (one.split(',').collect(), other.split(',').collect());
-            one.sort_unstable();
-            other.sort_unstable();
-            one == other
-        }
+    if one == other {
+        return true;
+    }
+    fn sorted(list: &str) -> Vec<&str> {
+        let mut elements: Vec<&str> = list.split(',').collect();
+        elements.sort_unstable();
+        elements
+    }
+    let (mut few, mut many) = (sorted(one), sorted(other));
+    if few.len() > many.len() {
+        std::mem::swap(&mut few, &mut many);
+    }
+    let times = many.len() / few.len();
+    times * few.len() == many.len()
+        && many.chunks(times).zip(&few).all(|(same, element)| same.iter().all(|it| it == element))
 }
 
 /// Whether two texts are equal.

@@ -70,6 +70,7 @@ impl Fixture {
             Self::central_dual(),
             Self::shared_v4(),
             Self::local_v4(),
+            Self::shared_2026(),
             Self::zone_v4(),
             Self::central_2024(),
             Self::templates_v4(),
@@ -115,6 +116,21 @@ impl Fixture {
         for node in &mut fixture.nodes {
             let gateway = node.metadata.annotations.as_mut().unwrap().get_mut(GATEWAY_CONFIG).unwrap();
             *gateway = gateway.replace("shared", "local");
+        }
+        fixture
+    }
+
+    /// `shared-v4` as upstream's programs for one node per database write it: their gateway routers have few
+    /// neighbours, and know them.
+    pub(crate) fn shared_2026() -> Self {
+        let mut fixture = Self { name: "shared-v4 with known neighbours", ..Self::shared_v4() };
+        for router in fixture.rows.get_mut("Logical_Router").unwrap().values_mut() {
+            let Some(Datum::Map(options)) = router.get_mut("options") else { continue };
+            for (_, value) in
+                options.iter_mut().filter(|(key, _)| key.as_str() == Some("dynamic_neigh_routers"))
+            {
+                *value = Atom::String("false".to_owned());
+            }
         }
         fixture
     }

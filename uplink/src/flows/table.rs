@@ -117,8 +117,9 @@ fn between_host_and_ovn(flows: &mut Flows, config: &Config, host: &HostAddresses
         flows.add(0, 500, from_host(&config.bridge).destination(*range), [Action::Ct(masqueraded)]);
         let answer = from_patch.source(*range).destination(masquerade.host);
         flows.add(0, 500, answer, [Action::Ct(Ct::of(of_host).nat(AsBefore).table(INTO_HOST))]);
-        // No Service has this address, or its endpoints are gone. The world has none of the range either.
-        flows.add(0, 105, from_patch.destination(*range), []);
+        // No Service has this address, or its endpoints are gone. The world has none of the range either, whatever
+        // port the packet comes from: before the answers of node ports.
+        flows.add(0, 115, from_patch.destination(*range), []);
     }
 
     let family = Family::of(*node);

@@ -157,8 +157,10 @@ async fn the_host_and_ovn_meet_under_masquerade_addresses() {
             "2/100: set_field:02:00:00:00:00:01->eth_dst output:2"
         ]
     );
-    let unknown = "tcp,nw_src=192.0.2.1,nw_dst=172.30.0.99,tp_src=5,tp_dst=80";
-    assert_eq!(both(T, unknown), ["0/105: drop"]);
+    for port in ["5", "30080"] {
+        let unknown = format!("tcp,nw_src=192.0.2.1,nw_dst=172.30.0.99,tp_src={port},tp_dst=80");
+        assert_eq!(both(T, &unknown), ["0/115: drop"]);
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@
 //! | `keep` | [`keep()`], [`install()`], [`release()`] | through `session` | through `session` |
 //!
 //! Only differences are written, in one bundle: packets see the flows before or those after. Foreign flows
-//! (those with another cookie) stay. Where one has the slot of ours and does the same, as the flow `NORMAL`
+//! (those with another cookie, but for Services' of upstream) stay. Where one has the slot of ours and does the same, as the flow `NORMAL`
 //! of every new bridge, it serves; if it does something else, it is reported.
 //!
 //! It must not know of Kubernetes' objects, nor find out ports and addresses by itself.
@@ -47,5 +47,5 @@ pub use table::{bootstrap, table};
 pub use wire::bridge_side;
 
 /// The cookie of the flows: upstream's, so that either program takes over the flows of the other. A flow with
-/// another cookie is foreign.
+/// another cookie is foreign, unless it has the table and priority of those of Services.
 pub const COOKIE: u64 = 0xdeff105;

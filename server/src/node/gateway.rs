@@ -346,6 +346,7 @@ impl GatewayReconciler {
             mtu: self.ties.mtu,
         };
         let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
+        let flows = if facts.destinations.is_some() { flows } else { flows.without_knowing_services() };
         self.install(&name, flows).await?;
         // With the flows, of the new address; before the neighbours, which the kernel forgets for it.
         let now = (place.mac, host.addresses_on(&name, &self.known_addresses()));

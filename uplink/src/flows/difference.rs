@@ -11,7 +11,8 @@ use super::{
 /// The flows that a bridge has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Installed {
-    /// Ours. Without actions: they are none that are ever written.
+    /// Ours. Without actions: they are none that are ever written, or the flow has the cookie of a Service of
+    /// upstream's.
     ours: BTreeMap<Slot, Option<Vec<Action>>>,
     /// Flows with our cookie and a match that is never written: another version's.
     odd: Vec<RawSlot>,
@@ -40,6 +41,7 @@ impl Installed {
         for Found { cookie, at, actions } in found {
             match (at.slot(), cookie) {
                 (Some(slot), COOKIE) => drop(installed.ours.insert(slot, actions)),
+                (Some(slot), _) if slot.is_of_service() => drop(installed.ours.insert(slot, None)),
                 (Some(slot), _) => drop(installed.foreign.insert(slot, actions)),
                 (None, COOKIE) => installed.odd.push(at),
                 (None, _) => {}
@@ -50,8 +52,10 @@ impl Installed {
 
     /// Whether a change of the flow by another program can matter to us.
     pub(super) fn concerns(&self, cookie: u64, at: &RawSlot) -> bool {
-        let has = |slot| self.ours.contains_key(&slot) || self.foreign.contains_key(&slot);
-        cookie == COOKIE || at.slot().is_some_and(has)
+        let matters = |slot: Slot| {
+            slot.is_of_service() || self.ours.contains_key(&slot) || self.foreign.contains_key(&slot)
+        };
+        cookie == COOKIE || at.slot().is_some_and(matters)
     }
 
     /// What makes the flows of this bridge the desired ones. Flows in `refused` are left out.
@@ -71,7 +75,8 @@ impl Installed {
                 }
             }
         }
-        let is_superfluous = |slot: &&Slot| desired.actions(slot).is_none() || refused.contains(slot);
+        let is_wanted = |slot: &Slot| desired.actions(slot).is_some() || desired.keeps(slot);
+        let is_superfluous = |slot: &&Slot| !is_wanted(slot) || refused.contains(slot);
         let superfluous = self.ours.keys().filter(is_superfluous).map(RawSlot::from);
         difference.changes.extend(self.odd.iter().cloned().chain(superfluous).map(Change::Delete));
         difference

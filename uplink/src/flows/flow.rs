@@ -284,6 +284,16 @@ pub struct Slot {
     pub matching: Match,
 }
 
+/// The table and the priority of the flows for ports of Services. Upstream's programs write those with a cookie for
+/// each Service, so there every flow counts as one of ours.
+pub(super) const OF_SERVICES: (u8, u16) = (0, 110);
+
+impl Slot {
+    pub(super) fn is_of_service(&self) -> bool {
+        (self.table, self.priority) == OF_SERVICES
+    }
+}
+
 /// A flow. No actions: packets are dropped.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
@@ -293,30 +303,44 @@ pub struct Flow {
 
 /// Flows by their slots.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Flows(BTreeMap<Slot, Vec<Action>>);
+pub struct Flows {
+    flows: BTreeMap<Slot, Vec<Action>>,
+    keep_services: bool,
+}
 
 impl Flows {
     /// Adds a flow. The first of a slot stays.
     pub fn add(&mut self, table: u8, priority: u16, matching: Match, actions: impl Into<Vec<Action>>) {
-        self.0.entry(Slot { table, priority, matching }).or_insert_with(|| actions.into());
+        self.flows.entry(Slot { table, priority, matching }).or_insert_with(|| actions.into());
+    }
+
+    /// The same while the Services are not known: the flows that a bridge has for them stay.
+    #[must_use]
+    pub fn without_knowing_services(self) -> Self {
+        Self { keep_services: true, ..self }
+    }
+
+    /// Whether a bridge keeps what it has in the slot, although no flow here is for it.
+    pub(super) fn keeps(&self, slot: &Slot) -> bool {
+        self.keep_services && slot.is_of_service()
     }
 
     /// The actions of the flow in the slot.
     pub fn actions(&self, slot: &Slot) -> Option<&[Action]> {
-        self.0.get(slot).map(Vec::as_slice)
+        self.flows.get(slot).map(Vec::as_slice)
     }
 
     /// All flows.
     pub fn iter(&self) -> impl Iterator<Item = (&Slot, &[Action])> {
-        self.0.iter().map(|(slot, actions)| (slot, actions.as_slice()))
+        self.flows.iter().map(|(slot, actions)| (slot, actions.as_slice()))
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.flows.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.flows.is_empty()
     }
 }
 

@@ -11,7 +11,7 @@ mod matching;
 
 use super::{
     COOKIE,
-    flow::{Action, Slot},
+    flow::{Action, OF_SERVICES, Slot},
 };
 
 // Constants of the OpenFlow Switch Specification 1.4.1, section 7; the extensions are those of Open vSwitch's
@@ -95,9 +95,10 @@ pub(super) fn add(cookie: u64, slot: &Slot, actions: &[Action]) -> Vec<u8> {
     body
 }
 
-/// The body of a message that removes the flow of the slot, if it has our cookie.
+/// The body of a message that removes the flow of the slot, if it has our cookie or is one of a Service.
 pub(super) fn delete(at: &RawSlot) -> Vec<u8> {
-    flow_mod(DELETE_STRICT, COOKIE, u64::MAX, at)
+    let mask = if (at.table, at.priority) == OF_SERVICES { 0 } else { u64::MAX };
+    flow_mod(DELETE_STRICT, COOKIE, mask, at)
 }
 
 fn flow_mod(command: u8, cookie: u64, mask: u64, at: &RawSlot) -> Vec<u8> {

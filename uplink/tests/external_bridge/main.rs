@@ -85,6 +85,37 @@ async fn foreign_flows_stay_and_a_released_bridge_is_a_switch() {
     assert!(release(switch.run_dir(), BRIDGE).await.unwrap().is_empty());
 }
 
+/// Upstream writes them with a cookie for each Service. They stayed for ever after a take-over, and those of a Service that
+/// had changed stood in the way.
+#[tokio::test]
+async fn flows_of_services_stay_until_the_services_are_known_and_whoever_wrote_them_follow_the_services() {
+    let switch = Switch::start();
+    let mut config = config(Mode::Shared);
+    let flows = table(&config);
+    let theirs = [
+        "cookie=0x12cb7db7fc511dde, priority=110,tcp,in_port=1,tp_dst=30080 actions=drop",
+        "cookie=0x12cb7db7fc511ddf, priority=110,tcp,in_port=1,tp_dst=30999 actions=output:2",
+    ];
+    for flow in theirs {
+        switch.ofctl(&["add-flow"], &[&flow.replace(" actions", ",actions").replace(", ", ",")]);
+    }
+    let before = switch.dump();
+    config.services.clear();
+    let unknown = table(&config).without_knowing_services();
+    install(switch.run_dir(), BRIDGE, &unknown).await.unwrap();
+    let dump = switch.dump();
+    assert!(before.iter().all(|flow| dump.contains(flow)), "{before:#?}\n{dump:#?}");
+
+    let outcome = install(switch.run_dir(), BRIDGE, &flows).await.unwrap();
+    assert!(outcome.conflicts.is_empty() && outcome.removed == 1, "{outcome:?}");
+    switch.assert_has(&flows);
+    // As after a restart, while the API server does not answer.
+    let outcome = install(switch.run_dir(), BRIDGE, &unknown).await.unwrap();
+    assert!(outcome.is_empty(), "{outcome:?}");
+    release(switch.run_dir(), BRIDGE).await.unwrap();
+    assert_eq!(switch.dump(), ["priority=0 actions=NORMAL"]);
+}
+
 #[tokio::test]
 async fn a_bridge_without_normal_gets_one_and_keeps_it() {
     let switch = Switch::start();

@@ -48,6 +48,18 @@ fn nothing_leaves_from_ovn_with_a_foreign_mac() {
 }
 
 #[test]
+fn flows_of_services_are_told_by_their_table_and_priority() {
+    for mode in [Mode::Shared, Mode::Local] {
+        let mut config = config(mode);
+        let all = table(&config);
+        config.services.clear();
+        let without = table(&config);
+        let of_services = || all.iter().filter(|(slot, _)| without.actions(slot).is_none());
+        assert!(of_services().count() > 4 && of_services().all(|(slot, _)| slot.is_of_service()), "{all}");
+    }
+}
+
+#[test]
 fn a_node_port_is_two_flows_and_on_the_userspace_datapath_one() {
     for (datapath, flows) in [(Datapath::Kernel, 2), (Datapath::Userspace, 1)] {
         let mut config = config(Mode::Shared);

@@ -485,6 +485,17 @@ fn a_hosts_connections_to_services_pass_over_the_bridge_where_the_switch_recircu
         site.answers("over the bridge, to an endpoint elsewhere", &End::Node(elsewhere), &to)?;
         let routes = elsewhere.run(["ip", "route", "get", &to[0].0.ip().to_string()])?;
         ensure!(routes.contains("dev breth0"), "{routes}");
+        // After a take-over this was refused: what another program routes was not translated.
+        let why = "a route to it, over breth0";
+        eventually("the server sees the routes", site::SOON, || {
+            let log = elsewhere.server_log()?;
+            ensure!(log.matches(why).count() > 0, "{log}");
+            Ok(())
+        })?;
+        elsewhere.shell("sleep 1")?;
+        let own = lab.world().of_node(elsewhere);
+        let to_own = each(own, ANYWHERE.node_port(Says::Backend), &Site::of_pod(&site.there));
+        site.answers("at its own node ports over the bridge", &End::Node(elsewhere), &to_own)?;
         let asked: Vec<SocketAddr> = to.iter().map(|(to, _)| *to).collect();
         let answers = eventually("over the bridge, to an endpoint here", Duration::from_secs(8), || {
             let replies = lab.ask(&End::Node(here), &asked, &asked)?.concat();

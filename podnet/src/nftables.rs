@@ -105,13 +105,8 @@ impl Chain {
 
     /// The changes that replace what exists with `rules`. The table has to be there before.
     pub fn replacement(self, found: &Found, rules: &[Rule]) -> Vec<Change> {
-        let mut changes = Vec::new();
         // The hook of a chain cannot be changed: the chain has to go, and its rules before it.
-        if *found == Found::Other {
-            changes.push(self.flush());
-            let attributes = self.names();
-            changes.push(Change(NfTablesMessage::DeleteChain(ChainMessage { attributes }), 0));
-        }
+        let mut changes = if *found == Found::Other { self.removal(found) } else { Vec::new() };
         let attributes = [self.names(), self.base().into()].concat();
         changes.push(Change(NfTablesMessage::NewChain(ChainMessage { attributes }), NLM_F_CREATE));
         changes.push(self.flush());
@@ -120,6 +115,15 @@ impl Chain {
             Change(NfTablesMessage::NewRule(RuleMessage { attributes }), NLM_F_CREATE | NLM_F_APPEND)
         }));
         changes
+    }
+
+    /// The changes that remove the chain, if it was found.
+    pub fn removal(self, found: &Found) -> Vec<Change> {
+        if *found == Found::Nothing {
+            return Vec::new();
+        }
+        let delete = NfTablesMessage::DeleteChain(ChainMessage { attributes: self.names() });
+        vec![self.flush(), Change(delete, 0)]
     }
 
     /// The change that removes all rules of the chain.

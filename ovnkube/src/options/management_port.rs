@@ -12,6 +12,11 @@ use super::{
     values,
 };
 
+/// The numbers, as upstream's, of the addresses of a masquerade subnet at which OVN has node ports for local traffic,
+/// and by way of which a host reaches Services over the bridge of its gateway.
+const LOCAL_TRAFFIC: u8 = 3;
+const TO_GATEWAY: u8 = 4;
+
 pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     let subnets = reading.read_given(&node::NODE_SUBNETS, networks::one_of_each_family).unwrap_or_default();
     let cluster_is_given = reading.settings.given(&cluster::CLUSTER_SUBNETS).is_some();
@@ -23,7 +28,7 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     // No route for a default: the range may be a network outside of the cluster.
     let services =
         reading.read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family).unwrap_or_default();
-    let masquerade = masquerade(reading);
+    let masquerade = masquerade(reading)?;
     let mtu = reading.read(&node::MTU, values::mtu);
     let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
     Some(ManagementPort {
@@ -31,7 +36,8 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         cluster,
         cluster_is_given,
         services,
-        local_traffic: masquerade?.map(local_traffic),
+        local_traffic: masquerade.map(|net| numbered(net, LOCAL_TRAFFIC)),
+        to_gateway: masquerade.map(|net| numbered(net, TO_GATEWAY)),
         mtu: mtu?,
         routable_mtu: routable_mtu?,
     })
@@ -44,11 +50,9 @@ pub(super) fn masquerade(reading: &mut Reading) -> Option<[IpNet; 2]> {
     Some([v4?, v6?])
 }
 
-/// The address of a masquerade subnet at which OVN has node ports for local traffic: the third one, as
-/// upstream's.
-fn local_traffic(net: IpNet) -> IpAddr {
+fn numbered(net: IpNet, number: u8) -> IpAddr {
     match net.network() {
-        IpAddr::V4(base) => IpAddr::from((u32::from(base) | 3).to_be_bytes()),
-        IpAddr::V6(base) => IpAddr::from((u128::from(base) | 3).to_be_bytes()),
+        IpAddr::V4(base) => IpAddr::from((u32::from(base) | u32::from(number)).to_be_bytes()),
+        IpAddr::V6(base) => IpAddr::from((u128::from(base) | u128::from(number)).to_be_bytes()),
     }
 }

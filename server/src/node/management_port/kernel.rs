@@ -68,6 +68,7 @@ pub(super) struct Detour {
     /// None if it has several.
     pub(super) link: Option<u32>,
     pub(super) name: String,
+    pub(super) via: Option<IpAddr>,
 }
 
 impl Kernel {
@@ -168,7 +169,13 @@ impl Kernel {
             return Ok(None);
         }
         let name = link.and_then(|link| if_indextoname(link).ok()?.into_string().ok());
-        Ok(Some(Detour { link, name: name.unwrap_or_else(|| "several interfaces".to_owned()) }))
+        let name = name.unwrap_or_else(|| "several interfaces".to_owned());
+        let via = answer.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => Some(IpAddr::V4(*v4)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => Some(IpAddr::V6(*v6)),
+            _ => None,
+        });
+        Ok(Some(Detour { link, name, via }))
     }
 
     /// Carries out one step on the link with this index.

@@ -25,6 +25,8 @@ pub struct ManagementPort {
     pub services: Vec<IpNet>,
     /// The masquerade addresses, IPv4 and IPv6, at which OVN has node ports for local traffic.
     pub local_traffic: [IpAddr; 2],
+    /// The masquerade addresses, IPv4 and IPv6, by way of which the host of a gateway of upstream's reaches Services.
+    pub to_gateway: [IpAddr; 2],
     /// MTU of the interface, the same as that of pods.
     pub mtu: Mtu,
     /// MTU of the routes over the interface, if it is less.

@@ -325,6 +325,7 @@ mod tests {
             cluster_is_given: true,
             services: Vec::new(),
             local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
+            to_gateway: ["169.254.169.4", "fd69::4"].map(|text| text.parse().unwrap()),
             mtu: contract::mtu::Mtu::DEFAULT,
             routable_mtu: None,
         };

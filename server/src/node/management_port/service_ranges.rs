@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) enum Unrouted {
     #[error("another program has a route to it, over {0}: that one is used")]
     Foreign(String),
+    #[error("another program has a route to it, over {0} to the gateway router: that one is used")]
+    ToGateway(String),
     #[error("no Service has an address in it yet")]
     Empty,
     #[error("OVN does not answer at {0}, an address of a Service in it")]
@@ -56,8 +58,14 @@ impl Decided {
         self.unrouted.values().any(|why| match why {
             Unrouted::Unserved(_) | Unrouted::Unknown(_) => true,
             // Events tell of routes to the range and of their links, and the API server of Services.
-            Unrouted::Foreign(_) | Unrouted::Empty => false,
+            Unrouted::Foreign(_) | Unrouted::ToGateway(_) | Unrouted::Empty => false,
         })
+    }
+
+    /// The ranges whose packets from this host get to OVN.
+    pub(super) fn reached(&self) -> Vec<IpNet> {
+        let over_bridge = self.unrouted.iter().filter(|(_, why)| matches!(why, Unrouted::ToGateway(_)));
+        self.routed.iter().chain(over_bridge.map(|(range, _)| range)).copied().collect()
     }
 }
 
@@ -76,12 +84,14 @@ impl ServiceRanges {
     }
 
     /// Decides for each range of the node's families. `is_installed`: whether the interface has its flows.
+    /// `to_gateway`: the next hops of routes to the gateway router.
     pub(super) async fn decide(
         &self,
         kernel: &Kernel,
         seen: &SeenLink,
         desired: &Desired,
         is_installed: bool,
+        to_gateway: [IpAddr; 2],
     ) -> io::Result<Decided> {
         let ranges = self.facts.borrow().ranges.clone();
         let mut decided = Decided::default();
@@ -89,9 +99,11 @@ impl ServiceRanges {
             if !desired.addresses.iter().any(|it| it.addr().is_ipv4() == range.addr().is_ipv4()) {
                 continue;
             }
-            if let Some(Detour { link, name }) = kernel.route_elsewhere(range, seen.index)? {
+            if let Some(Detour { link, name, via }) = kernel.route_elsewhere(range, seen.index)? {
                 decided.detours.extend(link);
-                decided.unrouted.insert(range, Unrouted::Foreign(name));
+                let leads_to_gateway = via.is_some_and(|via| to_gateway.contains(&via));
+                let why = if leads_to_gateway { Unrouted::ToGateway } else { Unrouted::Foreign };
+                decided.unrouted.insert(range, why(name));
                 continue;
             }
             // What was served stays: OVN may be starting again at this moment.

@@ -15,7 +15,7 @@
 //! set masqueraded-v4                  targets on other hosts: these would answer the client themselves
 //! set limited-v4                      what takes connections of some clients only: address . protocol . port
 //! set clients-v4                      these: address . protocol . port . network of the client
-//! chain services-prerouting {
+//! chain services-prerouting-late {
 //!     type nat hook prerouting priority dstnat + 5
 //!     iifname "ovn-k8s-mp0" accept
 //!     ip daddr . meta l4proto . th dport @limited-v4 ip daddr . … . ip saddr != @clients-v4 drop
@@ -25,7 +25,7 @@
 //!     dnat ip to ip daddr . 1 . … map @services-v4
 //!     fib daddr type local ip daddr != 127.0.0.0/8 dnat ip to 0.0.0.0 . 1 . … map @services-v4
 //! }
-//! chain services-output               `limited-v4`, and the last two
+//! chain services-output-late          `limited-v4`, and the last two
 //! chain services-postrouting {
 //!     type nat hook postrouting priority srcnat - 5
 //!     oifname "ovn-k8s-mp0" ct status dnat ip daddr . meta l4proto . th dport @source-kept-v4 snat ip to ip saddr
@@ -38,7 +38,9 @@
 //! - `loadBalancerSourceRanges` are checked before anything else, as kube-proxy does; what it forbids gets no
 //!   answer. The rule and its sets are there with the first Service: a large change is several transactions,
 //!   and none of them may let a connection through.
-//! - Other programs that translate come first: the gateway of upstream's, kube-proxy, `portmap`.
+//! - Other programs that translate come first: kube-proxy, `portmap`.
+//! - The chains of upstream's server have other names, because that one does not start where a chain of its names has
+//!   another priority. They go in the transaction that makes these: nothing follows the Services in them any more.
 //! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`): OVN knows
 //!   the way back to no other one.
 
@@ -61,9 +63,13 @@ use crate::services::{Destination, Protocol};
 
 mod wording;
 
-const PREROUTING: Chain = Chain { table: TABLE, name: "services-prerouting", task: Task::LatePrerouting };
-const OUTPUT: Chain = Chain { table: TABLE, name: "services-output", task: Task::LateOutput };
+const PREROUTING: Chain =
+    Chain { table: TABLE, name: "services-prerouting-late", task: Task::LatePrerouting };
+const OUTPUT: Chain = Chain { table: TABLE, name: "services-output-late", task: Task::LateOutput };
 const POSTROUTING: Chain = Chain { table: TABLE, name: "services-postrouting", task: Task::EarlySourceNat };
+/// Those of upstream's server for the same, and of earlier versions of this program.
+const FORMER: [Chain; 2] =
+    [Chain { name: "services-prerouting", ..PREROUTING }, Chain { name: "services-output", ..OUTPUT }];
 
 /// For the log, and what is lost without it.
 pub(super) const WHAT: &str = "addresses of Services";
@@ -423,6 +429,11 @@ impl ServiceRules {
         elements.extend(unlimited);
         let (mut rules, mut written) = (Vec::new(), Vec::new());
         let mut flushes = Vec::new();
+        if plan.draws_any(Family::V4) || plan.draws_any(Family::V6) {
+            for former in FORMER {
+                rules.extend(former.removal(&former.look().await?));
+            }
+        }
         for ((chain, wanted), worded) in chains.into_iter().zip(&mut self.worded) {
             let found = chain.look().await?;
             if found != Found::Nothing {

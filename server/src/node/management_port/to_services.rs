@@ -73,7 +73,7 @@ impl ToServices {
         // Before the routes are read: a change after that must be an event.
         let ranges = facts.ranges.keys().copied().collect();
         self.watched.send_modify(|watched| watched.ranges = ranges);
-        let decided = self.ranges.decide(kernel, &link, desired, is_installed).await?;
+        let decided = self.ranges.decide(kernel, &link, desired, is_installed, config.to_gateway).await?;
         if let Ok(with_services) = config.desired(node, assigned, &decided.routed) {
             desired.routes = with_services.routes;
         }
@@ -84,7 +84,7 @@ impl ToServices {
             desired.routes.extend(kept);
         }
         if let Some(all) = facts.destinations {
-            desired.destinations = Some(routed(&all, &decided.routed));
+            desired.destinations = Some(routed(&all, &decided.reached()));
             desired.routes.extend(config.routes_to_local_traffic(desired));
         }
         Ok(self.tell(decided, desired))
@@ -152,8 +152,8 @@ impl ToServices {
     }
 }
 
-/// The destinations that this host reaches over the interface. What another program routes is that program's
-/// to translate. An address of the ranges is the cluster's to give: no Service gets it by asking.
+/// The destinations that this host reaches through OVN. What another program routes elsewhere is that program's to
+/// translate. An address of the ranges is the cluster's to give: no Service gets it by asking.
 fn routed(all: &[Destination], ranges: &[IpNet]) -> Vec<Destination> {
     let is_routed = |address: &IpAddr| ranges.iter().any(|range| range.contains(address));
     let is_own = |destination: &Destination| {

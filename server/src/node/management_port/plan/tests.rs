@@ -6,6 +6,7 @@ fn port(cluster: &[&str]) -> ManagementPort {
         cluster: cluster.iter().map(|text| text.parse().unwrap()).collect(),
         cluster_is_given: true,
         local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
+        to_gateway: ["169.254.169.4", "fd69::4"].map(|text| text.parse().unwrap()),
         services: Vec::new(),
         mtu: Mtu::DEFAULT,
         routable_mtu: None,

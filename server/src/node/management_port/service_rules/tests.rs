@@ -122,6 +122,25 @@ fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
     });
 }
 
+/// Upstream's server did not start any more: it found a chain of its name with another priority.
+#[test]
+fn chains_of_upstreams_server_go_with_the_first_rule_of_ours_and_no_chain_of_ours_has_their_names() {
+    in_a_namespace(async || {
+        let theirs = FORMER.map(|chain| Chain { task: Task::Forward, ..chain });
+        let make = theirs.iter().flat_map(|chain| chain.replacement(&Found::Nothing, &[]));
+        commit([create_table(TABLE)].into_iter().chain(make).collect()).await.unwrap();
+        ServiceRules::default().correct(&[]).await.unwrap();
+        for chain in theirs {
+            assert_eq!(chain.look().await.unwrap(), Found::Rules(Vec::new()), "{}", chain.name);
+        }
+        ServiceRules::default().correct(&every_kind()).await.unwrap();
+        for chain in theirs {
+            assert_eq!(chain.look().await.unwrap(), Found::Nothing, "{}", chain.name);
+        }
+        assert!(!ServiceRules::default().correct(&every_kind()).await.unwrap());
+    });
+}
+
 #[test]
 fn a_set_of_another_layout_is_replaced() {
     in_a_namespace(async || {

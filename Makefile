@@ -111,6 +111,11 @@ conformance: kubernetes ## Run Kubernetes' own specs of networking and the suite
 		$(if $(PROCS),--procs $(PROCS)) $(if $(GATEWAY),--gateway-mode $(GATEWAY)) $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(RECORD)),--record) \
 		$(if $(SUITE_OF),--suite-of $(SUITE_OF)) $(if $(FOCUS),--focus '$(FOCUS)')
 
+takeover: kubernetes ## Take over a node of upstream's while its connections go on, and hand it back (UPSTREAM=DIR with its two executables, SERVICES=500)
+	cargo build --locked -p cni -p ovnkube -p integration
+	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration takeover --upstream $(or $(UPSTREAM),$(error UPSTREAM=DIR with upstream\'s two executables is missing)) \
+		$(if $(SERVICES),--services $(SERVICES))
+
 faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test
 	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)

@@ -9,6 +9,7 @@
 //! | [`control_plane`] | etcd, API server, controller manager, scheduler |
 //! | [`master`] | the project's own control plane |
 //! | [`worker`] | containerd, kubelet and the project's server of a node |
+//! | [`zone`] | control plane and server of a node with databases of its own, of this project or of upstream |
 //! | [`dns`] | CoreDNS and its Service, where a test asks for it |
 //! | [`name_server`] | the world's name server, for names outside of the cluster |
 //! | [`load_balancers`] | addresses for Services of type `LoadBalancer`, as a cloud assigns them |
@@ -53,6 +54,7 @@ pub mod programs;
 pub mod reference;
 mod routes;
 pub mod worker;
+pub mod zone;
 
 pub use api::Api;
 pub use containerd::Containerd;
@@ -64,6 +66,7 @@ pub use leftovers::Leftovers;
 pub use name_server::Name;
 pub use pods::Pods;
 pub use worker::Worker;
+pub use zone::Zone;
 
 use master::Network;
 
@@ -92,9 +95,18 @@ pub struct Blueprint {
     host_ports: bool,
     gateway: Option<GatewayMode>,
     definitions: Vec<PathBuf>,
+    without_network: bool,
 }
 
 impl Blueprint {
+    /// Leaves the kubelets and the programs of the network to the caller: neither the control plane nor the servers of
+    /// the nodes are started.
+    #[must_use]
+    pub fn without_network(mut self) -> Self {
+        self.without_network = true;
+        self
+    }
+
     /// Other addresses of pods than the default, with the prefix length of a node's part of them.
     #[must_use]
     pub fn cluster_subnets(mut self, subnets: &str) -> Self {
@@ -250,6 +262,9 @@ impl Blueprint {
             first_reference_node,
         };
         cluster.define(&self.definitions)?;
+        if self.without_network {
+            return Ok(cluster);
+        }
         // In any order: each program waits for what it needs of the others.
         cluster.master.spawn()?;
         cluster.each_node(|node, worker| cluster.start_node(node, worker))?;
@@ -341,6 +356,7 @@ impl Cluster {
             host_ports: false,
             gateway: None,
             definitions: Vec::new(),
+            without_network: false,
         }
     }
 

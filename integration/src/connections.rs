@@ -7,10 +7,7 @@
 use std::{
     net::SocketAddr,
     process::Command,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -18,7 +15,7 @@ use anyhow::{Result, bail};
 
 use crate::{
     Lab, Pod, command,
-    peer::{Connection, Held, Pace, PeerProcess, Poured, Report},
+    peer::{Connection, Held, Moment, Pace, PeerProcess, Poured, Report},
     traffic::End,
     world::Machine,
 };
@@ -39,7 +36,7 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct Shared {
     seen: Mutex<Vec<Connection>>,
-    unanswered: AtomicUsize,
+    unanswered: Mutex<Vec<Moment>>,
     more: Condvar,
 }
 
@@ -80,7 +77,12 @@ impl Lab {
 
     /// Starts a client in the pod, and waits until it connects.
     pub fn connections(&self, from: &Pod, to: SocketAddr, pace: Pace) -> Result<Connections> {
-        let mut command = self.at(&End::Pod(from))?;
+        self.connections_from(&End::Pod(from), to, pace)
+    }
+
+    /// The same from any end.
+    pub fn connections_from(&self, from: &End<'_>, to: SocketAddr, pace: Pace) -> Result<Connections> {
+        let mut command = self.at(from)?;
         command.args(["connect", &to.to_string()]);
         for (option, time) in [("--every", pace.every), ("--patience", pace.patience)] {
             command.args([option, &time.as_millis().to_string()]);
@@ -91,9 +93,7 @@ impl Lab {
         let client = client.follow(move |report| {
             match report {
                 Report::Connected(connection) => noting.seen().push(connection),
-                Report::Unanswered(_) => {
-                    noting.unanswered.fetch_add(1, Ordering::Relaxed);
-                }
+                Report::Unanswered(begun) => noting.unanswered().push(begun),
                 _ => {}
             }
             noting.more.notify_all();
@@ -151,6 +151,10 @@ impl Shared {
     fn seen(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn unanswered(&self) -> MutexGuard<'_, Vec<Moment>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Connections {
@@ -191,9 +195,9 @@ impl Connections {
         })
     }
 
-    /// Number of connections so far that were neither answered nor refused in time.
-    pub fn unanswered(&self) -> usize {
-        self.shared.unanswered.load(Ordering::Relaxed)
+    /// When connections so far were begun that were neither answered nor refused in time.
+    pub fn unanswered(&self) -> Vec<Moment> {
+        self.shared.unanswered().clone()
     }
 
     /// All answered connections so far.

@@ -14,6 +14,7 @@ mod report;
 mod scale;
 mod services;
 mod show;
+mod takeover;
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -56,6 +57,7 @@ enum Command {
     Scale(scale::Scale),
     Latency(latency::Latency),
     Services(services::Services),
+    Takeover(takeover::Takeover),
     /// See it work: three pods on two nodes get their network, use it and lose it again.
     Demo(demo::Demo),
     /// Hold the namespaces of node NAME until standard input closes.
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Scale(scale) => scale.run(),
         Command::Latency(latency) => in_a_lab("latency", || latency.run()),
         Command::Services(services) => in_a_lab("services", || services.run()),
+        Command::Takeover(takeover) => in_a_lab("takeover", || takeover.run()),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => peer
             .run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data")))

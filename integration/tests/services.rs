@@ -152,7 +152,7 @@ fn clients_notice_neither_endpoints_that_flap_nor_a_control_plane_that_is_killed
         );
         let by: BTreeSet<SocketAddr> =
             while_it_flapped.clone().filter_map(|connection| connection.by).collect();
-        let (answered, unanswered) = (while_it_flapped.count(), connections.unanswered());
+        let (answered, unanswered) = (while_it_flapped.count(), connections.unanswered().len());
         let took = |connection: &Connection| connection.answered.milliseconds_since(connection.begun);
         let slowest = all.iter().map(took).fold(0., f64::max);
         // TCP repeats a lost packet after one second.

@@ -1,0 +1,142 @@
+//! `integration takeover`: upstream's programs run a node, with pods, Services and connections; ours take their
+//! place while all of it goes on, and hand the node back.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`site`] | the cluster: pods, Services, a world |
+//! | [`traffic`] | connections that last, and fresh ones, by every way |
+//! | [`snapshot`] | the northbound database, the bridge and the host, to compare |
+
+use std::{
+    fmt,
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use integration::{central::Central, cluster::Zone, eventually, executable, peer::Moment};
+use serde::Serialize;
+
+use self::{
+    site::Site,
+    snapshot::{Differences, Snapshot},
+    traffic::{Outcome, Traffic},
+};
+use crate::report::{environment::Environment, progress, publish};
+
+mod site;
+mod snapshot;
+mod traffic;
+
+/// For so long nothing writes the northbound database before a node counts as settled: longer than the time after
+/// which upstream's programs write all flows again.
+const QUIET: Duration = Duration::from_secs(20);
+/// Traffic before the old programs stop, and after the new ones have settled.
+const AROUND: Duration = Duration::from_secs(5);
+
+/// Take over a node of upstream while its connections go on, and hand it back. Exit status 1 if a connection
+/// breaks, a fresh one fails, or rows of the northbound database are changed.
+#[derive(Debug, Args)]
+pub(crate) struct Takeover {
+    /// Directory with upstream's two executables, built statically.
+    #[arg(long, value_name = "DIR")]
+    upstream: PathBuf,
+    /// How many Services there are.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(60..10_000))]
+    services: u16,
+}
+
+/// `takeover.json`.
+#[derive(Serialize)]
+struct Report {
+    environment: Environment,
+    services: u16,
+    turns: Vec<Turn>,
+}
+
+/// A change of programs.
+#[derive(Serialize)]
+struct Turn {
+    what: &'static str,
+    /// Seconds without programs, until the node was ready again.
+    without: f64,
+    /// Transactions of the northbound database from then on.
+    transactions: u64,
+    traffic: Outcome,
+    /// From before the first change on.
+    differences: Differences,
+}
+
+impl Takeover {
+    /// To be called in the lab's namespaces.
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        let (say, environment) = (progress(), Environment::with_server()?);
+        let site = Site::start(&self.upstream, self.services, &say)?;
+        let ours = executable::under_test(executable::SERVER)?;
+        let ours = ours.parent().context("the executable is in a directory")?;
+        let ours = Zone::of(&site.cluster, site.node(), ours, "ours", "|ready ", &[])?;
+        let before = site.snapshot()?;
+        say("the node is taken over");
+        let taken = Turn::take(&site, "taken over", [&site.upstream, &ours], &before)?;
+        say("the node is handed back");
+        let back = Turn::take(&site, "handed back", [&ours, &site.upstream], &before)?;
+        let environment = environment.at_the_end()?;
+        let report = Report { environment, services: self.services, turns: vec![taken, back] };
+        publish(&report, &report, "takeover/takeover.json")?;
+        let holds = report.turns.iter().all(Turn::holds);
+        Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl Turn {
+    fn take(site: &Site, what: &'static str, [from, to]: [&Zone; 2], before: &Snapshot) -> Result<Self> {
+        let traffic = Traffic::start(site)?;
+        thread::park_timeout(AROUND);
+        let written = Central::northbound_transactions()?;
+        from.stop()?;
+        let (stopped, moment) = (Instant::now(), Moment::now());
+        to.start()?;
+        let without = stopped.elapsed().as_secs_f64();
+        settle()?;
+        let transactions = Central::northbound_transactions()? - written;
+        thread::park_timeout(AROUND);
+        let differences = before.differences(&site.snapshot()?);
+        site.goes_on().with_context(|| format!("the node that was {what}"))?;
+        Ok(Self { what, without, transactions, traffic: traffic.stop(moment), differences })
+    }
+
+    fn holds(&self) -> bool {
+        self.traffic.holds() && self.differences.keep_the_database()
+    }
+}
+
+/// Waits until nothing has written the northbound database for a while.
+fn settle() -> Result<()> {
+    let mut last = (Central::northbound_transactions()?, Instant::now());
+    eventually("the northbound database is at rest", Duration::from_secs(180), || {
+        let now = Central::northbound_transactions()?;
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        ensure!(last.1.elapsed() >= QUIET, "it was written {:?} ago", last.1.elapsed());
+        Ok(())
+    })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { environment, services, turns } = self;
+        writeln!(f, "\n{environment}\n\n{services} Services")?;
+        for Turn { what, without, transactions, traffic, differences } in turns {
+            writeln!(
+                f,
+                "\nThe node is {what}: ready after {without:.1} s, {transactions} transactions of the northbound \
+                 database\n\n{traffic}\nfrom before the take-over on:\n{differences}"
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -126,9 +126,9 @@ scale: build kubernetes ## Measure the control plane with many nodes and pods (N
 	# What `make build` builds: its allocator, musl's, gives memory back.
 	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(if $(SERVICES),--services $(SERVICES)) $(if $(BACKENDS),--backends $(BACKENDS)) $(if $(POLICIES),--policies $(POLICIES)) $(if $(filter-out 0 no,$(EXCEPT)),--except) $(if $(TIMES),--times $(TIMES)) $(if $(JOIN),--join $(JOIN)) $(if $(NODEPORTS),--node-ports $(NODEPORTS)) $(SCALE)
 
-latency: build kubernetes ## Measure how soon connections follow a change of a Service or a policy, and the floor (OTHERS=5000 POLICIES=2000 ROUNDS=20)
+latency: build kubernetes ## Measure how soon connections follow a change of a Service or a policy, and the floor (OTHERS=5000 POLICIES=2000 ROUNDS=20), or how soon a pod that starts may send, and kube-burner's workload of policies (STARTS=200)
 	cargo build --locked --release -p integration
-	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration latency $(if $(OTHERS),--others $(OTHERS)) $(if $(POLICIES),--other-policies $(POLICIES)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(LATENCY)
+	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration latency $(if $(OTHERS),--others $(OTHERS)) $(if $(POLICIES),--other-policies $(POLICIES)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(STARTS),--starts $(STARTS)) $(LATENCY)
 
 bench: build ## Measure every verb against the floor and other plugins, with gates (UPSTREAM=FILE BENCH="--at-once 1,100")
 	@integration/prerequisites.sh bench

@@ -29,8 +29,15 @@ pub struct Server {
 /// A client in a pod, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Connections {
-    _client: Held,
+    client: Held,
     shared: Arc<Shared>,
+}
+
+/// A client in a pod that connects where and when it is told to; ends when this is dropped.
+#[derive(Debug)]
+pub struct Reaching {
+    /// What it has reached.
+    pub connections: Connections,
 }
 
 #[derive(Debug, Default)]
@@ -84,21 +91,13 @@ impl Lab {
     pub fn connections_from(&self, from: &End<'_>, to: SocketAddr, pace: Pace) -> Result<Connections> {
         let mut command = self.at(from)?;
         command.args(["connect", &to.to_string()]);
-        for (option, time) in [("--every", pace.every), ("--patience", pace.patience)] {
-            command.args([option, &time.as_millis().to_string()]);
-        }
-        let client = PeerProcess::start_ready(&mut command, &Report::Connecting)?;
-        let shared = Arc::new(Shared::default());
-        let noting = Arc::clone(&shared);
-        let client = client.follow(move |report| {
-            match report {
-                Report::Connected(connection) => noting.seen().push(connection),
-                Report::Unanswered(begun) => noting.unanswered().push(begun),
-                _ => {}
-            }
-            noting.more.notify_all();
-        });
-        Ok(Connections { _client: client, shared })
+        Connections::start(&mut command, pace)
+    }
+
+    /// Starts a client in the pod, whose namespace needs no interface yet, and waits until it can be told to connect.
+    pub fn reaching(&self, from: &Pod, pace: Pace) -> Result<Reaching> {
+        let mut command = self.at(&End::Pod(from))?;
+        Ok(Reaching { connections: Connections::start(command.arg("reach"), pace)? })
     }
 }
 
@@ -158,6 +157,24 @@ impl Shared {
 }
 
 impl Connections {
+    fn start(command: &mut Command, pace: Pace) -> Result<Self> {
+        for (option, time) in [("--every", pace.every), ("--patience", pace.patience)] {
+            command.args([option, &time.as_millis().to_string()]);
+        }
+        let client = PeerProcess::start_ready(command, &Report::Connecting)?;
+        let shared = Arc::new(Shared::default());
+        let noting = Arc::clone(&shared);
+        let client = client.follow(move |report| {
+            match report {
+                Report::Connected(connection) => noting.seen().push(connection),
+                Report::Unanswered(begun) => noting.unanswered().push(begun),
+                _ => {}
+            }
+            noting.more.notify_all();
+        });
+        Ok(Self { client, shared })
+    }
+
     /// Waits until `probe` finds something in the connections that were answered so far, in the order in
     /// which their answers were read.
     ///
@@ -203,5 +220,12 @@ impl Connections {
     /// All answered connections so far.
     pub fn all(&self) -> Vec<Connection> {
         self.shared.seen().clone()
+    }
+}
+
+impl Reaching {
+    /// Lets it connect there from now on, until one connection is answered or refused.
+    pub fn reach(&mut self, to: SocketAddr) -> Result<()> {
+        self.connections.client.tell(&to.to_string())
     }
 }

@@ -9,6 +9,7 @@
 //! | [`site`] | the cluster, its client and its two servers |
 //! | [`change`] | the three changes of a Service, by the API server or by a bare transaction |
 //! | [`policies`] | policies that forbid and allow, in the same two ways |
+//! | [`network_policy`] | a world of its own: pods that start with policies, and kube-burner's workload |
 //! | [`report`] | figures, goals, the table and `latency.json` |
 
 use std::process::ExitCode;
@@ -17,12 +18,14 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use self::{
+    network_policy::World,
     report::{Measured, MeasuredPolicies, Report},
     site::Site,
 };
 use crate::report::{environment::Environment, progress, publish};
 
 mod change;
+mod network_policy;
 mod policies;
 mod report;
 mod site;
@@ -42,6 +45,15 @@ pub(crate) struct Latency {
     /// How many other policies there are when policies are measured again.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     other_policies: usize,
+    /// Measure another world instead: this many pods that start without policies, and twice as many with twenty, and
+    /// kube-burner's workload of network policies. Figures go to latency/network-policy.json.
+    #[arg(
+        long,
+        value_name = "PODS",
+        value_parser = clap::value_parser!(u16).range(1..=1000),
+        conflicts_with_all = ["rounds", "others", "other_policies"]
+    )]
+    starts: Option<u16>,
     /// Print the goals without failing for them.
     #[arg(long)]
     no_gates: bool,
@@ -51,6 +63,12 @@ impl Latency {
     /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let (say, environment) = (progress(), Environment::with_server()?);
+        if let Some(starts) = self.starts {
+            let measured = World::start(&say)?.measure(starts, &say)?;
+            let report = network_policy::report::Report::new(environment.at_the_end()?, measured);
+            publish(&report, &report, "latency/network-policy.json")?;
+            return Ok(self.exit_code(report.holds()));
+        }
         let site = Site::start(&say)?;
         let mut policies = vec![self.policies(&site, 0, &say)?];
         if self.other_policies > 0 {
@@ -68,7 +86,11 @@ impl Latency {
         }
         let report = Report::new(environment.at_the_end()?, measured, policies);
         publish(&report, &report, "latency/latency.json")?;
-        Ok(if report.holds() || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(self.exit_code(report.holds()))
+    }
+
+    fn exit_code(&self, all_goals_hold: bool) -> ExitCode {
+        if all_goals_hold || self.no_gates { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
     fn policies(&self, site: &Site, others: usize, say: &dyn Fn(&str)) -> Result<MeasuredPolicies> {

@@ -107,6 +107,16 @@ pub enum Peer {
         #[arg(long)]
         patience: u64,
     },
+    /// Connect to each address that a line on standard input names, again and again, and print the first connection
+    /// that is answered or refused; ends with standard input.
+    Reach {
+        /// Milliseconds between two connections; more when an address is silent for long.
+        #[arg(long)]
+        every: u64,
+        /// Milliseconds after which a connection counts as not answered.
+        #[arg(long)]
+        patience: u64,
+    },
     /// Connect to ADDRESS one time after the other, and print at the end how long each connection took.
     Repeat {
         /// Address and port.
@@ -259,6 +269,10 @@ impl Peer {
             Self::Connect { to, every, patience } => {
                 let [every, patience] = [every, patience].map(Duration::from_millis);
                 connections::connect(to, Pace { every, patience }, report)
+            }
+            Self::Reach { every, patience } => {
+                let [every, patience] = [every, patience].map(Duration::from_millis);
+                connections::reach(Pace { every, patience }, report)
             }
             Self::Repeat { to, time } => connections::repeat(to, Duration::from_millis(time))
                 .map(|taken| report(&Report::Repeated(taken))),

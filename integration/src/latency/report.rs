@@ -42,15 +42,16 @@ pub(crate) struct Rates {
     pub(crate) through: Vec<Vec<u32>>,
 }
 
+/// A figure in milliseconds, and its limit.
 #[derive(Debug, Serialize)]
-struct Goal {
-    what: String,
-    measured: f64,
-    limit: f64,
+pub(super) struct Goal {
+    pub(super) what: String,
+    pub(super) measured: f64,
+    pub(super) limit: f64,
 }
 
 /// A change, by the time that it took in a round.
-type Change<R = Round> = (&'static str, fn(&R) -> f64);
+pub(super) type Change<R = Round> = (&'static str, fn(&R) -> f64);
 
 const CREATED: Change = ("Service created, its address answers", |round| round.created);
 const ADDED: Change = ("endpoint added, first connection to it", |round| round.added);
@@ -164,8 +165,16 @@ impl Report {
 }
 
 impl Goal {
-    fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         self.measured <= self.limit
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, measured, limit } = self;
+        let verdict = if self.holds() { "ok" } else { "MISSED" };
+        write!(f, "  {verdict:<8}{what}: {measured:.1} ms, at most {limit:.1}")
     }
 }
 
@@ -195,12 +204,7 @@ impl fmt::Display for Report {
             }
         }
         writeln!(f)?;
-        for goal in &self.goals {
-            let Goal { what, measured, limit } = goal;
-            let verdict = if goal.holds() { "ok" } else { "MISSED" };
-            writeln!(f, "  {verdict:<8}{what}: {measured:.1} ms, at most {limit:.1}")?;
-        }
-        Ok(())
+        self.goals.iter().try_for_each(|goal| writeln!(f, "{goal}"))
     }
 }
 

@@ -4,9 +4,10 @@
 //! would make later ones fail.
 
 use std::{
-    io::ErrorKind,
+    io::{ErrorKind, stdin},
     net::SocketAddr,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpSocket, UdpSocket},
+    sync::mpsc::unbounded_channel,
     task::JoinSet,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{PATIENCE, Report};
@@ -37,6 +39,10 @@ impl Pace {
     /// For errors: TCP repeats a lost SYN each second, which a client does not notice as an error.
     pub const PATIENT: Self = Self { every: Duration::from_millis(10), patience: Duration::from_secs(6) };
 }
+
+/// The part of the time so far after which [`reach`] begins the next connection, if that is longer than its pace: the
+/// precision of what is measured. Hundreds of clients that wait for the same thing must not be what it waits for.
+const PRECISION: u32 = 20;
 
 /// A moment: nanoseconds of the monotonic clock, which all processes of a machine share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -149,6 +155,43 @@ pub(super) fn connect(
             });
         }
     })
+}
+
+/// Begins connections to each address that a line on standard input names, until one of them is answered, which it
+/// reports. Ends with standard input.
+pub(super) fn reach(
+    Pace { every, patience }: Pace,
+    report: impl Fn(&Report) + Send + Sync + 'static,
+) -> Result<()> {
+    let report = Arc::new(report);
+    let (told, mut lines) = unbounded_channel();
+    thread::spawn(move || stdin().lines().map_while(Result::ok).try_for_each(|line| told.send(line)));
+    runtime()?.block_on(async {
+        report(&Report::Connecting);
+        while let Some(line) = lines.recv().await {
+            let to = line.parse().with_context(|| format!("{line} is no address"))?;
+            tokio::spawn(first_answer(to, Pace { every, patience }, Arc::clone(&report)));
+        }
+        Ok(())
+    })
+}
+
+async fn first_answer(to: SocketAddr, Pace { every, patience }: Pace, report: Arc<impl Fn(&Report)>) {
+    let (begun, mut asking) = (Instant::now(), JoinSet::new());
+    loop {
+        asking.spawn(timeout(patience, ask(to, || {})));
+        let pause = sleep(every.max(begun.elapsed() / PRECISION));
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => break,
+                Some(asked) = asking.join_next() => if let Ok(Ok(Ok(connection))) = asked {
+                    report(&Report::Connected(connection));
+                    return;
+                },
+            }
+        }
+    }
 }
 
 /// Connects again and again for this time, each time when the one before was answered. Returns microseconds

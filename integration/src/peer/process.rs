@@ -1,7 +1,7 @@
 //! A peer that runs, as the program that started it knows it: by its reports.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     net::SocketAddr,
     process::{ChildStdin, ChildStdout, Command, Stdio},
     thread,
@@ -87,5 +87,13 @@ impl PeerProcess {
             lines.filter_map(|line| serde_json::from_str(&line).ok()).for_each(note);
         });
         held
+    }
+}
+
+impl Held {
+    /// Writes a line to its input.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+        let stdin = self.stdin.as_mut().context("its input has ended")?;
+        writeln!(stdin, "{line}").with_context(|| format!("tell `{}` of {line}", self.process.line()))
     }
 }

@@ -23,7 +23,7 @@
 //! | [`attached`] | a running pod as a pod of the lab: packets can be sent from it |
 //! | [`in_service`] | nodes and endpoints that must not leave service |
 //! | [`northbound`] | what the northbound database should hold for the current nodes and pods |
-//! | [`reference`] | nodes with the plugin `bridge` and kube-proxy, to compare with |
+//! | [`mod@reference`] | nodes with the plugin `bridge` and kube-proxy, to compare with |
 //! | [`leftovers`] | what is on the nodes and in OVN before and after pods |
 
 use std::{path::PathBuf, process::Command, thread, time::Duration};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use contract::namespace_annotation::Multicast;
 
-use contract::mtu::Mtu;
+use contract::{mtu::Mtu, ovn::numbered};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kubeapi::services::Family;
 
@@ -94,11 +94,7 @@ impl ClusterConfig {
 
     /// The masquerade addresses with this number, IPv4 and IPv6. The numbers are upstream's.
     pub fn masquerade(&self, number: Masquerade) -> [IpAddr; 2] {
-        let number = number as u8;
-        self.masquerade.map(|subnet| match subnet.network() {
-            IpAddr::V4(base) => Ipv4Addr::from(u32::from(base).wrapping_add(number.into())).into(),
-            IpAddr::V6(base) => Ipv6Addr::from(u128::from(base).wrapping_add(number.into())).into(),
-        })
+        self.masquerade.map(|subnet| numbered(&subnet, number as u8))
     }
 
     /// Whether the address belongs to OVN or to the cluster itself, so that no pod may have it.

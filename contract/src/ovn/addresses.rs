@@ -21,6 +21,14 @@ pub fn nth(subnet: &IpNet, offset: u128) -> Option<IpNet> {
     IpNet::new(address, subnet.prefix_len()).ok()
 }
 
+/// The address of the subnet whose host part is `number`. The subnet has room for it: that is not checked.
+pub fn numbered(subnet: &IpNet, number: u8) -> IpAddr {
+    match subnet.network() {
+        IpAddr::V4(base) => Ipv4Addr::from(u32::from(base) | u32::from(number)).into(),
+        IpAddr::V6(base) => Ipv6Addr::from(u128::from(base) | u128::from(number)).into(),
+    }
+}
+
 /// The cluster router's address in a node's subnet: the first one after the network's (`.1`).
 pub fn gateway(subnet: &IpNet) -> Option<IpNet> {
     nth(subnet, 1)

@@ -39,6 +39,9 @@ fn addresses_of_a_subnet() {
     ] {
         assert_eq!((gateway(&net(subnet)), management(&net(subnet))), (Some(net(first)), Some(net(second))));
     }
+    for (subnet, third) in [("169.254.169.0/29", "169.254.169.3"), ("fd69::/125", "fd69::3")] {
+        assert_eq!(numbered(&net(subnet), 3), third.parse::<IpAddr>().unwrap());
+    }
     assert_eq!(nth(&net("10.0.0.0/30"), 4), None);
     assert_eq!(nth(&net("255.255.255.0/24"), 256), None);
     assert_eq!(nth(&net("10.0.0.0/8"), u128::MAX), None);

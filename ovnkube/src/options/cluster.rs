@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use contract::ovn::nth;
 use controller::config::{ClusterConfig, Multicast, Templates};
 use ipnet::IpNet;
 
@@ -16,7 +17,7 @@ use super::{
 
 /// The offset of the hairpin address in a masquerade subnet, in upstream's order: a pod that reaches itself
 /// through a service has this source address.
-const HAIRPIN: u32 = 5;
+const HAIRPIN: u128 = 5;
 
 /// A range of addresses, and the option that it comes from.
 #[derive(Clone, Copy)]
@@ -135,21 +136,13 @@ fn same_families(reading: &mut Reading, of_pods: Families, of_services: Families
 
 /// The hairpin address of a masquerade subnet.
 fn hairpin(reading: &mut Reading, range: &Range) -> Option<IpAddr> {
-    let address = match range.network.network() {
-        IpAddr::V4(base) => {
-            u32::from(base).checked_add(HAIRPIN).map(|address| IpAddr::from(address.to_be_bytes()))
-        }
-        IpAddr::V6(base) => {
-            u128::from(base).checked_add(HAIRPIN.into()).map(|address| IpAddr::from(address.to_be_bytes()))
-        }
-    };
     // Three bits: 8 addresses, the smallest network that has the fifth.
     let room = range.network.max_prefix_len() - range.network.prefix_len();
     if room < 3 {
         let problem = format!("{}: the network has to have at least 8 addresses", named(reading, range.spec));
         reading.problems.add(problem);
     }
-    address.filter(|address| range.network.contains(address))
+    nth(&range.network, HAIRPIN).map(|address| address.addr())
 }
 
 /// CIDRs overlap only if one contains the base of the other.

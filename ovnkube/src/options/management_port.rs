@@ -1,7 +1,6 @@
 //! The part of the cluster's network that a node needs for its management port.
 
-use std::net::IpAddr;
-
+use contract::ovn::numbered;
 use ipnet::IpNet;
 use server::node::ManagementPort;
 
@@ -36,8 +35,8 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         cluster,
         cluster_is_given,
         services,
-        local_traffic: masquerade.map(|net| numbered(net, LOCAL_TRAFFIC)),
-        to_gateway: masquerade.map(|net| numbered(net, TO_GATEWAY)),
+        local_traffic: masquerade.map(|net| numbered(&net, LOCAL_TRAFFIC)),
+        to_gateway: masquerade.map(|net| numbered(&net, TO_GATEWAY)),
         mtu: mtu?,
         routable_mtu: routable_mtu?,
     })
@@ -48,11 +47,4 @@ pub(super) fn masquerade(reading: &mut Reading) -> Option<[IpNet; 2]> {
     let v4 = reading.read(&cluster::V4_MASQUERADE_SUBNET, |text| networks::v4(text).map(IpNet::V4));
     let v6 = reading.read(&cluster::V6_MASQUERADE_SUBNET, |text| networks::v6(text).map(IpNet::V6));
     Some([v4?, v6?])
-}
-
-fn numbered(net: IpNet, number: u8) -> IpAddr {
-    match net.network() {
-        IpAddr::V4(base) => IpAddr::from((u32::from(base) | u32::from(number)).to_be_bytes()),
-        IpAddr::V6(base) => IpAddr::from((u128::from(base) | u128::from(number)).to_be_bytes()),
-    }
 }

@@ -3,13 +3,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::IpAddr,
 };
 
 use contract::{
     mac::Mac,
     mtu::Mtu,
     node_annotation::{DEFAULT_NETWORK, GATEWAY_CONFIG, Gateway, GatewayEntry, PerNetwork},
+    ovn::numbered,
 };
 use ipnet::IpNet;
 use uplink::flows::{
@@ -216,10 +217,7 @@ pub(super) fn tunnel_bytes(address: IpAddr) -> u32 {
 /// The masquerade address of this number, of the family of `like`.
 pub(super) fn masquerade(config: &GatewayConfig, like: IpAddr, number: u8) -> IpAddr {
     let [v4, v6] = config.masquerade;
-    match if like.is_ipv4() { v4.network() } else { v6.network() } {
-        IpAddr::V4(base) => Ipv4Addr::from(u32::from(base) | u32::from(number)).into(),
-        IpAddr::V6(base) => Ipv6Addr::from(u128::from(base) | u128::from(number)).into(),
-    }
+    numbered(if like.is_ipv4() { &v4 } else { &v6 }, number)
 }
 
 #[cfg(test)]

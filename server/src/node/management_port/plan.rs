@@ -1,9 +1,9 @@
 //! The desired state of a node's management port: a function of the node's subnets and its configuration.
 //! Pure.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use contract::{mac::Mac, mtu::Mtu};
+use contract::{mac::Mac, mtu::Mtu, ovn::nth};
 use ipnet::IpNet;
 
 use crate::services::Destination;
@@ -185,11 +185,7 @@ fn host(subnet: IpNet, number: u8) -> Result<IpNet, PlanError> {
     if subnet.max_prefix_len() - subnet.prefix_len() < 2 {
         return Err(PlanError::TooSmall(subnet));
     }
-    let address = match subnet.network() {
-        IpAddr::V4(base) => IpAddr::from(Ipv4Addr::from(u32::from(base) | u32::from(number))),
-        IpAddr::V6(base) => IpAddr::from(Ipv6Addr::from(u128::from(base) | u128::from(number))),
-    };
-    IpNet::new(address, subnet.prefix_len()).map_err(|_| PlanError::TooSmall(subnet))
+    nth(&subnet, number.into()).ok_or(PlanError::TooSmall(subnet))
 }
 
 #[cfg(test)]

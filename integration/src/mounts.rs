@@ -22,13 +22,16 @@ pub const LAB: &str = "/run/lab";
 /// Logs of the lab. On the host this is `target/lab-logs/TEST`, so that they survive the namespaces.
 pub const LOGS: &str = "/run/lab/logs";
 
+/// Where runtimes look for plugins.
+pub const PLUGINS: &str = "/opt/cni/bin";
+
 /// Directories that are empty at the start, under their usual paths.
 const PRIVATE: &[&str] = &[
     "/etc/cni/net.d",
     "/etc/kubernetes",
     "/etc/openvswitch",
     "/etc/ovn",
-    "/opt/cni/bin",
+    PLUGINS,
     "/var/lib/cni",
     "/var/lib/containerd",
     "/var/lib/kubelet",

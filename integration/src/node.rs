@@ -277,7 +277,7 @@ impl Node {
     /// Links the plugin into `/opt/cni/bin`. If it is not built, the lab still attaches pods by hand.
     fn install_plugin(&self) -> Result<()> {
         let Ok(plugin) = executable::under_test(executable::PLUGIN) else { return Ok(()) };
-        symlink(plugin, self.path("/opt/cni/bin").join(executable::PLUGIN))
+        symlink(plugin, self.path(mounts::PLUGINS).join(executable::PLUGIN))
             .context("install the plugin in /opt/cni/bin")
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::{
     Node, Outcome, Pod,
     answer::{Answer, Answers},
-    command, executable,
+    command, executable, mounts,
 };
 
 /// The part of a node that calls the plugin.
@@ -100,7 +100,7 @@ impl Runtime<'_> {
 
     /// The plugin's invocation for `CNI_COMMAND` `verb`, to be changed or started by the caller.
     pub fn call(&self, verb: &str, pod: Option<&Pod>) -> Invocation {
-        let installed = Path::new("/opt/cni/bin").join(executable::PLUGIN);
+        let installed = Path::new(mounts::PLUGINS).join(executable::PLUGIN);
         let (mut command, executable) = match &self.program {
             None => (self.node.command(&installed), self.node.path(installed)),
             Some(program) => (Command::new(program), program.clone()),
@@ -110,7 +110,7 @@ impl Runtime<'_> {
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("CNI_COMMAND", verb)
-            .env("CNI_PATH", "/opt/cni/bin");
+            .env("CNI_PATH", mounts::PLUGINS);
         if let Some(pod) = pod {
             command
                 .env("CNI_CONTAINERID", &pod.sandbox)
@@ -130,7 +130,7 @@ impl Runtime<'_> {
     pub fn cnitool(&self, verb: &str, pod: &Pod) -> Result<Invocation> {
         let executable = executable::tool("cnitool")?;
         let mut command = self.node.command(&executable);
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_PATH", "/opt/cni/bin");
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_PATH", mounts::PLUGINS);
         command
             .env("NETCONFPATH", "/etc/cni/net.d")
             .env("CNI_IFNAME", &self.ifname)

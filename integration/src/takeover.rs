@@ -11,13 +11,12 @@ use std::{
     fmt,
     path::PathBuf,
     process::ExitCode,
-    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use integration::{central::Central, cluster::Zone, eventually, executable, peer::Moment};
+use integration::{central::Central, cluster::Zone, eventually, executable, let_pass, peer::Moment};
 use serde::Serialize;
 
 use self::{
@@ -94,7 +93,7 @@ impl Takeover {
 impl Turn {
     fn take(site: &Site, what: &'static str, [from, to]: [&Zone; 2], before: &Snapshot) -> Result<Self> {
         let traffic = Traffic::start(site)?;
-        thread::park_timeout(AROUND);
+        let_pass(AROUND);
         let written = Central::northbound_transactions()?;
         from.stop()?;
         let (stopped, moment) = (Instant::now(), Moment::now());
@@ -102,7 +101,7 @@ impl Turn {
         let without = stopped.elapsed().as_secs_f64();
         settle()?;
         let transactions = Central::northbound_transactions()? - written;
-        thread::park_timeout(AROUND);
+        let_pass(AROUND);
         let differences = before.differences(&site.snapshot()?);
         site.goes_on().with_context(|| format!("the node that was {what}"))?;
         Ok(Self { what, without, transactions, traffic: traffic.stop(moment), differences })

@@ -6,10 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Pod,
-    cluster::{
-        attached::is_ready,
-        manifest::{for_node, idle_pod},
-    },
+    cluster::manifest::{for_node, idle_pod},
     eventually,
 };
 use serde_json::{Value, json};
@@ -29,10 +26,7 @@ fn start(cluster: &Cluster, name: &str, node: &str) -> Result<Pod> {
 
 fn ready(cluster: &Cluster, name: &str) -> Result<Pod> {
     let key = format!("default/{name}");
-    cluster.pods.wait("the pod is ready", SOON, |known| {
-        ensure!(known.get(&key).is_some_and(is_ready), "{name} is not");
-        Ok(())
-    })?;
+    cluster.wait_for_pod(&key, SOON)?;
     cluster.attached(&key)
 }
 

@@ -1,6 +1,6 @@
 //! A pod that a kubelet started, as a pod of the lab: packets can be sent from it.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use contract::{annotation::PodNetwork, names::Network};
@@ -15,6 +15,17 @@ use crate::{Node, Pod};
 const OF_PODS: &str = "labels.\"io.cri-containerd.kind\"==sandbox";
 
 impl Cluster {
+    /// Waits until the pod `namespace/name` is ready.
+    ///
+    /// # Errors
+    /// If it is not within `patience`.
+    pub fn wait_for_pod(&self, key: &str, patience: Duration) -> Result<()> {
+        self.pods.wait("the pod is ready", patience, |known| {
+            ensure!(known.get(key).is_some_and(is_ready), "{key} is not");
+            Ok(())
+        })
+    }
+
     /// The running pod `namespace/name`, with its current sandbox and network namespace.
     ///
     /// # Errors

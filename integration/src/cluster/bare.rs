@@ -12,17 +12,16 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use contract::paths;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{Cluster, worker};
-use crate::{Node, Pod, eventually};
+use crate::{Node, Pod, eventually, mounts};
 
 /// How long the nodes may take until they take pods: an idle machine needs some seconds, an emulated processor
 /// minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
-const CONFIGURATIONS: &str = "/etc/cni/net.d";
-const PLUGINS: &str = "/opt/cni/bin";
 
 impl Cluster {
     /// Whether kubelets start the pods that the API server has.
@@ -109,7 +108,7 @@ fn addresses_of(pod: &Pod) -> impl Iterator<Item = IpAddr> {
 
 /// The first list of plugins in the node's directory, which is the one that runtimes use.
 fn configuration(node: &Node) -> Result<Value> {
-    let directory = node.path(CONFIGURATIONS);
+    let directory = node.path(paths::CNI_CONF_DIR);
     let mut files: Vec<PathBuf> =
         fs::read_dir(&directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "conflist"));
@@ -125,7 +124,7 @@ fn add(node: &Node, pod: &Pod) -> Result<Value> {
     for plugin in list["plugins"].as_array().context("a list of plugins")? {
         let name = plugin["type"].as_str().context("a plugin has a type")?;
         let mut runtime = node.runtime();
-        runtime.program = Some(Path::new(PLUGINS).join(name));
+        runtime.program = Some(Path::new(mounts::PLUGINS).join(name));
         runtime.config = plugin.clone();
         for key in ["cniVersion", "name"] {
             runtime.config[key] = list[key].clone();

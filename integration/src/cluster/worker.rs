@@ -14,7 +14,7 @@ use super::{
     master::Network,
     programs, reference,
 };
-use crate::{Daemon, Families, Node, central, cgroups, fabric, inside};
+use crate::{Daemon, Families, Node, central, cgroups, fabric, inside, mounts};
 
 /// Socket of containerd, on the node.
 pub const CONTAINERD: &str = "/run/containerd/containerd.sock";
@@ -58,7 +58,7 @@ impl Worker {
                 .replace("CLUSTER_DNS", dns::address(families)),
         )?;
         for plugin in ["loopback", "bridge", "host-local"] {
-            symlink(reference::plugin(plugin)?, node.path("/opt/cni/bin").join(plugin))?;
+            symlink(reference::plugin(plugin)?, node.path(mounts::PLUGINS).join(plugin))?;
         }
         let kubelet_arguments = [
             "--config=/run/kubelet.yaml".to_owned(),
@@ -104,7 +104,7 @@ pub(crate) fn chain_portmap(node: &Node) -> Result<String> {
     let file = "/etc/openvswitch/cni-chain.json";
     fs::write(node.path(file), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)
         .with_context(|| format!("write {file} of {}", node.name))?;
-    symlink(reference::plugin("portmap")?, node.path("/opt/cni/bin").join("portmap"))
+    symlink(reference::plugin("portmap")?, node.path(mounts::PLUGINS).join("portmap"))
         .context("install portmap")?;
     Ok(format!("--cni-chain={file}"))
 }

@@ -108,7 +108,7 @@ pub fn give_databases(node: &Node) -> Result<()> {
 /// Gives the node what upstream's programs expect of an administrator where Open vSwitch has the userspace datapath: the
 /// host's own stack does not answer for the NIC in the bridge; and their plugin.
 pub fn prepare_for_upstream(node: &Node, directory: &Path) -> Result<()> {
-    let plugin = node.path("/opt/cni/bin").join(executable::PLUGIN);
+    let plugin = node.path(mounts::PLUGINS).join(executable::PLUGIN);
     fs::remove_file(&plugin).with_context(|| format!("remove {}", plugin.display()))?;
     symlink(directory.join(executable::PLUGIN).canonicalize()?, plugin)?;
     node.run(["nft", NOT_THE_HOSTS]).map(drop)

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use contract::stage::Stage;
 
 use super::Site;
-use crate::{Invocation, Node, Pod, command, executable};
+use crate::{Invocation, Node, Pod, command, executable, mounts};
 
 /// The environment variable that the plugin reads. An executable that contains this name has failpoints.
 pub const VARIABLE: &str = "OVN_CNI_FAILPOINT";
@@ -26,7 +26,7 @@ pub fn places() -> impl Iterator<Item = (Stage, String)> {
 
 /// Installs a plugin with failpoints on `node`: the one under test if it has them, or one that this builds.
 pub fn install(node: &Node) -> Result<()> {
-    let installed = node.path("/opt/cni/bin").join(executable::PLUGIN);
+    let installed = node.path(mounts::PLUGINS).join(executable::PLUGIN);
     fs::remove_file(&installed)
         .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     symlink(plugin_with_failpoints()?, &installed).context("install the plugin that has failpoints")

@@ -3,12 +3,11 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use integration::{
     Cluster, Daemon, Node, Pod,
     cluster::{
         Blueprint, GatewayMode,
-        attached::is_ready,
         manifest::{idle_pod, on_node},
     },
 };
@@ -119,9 +118,6 @@ pub(super) fn idle(cluster: &Cluster, name: &str, node: &Node) -> Result<Pod> {
         return cluster.run(&created);
     }
     let key = format!("default/{name}");
-    cluster.pods.wait("the pod is ready", PATIENCE, |known| {
-        ensure!(known.get(&key).is_some_and(is_ready), "it is not");
-        Ok(())
-    })?;
+    cluster.wait_for_pod(&key, PATIENCE)?;
     cluster.in_its_namespace(&key)
 }

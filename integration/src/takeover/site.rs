@@ -13,7 +13,6 @@ use integration::{
     Cluster, Node, Pod,
     cluster::{
         Containerd, GatewayMode, Zone, access,
-        attached::is_ready,
         manifest::{idle_pod, on_node},
         zone,
     },
@@ -183,10 +182,7 @@ fn give_way_to_api_server(node: &Node) -> Result<()> {
 /// Waits until the pod is ready.
 fn wait_for(cluster: &Cluster, name: &str) -> Result<Pod> {
     let key = format!("default/{name}");
-    cluster.pods.wait("the pod is ready", PATIENCE, |known| {
-        ensure!(known.get(&key).is_some_and(is_ready), "it is not");
-        Ok(())
-    })?;
+    cluster.wait_for_pod(&key, PATIENCE)?;
     cluster.in_its_namespace(&key)
 }
 

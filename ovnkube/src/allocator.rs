@@ -1,5 +1,5 @@
-//! The allocator of the installed executable: jemalloc, because with musl's the control plane takes a third
-//! more processor time (docs/decisions/the-allocator-of-ovnkube.md).
+//! The allocator of the installed executable: jemalloc, because with musl's a start of the control plane takes
+//! half as much processor time again (docs/decisions/the-allocator-of-ovnkube.md).
 #![expect(unsafe_code, reason = "jemalloc reads its options from a symbol")]
 
 use tikv_jemallocator::Jemalloc;

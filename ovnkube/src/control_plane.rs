@@ -94,8 +94,8 @@ pub fn run(config: &ControlPlaneConfig, notes: &[String]) -> Result<(), ControlP
 }
 
 /// The runtime of this thread, which answers probes and signals while the roles compute, and that of the roles: one
-/// thread, because an event goes through four or five tasks in turn, and with two threads each of them wakes the other
-/// thread. At 50 pods/s a pod costs two thirds of the processor time then.
+/// thread, because an event goes through four or five tasks in turn, and with two threads each of them may wake the
+/// other one (docs/decisions/the-allocator-of-ovnkube.md has the figures).
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let main = Builder::new_current_thread().enable_all().build()?;
     let of_roles = Builder::new_multi_thread().worker_threads(1).thread_name("roles").enable_all().build()?;

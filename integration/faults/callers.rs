@@ -176,6 +176,26 @@ fn row_48_a_thousand_idle_connections_hinder_nobody() {
     });
 }
 
+#[test]
+fn row_48_a_caller_that_has_not_spoken_yet_is_heard_after_a_crowd_of_slow_ones() {
+    row(48).test(|site| {
+        let announced = format!("{}{{", head(100));
+        let before = crowd(site, 255, &announced)?;
+        // It comes first and sends last. There are 256 slots.
+        let mut late = connect(site)?;
+        let after = crowd(site, 10, &announced)?;
+        thread::sleep(Duration::from_millis(500));
+        let request = r#"{"env":{"CNI_COMMAND":"STATUS"}}"#;
+        write!(late, "{}{request}", head(request.len()))?;
+        // The answer comes when the slow ones are cut off, and the connection is closed when it was idle for
+        // as long again.
+        let said = answer(&late);
+        ensure!(said.starts_with("HTTP/1.1 200"), "{said:?}");
+        drop((before, after));
+        Ok(())
+    });
+}
+
 // --- 49 ----------------------------------------------------------------------------------------------------
 
 /// Asks for STATUS and prints the answer. Perl is on every Debian, and every user may run it.

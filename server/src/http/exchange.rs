@@ -23,7 +23,7 @@ use tokio::{
 };
 use tracing::{Instrument, Span};
 
-use super::connection_limit::Slot;
+use super::connection_limit::ConnectionState;
 use crate::{
     api_error::ApiError,
     requests::{ApiPath, ApiRequest, ApiResponse, Body, HandlerState, millis},
@@ -36,10 +36,10 @@ const BODY_DEADLINE: Duration = Duration::from_secs(5);
 /// Answers one request. hyper drops this future when the caller hangs up.
 pub(super) async fn exchange(
     handler_state: Arc<HandlerState>,
-    slot: Arc<Slot>,
+    state: Arc<ConnectionState>,
     request: Request<Incoming>,
 ) -> Result<Response<Whole>, Infallible> {
-    slot.busy();
+    state.busy();
     let started = Instant::now();
     let mut last = false;
     let (span, outcome) = match read(request).await {
@@ -50,7 +50,7 @@ pub(super) async fn exchange(
                 ApiRequest::Watch(_) => {
                     // A watch lasts as long as its ADD. Without a slot it keeps no other caller out, but the
                     // connection can then serve nothing else.
-                    slot.step_aside();
+                    state.step_aside();
                     last = true;
                     Patience::OfTheWatcher
                 }
@@ -71,7 +71,7 @@ pub(super) async fn exchange(
     let method_refused = matches!(outcome, Err(ApiError::Method(_)));
     let reply =
         outcome.unwrap_or_else(|refusal| span.in_scope(|| handler_state.refuse(&refusal, started.elapsed())));
-    slot.idle();
+    state.idle();
     let mut response = response(reply);
     if last {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

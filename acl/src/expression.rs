@@ -265,6 +265,8 @@ mod tests {
             "ip4.src == {$a1, $a2} && tcp && tcp.dst=={80,8080} && outport == @a77",
             "(ip4.src == 10.0.0.0/8 && ip4.src != {10.0.0.2/32, 10.1.0.0/16}) && outport == @a77",
             "tcp && 79<=tcp.dst<=81 && outport == @a77",
+            "tcp && (79<tcp.dst<81 || tcp.dst<80)",
+            "(ip4.src == {$a1} && tcp && outport == @a77) || (ip6.src == {$a1} && tcp && outport == @a77)",
             "tcp && (tcp.dst==443 || (tcp.dst==80 && (ip4.dst == 10.0.0.2 || ip6.dst == fd00::2)))",
             "(ip4 || ip6) && outport == @a77",
             "!arp && ip && 1",
@@ -284,6 +286,8 @@ mod tests {
             "ip6.src != fd00::1",
             "tcp.dst > 80 || tcp.dst < 80",
             "81<=tcp.dst<=90",
+            "80<tcp.dst<91",
+            "tcp.dst<80",
             "outport == @a77 && (arp || nd)",
         ] {
             assert_eq!(asked(text), Some(false), "{text}");

@@ -23,6 +23,7 @@ use crate::{
     northbound::{Northbound, index::Parent},
     rows::{
         DesiredRow, Membership, RowName, Table, Value,
+        acl::spelling::spelled,
         table::{Life, Strength},
     },
     store::Kept,
@@ -125,7 +126,8 @@ impl<'a> Diff<'a> {
                     Value::Pairs(pairs) => {
                         now.and_then(Field::pairs).is_some_and(|now| value::pairs(now, pairs).is_none())
                     }
-                    Value::Elements(_)
+                    Value::Match(_)
+                    | Value::Elements(_)
                     | Value::Entries(_)
                     | Value::References(_)
                     | Value::Including(_)
@@ -185,6 +187,7 @@ impl<'a> Diff<'a> {
         for (column, value) in &row.columns {
             let cell = match value {
                 Value::Datum(datum) => Cell::Datum(datum.clone()),
+                Value::Match(words) => Cell::Datum((&*spelled(words)).into()),
                 // A new row has no keys to remove.
                 Value::Pairs(pairs) => {
                     let pairs = pairs.initially.iter().chain(&pairs.with);
@@ -263,6 +266,10 @@ impl<'a> Diff<'a> {
     ) -> Option<Cell> {
         match value {
             Value::Datum(datum) => (!now.is(datum)).then(|| Cell::Datum(datum.clone())),
+            Value::Match(words) => {
+                let spelled = (&*spelled(words)).into();
+                (!now.is(&spelled) && !now.is(&words.as_str().into())).then_some(Cell::Datum(spelled))
+            }
             Value::Pairs(pairs) => {
                 let (remove, add) = value::pairs(now.pairs()?, pairs)?;
                 self.edits.push(Edit::Pairs { row, column, remove, add });

@@ -64,6 +64,9 @@ pub struct DesiredRow {
 pub enum Value {
     /// Exactly this.
     Datum(Datum),
+    /// An expression of OVN's language in upstream's words. Where it has these it stays; it is written as
+    /// [`acl::spelling`] spells it.
+    Match(String),
     /// Some pairs of a map; other keys belong to other programs.
     Pairs(Pairs),
     /// Exactly these texts, in a set that may be large: only what differs is written.

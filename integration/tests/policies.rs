@@ -125,6 +125,61 @@ fn packets_pass_where_a_policy_lets_them_and_a_policy_that_is_gone_opens() {
     });
 }
 
+/// Flows grow with peers plus ports, in clusters of both families, too: the ACL of the two families' addresses is not
+/// multiplied out.
+#[test]
+fn the_flows_of_a_policy_are_not_its_peers_times_its_ports() {
+    const CLIENTS: u8 = 30;
+    Lab::of_nodes(1).families(Families::Dual).empty().test(|lab| {
+        let api = Api::start()?;
+        let server = pod(1, 3, vec![("app", "server")], web(8080));
+        // Of these the server's node knows the addresses in a set.
+        let clients = (4..4 + CLIENTS).map(|host| pod(1, host, vec![("app", "client")], Vec::new()));
+        let pods: Vec<Pod> = std::iter::once(server.clone()).chain(clients).collect();
+        let of_clients = Peer::Selectors { namespaces: None, pods: Some(selector(vec![("app", "client")])) };
+        let numbers = (8000..8010).map(Number::Of).chain([Number::Range(9000, 9009), Number::Named("web")]);
+        let ports = numbers.map(|number| Port { protocol: None, number: Some(number) }).collect();
+        let rule = Rule { peers: vec![of_clients], ports };
+        let mut world = World {
+            namespaces: vec![Namespace { name: "lab", labels: Vec::new() }],
+            pods,
+            // It isolates the server and opens nothing yet.
+            policies: vec![policy(Vec::new())],
+            ..World::default()
+        };
+        tell(&api, &world);
+        api.control_plane().spawn()?;
+        attached(lab, &[server])?;
+        let flows = || {
+            lab.central.sync()?;
+            let dumped = lab.nodes[0].run(["ovs-ofctl", "dump-flows", "br-int"])?;
+            Ok::<usize, anyhow::Error>(dumped.lines().count())
+        };
+        let condition = ["--bare", "--columns=match", "find", "ACL", "action=allow-related"];
+        let rules = || Ok::<bool, anyhow::Error>(lab.central.nbctl(condition)?.contains("tcp.dst==8000"));
+        eventually("the policy isolates the server", SOON, || {
+            let drops = lab.central.nbctl(["--bare", "--columns=match", "find", "ACL", "action=drop"])?;
+            ensure!(drops.contains("outport"), "{drops}");
+            Ok(())
+        })?;
+        let before = flows()?;
+        world.policies = vec![policy(vec![rule])];
+        tell(&api, &world);
+        eventually("the rule is there", SOON, || {
+            ensure!(rules()?, "no such ACL");
+            Ok(())
+        })?;
+        let added = flows()?.saturating_sub(before);
+        let sum = usize::from(CLIENTS) + 10 + 10;
+        // OVN has each ACL in two logical flows, and the port with a name is a conjunction of its own.
+        ensure!(
+            added > sum && added < 8 * sum,
+            "{added} flows for {CLIENTS} peers of two families, {before} before"
+        );
+        Ok(())
+    });
+}
+
 /// A pod under a policy that allows nothing starts again and again, while its neighbour knocks: not one
 /// answer.
 #[test]

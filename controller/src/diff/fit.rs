@@ -28,7 +28,12 @@ fn fit_row(
                 let has = |column: &str| schema.has_column(table.name(), column);
                 rows.iter_mut().for_each(|columns| columns.retain(|(column, _)| has(column)));
             }
-            Value::Datum(_) | Value::Pairs(_) | Value::Elements(_) | Value::Entries(_) | Value::Lists(_) => {}
+            Value::Datum(_)
+            | Value::Match(_)
+            | Value::Pairs(_)
+            | Value::Elements(_)
+            | Value::Entries(_)
+            | Value::Lists(_) => {}
         }
     }
     for sets in [&mut member_of, &mut or_member_of] {

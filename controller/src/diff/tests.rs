@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use contract::ovn::ObjectId;
 use futures_util::FutureExt;
-use ovsdb::{Condition, Endpoint, Mutation, Transaction};
+use ovsdb::{Condition, Endpoint, Mutation, Row, Transaction};
 use testkit::{Database, Scratch};
 use tokio::task::coop::unconstrained;
 
@@ -13,7 +14,7 @@ use crate::{
     commit::assemble,
     key::{Part, Scope},
     northbound::{Event, connect},
-    rows::{DesiredPart, Piece},
+    rows::{Acl, DesiredPart, Piece, acl},
 };
 
 struct Written {
@@ -97,6 +98,43 @@ fn route(router: &str, prefix: &str) -> DesiredRow {
     }
 }
 
+/// A match is written for few flows. Upstream's words for the same stay, and so does what is written.
+#[tokio::test]
+async fn a_match_in_upstreams_words_stays() {
+    let words = "(ip4.src == $a || ip6.src == $b) && tcp && 80<=tcp.dst<=89 && outport == @g";
+    let spelled = "(ip4.src == $a && tcp && 79<tcp.dst<90 && outport == @g) || \
+        (ip6.src == $b && tcp && 79<tcp.dst<90 && outport == @g)";
+    let group = Table::PortGroup.row("g");
+    let acl = Acl {
+        id: ObjectId::allow_hairpin("Ingress"),
+        of: group.clone(),
+        direction: acl::Direction::ToPort,
+        tier: acl::Tier::NetworkPolicy,
+        priority: 1001,
+        matching: words.to_owned(),
+        action: acl::Action::Drop,
+        log: None,
+        needs: Vec::new(),
+    };
+    let group = DesiredRow { id: group, ..router("") };
+    let mut acl = DesiredRow::from(acl);
+    // Not in every release.
+    acl.columns.retain(|(column, _)| *column != "tier");
+    let rows = [group, acl];
+    let mut written = Written::start(&rows).await;
+    written.write(&rows).await;
+    let id = Table::Acl.row(ObjectId::allow_hairpin("Ingress").to_string());
+    let row = written.northbound.index.find(&id).unwrap();
+    let matching = written.northbound.column(Table::Acl, row, "match").unwrap();
+    assert!(matching.is(&spelled.into()), "{:?}", matching.datum());
+    for (other, differs) in [(words, false), ("ip4.src == $a", true)] {
+        let mut drift = Transaction::new();
+        drift.update("ACL", Condition::equal("action", "drop"), Row::new().with("match", other));
+        written.transact(drift).await;
+        assert_eq!(!written.edits(&rows).is_empty(), differs, "{other}");
+    }
+}
+
 /// A route has no name, and two routers have equal ones: each is the row of its own router.
 #[tokio::test]
 async fn equal_routes_of_two_routers_are_two_rows_and_each_is_repaired_and_removed_alone() {
@@ -136,11 +174,7 @@ async fn equal_routes_of_two_routers_are_two_rows_and_each_is_repaired_and_remov
 
     // Another program changes a route: the row no longer is the desired one, which is inserted again.
     let mut drift = Transaction::new();
-    drift.update(
-        "Logical_Router_Static_Route",
-        third["r2"][0],
-        ovsdb::Row::new().with("nexthop", "100.64.0.9"),
-    );
+    drift.update("Logical_Router_Static_Route", third["r2"][0], Row::new().with("nexthop", "100.64.0.9"));
     written.transact(drift).await;
     assert_eq!(written.edits(&without).iter().filter_map(Edit::inserted).collect::<Vec<_>>(), [&rows[3].id]);
 }

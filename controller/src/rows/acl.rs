@@ -6,6 +6,8 @@ use contract::{
 };
 use ovsdb::Datum;
 
+pub mod spelling;
+
 use super::{DesiredRow, Membership, RowName, Table, Value};
 
 /// An ACL.
@@ -97,7 +99,7 @@ impl From<Acl> for DesiredRow {
         let mut columns = vec![
             ("direction", Value::Datum(Datum::set([direction]))),
             ("priority", Value::Datum(Datum::set([priority]))),
-            ("match", Value::Datum(Datum::set([matching]))),
+            ("match", Value::Match(matching)),
             ("action", Value::Datum(Datum::set([action]))),
             ("tier", Value::Datum(Datum::set([tier]))),
             // Limits log lines. Has no effect until the ACL's `log` is set.

@@ -64,6 +64,7 @@ impl Comparison {
     ) -> Result<(), String> {
         match ours {
             Value::Datum(ours) => same(ours, value),
+            Value::Match(ours) => same(&ours.as_str().into(), value),
             Value::Pairs(wanted) => {
                 let Pairs { with, without, alike: _, initially: _ } = wanted;
                 let pairs: BTreeMap<&str, &str> = value.map(pairs).unwrap_or_default();
@@ -151,6 +152,7 @@ impl Comparison {
             let names_it = |value: &Value| match value {
                 Value::References(rows) | Value::Including(rows) => rows.contains(&row.id),
                 Value::Datum(_)
+                | Value::Match(_)
                 | Value::Pairs(_)
                 | Value::Elements(_)
                 | Value::Entries(_)

@@ -8,7 +8,7 @@ use std::{
 
 use controller::{
     desired::desired,
-    rows::{DesiredRow, Membership, RowName, Value},
+    rows::{DesiredRow, Membership, RowName, Value, acl::spelling::spelled},
     store::Store,
 };
 use ovsdb::{Atom, Datum};
@@ -188,6 +188,7 @@ fn is_value(value: &Value, now: &str) -> Result<(), String> {
     let parts: BTreeSet<&str> = now.split(", ").filter(|part| !part.is_empty()).collect();
     let good = match value {
         Value::Datum(datum) => now == spell(datum),
+        Value::Match(words) => [words.as_str(), &*spelled(words)].contains(&now),
         Value::Pairs(wanted) => {
             let pairs: BTreeMap<&str, &str> = parts.iter().filter_map(|part| part.split_once('=')).collect();
             let all =

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::*;
+use super::{page::column, *};
 use crate::store::EgressFirewall;
 
 /// The priority, the action and the match of each ACL, without the match of the group.
@@ -15,11 +15,6 @@ fn acls(dual: bool, egress: Json) -> Vec<String> {
     let seen = Seen::Applied(("shop".into(), firewall));
     store.observe(Observation::EgressFirewalls(seen), &mut |_, _| ());
     let rows = crate::desired::egress_firewall::egress_firewall(&store, "shop");
-    let column = |row: &DesiredRow, name: &str| {
-        let (_, value) = row.columns.iter().find(|(column, _)| *column == name).unwrap();
-        let Value::Datum(datum) = value else { panic!("{name} of {row:?}") };
-        atoms_of(datum).into_iter().collect::<String>()
-    };
     let acl = |row: &DesiredRow| {
         assert_eq!(column(row, "direction"), "to-lport");
         let group = contract::ovn::ObjectId::namespace_group("shop").hashed();

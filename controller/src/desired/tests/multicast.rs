@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::*;
+use super::{page::column, *};
 use crate::{config::Multicast, rows::RowSet, store::Namespace};
 
 /// A cluster with a node, and with multicast in the namespace `shop`.
@@ -20,16 +20,11 @@ fn store(dual: bool, multicast: Multicast) -> Store {
 
 /// The rules about multicast among the rows: id, place, direction, priority, action and match.
 fn rules(rows: &RowSet) -> Vec<String> {
-    let text = |row: &DesiredRow, name: &str| {
-        let (_, value) = row.columns.iter().find(|(column, _)| *column == name).unwrap();
-        let Value::Datum(datum) = value else { panic!("{name} of {row:?}") };
-        atoms_of(datum).into_iter().collect::<String>()
-    };
     let line = |row: &DesiredRow| {
         let after_lb = row.columns.iter().any(|(column, _)| *column == "options");
-        assert_eq!(after_lb, text(row, "direction") == "from-lport", "{row:?}");
+        assert_eq!(after_lb, column(row, "direction") == "from-lport", "{row:?}");
         let [direction, priority, action, matching] =
-            ["direction", "priority", "action", "match"].map(|column| text(row, column));
+            ["direction", "priority", "action", "match"].map(|name| column(row, name));
         let id = row.id.name.strip_prefix("default-network-controller:").unwrap();
         format!("{id} in {}: {direction} {priority} {action} {matching}", row.member_of[0].of.name)
     };

@@ -7,6 +7,7 @@ use kubeapi::watch::Watched;
 use super::*;
 use crate::{
     key::SetId,
+    rows::acl::spelling::spelled,
     store::wire::{PolicyObject, ServiceObject, SliceObject},
 };
 
@@ -34,10 +35,17 @@ fn page(rows: &[DesiredRow]) -> String {
     page
 }
 
+/// A column of a row as text; a match in upstream's words.
+pub(super) fn column(row: &DesiredRow, name: &str) -> String {
+    let (_, value) = row.columns.iter().find(|(column, _)| *column == name).unwrap();
+    if let Value::Match(words) = value { words.clone() } else { text(value) }
+}
+
 fn text(value: &Value) -> String {
     let datum = |datum: &ovsdb::Datum| atoms_of(datum).into_iter().collect::<Vec<_>>().join(", ");
     match value {
         Value::Datum(value) => datum(value),
+        Value::Match(words) => spelled(words).into_owned(),
         Value::Pairs(Pairs { with, .. }) => {
             with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
         }

@@ -470,6 +470,7 @@ impl World {
                             pairs.into_iter().for_each(|(key, value)| add(Piece::Entry(key, value)));
                         }
                         Value::Datum(_)
+                        | Value::Match(_)
                         | Value::Pairs(_)
                         // Compared as a whole: no key with such a value has parts.
                         | Value::Lists(_)

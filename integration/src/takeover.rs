@@ -60,8 +60,8 @@ struct Report {
 #[derive(Serialize)]
 struct Turn {
     what: &'static str,
-    /// Seconds without programs, until the node was ready again.
-    without: f64,
+    /// Seconds from the stop of one program until the node was ready again.
+    took: f64,
     /// Transactions of the northbound database from then on.
     transactions: u64,
     traffic: Outcome,
@@ -79,32 +79,53 @@ impl Takeover {
         let ours = Zone::of(&site.cluster, site.node(), ours, "ours", "|ready ", &[])?;
         let before = site.snapshot()?;
         say("the node is taken over");
-        let taken = Turn::take(&site, "taken over", [&site.upstream, &ours], &before)?;
+        let taken = Turn::take(&site, "taken over", &before, || {
+            site.upstream.stop()?;
+            ours.start()
+        })?;
         say("the node is handed back");
-        let back = Turn::take(&site, "handed back", [&ours, &site.upstream], &before)?;
+        let back = Turn::take(&site, "handed back", &before, || {
+            ours.stop()?;
+            site.upstream.start()
+        })?;
+        say("what only ours had is removed");
+        let program = executable::under_test(executable::SERVER)?;
+        let node = site.node();
+        let rid = Turn::take(&site, "rid of it", &before, || {
+            let program = program.as_os_str();
+            let said = node.run([program, "--hand-back-node".as_ref(), node.name.as_ref()])?;
+            said.lines().for_each(|line| say(line));
+            Ok(())
+        })?;
         let environment = environment.at_the_end()?;
-        let report = Report { environment, services: self.services, turns: vec![taken, back] };
+        let report = Report { environment, services: self.services, turns: vec![taken, back, rid] };
         publish(&report, &report, "takeover/takeover.json")?;
+        let left = report.turns.last().map_or(0, |turn| turn.differences.of_rules());
+        ensure!(left == 0, "{left} lines of nftables are not as before the take-over");
         let holds = report.turns.iter().all(Turn::holds);
         Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
 impl Turn {
-    fn take(site: &Site, what: &'static str, [from, to]: [&Zone; 2], before: &Snapshot) -> Result<Self> {
+    fn take(
+        site: &Site,
+        what: &'static str,
+        before: &Snapshot,
+        change: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
         let traffic = Traffic::start(site)?;
         let_pass(AROUND);
         let written = Central::northbound_transactions()?;
-        from.stop()?;
-        let (stopped, moment) = (Instant::now(), Moment::now());
-        to.start()?;
-        let without = stopped.elapsed().as_secs_f64();
+        let (began, moment) = (Instant::now(), Moment::now());
+        change()?;
+        let took = began.elapsed().as_secs_f64();
         settle()?;
         let transactions = Central::northbound_transactions()? - written;
         let_pass(AROUND);
         let differences = before.differences(&site.snapshot()?);
         site.goes_on().with_context(|| format!("the node that was {what}"))?;
-        Ok(Self { what, without, transactions, traffic: traffic.stop(moment), differences })
+        Ok(Self { what, took, transactions, traffic: traffic.stop(moment), differences })
     }
 
     fn holds(&self) -> bool {
@@ -129,10 +150,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { environment, services, turns } = self;
         writeln!(f, "\n{environment}\n\n{services} Services")?;
-        for Turn { what, without, transactions, traffic, differences } in turns {
+        for Turn { what, took, transactions, traffic, differences } in turns {
             writeln!(
                 f,
-                "\nThe node is {what}: ready after {without:.1} s, {transactions} transactions of the northbound \
+                "\nThe node is {what}: ready after {took:.1} s, {transactions} transactions of the northbound \
                  database\n\n{traffic}\nfrom before the take-over on:\n{differences}"
             )?;
         }

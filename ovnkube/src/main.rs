@@ -11,9 +11,10 @@ use std::{
 use ovnkube::{
     control_plane::{self, ControlPlaneConfig},
     explain::{self, Command},
-    node::{self, StartError},
-    options::{Collected, Early, NodeOptions, Options, Problems, Program, documents},
+    node::{self, CleanupError, StartError},
+    options::{Collected, NodeOptions, Options, Problems, Program, documents},
 };
+use server::node::Cleaned;
 
 // An executable that is linked with glibc, as those of tests are, has glibc's.
 #[cfg(all(target_env = "musl", target_arch = "x86_64"))]
@@ -36,7 +37,8 @@ fn main() -> ExitCode {
         Ok(Program::Both(config, options)) => return serve_node(&options, Some(*config)),
         Ok(Program::ControlPlane(config, options)) => control_plane::run(&config, &options.notes()).is_ok(),
         Ok(Program::RemoveNode(config)) => control_plane::remove_node(&config),
-        Ok(Program::CleanupNode(early)) => clean_up(&early),
+        Ok(Program::CleanupNode(early)) => cleaned(node::cleanup(&early)),
+        Ok(Program::HandBackNode(early)) => cleaned(node::hand_back(&early)),
         Ok(Program::PrintConfig(options)) => return print_config(&options),
         // If standard output is closed, there is no other place for the text: the exit status is all that is
         // left.
@@ -103,8 +105,8 @@ fn print_config(options: &Collected) -> ExitCode {
 }
 
 /// Prints what was removed, also when something is left. Returns whether everything was removed.
-fn clean_up(early: &Early) -> bool {
-    match node::cleanup(early) {
+fn cleaned(outcome: Result<Cleaned, CleanupError>) -> bool {
+    match outcome {
         Ok(cleaned) => write!(stdout(), "{cleaned}").is_ok(),
         Err(error) => {
             eprintln!("ovnkube: {error}");

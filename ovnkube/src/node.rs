@@ -20,7 +20,7 @@ use crate::{
 mod cleanup;
 mod life;
 
-pub use cleanup::{CleanupError, cleanup};
+pub use cleanup::{CleanupError, cleanup, hand_back};
 
 /// Why a node's server did not start.
 #[derive(Debug, thiserror::Error)]

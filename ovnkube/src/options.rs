@@ -111,6 +111,8 @@ pub enum Program {
     RemoveNode(Box<RemoveNodeConfig>),
     /// `--cleanup-node`
     CleanupNode(Box<Early>),
+    /// `--hand-back-node`
+    HandBackNode(Box<Early>),
     /// `--print-config`
     PrintConfig(Collected),
     /// Help or version, to be printed to standard output.
@@ -222,6 +224,7 @@ impl Options {
                 Ok(Program::Both(Box::new(config), node))
             }
             Some(Role::CleanupNode) => Ok(Program::CleanupNode(Box::new(collected.early()?))),
+            Some(Role::HandBackNode) => Ok(Program::HandBackNode(Box::new(collected.early()?))),
             Some(Role::RemoveNode) => {
                 Ok(Program::RemoveNode(Box::new(collected.remove_node(&external_ids)?)))
             }

@@ -4,7 +4,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `life` | the order of start and stop, from Open vSwitch's database to the last answer |
-//! | `cleanup` | removes what the server made |
+//! | `cleanup` | removes what the server made, or what upstream's does not have |
 //! | `object` | follows the node's own object in the API server; its subnets |
 //! | `own_node` | whether that object is this host's |
 //! | `annotations` | the annotations that the node writes on that object |
@@ -41,7 +41,7 @@ mod open_vswitch;
 mod own_node;
 mod plugin;
 
-pub use cleanup::{Cleaned, CleanupConfig, cleanup};
+pub use cleanup::{Cleaned, CleanupConfig, cleanup, hand_back};
 pub use gateway::{GatewayConfig, GatewayMode};
 pub use life::{Running, start};
 pub use management_port::ManagementPort;

@@ -32,6 +32,8 @@ const STATISTICS: &[&str] = &[
     "options:e2e_timestamp",
 ];
 const NORTHBOUND: &str = "northbound database";
+/// The rules of the host.
+const RULES: &str = "nftables";
 /// By which a controller of this project knows the database's cluster; upstream's writes none.
 const CLUSTER: &str = "k8s-cluster-uid";
 
@@ -63,7 +65,7 @@ impl Snapshot {
             ("routes", run("ip route show table all")?),
             ("rules", run("ip rule")?),
             ("neighbours", run("ip neigh show nud permanent")?),
-            ("nftables", nftables(node)?),
+            (RULES, nftables(node)?),
             ("annotations", annotations(cluster)?),
         ])))
     }
@@ -181,6 +183,11 @@ impl Differences {
     pub(super) fn keep_the_database(&self) -> bool {
         let mark = format!(" external_ids:{CLUSTER}: nothing -> ");
         self.0[NORTHBOUND].iter().all(|line| line.starts_with('+') || line.contains(&mark))
+    }
+
+    /// How many lines of the host's rules are different.
+    pub(super) fn of_rules(&self) -> usize {
+        self.0[RULES].len()
     }
 }
 

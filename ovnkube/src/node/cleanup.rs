@@ -1,5 +1,5 @@
-//! `--cleanup-node`: removes from a node what the server made, if no server runs there. The removal itself is
-//! in `server`.
+//! `--cleanup-node`: removes from a node what the server made, if no server runs there. `--hand-back-node`: removes
+//! what upstream's server does not have. The removal itself is in `server`.
 
 use std::{io, path::PathBuf};
 
@@ -49,6 +49,22 @@ pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
     let config = CleanupConfig { name, ovsdb, cni_conf, plugin, socket, api_server };
     let cleaned = server::node::cleanup(&config).map_err(CleanupError::Runtime)?;
     finish(early, cleaned)
+}
+
+/// Removes what only this program has on a node that upstream's programs run.
+///
+/// # Errors
+///
+/// [`Pidfile`](CleanupError::Pidfile) if a server of this program runs, [`Runtime`](CleanupError::Runtime) if no
+/// runtime could be made: nothing was done. [`Incomplete`](CleanupError::Incomplete) if something could not be
+/// removed.
+pub fn hand_back(early: &Early) -> Result<Cleaned, CleanupError> {
+    // The socket may be upstream's, at the same place.
+    if let Some(path) = early.pidfile.as_deref().filter(|path| pidfile::is_held(path)) {
+        return Err(CleanupError::Pidfile(path.to_owned()));
+    }
+    let cleaned = server::node::hand_back().map_err(CleanupError::Runtime)?;
+    if cleaned.failures.is_empty() { Ok(cleaned) } else { Err(CleanupError::Incomplete(cleaned)) }
 }
 
 /// Fails if a server runs on this node.

@@ -147,7 +147,7 @@ impl ProcessRoles {
             Role::Node => (true, None),
             Role::ControlPlane(roles) => (false, Some(roles)),
             Role::Beside(roles) => (true, Some(roles)),
-            Role::CleanupNode | Role::RemoveNode | Role::Explain => return None,
+            Role::CleanupNode | Role::HandBackNode | Role::RemoveNode | Role::Explain => return None,
         };
         let events = &settings.value(&OVN_EMPTY_LB_EVENTS).value;
         // A value that cannot be read is a problem of its own.

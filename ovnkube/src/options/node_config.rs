@@ -180,11 +180,9 @@ impl Collected {
 impl Reading {
     /// The options that do not wait for Open vSwitch's database. None of them can be in `external_ids`.
     fn early(&mut self) -> Option<Early> {
-        let name_of = if self.settings.given(&roles::INIT_NODE).is_some() {
-            &roles::INIT_NODE
-        } else {
-            &roles::CLEANUP_NODE
-        };
+        let named = [&roles::INIT_NODE, &roles::HAND_BACK_NODE];
+        let given = named.into_iter().find(|spec| self.settings.given(spec).is_some());
+        let name_of = given.unwrap_or(&roles::CLEANUP_NODE);
         let name = self.read_given(name_of, values::node_name);
         let socket = self.read(&cni::SOCKET, values::whole_path);
         let plugin = self.read(&cni::PLUGIN_NAME, values::file_name);

@@ -62,7 +62,9 @@ impl Collected {
             }
             Some(Role::RemoveNode) => self.remove_node(&once).map(drop),
             Some(Role::Explain) => self.explanation(&once).map(drop),
-            Some(Role::CleanupNode) | None => self.reading(Role::Node, &of_node).problems.none_or(),
+            Some(Role::CleanupNode | Role::HandBackNode) | None => {
+                self.reading(Role::Node, &of_node).problems.none_or()
+            }
         };
         for problem in outcome.as_ref().err().into_iter().flat_map(super::Problems::iter) {
             say(&mut text, &format!("PROBLEM: {problem}"));

@@ -16,6 +16,7 @@ pub(super) enum Role {
     /// A node's server and these roles in one process.
     Beside(Roles),
     CleanupNode,
+    HandBackNode,
     RemoveNode,
     /// `policy explain`, which the options do not name.
     Explain,
@@ -32,14 +33,18 @@ static OF_CONTROL_PLANE: [&Spec; 5] = [
 
 static ROLES: [&Spec; 4] =
     [&table::INIT_MASTER, &table::INIT_CLUSTER_MANAGER, &table::INIT_OVNKUBE_CONTROLLER, &table::INIT_NODE];
-static COMMANDS: [&Spec; 2] = [&table::CLEANUP_NODE, &table::REMOVE_NODE];
+static COMMANDS: [(&Spec, Role); 3] = [
+    (&table::CLEANUP_NODE, Role::CleanupNode),
+    (&table::HAND_BACK_NODE, Role::HandBackNode),
+    (&table::REMOVE_NODE, Role::RemoveNode),
+];
 
 impl Role {
     /// Whether `external_ids` are read once, before the role starts.
     pub(super) fn reads_once(self) -> bool {
         match self {
             Self::ControlPlane(_) | Self::Beside(_) | Self::RemoveNode | Self::Explain => true,
-            Self::Node | Self::CleanupNode => false,
+            Self::Node | Self::CleanupNode | Self::HandBackNode => false,
         }
     }
 
@@ -47,7 +52,7 @@ impl Role {
     /// such as the interval of its probes, do not count for the control plane beside it.
     pub(super) fn external_ids(self) -> Vec<&'static Spec> {
         match self {
-            Self::Node | Self::CleanupNode => all().collect(),
+            Self::Node | Self::CleanupNode | Self::HandBackNode => all().collect(),
             Self::ControlPlane(_) | Self::Beside(_) | Self::Explain => OF_CONTROL_PLANE.to_vec(),
             Self::RemoveNode => OF_CONTROL_PLANE.into_iter().chain([&databases::SB_ADDRESS]).collect(),
         }
@@ -57,18 +62,14 @@ impl Role {
 /// The role or command. `None` if there is none, or if the roles do not go together.
 pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Role> {
     let is_given = |spec: &&&'static Spec| settings.given(spec).is_some();
-    let commands: Vec<&Spec> = COMMANDS.iter().filter(is_given).copied().collect();
+    let commands: Vec<&(&Spec, Role)> = COMMANDS.iter().filter(|(spec, _)| is_given(&spec)).collect();
     let roles: Vec<&Spec> = ROLES.iter().filter(is_given).copied().collect();
     // A command even if there are roles, too: its own problems are then reported with this one.
-    if let [command, others @ ..] = commands.as_slice() {
-        if let Some(other) = roles.first().or(others.first()) {
+    if let [(command, role), others @ ..] = commands.as_slice() {
+        if let Some(other) = roles.first().or(others.first().map(|(spec, _)| spec)) {
             problems.add(format!("{} and {}: give one of them", other.flag(), command.flag()));
         }
-        return Some(if command.name == table::REMOVE_NODE.name {
-            Role::RemoveNode
-        } else {
-            Role::CleanupNode
-        });
+        return Some(*role);
     }
     same_identity(settings, &roles, problems);
     let has = |spec: &Spec| roles.iter().any(|role| role.name == spec.name);

@@ -12,7 +12,7 @@ use std::{
 use contract::node_annotation::GATEWAY_CONFIG;
 use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
-use podnet::{interface_lock, settings::Settings};
+use podnet::{interface_lock, nftables::ingress, settings::Settings};
 use tokio::time::timeout;
 
 use super::{
@@ -103,7 +103,46 @@ fn clean(
     Ok(cleaned)
 }
 
+/// Removes from a node that upstream's programs run the rules that only this program has: upstream's follow no
+/// Service in them, and do not remove them. What both have stays, and so does the pods' network. It is no error if
+/// something is gone already. A server of this program that runs puts them back.
+///
+/// # Errors
+///
+/// The runtime cannot be made: nothing was done. Steps that failed are in [`Cleaned::failures`] instead.
+pub fn hand_back() -> io::Result<Cleaned> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut cleaned = Cleaned::default();
+    runtime.block_on(async {
+        match management_port::remove_own_rules().await {
+            Ok(chains) if chains.is_empty() => {
+                cleaned.say("there are no nftables chains of this program alone".to_owned());
+            }
+            Ok(chains) => {
+                cleaned.say(format!("removed nftables chains with their sets: {}", chains.join(" ")))
+            }
+            Err(error) => cleaned.fail(format!("the nftables chains: {error}")),
+        }
+        cleaned.ingress().await;
+    });
+    Ok(cleaned)
+}
+
 impl Cleaned {
+    /// Has the host's own stack handle again what the NICs of userspace bridges receive.
+    async fn ingress(&mut self) {
+        let nics = match ingress::ignored().await {
+            Ok(nics) => nics,
+            Err(error) => return self.fail(format!("nftables' table of NICs: {error}")),
+        };
+        for nic in nics {
+            match ingress::heed(&nic).await {
+                Ok(_) => self.say(format!("the host's own stack handles again what {nic} receives")),
+                Err(error) => self.fail(format!("nftables' chain of {nic}: {error}")),
+            }
+        }
+    }
+
     fn cni_conf(&mut self, config: &CleanupConfig) {
         let path = config.cni_conf.directory.join(config.cni_conf.file.name());
         match config.cni_conf.uninstall() {

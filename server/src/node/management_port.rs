@@ -146,6 +146,11 @@ pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
     rules::remove().await
 }
 
+/// Removes the nftables chains that upstream's server does not have. Returns the names of those that there were.
+pub(super) async fn remove_own_rules() -> io::Result<Vec<&'static str>> {
+    rules::remove_own().await
+}
+
 impl PortReconciler {
     /// Needs a tokio runtime.
     pub(super) fn new(

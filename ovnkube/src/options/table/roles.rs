@@ -25,6 +25,9 @@ options! { Group::Roles;
                and exit");
     CLEANUP_NODE = Spec::new("cleanup-node", NODE_NAME)
         .help("Remove what --init-node made on this machine, and exit; no pod's network is touched");
+    HAND_BACK_NODE = Spec::new("hand-back-node", NODE_NAME)
+        .help("Remove from this machine the rules that only this program has, and exit: upstream's programs run the \
+               node from now on, and change none of them");
     PRINT_CONFIG = Spec::new("print-config", Kind::Switch)
         .help("Print every option with its value and with the place that it comes from, and exit");
     CONFIG_FILE = Spec::new("config-file", Kind::Path).default("/etc/openvswitch/ovn_k8s.conf")

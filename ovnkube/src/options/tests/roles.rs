@@ -25,6 +25,7 @@ fn roles_go_together_as_upstreams_do() {
         },
         Program::RemoveNode(..) => "remove",
         Program::CleanupNode(_) => "cleanup",
+        Program::HandBackNode(_) => "hand back",
         other => panic!("{line}: {other:?}"),
     };
     for (line, expected) in [
@@ -40,6 +41,7 @@ fn roles_go_together_as_upstreams_do() {
         ("--init-cluster-manager a --init-ovnkube-controller a --init-node a", "both and node"),
         ("--remove-node a", "remove"),
         ("--cleanup-node a", "cleanup"),
+        ("--hand-back-node a", "hand back"),
     ] {
         assert_eq!(kind(line), expected, "{line}");
     }
@@ -59,6 +61,7 @@ fn roles_that_do_not_go_together_are_refused_with_both_names() {
         ("--init-node a --cleanup-node a", "--init-node and --cleanup-node: give one of them"),
         ("--init-master a --remove-node b", "--init-master and --remove-node: give one of them"),
         ("--cleanup-node a --remove-node b", "--remove-node and --cleanup-node: give one of them"),
+        ("--cleanup-node a --hand-back-node a", "--hand-back-node and --cleanup-node: give one of them"),
         ("--init-master A", "--init-master \"A\" is no node's name"),
         ("--remove-node A", "--remove-node \"A\" is no node's name"),
         ("--init-master", "a value is required for '--init-master <NODE>'"),

@@ -40,9 +40,13 @@ use netlink_packet_netfilter::nftables::{
     VerdictAttribute,
 };
 use nix::libc;
-use podnet::nftables::{Chain, Found, Rule, Task};
+use podnet::nftables::{Chain, Found, Rule, Task, commit};
 
-use super::plan::{Desired, INTERFACE};
+use super::{
+    plan::{Desired, INTERFACE},
+    service_rules,
+};
+
 /// Upstream's names of the table and the first chain, so that a node that changes from upstream to this
 /// program keeps its rules.
 pub(super) const TABLE: &str = "ovn-kubernetes";
@@ -145,12 +149,36 @@ impl ChainRules {
 
 /// Removes the table. Returns its name, if there was one. A kernel without nftables has none.
 pub(super) async fn remove() -> io::Result<Option<&'static str>> {
-    let absent = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
     match SOURCE_NAT.remove_table().await {
         Ok(was_there) => Ok(was_there.then_some(TABLE)),
-        Err(error) if error.raw_os_error().is_some_and(|number| absent.contains(&number)) => Ok(None),
+        Err(error) if has_no_nftables(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Removes the chains that upstream's server does not have. Returns the names of those that there were.
+pub(super) async fn remove_own() -> io::Result<Vec<&'static str>> {
+    match remove_all_own().await {
+        Err(error) if has_no_nftables(&error) => Ok(Vec::new()),
+        outcome => outcome,
+    }
+}
+
+async fn remove_all_own() -> io::Result<Vec<&'static str>> {
+    let mut names = service_rules::remove().await?;
+    for chain in [MASQUERADE, NO_RETURN, NO_ROUTER] {
+        let removal = chain.removal(&chain.look().await?);
+        if !removal.is_empty() {
+            commit(removal).await?;
+            names.push(chain.name);
+        }
+    }
+    Ok(names)
+}
+
+fn has_no_nftables(error: &io::Error) -> bool {
+    let absent = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
+    error.raw_os_error().is_some_and(|number| absent.contains(&number))
 }
 
 /// The family and an address of a packet, as the rules compare them.
@@ -343,6 +371,12 @@ mod tests {
                     assert_eq!(rules.chain.look().await.unwrap(), Found::Rules(wanted));
                     assert!(!rules.correct(&desired).await.unwrap());
                 }
+                assert_eq!(
+                    remove_own().await.unwrap(),
+                    [MASQUERADE, NO_RETURN, NO_ROUTER].map(|chain| chain.name)
+                );
+                assert_eq!(remove_own().await.unwrap(), [""; 0]);
+                assert_ne!(SOURCE_NAT.look().await.unwrap(), Found::Nothing, "it is upstream's, too");
                 assert_eq!(remove().await.unwrap(), Some(TABLE));
                 assert_eq!(remove().await.unwrap(), None);
             });

@@ -460,6 +460,24 @@ impl ServiceRules {
     }
 }
 
+/// Removes all of it. Returns the names of the chains that there were.
+pub(super) async fn remove() -> io::Result<Vec<&'static str>> {
+    let (mut names, mut changes) = (Vec::new(), Vec::new());
+    for chain in [PREROUTING, OUTPUT, POSTROUTING] {
+        let removal = chain.removal(&chain.look().await?);
+        names.extend((!removal.is_empty()).then_some(chain.name));
+        changes.extend(removal);
+    }
+    // After the rules that refer to them.
+    for set in Use::ALL.into_iter().flat_map(|purpose| Family::ALL.map(|family| purpose.set(family))) {
+        changes.extend((set.look().await? != FoundSet::Nothing).then(|| set.remove()));
+    }
+    if !changes.is_empty() {
+        commit(changes).await?;
+    }
+    Ok(names)
+}
+
 /// Makes all changes at once, unless there are more elements than the kernel takes.
 async fn transact(sets: Vec<Change>, elements: Vec<Change>, rules: Vec<Change>) -> io::Result<()> {
     let mut rest = elements.into_iter().peekable();

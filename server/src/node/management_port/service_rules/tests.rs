@@ -142,6 +142,25 @@ fn chains_of_upstreams_server_go_with_the_first_rule_of_ours_and_no_chain_of_our
 }
 
 #[test]
+fn all_of_it_goes_and_upstreams_chains_stay() {
+    in_a_namespace(async || {
+        assert_eq!(remove().await.unwrap(), [""; 0], "no table");
+        ServiceRules::default().correct(&every_kind()).await.unwrap();
+        let theirs = FORMER.map(|chain| Chain { task: Task::Forward, ..chain });
+        let make = theirs.iter().flat_map(|chain| chain.replacement(&Found::Nothing, &[]));
+        commit(make.collect()).await.unwrap();
+        assert_eq!(remove().await.unwrap(), [PREROUTING, OUTPUT, POSTROUTING].map(|chain| chain.name));
+        for set in Use::ALL.into_iter().flat_map(|purpose| Family::ALL.map(|family| purpose.set(family))) {
+            assert_eq!(set.look().await.unwrap(), FoundSet::Nothing, "{}", set.name);
+        }
+        for chain in theirs {
+            assert_eq!(chain.look().await.unwrap(), Found::Rules(Vec::new()), "{}", chain.name);
+        }
+        assert_eq!(remove().await.unwrap(), [""; 0], "again");
+    });
+}
+
+#[test]
 fn a_set_of_another_layout_is_replaced() {
     in_a_namespace(async || {
         let set = Use::Services.set(Family::V4);

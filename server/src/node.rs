@@ -12,6 +12,7 @@
 //! | `open_vswitch` | the settings in Open vSwitch's database that ovn-controller needs |
 //! | `gateway` | the bridge between the physical network, the host and OVN |
 //! | `management_port` | the interface over which the node and its pods reach each other |
+//! | `pace` | how soon gateway and management port are compared again |
 //! | `plugin` | installs the plugin in the directory where runtimes look for it |
 
 use std::{io, path::PathBuf, time::Duration};
@@ -39,6 +40,7 @@ mod management_port;
 mod object;
 mod open_vswitch;
 mod own_node;
+mod pace;
 mod plugin;
 
 pub use cleanup::{Cleaned, CleanupConfig, cleanup, hand_back};

@@ -54,6 +54,7 @@ use super::{
     management_port::{AssignedSubnetsOf, Watched},
     object::NodeView,
     open_vswitch::Identity,
+    pace::Pace,
 };
 use crate::{
     conditions::{Conditions, Part},
@@ -88,9 +89,6 @@ const RESYNC: Duration = Duration::from_secs(300);
 /// cause that only an administrator can remove.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// Events of the kernel come in bursts (an address moves with its routes). They cause at most one comparison
-/// in this time: short enough for a changed address, long enough for a busy host.
-const SETTLE: Duration = Duration::from_millis(200);
 /// How long the monitor may take to report a transaction that the database has committed. Without the report,
 /// the next comparison makes the same change again; without the limit, a report that never comes would stop
 /// repairs.
@@ -152,8 +150,7 @@ pub(super) struct GatewayReconciler {
     flows: FlowKeeper,
     /// Why the flows cannot be written; changes with it.
     lost: watch::Receiver<Option<String>>,
-    /// Time of the last comparison.
-    looked: Instant,
+    pace: Pace,
     /// The last complete state.
     finished: Option<Place>,
     /// Since when the link lacks what `finished` has of a family.
@@ -190,7 +187,6 @@ impl GatewayReconciler {
     pub(super) fn new(config: GatewayConfig, ties: Ties) -> Self {
         let updates = ties.client.replicate(bridge::monitor());
         let flows = FlowKeeper::new(&ties.ovs_run_dir);
-        let (is_connected, looked) = (false, Instant::now());
         let lost = flows.lost();
         Self {
             lost,
@@ -198,8 +194,8 @@ impl GatewayReconciler {
             config,
             ties,
             updates,
-            is_connected,
-            looked,
+            is_connected: false,
+            pace: Pace::begin(),
             finished: None,
             lapsed: None,
             announced: None,
@@ -214,8 +210,10 @@ impl GatewayReconciler {
         // Before the first look at the host: an interface that comes after that is an event.
         self.watch_nic(None);
         loop {
-            self.looked = Instant::now();
-            let wait = match self.compare().await {
+            self.pace = Pace::begin();
+            let compared = self.compare().await;
+            self.pace.end();
+            let wait = match compared {
                 Ok(place) => {
                     retry = FIRST_RETRY;
                     self.tell(place);
@@ -246,7 +244,8 @@ impl GatewayReconciler {
         let timer = sleep(at_most);
         tokio::pin!(timer);
         let seen = Seen::look(&self.updates);
-        let (mut settled, soon) = (None, Some(self.looked + SETTLE));
+        let (mut settled, soon) = (None, Some(self.pace.next()));
+        let services_soon = Some(self.pace.next_of_services());
         loop {
             tokio::select! {
                 event = self.updates.next() => match event {
@@ -260,7 +259,9 @@ impl GatewayReconciler {
                 // comparison.
                 () = changed(&mut self.ties.happened), if settled.is_none() => settled = soon,
                 () = changed(&mut self.ties.rules), if settled.is_none() => settled = soon,
-                () = changed(&mut self.ties.services), if settled.is_none() => settled = soon,
+                () = changed(&mut self.ties.services), if settled.is_none() || settled > services_soon => {
+                    settled = services_soon;
+                }
                 () = changed(&mut self.ties.assigned), if settled.is_none() => settled = soon,
                 () = changed(&mut self.ties.identity), if settled.is_none() => settled = soon,
                 () = changed(&mut self.lost) => return,

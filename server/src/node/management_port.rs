@@ -33,10 +33,10 @@ use ovsdb::{Client, Endpoint, Event, Options, TransactError, Updates};
 use podnet::bridge::Datapath;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 
-use super::{at, changed};
+use super::{at, changed, pace::Pace};
 use crate::{
     chain,
     conditions::{Conditions, Part},
@@ -84,9 +84,6 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// the next comparison sees the old rows and makes the same change again; without the limit, a report that
 /// never comes would stop the repairs.
 const ECHO: Duration = Duration::from_secs(1);
-/// Events of the kernel come in bursts (a routing daemon starts). They cause at most one comparison in this
-/// time: short enough for a broken port, long enough for a busy host.
-const SETTLE: Duration = Duration::from_millis(200);
 /// The host's addresses tell which interfaces forward for pods. They change with each interface of a pod,
 /// which gets one of link scope, and seldom matter: a new uplink may forward this much later.
 const ADDRESSES: Duration = Duration::from_secs(2);
@@ -115,8 +112,7 @@ pub(super) struct PortReconciler {
     watched: watch::Sender<Watched>,
     /// Changes with each event of the host's addresses.
     addresses: watch::Receiver<u64>,
-    /// Time of the last comparison.
-    looked: Instant,
+    pace: Pace,
     /// The subnets for which the port was complete. From then on, a change is a repair.
     finished: Option<AssignedSubnets>,
     /// What the environment does not allow, as last logged.
@@ -178,7 +174,7 @@ impl PortReconciler {
             happened: happened.to_interface,
             watched: happened.watched,
             addresses: happened.to_addresses,
-            looked: Instant::now(),
+            pace: Pace::begin(),
             finished: None,
             complaints: Vec::new(),
         })
@@ -188,8 +184,9 @@ impl PortReconciler {
     pub(super) async fn run(mut self) {
         let mut retry = FIRST_RETRY;
         loop {
-            self.looked = Instant::now();
+            self.pace = Pace::begin();
             let outcome = self.compare().await;
+            self.pace.end();
             let wait = if outcome.failed { retry } else { RESYNC };
             retry = if outcome.failed { (retry * 2).min(LAST_RETRY) } else { FIRST_RETRY };
             self.say(outcome);
@@ -220,6 +217,7 @@ impl PortReconciler {
         tokio::pin!(timer);
         let seen = Seen::look(&self.updates, &self.node);
         let (mut settled, mut addressed) = (None, None);
+        let (soon, services_soon) = (Some(self.pace.next()), Some(self.pace.next_of_services()));
         loop {
             tokio::select! {
                 event = self.updates.next() => match event {
@@ -231,16 +229,14 @@ impl PortReconciler {
                 },
                 () = changed(&mut self.assigned) => return,
                 // Endpoints on hosts may come and go as pods do.
-                () = changed(&mut self.services.ranges.facts), if settled.is_none() => {
-                    settled = Some(self.looked + SETTLE)
+                () = changed(&mut self.services.ranges.facts), if settled.is_none() || settled > services_soon => {
+                    settled = services_soon;
                 }
                 // The first event starts the clock; those that follow until then are covered by one
                 // comparison.
-                () = changed(&mut self.happened), if settled.is_none() => {
-                    settled = Some(self.looked + SETTLE)
-                }
+                () = changed(&mut self.happened), if settled.is_none() => settled = soon,
                 () = changed(&mut self.addresses), if addressed.is_none() => {
-                    addressed = Some(self.looked + ADDRESSES)
+                    addressed = Some(self.pace.began() + ADDRESSES)
                 }
                 () = at(settled) => return self.happened.mark_unchanged(),
                 () = at(addressed) => return self.addresses.mark_unchanged(),

@@ -11,6 +11,7 @@ use integration::executable;
 use serde::Serialize;
 
 pub(crate) mod environment;
+pub(crate) mod gate;
 pub(crate) mod percentiles;
 pub(crate) mod stage_log;
 

@@ -26,7 +26,6 @@ use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::ExitCode};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use figures::Figures;
-use gates::Gate;
 use integration::{executable, inside};
 use join::figures::Joined;
 use node_ports::figures::NodePorts;
@@ -35,7 +34,7 @@ use run::{Blocks, Plan};
 use serde::{Serialize, de::DeserializeOwned};
 use site::Site;
 
-use crate::report::{environment::Environment, progress, publish};
+use crate::report::{environment::Environment, gate::Gate, progress, publish};
 
 mod calls;
 mod figures;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{change::Round, policies::Verdicts};
-use crate::report::{environment::Environment, percentiles::Percentiles};
+use crate::report::{environment::Environment, gate::Gate, percentiles::Percentiles};
 
 /// `latency.json`.
 #[derive(Debug, Serialize)]
@@ -13,7 +13,7 @@ pub(crate) struct Report {
     environment: Environment,
     measured: Vec<Measured>,
     policies: Vec<MeasuredPolicies>,
-    goals: Vec<Goal>,
+    gates: Vec<Gate>,
 }
 
 /// All rounds with one number of other Services.
@@ -40,14 +40,6 @@ pub(crate) struct MeasuredPolicies {
 pub(crate) struct Rates {
     pub(crate) straight: Vec<Vec<u32>>,
     pub(crate) through: Vec<Vec<u32>>,
-}
-
-/// A figure in milliseconds, and its limit.
-#[derive(Debug, Serialize)]
-pub(super) struct Goal {
-    pub(super) what: String,
-    pub(super) measured: f64,
-    pub(super) limit: f64,
 }
 
 /// A change, by the time that it took in a round.
@@ -117,22 +109,21 @@ impl MeasuredPolicies {
 }
 
 /// Goals of rounds alone, and of those with so many others.
-fn goals<R>(limits: &[(Change<R>, f64, Option<f64>)], phases: &[(usize, &[R])]) -> Vec<Goal> {
-    let mut goals = Vec::new();
-    let Some(((_, alone), with_others)) = phases.split_first() else { return goals };
+fn gates<R>(limits: &[(Change<R>, f64, Option<f64>)], phases: &[(usize, &[R])]) -> Vec<Gate> {
+    let mut gates = Vec::new();
+    let Some(((_, alone), with_others)) = phases.split_first() else { return gates };
     for (change, median, p90) in limits {
         let (what, of) = (change.0, percentiles_of(alone, *change));
-        goals.push(Goal { what: format!("{what}, median"), measured: of.p50, limit: *median });
-        goals.extend(p90.map(|limit| Goal { what: format!("{what}, p90"), measured: of.p90, limit }));
+        gates.push(Gate::within(&format!("{what}, median"), of.p50, *median));
+        gates.extend(p90.map(|limit| Gate::within(&format!("{what}, p90"), of.p90, limit)));
     }
     for (others, rounds) in with_others {
-        goals.extend(limits.iter().map(|(change, ..)| Goal {
-            what: format!("{}, median with {others} others", change.0),
-            measured: percentiles_of(rounds, *change).p50,
-            limit: WITH_OTHERS * percentiles_of(alone, *change).p50,
+        gates.extend(limits.iter().map(|(change, ..)| {
+            let [measured, alone] = [*rounds, *alone].map(|rounds| percentiles_of(rounds, *change).p50);
+            Gate::within(&format!("{}, median with {others} others", change.0), measured, WITH_OTHERS * alone)
         }));
     }
-    goals
+    gates
 }
 
 impl Rates {
@@ -153,28 +144,14 @@ impl Report {
     ) -> Self {
         let services: Vec<_> = measured.iter().map(|of| (of.others, &*of.ours)).collect();
         let verdicts: Vec<_> = policies.iter().map(|of| (of.others, &*of.ours)).collect();
-        let mut all = goals(&LIMITS, &services);
-        all.extend(goals(&LIMITS_OF_POLICIES, &verdicts));
-        Self { environment, measured, policies, goals: all }
+        let mut all = gates(&LIMITS, &services);
+        all.extend(gates(&LIMITS_OF_POLICIES, &verdicts));
+        Self { environment, measured, policies, gates: all }
     }
 
     /// Whether every goal is met.
     pub(crate) fn holds(&self) -> bool {
-        self.goals.iter().all(Goal::holds)
-    }
-}
-
-impl Goal {
-    pub(super) fn holds(&self) -> bool {
-        self.measured <= self.limit
-    }
-}
-
-impl fmt::Display for Goal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, measured, limit } = self;
-        let verdict = if self.holds() { "ok" } else { "MISSED" };
-        write!(f, "  {verdict:<8}{what}: {measured:.1} ms, at most {limit:.1}")
+        Gate::all_hold(&self.gates)
     }
 }
 
@@ -204,7 +181,7 @@ impl fmt::Display for Report {
             }
         }
         writeln!(f)?;
-        self.goals.iter().try_for_each(|goal| writeln!(f, "{goal}"))
+        self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }
 
@@ -230,7 +207,7 @@ mod tests {
     fn missed(measured: Vec<Measured>) -> Vec<String> {
         let environment = Environment::of_this_machine(0).unwrap();
         let report = Report::new(environment, measured, Vec::new());
-        let missed = report.goals.iter().filter(|goal| !goal.holds()).map(|goal| goal.what.clone());
+        let missed = report.gates.iter().filter(|gate| !gate.holds).map(|gate| gate.demand.clone());
         missed.collect()
     }
 
@@ -244,8 +221,8 @@ mod tests {
     #[test]
     fn policies_have_goals_of_their_own() {
         let of = |forbidden, allowed| vec![Verdicts { forbidden, allowed }];
-        let goals = goals(&LIMITS_OF_POLICIES, &[(0, &of(12.1, 10.0)), (2000, &of(12.1, 15.1))]);
-        let missed: Vec<&str> = goals.iter().filter(|goal| !goal.holds()).map(|goal| &*goal.what).collect();
+        let gates = gates(&LIMITS_OF_POLICIES, &[(0, &of(12.1, 10.0)), (2000, &of(12.1, 15.1))]);
+        let missed: Vec<&str> = gates.iter().filter(|gate| !gate.holds).map(|gate| &*gate.demand).collect();
         assert_eq!(
             missed,
             [

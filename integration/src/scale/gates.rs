@@ -3,11 +3,8 @@
 //! The goals are for 10,000 pods. Limits on time and memory grow in proportion with more pods, and stay the
 //! same with fewer.
 
-use std::fmt;
-
-use serde::Serialize;
-
 use super::figures::{Figures, Latency};
+use crate::report::gate::Gate;
 
 /// Limit for convergence from nothing, as a multiple of the API server's own time for as many patches.
 const FROM_NOTHING: f64 = 1.5;
@@ -33,15 +30,6 @@ const SERVICES_MEMORY: f64 = 30.0;
 const USUAL_PODS: usize = 10_000;
 /// Limit for the cost of a pod in the larger of two clusters, as a multiple of its cost in the smaller one.
 const SAME_COST: f64 = 1.3;
-
-/// One goal, and whether it is met.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Gate {
-    pub(crate) demand: String,
-    pub(crate) measured: String,
-    pub(crate) goal: String,
-    pub(crate) holds: bool,
-}
 
 impl Gate {
     /// Every goal for one size.
@@ -176,41 +164,6 @@ impl Gate {
             gates.push(Self::at_most(&demand, "ms", latency.cpu, SAME_COST * before.cpu));
         }
         gates
-    }
-
-    pub(super) fn at_most(demand: &str, unit: &str, measured: f64, goal: f64) -> Self {
-        let text = |number: f64| format!("{number:.2} {unit}");
-        // Zero means: not measured.
-        let holds = measured > 0.0 && measured <= goal;
-        Self {
-            demand: demand.to_owned(), measured: text(measured), goal: format!("≤ {}", text(goal)), holds
-        }
-    }
-
-    pub(super) fn no_more(demand: &str, measured: u64, goal: u64) -> Self {
-        Self {
-            demand: demand.to_owned(),
-            measured: measured.to_string(),
-            goal: format!("≤ {goal}"),
-            // Zero means: not measured.
-            holds: measured > 0 && measured <= goal,
-        }
-    }
-
-    pub(super) fn exactly(demand: &str, measured: u64, goal: u64) -> Self {
-        Self {
-            demand: demand.to_owned(),
-            measured: measured.to_string(),
-            goal: format!("= {goal}"),
-            holds: measured == goal,
-        }
-    }
-}
-
-impl fmt::Display for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { demand, measured, goal, holds } = self;
-        write!(f, "{demand:<56}{measured:>12}   {goal:<12} {}", if *holds { "held" } else { "MISSED" })
     }
 }
 

@@ -6,10 +6,9 @@ use serde::Serialize;
 
 use super::{
     figures::{Converged, Figures, Latency, Policies, PolicyRows, Restart, Rows, Services},
-    gates::Gate,
     process::Usage,
 };
-use crate::report::environment::Environment;
+use crate::report::{environment::Environment, gate::Gate};
 
 /// The file of a run's figures.
 #[derive(Debug, Serialize)]
@@ -226,7 +225,7 @@ fn of_services(f: &mut fmt::Formatter<'_>, figures: &Services) -> fmt::Result {
 impl<M: fmt::Display> fmt::Display for Report<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { environment, measured, gates } = self;
-        writeln!(f, "\n{environment}\n\n{measured}{:<56}{:>12}   {:<12} verdict", "", "measured", "goal")?;
+        writeln!(f, "\n{environment}\n\n{measured}{:<72}{:>12}   {:<12} verdict", "", "measured", "goal")?;
         gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{paths::PATHS, round::Round, site::Network};
 use crate::report::{
     environment::Environment,
+    gate::Gate,
     percentiles::{Percentiles, median},
 };
 
@@ -107,34 +108,20 @@ const PARTS: [Part; 3] = [
     ("  of it, from there on", |round| round.answered - round.listed),
 ];
 
-/// What must not be later here than there.
-struct Goal {
-    what: &'static str,
-    measured: f64,
-    limit: f64,
-}
-
-impl Goal {
-    fn holds(&self) -> bool {
-        self.measured < self.limit
-    }
-}
-
 impl Report {
     fn percentiles(&self, (_, of): Part) -> Both<Percentiles> {
         self.rounds.each(|rounds| Percentiles::of(rounds.iter().map(of)))
     }
 
-    /// None where no rounds were measured.
-    fn goals(&self) -> Vec<Goal> {
+    /// What must not be later here than there. None where no rounds were measured.
+    fn gates(&self) -> Vec<Gate> {
         if self.rounds.ours.is_empty() {
             return Vec::new();
         }
         let Both { ours, reference } = self.percentiles(ANSWERED);
-        vec![
-            Goal { what: "median", measured: ours.p50, limit: reference.p50 },
-            Goal { what: "90th percentile", measured: ours.p90, limit: reference.p90 },
-        ]
+        let less =
+            |what, ours, theirs| Gate::less_than(&format!("{}, {what}", ANSWERED.0), "ms", ours, theirs);
+        vec![less("median", ours.p50, reference.p50), less("90th percentile", ours.p90, reference.p90)]
     }
 
     /// How the ways of packets relate, and no figure of either side: those of an emulated processor mean nothing.
@@ -161,7 +148,7 @@ impl Report {
 
     /// Whether every goal is met.
     pub(crate) fn holds(&self) -> bool {
-        self.goals().iter().all(Goal::holds)
+        Gate::all_hold(&self.gates())
     }
 }
 
@@ -190,12 +177,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {what:<42}{reference:>26}{ours:>26}")?;
         }
         writeln!(f)?;
-        for goal in self.goals() {
-            let verdict = if goal.holds() { "ok" } else { "MISSED" };
-            let Goal { what, measured, limit } = goal;
-            writeln!(f, "  {verdict:<8}{}, {what}: {measured:.1} ms, less than {limit:.1}", ANSWERED.0)?;
-        }
-        Ok(())
+        self.gates().iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }
 
@@ -210,7 +192,7 @@ impl fmt::Display for Figures {
 mod tests {
     use super::*;
 
-    fn missed(ours: &[f64], reference: &[f64]) -> Vec<&'static str> {
+    fn missed(ours: &[f64], reference: &[f64]) -> Vec<String> {
         let rounds = |answered: &[f64]| {
             let round = |answered: &f64| Round { listed: 1.0, answered: *answered };
             answered.iter().map(round).collect::<Vec<_>>()
@@ -218,7 +200,8 @@ mod tests {
         let mut report = Report::default();
         report.rounds.of_mut(Network::Ours).extend(rounds(ours));
         report.rounds.of_mut(Network::Reference).extend(rounds(reference));
-        report.goals().iter().filter(|goal| !goal.holds()).map(|goal| goal.what).collect()
+        let missed = report.gates().into_iter().filter(|gate| !gate.holds).map(|gate| gate.demand);
+        missed.filter_map(|demand| demand.rsplit(", ").next().map(str::to_owned)).collect()
     }
 
     #[test]

@@ -5,19 +5,19 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    super::report::{Change, Goal},
+    super::report::Change,
     Measured,
     starts::{Start, Starts},
     workload::{self, Arrival, Ready},
 };
-use crate::report::{environment::Environment, percentiles::Percentiles};
+use crate::report::{environment::Environment, gate::Gate, percentiles::Percentiles};
 
 /// `network-policy.json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     environment: Environment,
     measured: Measured,
-    goals: Vec<Goal>,
+    gates: Vec<Gate>,
 }
 
 /// A fifth of the 5.1 s that OVN-Kubernetes takes on 24 nodes, by the same measurement. Cilium takes 0.3 s on 1,000.
@@ -38,18 +38,17 @@ const POLICIES: [Change<Ready>; 3] = [
 
 impl Report {
     pub(crate) fn new(environment: Environment, measured: Measured) -> Self {
-        let goals = measured.workload.iter().map(|workload::Measured { arrival, policies, .. }| Goal {
-            what: format!("policies {}, ready, p99", said(*arrival)),
-            measured: Percentiles::of(policies.iter().map(|ready| ready.ready)).p99,
-            limit: READY,
+        let gates = measured.workload.iter().map(|workload::Measured { arrival, policies, .. }| {
+            let p99 = Percentiles::of(policies.iter().map(|ready| ready.ready)).p99;
+            Gate::within(&format!("policies {}, ready, p99", said(*arrival)), p99, READY)
         });
-        let goals = goals.collect();
-        Self { environment, measured, goals }
+        let gates = gates.collect();
+        Self { environment, measured, gates }
     }
 
     /// Whether every goal is met.
     pub(crate) fn holds(&self) -> bool {
-        self.goals.iter().all(Goal::holds)
+        Gate::all_hold(&self.gates)
     }
 }
 
@@ -79,7 +78,7 @@ impl fmt::Display for Report {
             }
         }
         writeln!(f)?;
-        self.goals.iter().try_for_each(|goal| writeln!(f, "{goal}"))
+        self.gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }
 

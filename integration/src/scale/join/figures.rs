@@ -7,8 +7,8 @@ use super::{
     tables::{Count, Growth},
 };
 use crate::{
-    report::percentiles::Percentiles,
-    scale::{gates::Gate, process::Usage},
+    report::{gate::Gate, percentiles::Percentiles},
+    scale::process::Usage,
 };
 
 /// Limit for the time in which the API server takes all nodes, in seconds: beyond it, another world is measured.

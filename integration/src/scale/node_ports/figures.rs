@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    report::percentiles::Percentiles,
-    scale::{gates::Gate, process::Usage},
+    report::{gate::Gate, percentiles::Percentiles},
+    scale::process::Usage,
 };
 
 /// Limit for the flows of a node port of one family: to the gateway router and, on a kernel's datapath, back.

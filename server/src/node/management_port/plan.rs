@@ -3,7 +3,11 @@
 
 use std::net::IpAddr;
 
-use contract::{mac::Mac, mtu::Mtu, ovn::nth};
+use contract::{
+    mac::Mac,
+    mtu::Mtu,
+    ovn::{nth, port_mac},
+};
 use ipnet::IpNet;
 
 use crate::services::Destination;
@@ -99,9 +103,9 @@ impl ManagementPort {
         // Host 1 of each subnet is the logical router's port, host 2 the management port.
         let addresses = subnets.iter().map(|subnet| host(*subnet, 2)).collect::<Result<Vec<_>, _>>()?;
         let gateways = subnets.iter().map(|subnet| host(*subnet, 1)).collect::<Result<Vec<_>, _>>()?;
-        let mac = assigned.mac.or_else(|| mac_of(&addresses)).ok_or(PlanError::None)?;
+        let mac = assigned.mac.or_else(|| port_mac(&addresses)).ok_or(PlanError::None)?;
         // One port of the router serves both families, with one MAC address.
-        let router_mac = mac_of(&gateways).ok_or(PlanError::None)?;
+        let router_mac = port_mac(&gateways).ok_or(PlanError::None)?;
 
         let neighbours =
             gateways.iter().map(|gateway| Neighbour { address: gateway.addr(), mac: router_mac }).collect();
@@ -161,12 +165,6 @@ impl ManagementPort {
             .filter(elsewhere)
             .map(move |to| Route { to: to.trunc(), via, mtu, source: None })
     }
-}
-
-/// The MAC address of a port with these addresses: made of the IPv4 address, if there is one.
-fn mac_of(addresses: &[IpNet]) -> Option<Mac> {
-    let address = addresses.iter().find(|address| address.addr().is_ipv4()).or(addresses.first());
-    address.map(|address| Mac::from_ip(address.addr()))
 }
 
 fn one_of_each_family(subnets: &[IpNet]) -> Vec<IpNet> {

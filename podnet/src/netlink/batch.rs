@@ -11,6 +11,8 @@ use netlink_packet_core::{
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
 use tokio::time::timeout;
 
+use super::dump::receive;
+
 /// How long the kernel may take to answer. It answers while the messages are being sent, so only a lost
 /// answer takes this long, and it must not hold up the caller. Much shorter, and a busy machine looks like a
 /// lost answer.
@@ -54,9 +56,9 @@ async fn answers<M: NetlinkDeserializable, T>(
     is_single: bool,
     mut pick: impl FnMut(M) -> Option<T>,
 ) -> io::Result<Vec<T>> {
-    let mut all = Vec::new();
+    let (mut all, mut datagram) = (Vec::new(), Vec::new());
     loop {
-        let (datagram, _) = socket.recv_from_full().await?;
+        receive(socket, &mut datagram).await?;
         let mut rest = &datagram[..];
         while let Ok(buffer) = NetlinkBuffer::new_checked(rest) {
             // Each begins at a multiple of four bytes (netlink(7)).

@@ -12,6 +12,18 @@ use netlink_packet_core::{
 };
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
 
+/// Size of a receive buffer in bytes: the kernel puts no more into one datagram, and into those of a dump as much as
+/// the largest buffer takes that the socket was read with (`netlink_recvmsg` in af_netlink.c). A small one costs: the
+/// kernel goes through a set of nftables from its beginning for each datagram.
+pub(super) const DATAGRAM: usize = 32 * 1024;
+
+/// Reads the next datagram into the buffer, in place of what is there.
+pub(super) async fn receive(socket: &TokioSocket, datagram: &mut Vec<u8>) -> io::Result<()> {
+    datagram.clear();
+    datagram.reserve(DATAGRAM);
+    socket.recv(datagram).await
+}
+
 /// How often a list is requested that changes while the kernel makes it. Five attempts outlast a few changes;
 /// a storm of changes is not waited for.
 pub const MOST_TRIES: usize = 5;
@@ -46,9 +58,9 @@ pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(
     let mut socket = TokioSocket::new(family)?;
     socket.socket_mut().bind_auto()?;
     socket.send(&bytes).await?;
-    let mut interrupted = false;
+    let (mut interrupted, mut datagram) = (false, Vec::new());
     loop {
-        let (datagram, _) = socket.recv_from_full().await?;
+        receive(&socket, &mut datagram).await?;
         for message in messages(&datagram) {
             let NetlinkMessage { header, payload, .. } = message?;
             // Any message of the dump may have the flag.

@@ -18,11 +18,7 @@ use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage, route::
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use nix::libc::MSG_DONTWAIT;
 
-use super::dump::{MOST_TRIES, is_torn, messages, torn};
-
-/// Size of the receive buffer in bytes: the kernel puts no more into one datagram (`netlink_recvmsg` in
-/// af_netlink.c).
-const DATAGRAM: usize = 32 * 1024;
+use super::dump::{DATAGRAM, MOST_TRIES, is_torn, messages, torn};
 
 /// A socket of the network namespace in which it was opened. Blocks for as long as the kernel works.
 #[derive(Debug)]

@@ -3,13 +3,15 @@
 
 use std::{collections::BTreeMap, io};
 
-use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, Nla as _};
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
     DataAttribute, ListAttribute, NfTablesMessage, SetAttribute, SetDescription, SetElementAttribute,
     SetElementList, SetElementMessage, SetFlags, SetMessage,
 };
 
-use super::{Change, exchange, find, message};
+use super::{Change, find};
+
+mod listed;
 
 /// Elements in one message: the length of an attribute has 16 bits, and an element has at most some 80 bytes.
 const IN_A_MESSAGE: usize = 400;
@@ -76,17 +78,7 @@ impl Set {
         if !self.lengths().iter().all(|wanted| set.attributes.contains(wanted)) {
             return Ok(FoundSet::Other);
         }
-        let list = NfTablesMessage::GetSetElement(SetElementMessage { attributes: self.of_elements() });
-        let answers = exchange(vec![message(list, NLM_F_REQUEST | NLM_F_DUMP)]).await?;
-        let mut elements = Elements::new();
-        for answer in answers {
-            let NfTablesMessage::NewSetElement(SetElementMessage { attributes }) = answer else { continue };
-            for attribute in attributes {
-                let SetElementList::Elements(list) = attribute else { continue };
-                elements.extend(list.iter().filter_map(element));
-            }
-        }
-        Ok(FoundSet::Elements(elements))
+        Ok(FoundSet::Elements(listed::elements(self.of_elements()).await?))
     }
 
     /// The change that makes the set, if it does not exist.
@@ -182,28 +174,4 @@ fn concatenation(fields: &[u32]) -> SetDescription {
         DefaultNla::new(1 | NLA_F_NESTED, attribute)
     };
     SetDescription::Concat(fields.iter().map(field).collect())
-}
-
-/// The key of an element, with its value or its end.
-fn element(attribute: &ListAttribute<SetElementAttribute>) -> Option<(Vec<u8>, Vec<u8>)> {
-    let ListAttribute::Element(parts) = attribute else { return None };
-    let (mut key, mut value) = (None, Vec::new());
-    for part in parts {
-        match part {
-            SetElementAttribute::Key(DataAttribute::Value(bytes)) => key = Some(bytes.clone()),
-            SetElementAttribute::Data(DataAttribute::Value(bytes)) => value.clone_from(bytes),
-            SetElementAttribute::KeyEnd(end) => {
-                let bytes = end.iter().find(|attribute| attribute.kind() == 1);
-                value = bytes.map(value_of).unwrap_or_default();
-            }
-            _ => {}
-        }
-    }
-    Some((key?, value))
-}
-
-fn value_of(attribute: &DefaultNla) -> Vec<u8> {
-    let mut bytes = vec![0; attribute.value_len()];
-    attribute.emit_value(&mut bytes);
-    bytes
 }

@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use integration::{
     eventually,
     faults::{SHORTLY, Site, limits::Limit, row},
+    let_pass,
     node::SERVER_SOCKET,
 };
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -184,7 +185,7 @@ fn row_48_a_caller_that_has_not_spoken_yet_is_heard_after_a_crowd_of_slow_ones()
         // It comes first and sends last. There are 256 slots.
         let mut late = connect(site)?;
         let after = crowd(site, 10, &announced)?;
-        thread::sleep(Duration::from_millis(500));
+        let_pass(Duration::from_millis(500));
         let request = r#"{"env":{"CNI_COMMAND":"STATUS"}}"#;
         write!(late, "{}{request}", head(request.len()))?;
         // The answer comes when the slow ones are cut off, and the connection is closed when it was idle for

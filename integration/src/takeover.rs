@@ -94,7 +94,7 @@ impl Takeover {
         let rid = Turn::take(&site, "rid of it", &before, || {
             let program = program.as_os_str();
             let said = node.run([program, "--hand-back-node".as_ref(), node.name.as_ref()])?;
-            said.lines().for_each(|line| say(line));
+            said.lines().for_each(&say);
             Ok(())
         })?;
         let environment = environment.at_the_end()?;

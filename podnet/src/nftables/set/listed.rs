@@ -29,6 +29,9 @@ const NFTA_SET_ELEM_DATA: u16 = 2;
 const NFTA_SET_ELEM_KEY_END: u16 = 10;
 const NFTA_DATA_VALUE: u16 = 1;
 
+/// A key, with its value or its end.
+type Element = (Vec<u8>, Vec<u8>);
+
 /// Lists the elements of the set that the attributes name.
 pub(super) async fn elements(attributes: Vec<SetElementList>) -> io::Result<Elements> {
     let list = NfTablesMessage::GetSetElement(SetElementMessage { attributes });
@@ -45,7 +48,7 @@ pub(super) async fn elements(attributes: Vec<SetElementList>) -> io::Result<Elem
 /// The request, or a message of the answer.
 enum Listed {
     Request(Box<NetfilterMessage>),
-    Elements(Vec<(Vec<u8>, Vec<u8>)>),
+    Elements(Vec<Element>),
 }
 
 impl From<Listed> for NetlinkPayload<Listed> {
@@ -94,7 +97,7 @@ impl NetlinkDeserializable for Listed {
 }
 
 /// The key of an element, with its value or its end.
-fn pair(element: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, DecodeError> {
+fn pair(element: &[u8]) -> Result<Option<Element>, DecodeError> {
     let (mut key, mut value) = (None, Vec::new());
     for part in NlasIterator::new(element) {
         let part = part?;

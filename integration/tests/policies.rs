@@ -155,20 +155,18 @@ fn the_flows_of_a_policy_are_not_its_peers_times_its_ports() {
             let dumped = lab.nodes[0].run(["ovs-ofctl", "dump-flows", "br-int"])?;
             Ok::<usize, anyhow::Error>(dumped.lines().count())
         };
-        let condition = ["--bare", "--columns=match", "find", "ACL", "action=allow-related"];
-        let rules = || Ok::<bool, anyhow::Error>(lab.central.nbctl(condition)?.contains("tcp.dst==8000"));
-        eventually("the policy isolates the server", SOON, || {
-            let drops = lab.central.nbctl(["--bare", "--columns=match", "find", "ACL", "action=drop"])?;
-            ensure!(drops.contains("outport"), "{drops}");
-            Ok(())
-        })?;
+        let acl = |what, condition, text| {
+            eventually(what, SOON, || {
+                let found = lab.central.nbctl(["--bare", "--columns=match", "find", "ACL", condition])?;
+                ensure!(found.contains(text), "{found}");
+                Ok(())
+            })
+        };
+        acl("the policy isolates the server", "action=drop", "outport")?;
         let before = flows()?;
         world.policies = vec![policy(vec![rule])];
         tell(&api, &world);
-        eventually("the rule is there", SOON, || {
-            ensure!(rules()?, "no such ACL");
-            Ok(())
-        })?;
+        acl("the rule is there", "action=allow-related", "tcp.dst==8000")?;
         let added = flows()?.saturating_sub(before);
         let sum = usize::from(CLIENTS) + 10 + 10;
         // OVN has each ACL in two logical flows, and the port with a name is a conjunction of its own.

@@ -183,6 +183,12 @@ fn message_of(
     message
 }
 
+/// Whether this is the error of a kernel without nftables.
+pub fn has_no_nftables(error: &io::Error) -> bool {
+    let absent = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
+    error.raw_os_error().is_some_and(|number| absent.contains(&number))
+}
+
 /// The change that makes a table, if it does not exist.
 pub fn create_table(name: &str) -> Change {
     let attributes = vec![TableAttribute::Name(name.to_owned())];

@@ -60,11 +60,8 @@ pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
 /// removed.
 pub fn hand_back(early: &Early) -> Result<Cleaned, CleanupError> {
     // The socket may be upstream's, at the same place.
-    if let Some(path) = early.pidfile.as_deref().filter(|path| pidfile::is_held(path)) {
-        return Err(CleanupError::Pidfile(path.to_owned()));
-    }
-    let cleaned = server::node::hand_back().map_err(CleanupError::Runtime)?;
-    if cleaned.failures.is_empty() { Ok(cleaned) } else { Err(CleanupError::Incomplete(cleaned)) }
+    none_holds_the_pidfile(early)?;
+    whole(server::node::hand_back().map_err(CleanupError::Runtime)?)
 }
 
 /// Fails if a server runs on this node.
@@ -73,6 +70,10 @@ fn none_runs(early: &Early) -> Result<(), CleanupError> {
         return Err(CleanupError::Running(early.socket.clone()));
     }
     // A server that still waits for Open vSwitch has a pidfile, and no socket yet.
+    none_holds_the_pidfile(early)
+}
+
+fn none_holds_the_pidfile(early: &Early) -> Result<(), CleanupError> {
     match early.pidfile.as_deref().filter(|path| pidfile::is_held(path)) {
         Some(path) => Err(CleanupError::Pidfile(path.to_owned())),
         None => Ok(()),
@@ -83,6 +84,10 @@ fn finish(early: &Early, mut cleaned: Cleaned) -> Result<Cleaned, CleanupError> 
     if let Some(path) = &early.pidfile {
         cleaned.file("pidfile", path);
     }
+    whole(cleaned)
+}
+
+fn whole(cleaned: Cleaned) -> Result<Cleaned, CleanupError> {
     if cleaned.failures.is_empty() { Ok(cleaned) } else { Err(CleanupError::Incomplete(cleaned)) }
 }
 

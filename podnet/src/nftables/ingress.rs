@@ -19,7 +19,7 @@ use netlink_packet_netfilter::{
 };
 use nix::libc;
 
-use super::{Change, commit_of, exchange, message_of};
+use super::{Change, commit_of, exchange, has_no_nftables, message_of};
 
 /// The name of the table, of family `netdev`: that of the table of family `inet`.
 pub const TABLE: &str = "ovn-kubernetes";
@@ -79,10 +79,9 @@ pub async fn heed(nic: &IfName) -> io::Result<bool> {
 /// The kernel refuses.
 pub async fn ignored() -> io::Result<Vec<IfName>> {
     let list = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
-    let absent = [libc::ENOENT, libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
     let answers = match exchange(vec![message_of(FAMILY, list, NLM_F_REQUEST | NLM_F_DUMP)]).await {
         Ok(answers) => answers,
-        Err(error) if error.raw_os_error().is_some_and(|number| absent.contains(&number)) => Vec::new(),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) || has_no_nftables(&error) => Vec::new(),
         Err(error) => return Err(error),
     };
     let chains = answers.into_iter().filter_map(|answer| match answer {

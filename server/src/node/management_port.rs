@@ -186,7 +186,6 @@ impl PortReconciler {
         loop {
             self.pace = Pace::begin();
             let outcome = self.compare().await;
-            self.pace.end();
             let wait = if outcome.failed { retry } else { RESYNC };
             retry = if outcome.failed { (retry * 2).min(LAST_RETRY) } else { FIRST_RETRY };
             self.say(outcome);
@@ -228,7 +227,7 @@ impl PortReconciler {
                     Event::Changed(_) => return,
                 },
                 () = changed(&mut self.assigned) => return,
-                // Endpoints on hosts may come and go as pods do. Not sooner, as the gateway does: with 20 ms the sets of
+                // Endpoints on hosts may come and go as pods do. The gateway looks sooner; here, with 20 ms, the sets of
                 // limited clients had the right elements in four of ten starts, and the kernel dropped the clients' packets
                 // all the same (Linux 6.18; why is not known).
                 () = changed(&mut self.services.ranges.facts), if settled.is_none() => settled = soon,

@@ -39,8 +39,7 @@ use netlink_packet_netfilter::nftables::{
     Bitwise, Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload, Register, Verdict,
     VerdictAttribute,
 };
-use nix::libc;
-use podnet::nftables::{Chain, Found, Rule, Task, commit};
+use podnet::nftables::{Chain, Found, Rule, Task, commit, has_no_nftables};
 
 use super::{
     plan::{Desired, INTERFACE},
@@ -174,11 +173,6 @@ async fn remove_all_own() -> io::Result<Vec<&'static str>> {
         }
     }
     Ok(names)
-}
-
-fn has_no_nftables(error: &io::Error) -> bool {
-    let absent = [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::EAFNOSUPPORT];
-    error.raw_os_error().is_some_and(|number| absent.contains(&number))
 }
 
 /// The family and an address of a packet, as the rules compare them.

@@ -39,12 +39,13 @@ pub(crate) struct Scene<'cluster> {
 impl<'cluster> Scene<'cluster> {
     /// Creates the Service and its endpoints on both nodes.
     pub(crate) fn begin(cluster: &'cluster Cluster) -> Result<Self> {
-        // By default, Kubernetes takes a node out of service whose kubelet has not reported for 50 s: too
-        // short for `API_SERVER_AWAY`.
+        // By default, Kubernetes takes a node out of service whose kubelet has not reported for 50 s: too short for
+        // `API_SERVER_AWAY`. After it the controller manager may be blind to reports for two more minutes: its next
+        // watch waits up to 60 s, is too old then, and waits as long again.
         let controllers = &cluster.control_plane.controller_manager;
         controllers.stop()?;
         controllers.set_arguments(
-            controllers.arguments().into_iter().chain(["--node-monitor-grace-period=150s".to_owned()]),
+            controllers.arguments().into_iter().chain(["--node-monitor-grace-period=300s".to_owned()]),
         );
         controllers.spawn()?;
         let ports = json!([{"port": 80, "targetPort": 8080}]);

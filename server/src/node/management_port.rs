@@ -186,6 +186,7 @@ impl PortReconciler {
         loop {
             self.pace = Pace::begin();
             let outcome = self.compare().await;
+            self.pace.end();
             let wait = if outcome.failed { retry } else { RESYNC };
             retry = if outcome.failed { (retry * 2).min(LAST_RETRY) } else { FIRST_RETRY };
             self.say(outcome);
@@ -216,7 +217,7 @@ impl PortReconciler {
         tokio::pin!(timer);
         let seen = Seen::look(&self.updates, &self.node);
         let (mut settled, mut addressed) = (None, None);
-        let soon = Some(self.pace.next());
+        let (soon, services_soon) = (Some(self.pace.next()), Some(self.pace.next_of_services()));
         loop {
             tokio::select! {
                 event = self.updates.next() => match event {
@@ -227,10 +228,10 @@ impl PortReconciler {
                     Event::Changed(_) => return,
                 },
                 () = changed(&mut self.assigned) => return,
-                // Endpoints on hosts may come and go as pods do. The gateway looks sooner; here, with 20 ms, the sets of
-                // limited clients had the right elements in four of ten starts, and the kernel dropped the clients' packets
-                // all the same (Linux 6.18; why is not known).
-                () = changed(&mut self.services.ranges.facts), if settled.is_none() => settled = soon,
+                // Endpoints on hosts may come and go as pods do.
+                () = changed(&mut self.services.ranges.facts), if settled.is_none() || settled > services_soon => {
+                    settled = services_soon;
+                }
                 // The first event starts the clock; those that follow until then are covered by one
                 // comparison.
                 () = changed(&mut self.happened), if settled.is_none() => settled = soon,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// Events of the kernel come in bursts: an address moves with its routes, a routing daemon starts. They cause at
 /// most one comparison in this time: short enough for a changed address, long enough for a busy host.
 const SETTLE: Duration = Duration::from_millis(200);
-/// The same for node ports, whose users wait: a Service and its endpoints are two changes within some
+/// The same for Services, whose users wait: a Service and its endpoints are two changes within some
 /// milliseconds.
 const SERVICES_SETTLE: Duration = Duration::from_millis(20);
 /// A comparison with many Services takes longer. While they change all the time, comparisons take a quarter of a
@@ -41,7 +41,7 @@ impl Pace {
         self.began + SETTLE
     }
 
-    /// When the gateway looks at a change of Services.
+    /// When a change of Services is looked at.
     pub(super) fn next_of_services(&self) -> Instant {
         self.began + (self.took * PAUSE).clamp(SERVICES_SETTLE, SETTLE)
     }

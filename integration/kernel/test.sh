@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs tests of the lab on the kernel's own datapath, in a virtual machine with a Debian release's kernel, and
-# prints a table. The status is 0 if each of them passed.
+# Runs tests of the lab on the kernel's own datapath, in a virtual machine with a Debian release's kernel, Open
+# vSwitch and OVN, and prints a table. The status is 0 if each of them passed.
 #
 #   integration/kernel/test.sh [FILE | FILE:TEST]…      (TEST is a test's whole name, or a part of several names)
 #
-#   SUITE        the release whose kernel it is (default: bookworm; trixie, sid)
+#   SUITE        the release (default: bookworm with this machine's own Open vSwitch and OVN; trixie, sid)
 #   QUICK=1      the tests of `quick`, which take five minutes
 #   VM_TIMEOUT   seconds for all of them (default: 7200)
 #
@@ -44,7 +44,7 @@ say() { echo "kernel: $*" >&2; }
 fail() { say "$@"; exit 1; }
 
 main() {
-    local suite=${SUITE:-bookworm} selected=("$@") list
+    local suite=${SUITE:-bookworm} selected=("$@") list programs=
     if [ $# -eq 0 ]; then
         case ${QUICK:-} in '' | 0 | no) selected=("${all[@]}") ;; *) selected=("${quick[@]}") ;; esac
     fi
@@ -53,9 +53,11 @@ main() {
     trap "rm -f '$list'" EXIT
     executables_and_tests "${selected[@]}" >"$list"
     rm -rf "target/kernel/$suite"
+    # Downloaded here: the machine has no NIC.
+    [ "$suite" = bookworm ] || { integration/compat.sh path "$suite" >/dev/null; programs="integration/compat.sh with $suite"; }
     say "$(wc -l <"$list") tests with the kernel of Debian's $suite"
     LAB_DATAPATH=system VM_PASS="LAB_DATAPATH OVN_CNI_BIN_DIR RUST_BACKTRACE" VM_KEEP="target/kernel/$suite" VM_TIMEOUT=${VM_TIMEOUT:-7200} \
-        integration/kernel/vm.sh "$suite" "integration/kernel/test.sh inside <<'END'
+        integration/kernel/vm.sh "$suite" "$programs integration/kernel/test.sh inside <<'END'
 $(<"$list")
 END"
 }

@@ -15,7 +15,11 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
-    Lab, Node, eventually, executable, fabric, lab::Blueprint, peer::Reply, traffic::End, world::Machine,
+    Datapath, Lab, Node, Pod, eventually, executable, fabric,
+    lab::Blueprint,
+    peer::{Echoes, Reply},
+    traffic::End,
+    world::Machine,
 };
 
 use serde_json::json;
@@ -125,19 +129,21 @@ fn pods_reach_the_world(site: &Site<'_>) -> Result<()> {
 
 /// Datagrams of several fragments, both ways.
 fn fragments_pass(site: &Site<'_>) -> Result<()> {
-    let world = site.lab.world();
     for pod in [&site.here, &site.there] {
-        for address in world.addresses(Machine::Web) {
-            let twenty =
-                || site.lab.udp_of_size(&End::Pod(pod), &End::World(Machine::Web), address, 20, 4000);
-            // The first answers of a family may be too large for the pod's network, of which their sender then
-            // learns. How many they are is a matter of the machine's speed.
-            twenty()?;
-            let echoes = twenty()?;
+        for address in site.lab.world().addresses(Machine::Web) {
+            let echoes = in_fragments(site, pod, address)?;
             ensure!(echoes.received + 1 >= echoes.sent, "{} to {address}: {echoes:?}", pod.name);
         }
     }
     Ok(())
+}
+
+/// The first answers of a family may be too large for the pod's network, of which their sender then learns. How many
+/// they are is a matter of the machine's speed. What is returned is of those that follow.
+fn in_fragments(site: &Site<'_>, pod: &Pod, address: IpAddr) -> Result<Echoes> {
+    let twenty = || site.lab.udp_of_size(&End::Pod(pod), &End::World(Machine::Web), address, 20, 4000);
+    twenty()?;
+    twenty()
 }
 
 /// A router on the way has a narrower link: pods learn of it, whoever began the connection.
@@ -322,6 +328,30 @@ fn a_shared_gateway_leads_pods_to_the_world_and_the_world_to_services() {
         hosts_reach_services(&site).context("hosts to Services")?;
         pods_reach_nodes(&site).context("pods to nodes")?;
         pods_learn_of_narrow_paths(&site).context("narrow paths")
+    });
+}
+
+/// Answers larger than pods' network. The gateway router tells their sender what fits, about a packet to the node's
+/// address: before 23.09.2 OVN leaves the pod's address in it, and Open vSwitch in user space does not find the
+/// connection of a fragment, before 4.0 in neither family.
+#[test]
+fn the_world_learns_the_size_of_a_shared_gateways_pods_where_ovn_and_the_switch_can_tell() {
+    blueprint().test(|lab| {
+        let site = Site::start(lab, Gateway::Shared)?;
+        let ovn_tells = lab.central.sbctl(["lflow-list", "GR_node1"])?.contains("icmp_snat");
+        for address in lab.world().addresses(Machine::Web) {
+            let switch_tells = match Datapath::of_lab() {
+                Datapath::System => true,
+                Datapath::Netdev => address.is_ipv4() && lab.nodes[0].switch_version()? >= [4, 0, 0],
+            };
+            let echoes = in_fragments(&site, &site.here, address)?;
+            let is_learnt = echoes.received + 1 >= echoes.sent;
+            ensure!(
+                is_learnt == (ovn_tells && switch_tells) && (is_learnt || echoes.received == 0),
+                "{address}: {echoes:?}, OVN {ovn_tells}, Open vSwitch {switch_tells}"
+            );
+        }
+        Ok(())
     });
 }
 

@@ -100,7 +100,7 @@ inside() {
         tail -n 40 /run/output | sed 's/^/    /'
         mkdir -p "/run/job/keep/$name"
         cp /run/output "/run/job/keep/$name/output"
-        cp -R "target/lab-logs/${name//::/.}" "/run/job/keep/$name/" 2>/dev/null || true
+        cp -R "${executable%/debug/deps/*}/lab-logs/${name//::/.}" "/run/job/keep/$name/" 2>/dev/null || true
     done
     printf '%s\n' "=== $(uname -r), $(ovs-vswitchd --version | sed -n 1p), datapath $LAB_DATAPATH" "${rows[@]}" \
         "=== ${#rows[@]} tests, $failed failed"

@@ -118,10 +118,11 @@ assert n == 2000000, n"
     Ok(source)
 }
 
-/// What the node's server has set up on the host and in the bridge.
+/// What the node's server has set up on the host and in the bridge. Ports by name: a patch port that ovn-controller makes
+/// again has another number.
 fn state(node: &Node) -> Result<String> {
     node.shell(
-        "ovs-ofctl -O OpenFlow15 --no-stats dump-flows breth0 cookie=0xdeff105/-1 | sort
+        "ovs-ofctl -O OpenFlow15 --names --no-stats dump-flows breth0 cookie=0xdeff105/-1 | sort
          ovs-vsctl --if-exists get Open_vSwitch . external_ids:ovn-bridge-mappings
          ip route show dev breth0 | sort; ip neigh show dev breth0 nud permanent | sort",
     )

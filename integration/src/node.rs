@@ -408,6 +408,15 @@ impl Node {
         numbers.try_into().map_err(|_| anyhow!("not a version of Open vSwitch: {text}"))
     }
 
+    /// A counter of ovs-vswitchd (`coverage/show`). Counters that are zero are not shown, and the kernel's datapath has
+    /// none for packets.
+    pub fn coverage(&self, counter: &str) -> Result<u64> {
+        let counters = self.run(["ovs-appctl", "--target=ovs-vswitchd", "coverage/show"])?;
+        let line = counters.lines().find(|line| line.split_whitespace().next() == Some(counter));
+        let total = line.and_then(|line| line.rsplit(' ').next());
+        total.map_or(Ok(0), |total| total.parse().with_context(|| format!("the counter {counter}: {total}")))
+    }
+
     /// Creates the network namespaces of `pods`.
     pub fn add_namespaces(&self, pods: &[Pod]) -> Result<()> {
         netns::add(self.holder.pid, &names(pods))

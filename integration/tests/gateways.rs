@@ -332,12 +332,7 @@ fn a_hosts_connections_to_services_pass_over_the_bridge_where_the_switch_recircu
 
 /// Packets that the datapath of the node has dropped because they were recirculated too often.
 fn recirculation_drops(node: &Node) -> Result<u64> {
-    let counters = node.run(["ovs-appctl", "coverage/show"])?;
-    let total = counters
-        .lines()
-        .find(|line| line.starts_with("datapath_drop_recirc_error"))
-        .and_then(|line| line.rsplit(' ').next());
-    total.map_or(Ok(0), |total| total.parse().context("a counter"))
+    node.coverage("datapath_drop_recirc_error")
 }
 
 #[test]

@@ -16,6 +16,7 @@ use netlink_packet_netfilter::{
     conntrack::{ConntrackAttribute, ConntrackMessage, IPTuple, ProtoTuple, Protocol, Tuple},
 };
 use netlink_sys::protocols::NETLINK_NETFILTER;
+use nix::{net::if_::if_nametoindex, sys::utsname::uname};
 
 use self::removal::Removal;
 use crate::netlink::dump::dump;
@@ -39,11 +40,40 @@ const CTA_FILTER_F_CTA_IP_SRC: u32 = 1;
 /// its table twice for each address.
 const MOST_FILTERED: usize = 8;
 
+/// So many connections take a second of ovs-vswitchd, which has to read them all, to flush a zone.
+const MANY: u64 = 100_000;
+/// Linux lists the connections of one zone alone from this release on (`ctnetlink_alloc_filter`).
+const LISTS_ZONES: (u32, u32) = (6, 8);
+/// The device of the kernel's datapath, in the namespace of its ovs-vswitchd.
+const KERNEL_DATAPATH: &str = "ovs-system";
+
 /// Whether the kernel tracks any connection of this namespace. A search for the connections of an address
 /// walks a table of some hundred thousand buckets even if it is empty.
 pub fn has_connections() -> bool {
-    let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
-    count.is_ok_and(|count| count.trim() != "0")
+    count().is_some_and(|count| count > 0)
+}
+
+/// Number of connections that the kernel tracks in this namespace. None if it tracks none at all.
+fn count() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").ok()?.trim().parse().ok()
+}
+
+/// Why ovs-vswitchd may stand still for seconds: the zone of each new pod is flushed. None if that cannot be it.
+pub fn why_zones_are_slow() -> Option<String> {
+    if_nametoindex(KERNEL_DATAPATH).ok()?;
+    let kernel = uname().ok()?;
+    zones_are_slow(kernel.release().to_str()?, count()?)
+}
+
+fn zones_are_slow(release: &str, count: u64) -> Option<String> {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map(str::parse);
+    let version: (u32, u32) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    (count >= MANY && version < LISTS_ZONES).then(|| {
+        format!(
+            "the kernel tracks {count} connections, and ovs-vswitchd reads all of them for each new pod before Linux \
+             6.8 (this is {release}; see \"When all ADDs of a busy node stand still\" in docs/troubleshooting.md)"
+        )
+    })
 }
 
 /// The direction of a connection in which an address is the source. A pod's address is the source in one of

@@ -16,6 +16,7 @@ use contract::{
 };
 use podnet::{
     bridge::Bridge,
+    conntrack::why_zones_are_slow,
     daemon::{Daemon, DaemonError, PATIENCE},
     settings::Settings,
 };
@@ -77,7 +78,7 @@ impl Daemons {
         loop {
             ticks.tick().await;
             let seen = daemon.ask(&rounds.from_here, PATIENCE).await;
-            self.note(&place, health(&seen));
+            self.note(daemon, &place, health(&seen));
             if daemon != Daemon::Controller {
                 continue;
             }
@@ -98,12 +99,13 @@ impl Daemons {
     }
 
     /// Stores the result, and logs a change.
-    fn note(&self, place: &str, health: Health) {
+    fn note(&self, daemon: Daemon, place: &str, health: Health) {
         let before = self.lock().daemons.insert(place.to_owned(), health);
         match (before, health) {
             (Some(Health::Silent), Health::Silent) => {}
             (_, Health::Silent) => {
-                tracing::warn!(daemon = place, patience_s = PATIENCE.as_secs(), "does not answer")
+                let why = if daemon == Daemon::Vswitchd { why_zones_are_slow() } else { None };
+                tracing::warn!(daemon = place, patience_s = PATIENCE.as_secs(), why, "does not answer")
             }
             (Some(Health::Silent), Health::Answers) => tracing::info!(daemon = place, "answers again"),
             (_, Health::Answers | Health::Unknown) => {}
@@ -175,8 +177,8 @@ mod tests {
     fn what_was_seen_last_counts() {
         let daemons = Daemons::default();
         assert!(daemons.seen().daemons.is_empty());
-        daemons.note("a", Health::Silent);
-        daemons.clone().note("a", Health::Answers);
+        daemons.note(Daemon::Vswitchd, "a", Health::Silent);
+        daemons.clone().note(Daemon::Vswitchd, "a", Health::Answers);
         assert_eq!(daemons.seen().daemons, [("a".to_owned(), Health::Answers)].into());
     }
 }

@@ -117,3 +117,21 @@ fn connections_are_removed_while_they_are_listed_and_not_kept_in_memory() {
         assert!(kilobytes < 8_000, "{kilobytes} kB more, and {took:?}");
     });
 }
+
+#[test]
+fn a_kernel_that_cannot_list_one_zone_is_named_where_it_tracks_very_many_connections() {
+    let why = zones_are_slow("6.1.0-50-amd64", 500_000).expect("slow");
+    assert!(why.contains("500000 connections") && why.contains("6.1.0-50-amd64"), "{why}");
+    for release in ["5.14.0-427.el9.x86_64", "6.7"] {
+        assert!(zones_are_slow(release, 100_000).is_some(), "{release}");
+    }
+    for (release, count) in [
+        ("6.1.0", 99_999),
+        ("6.8.0", 500_000),
+        ("6.12.117+deb13-amd64", 500_000),
+        ("7.2", 500_000),
+        ("?", 500_000),
+    ] {
+        assert_eq!(zones_are_slow(release, count), None, "{release}");
+    }
+}

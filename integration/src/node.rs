@@ -408,8 +408,8 @@ impl Node {
         numbers.try_into().map_err(|_| anyhow!("not a version of Open vSwitch: {text}"))
     }
 
-    /// A counter of ovs-vswitchd (`coverage/show`). Counters that are zero are not shown, and the kernel's datapath has
-    /// none for packets.
+    /// A counter of ovs-vswitchd (`coverage/show`). Counters that are zero are not shown, and the kernel's
+    /// datapath has none for packets.
     pub fn coverage(&self, counter: &str) -> Result<u64> {
         let counters = self.run(["ovs-appctl", "--target=ovs-vswitchd", "coverage/show"])?;
         let line = counters.lines().find(|line| line.split_whitespace().next() == Some(counter));

@@ -385,7 +385,8 @@ fn a_link_that_is_too_small_for_pods_packets_is_named_for_as_long_as_it_is() {
         let began = node.server_log()?.len();
         set_mtu(node, needed)?;
         says("the node's link is large enough", began)?;
-        // With OVN since 23.09.2 and a kernel's datapath the pod was told, and would keep to it for ten minutes.
+        // With OVN since 23.09.2 and a kernel's datapath the pod was told, and would keep to it for ten
+        // minutes.
         node.run_in_pod(&site.here, ["ip", "route", "flush", "cache"])?;
         eventually("pods' largest packets pass again", SOON, passes)?;
         ensure!(!node.server_log()?[began..].contains("too small"), "{}", node.server_log()?);

@@ -118,8 +118,8 @@ assert n == 2000000, n"
     Ok(source)
 }
 
-/// What the node's server has set up on the host and in the bridge. Ports by name: a patch port that ovn-controller makes
-/// again has another number.
+/// What the node's server has set up on the host and in the bridge. Ports by name: a patch port that
+/// ovn-controller makes again has another number.
 fn state(node: &Node) -> Result<String> {
     node.shell(
         "ovs-ofctl -O OpenFlow15 --names --no-stats dump-flows breth0 cookie=0xdeff105/-1 | sort

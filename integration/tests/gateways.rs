@@ -120,9 +120,9 @@ fn a_shared_gateway_leads_pods_to_the_world_and_the_world_to_services() {
     });
 }
 
-/// Answers larger than pods' network. The gateway router tells their sender what fits, about a packet to the node's
-/// address: before 23.09.2 OVN leaves the pod's address in it, and Open vSwitch in user space does not find the
-/// connection of a fragment, before 4.0 in neither family.
+/// Answers larger than pods' network. The gateway router tells their sender what fits, about a packet to the
+/// node's address: before 23.09.2 OVN leaves the pod's address in it, and Open vSwitch in user space does not
+/// find the connection of a fragment, before 4.0 in neither family.
 #[test]
 fn the_world_learns_the_size_of_a_shared_gateways_pods_where_ovn_and_the_switch_can_tell() {
     blueprint().test(|lab| {

@@ -58,7 +58,8 @@ fn count() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").ok()?.trim().parse().ok()
 }
 
-/// Why ovs-vswitchd may stand still for seconds: the zone of each new pod is flushed. None if that cannot be it.
+/// Why ovs-vswitchd may stand still for seconds: the zone of each new pod is flushed. None if that cannot be
+/// it.
 pub fn why_zones_are_slow() -> Option<String> {
     if_nametoindex(KERNEL_DATAPATH).ok()?;
     let kernel = uname().ok()?;

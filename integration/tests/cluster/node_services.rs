@@ -254,8 +254,8 @@ fn a_load_balancer_answers_the_clients_in_its_source_ranges_and_no_others() {
         command::output(Command::new("ip").args(["route", "add", EXTERNAL, "via", "172.30.0.11"]))?;
         there.shell(&format!("ip route add {EXTERNAL} via 172.30.0.11"))?;
         here.shell(&format!("ip route add {EXTERNAL} via 172.30.0.1"))?;
-        // A packet that is there before the rules goes back the way it came. The node would tell its sender of the
-        // shorter way (RFC 792), and the sender would leave the node out for five minutes.
+        // A packet that is there before the rules goes back the way it came. The node would tell its sender
+        // of the shorter way (RFC 792), and the sender would leave the node out for five minutes.
         here.shell("for name in all breth0; do echo 0 > /proc/sys/net/ipv4/conf/$name/send_redirects; done")?;
 
         let to = format!("{EXTERNAL}:53").parse()?;

@@ -129,8 +129,8 @@ fn fragments_pass(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The first answers of a family may be too large for the pod's network, of which their sender then learns. How many
-/// they are is a matter of the machine's speed. What is returned is of those that follow.
+/// The first answers of a family may be too large for the pod's network, of which their sender then learns.
+/// How many they are is a matter of the machine's speed. What is returned is of those that follow.
 pub(crate) fn in_fragments(site: &Site<'_>, pod: &Pod, address: IpAddr) -> Result<Echoes> {
     let twenty = || site.lab.udp_of_size(&End::Pod(pod), &End::World(Machine::Web), address, 20, 4000);
     twenty()?;

@@ -39,9 +39,9 @@ pub(crate) struct Scene<'cluster> {
 impl<'cluster> Scene<'cluster> {
     /// Creates the Service and its endpoints on both nodes.
     pub(crate) fn begin(cluster: &'cluster Cluster) -> Result<Self> {
-        // By default, Kubernetes takes a node out of service whose kubelet has not reported for 50 s: too short for
-        // `API_SERVER_AWAY`. After it the controller manager may be blind to reports for two more minutes: its next
-        // watch waits up to 60 s, is too old then, and waits as long again.
+        // By default, Kubernetes takes a node out of service whose kubelet has not reported for 50 s: too
+        // short for `API_SERVER_AWAY`. After it the controller manager may be blind to reports for two more
+        // minutes: its next watch waits up to 60 s, is too old then, and waits as long again.
         let controllers = &cluster.control_plane.controller_manager;
         controllers.stop()?;
         controllers.set_arguments(

@@ -153,8 +153,8 @@ impl NodeOptions {
 }
 
 impl Collected {
-    /// What `--cleanup-node` and `--hand-back-node` need. Errors of the way to the API server do not count: the rest is cleaned up
-    /// without it.
+    /// What `--cleanup-node` and `--hand-back-node` need. Errors of the way to the API server do not count:
+    /// the rest is cleaned up without it.
     pub(super) fn early(&self) -> Result<Early, Problems> {
         let mut reading = self.reading(Role::CleanupNode, &ExternalIds::Awaited);
         let early = reading.early();

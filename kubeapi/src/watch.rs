@@ -146,6 +146,11 @@ pub trait Observer<K: Watched>: Send {
     /// The complete list, as of `version`. An object that is not in it does not exist any more.
     fn all(&mut self, objects: Vec<K::Value>, version: String);
 
+    /// The API server has no such kind, and so no objects of it. Called each time that it was asked.
+    fn absent(&mut self) {
+        self.all(Vec::new(), String::new());
+    }
+
     /// One object was created or changed.
     ///
     /// # Errors

@@ -275,9 +275,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     /// Reports that there are no objects, and waits until it is time to look for the kind again.
     async fn absent(&mut self, pause: Duration) {
-        tracing::debug!(kind = K::KIND, "the API server does not have this kind of object");
         (self.read, self.missing) = (None, None);
-        self.observer.all(Vec::new(), String::new());
+        self.observer.absent();
         self.observer.heard();
         self.pause(pause).await;
     }

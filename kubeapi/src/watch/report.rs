@@ -14,6 +14,8 @@ pub(super) struct Report<I, S, T> {
     tell: T,
     /// Whether a complete list has been read.
     read: bool,
+    /// Whether the API server does not have the kind, as far as is known.
+    is_absent: bool,
     /// The last failure that was logged, to log each one once.
     complained: Option<String>,
 }
@@ -26,7 +28,7 @@ impl<I, S, T> Report<I, S, T> {
         shorten: S,
         tell: T,
     ) -> Self {
-        Self { metrics, standing, identify, shorten, tell, read: false, complained: None }
+        Self { metrics, standing, identify, shorten, tell, read: false, is_absent: false, complained: None }
     }
 }
 
@@ -41,10 +43,23 @@ where
     fn all(&mut self, objects: Vec<K::Value>, _version: String) {
         tracing::info!(kind = K::KIND, objects = objects.len(), "all objects of the API server are read");
         // The first list is a start, not a restart.
-        if std::mem::replace(&mut self.read, true) {
+        if std::mem::replace(&mut self.read, true) && !self.is_absent {
             self.metrics.watch_restarted(K::KIND);
         }
+        self.is_absent = false;
         (self.tell)(Seen::All(objects));
+    }
+
+    fn absent(&mut self) {
+        self.read = true;
+        // Asked every few seconds, for as long as there is no such kind.
+        if !std::mem::replace(&mut self.is_absent, true) {
+            tracing::info!(
+                kind = K::KIND,
+                "the API server does not have this kind of object; looking for it again later"
+            );
+        }
+        (self.tell)(Seen::All(Vec::new()));
     }
 
     fn applied(&mut self, object: K::Value, _version: &str) -> Result<(), WrongVersion> {

@@ -109,3 +109,54 @@ async fn a_kind_that_was_there_is_gone_only_when_it_is_missing_twice() {
         task.abort();
     }
 }
+
+/// A pod, of a kind that an administrator defines.
+#[derive(Debug, Clone, Deserialize)]
+struct Defined(Pod);
+
+impl Watched for Defined {
+    type Key = String;
+    type Value = String;
+    const PATH: &'static str = Pod::PATH;
+    const KIND: &'static str = Pod::KIND;
+    const PRESENCE: Presence = Presence::Defined;
+
+    fn version(&self) -> &str {
+        self.0.version()
+    }
+
+    fn key(&self) -> Result<String, String> {
+        self.0.key()
+    }
+
+    fn value(self) -> Result<String, String> {
+        self.0.value()
+    }
+}
+
+/// Each answer counted as a restart of the watch, and said in the log that everything was read: every ten seconds, for
+/// each such kind, for ever.
+#[tokio::test(start_paused = true)]
+async fn looking_for_a_kind_that_is_not_there_is_no_restart() {
+    let (mut api, connection) = scripted::start().await;
+    let (sender, mut seen) = unbounded_channel();
+    let registry = Registry::new();
+    let metrics = Metrics::register(&registry, "test").unwrap();
+    let _watch = Watch::start::<Defined>(connection, metrics, move |seen| drop(sender.send(seen)));
+    let mut all = async || match seen.recv().await.unwrap() {
+        Seen::All(pods) => pods,
+        other => panic!("no list: {other:?}"),
+    };
+    const MISSING: &str = "the server could not find the requested resource";
+    // Answers so to a streamed list, which an older API server does not know either.
+    api.asked().await.status(404, MISSING).await;
+    for _ in 0..3 {
+        api.asked().await.status(404, MISSING).await;
+        assert_eq!(all().await, [""; 0]);
+    }
+    api.asked().await.list("5", &[pod("a", "3")]).await;
+    assert_eq!(all().await, ["a"]);
+    let restarts =
+        || registry.gather().iter().find(|family| family.name() == "test_watch_restarts_total").cloned();
+    assert_eq!(restarts(), None);
+}

@@ -17,6 +17,9 @@ SBOM := $(TARGET_DIR)/sbom
 # Tests stop and kill the plugin at any stage; an installed plugin has no such failpoints.
 TEST_FEATURES := cni/failpoints,ovnkube/failpoints
 
+# Of the commands that run upstream's programs.
+UPSTREAM_DIR = $(or $(UPSTREAM),$(error UPSTREAM=DIR with upstream's two executables is missing))
+
 # No target is a file.
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
@@ -111,10 +114,13 @@ conformance: kubernetes ## Run Kubernetes' own specs of networking and the suite
 		$(if $(PROCS),--procs $(PROCS)) $(if $(GATEWAY),--gateway-mode $(GATEWAY)) $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(RECORD)),--record) \
 		$(if $(SUITE_OF),--suite-of $(SUITE_OF)) $(if $(FOCUS),--focus '$(FOCUS)')
 
-takeover: kubernetes ## Take over a node of upstream's while its connections go on, and hand it back (UPSTREAM=DIR with its two executables, SERVICES=500)
+takeover: kubernetes ## Take over a node of upstream's while its connections go on, and hand it back (UPSTREAM=DIR with its two executables, SERVICES=500 GATEWAY=local)
 	cargo build --locked -p cni -p ovnkube -p integration
-	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration takeover --upstream $(or $(UPSTREAM),$(error UPSTREAM=DIR with upstream\'s two executables is missing)) \
-		$(if $(SERVICES),--services $(SERVICES))
+	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration takeover --upstream $(UPSTREAM_DIR) $(if $(SERVICES),--services $(SERVICES)) $(if $(GATEWAY),--gateway-mode $(GATEWAY))
+
+node-start: build kubernetes ## Measure a node's start with a gateway against upstream's (UPSTREAM=DIR with its two executables, ROUNDS=5 GATEWAY=local)
+	cargo build --locked -p integration
+	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration starts --upstream $(UPSTREAM_DIR) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(GATEWAY),--gateway-mode $(GATEWAY))
 
 faults: kubernetes ## Inject every fault of the matrix, and print which of its rows hold (ROWS="16 17" for some, QUICK=1 for the short forms)
 	@integration/prerequisites.sh test

@@ -58,6 +58,7 @@ enum Command {
     Latency(latency::Latency),
     Services(services::Services),
     Takeover(takeover::Takeover),
+    Starts(takeover::Starts),
     /// See it work: three pods on two nodes get their network, use it and lose it again.
     Demo(demo::Demo),
     /// Hold the namespaces of node NAME until standard input closes.
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         Command::Latency(latency) => in_a_lab("latency", || latency.run()),
         Command::Services(services) => in_a_lab("services", || services.run()),
         Command::Takeover(takeover) => in_a_lab("takeover", || takeover.run()),
+        Command::Starts(starts) => starts.run(),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => peer
             .run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data")))

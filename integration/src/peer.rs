@@ -12,6 +12,8 @@ mod sctp;
 mod stream;
 
 use std::{
+    collections::BTreeMap,
+    fmt,
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
     time::{Duration, Instant},
@@ -221,7 +223,7 @@ pub struct Transfer {
 }
 
 /// A UDP exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Echoes {
     /// Datagrams sent.
     pub sent: u64,
@@ -229,6 +231,23 @@ pub struct Echoes {
     pub received: u64,
     /// Milliseconds: the longest time without an answer, from the first datagram to the end.
     pub longest_silence: u64,
+    /// Datagrams without an answer, in the order in which they were sent.
+    pub lost: Vec<Lost>,
+}
+
+/// Datagrams that were sent one after the other, and of which none was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Milliseconds from the first datagram of all to the first of these.
+    pub at: u64,
+    /// How many these are.
+    pub count: u64,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:.2} s", self.count, self.at as f64 / 1e3)
+    }
 }
 
 impl Echoes {
@@ -366,55 +385,92 @@ fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(to)?;
     let until = end_of_input();
-    let mut echoes = Echoes { sent: 0, received: 0, longest_silence: 0 };
+    let began = Instant::now();
+    let mut exchange = Exchange::default();
+    let mut longest_silence = 0;
     let mut answered = Instant::now();
-    let (mut datagram, mut answer) = (vec![0; size.max(8)], vec![0; 1 << 16]);
+    let (mut datagram, mut answer) = (vec![0; size.max(NUMBER)], vec![0; 1 << 16]);
     Rng::with_seed(1).fill(&mut datagram);
-    while echoes.sent < count && !until.is_finished() {
+    while exchange.sent < count && !until.is_finished() {
         let slot_ends = Instant::now() + every;
         // The number makes each datagram different.
-        datagram[..8].copy_from_slice(&echoes.sent.to_be_bytes());
+        datagram[..NUMBER].copy_from_slice(&exchange.sent.to_be_bytes());
+        exchange.unanswered.insert(exchange.sent, milliseconds(began));
         // Ignored: ECONNREFUSED and the like report an earlier datagram, and one that was not sent counts as
         // lost.
         let _ = socket.send(&datagram);
-        echoes.sent += 1;
-        let before = echoes.received;
-        receive_until(&socket, slot_ends, &mut answer, &datagram, &mut echoes)?;
+        exchange.sent += 1;
+        let before = exchange.received;
+        exchange.receive_until(&socket, slot_ends, &mut answer, &datagram)?;
         // As exact as the time between two datagrams, which is longer than asked for on a busy machine.
-        let silent = answered.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
-        echoes.longest_silence = echoes.longest_silence.max(silent);
-        if echoes.received > before {
+        longest_silence = milliseconds(answered).max(longest_silence);
+        if exchange.received > before {
             answered = Instant::now();
         }
     }
     // The last answers may still be on their way: half a second is far more than a round trip in the lab.
     let end = Instant::now() + Duration::from_millis(500);
-    if echoes.received < echoes.sent {
-        receive_until(&socket, end, &mut answer, &datagram, &mut echoes)?;
+    if exchange.received < exchange.sent {
+        exchange.receive_until(&socket, end, &mut answer, &datagram)?;
     }
-    Ok(echoes)
+    let Exchange { sent, received, .. } = exchange;
+    Ok(Echoes { sent, received, longest_silence, lost: exchange.lost() })
 }
 
-/// Counts answers until `end`.
-fn receive_until(
-    socket: &UdpSocket,
-    end: Instant,
-    answer: &mut [u8],
-    sent: &[u8],
-    echoes: &mut Echoes,
-) -> Result<()> {
-    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        socket.set_read_timeout(Some(left))?;
-        match socket.recv(answer) {
-            Ok(length) => {
-                // Without the number: the answer to an earlier datagram counts, too.
-                echoes.received += u64::from(length == sent.len() && answer[8..length] == sent[8..])
+/// Bytes of a datagram's number, with which it begins.
+const NUMBER: usize = 8;
+
+fn milliseconds(since: Instant) -> u64 {
+    since.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// Datagrams and their answers.
+#[derive(Default)]
+struct Exchange {
+    sent: u64,
+    received: u64,
+    /// By number: when it was sent, in milliseconds.
+    unanswered: BTreeMap<u64, u64>,
+}
+
+impl Exchange {
+    /// Counts answers until `end`.
+    fn receive_until(
+        &mut self,
+        socket: &UdpSocket,
+        end: Instant,
+        answer: &mut [u8],
+        sent: &[u8],
+    ) -> Result<()> {
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            socket.set_read_timeout(Some(left))?;
+            match socket.recv(answer) {
+                // The answer to an earlier datagram counts, too.
+                Ok(length) if length == sent.len() && answer[NUMBER..length] == sent[NUMBER..] => {
+                    self.received += 1;
+                    let number = answer.first_chunk().map(|number| u64::from_be_bytes(*number));
+                    number.map(|number| self.unanswered.remove(&number));
+                }
+                Ok(_) => {}
+                Err(error) if would_block(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) => return Err(error).context("receive"),
             }
-            Err(error) if would_block(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
-            Err(error) => return Err(error).context("receive"),
         }
+        Ok(())
     }
-    Ok(())
+
+    fn lost(self) -> Vec<Lost> {
+        let mut lost: Vec<Lost> = Vec::new();
+        let mut next = None;
+        for (number, at) in self.unanswered {
+            match lost.last_mut() {
+                Some(last) if next == Some(number) => last.count += 1,
+                _ => lost.push(Lost { at, count: 1 }),
+            }
+            next = Some(number + 1);
+        }
+        lost
+    }
 }
 
 fn would_block(error: &std::io::Error) -> bool {
@@ -429,6 +485,15 @@ fn end_of_input() -> std::thread::JoinHandle<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lost_datagrams_are_told_by_when_they_were_sent() {
+        let unanswered = [(3, 15), (4, 20), (5, 25), (9, 46)].into();
+        let lost = Exchange { sent: 10, received: 6, unanswered }.lost();
+        assert_eq!(lost, [Lost { at: 15, count: 3 }, Lost { at: 46, count: 1 }]);
+        assert_eq!(lost[0].to_string(), "3 at 0.01 s");
+        assert_eq!(Exchange::default().lost(), []);
+    }
 
     #[test]
     fn a_transfer_arrives_as_it_was_sent() {

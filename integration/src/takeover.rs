@@ -3,6 +3,8 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | [`programs`] | a node without a network, and the programs of either side |
+//! | [`starts`] | the start of either on such a node, in turn: a command of its own |
 //! | [`site`] | the cluster: pods, Services, a world |
 //! | [`traffic`] | connections that last, and fresh ones, by every way |
 //! | [`snapshot`] | the northbound database, the bridge and the host, to compare |
@@ -16,9 +18,10 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use integration::{central::Central, cluster::Zone, eventually, executable, let_pass, peer::Moment};
+use integration::{central::Central, cluster::GatewayMode, eventually, executable, let_pass, peer::Moment};
 use serde::Serialize;
 
+pub(crate) use self::starts::Starts;
 use self::{
     site::Site,
     snapshot::{Differences, Snapshot},
@@ -26,8 +29,10 @@ use self::{
 };
 use crate::report::{environment::Environment, progress, publish};
 
+mod programs;
 mod site;
 mod snapshot;
+mod starts;
 mod traffic;
 
 /// For so long nothing writes the northbound database before a node counts as settled: longer than the time after
@@ -46,12 +51,16 @@ pub(crate) struct Takeover {
     /// How many Services there are.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(60..10_000))]
     services: u16,
+    /// The node's gateway.
+    #[arg(long, value_name = "MODE", default_value_t = GatewayMode::Shared)]
+    gateway_mode: GatewayMode,
 }
 
 /// `takeover.json`.
 #[derive(Serialize)]
 struct Report {
     environment: Environment,
+    gateway_mode: String,
     services: u16,
     turns: Vec<Turn>,
 }
@@ -73,10 +82,8 @@ impl Takeover {
     /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let (say, environment) = (progress(), Environment::with_server()?);
-        let site = Site::start(&self.upstream, self.services, &say)?;
-        let ours = executable::under_test(executable::SERVER)?;
-        let ours = ours.parent().context("the executable is in a directory")?;
-        let ours = Zone::of(&site.cluster, site.node(), ours, "ours", "|ready ", &[])?;
+        let site = Site::start(&self.upstream, self.gateway_mode, self.services, &say)?;
+        let ours = programs::ours(&site.cluster)?;
         let before = site.snapshot()?;
         say("the node is taken over");
         let taken = Turn::take(&site, "taken over", &before, || {
@@ -98,7 +105,9 @@ impl Takeover {
             Ok(())
         })?;
         let environment = environment.at_the_end()?;
-        let report = Report { environment, services: self.services, turns: vec![taken, back, rid] };
+        let gateway_mode = self.gateway_mode.to_string();
+        let report =
+            Report { environment, gateway_mode, services: self.services, turns: vec![taken, back, rid] };
         publish(&report, &report, "takeover/takeover.json")?;
         let left = report.turns.last().map_or(0, |turn| turn.differences.of_rules());
         ensure!(left == 0, "{left} lines of nftables are not as before the take-over");
@@ -148,8 +157,8 @@ fn settle() -> Result<()> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { environment, services, turns } = self;
-        writeln!(f, "\n{environment}\n\n{services} Services")?;
+        let Self { environment, gateway_mode, services, turns } = self;
+        writeln!(f, "\n{environment}\n\ngateway mode {gateway_mode}, {services} Services")?;
         for Turn { what, took, transactions, traffic, differences } in turns {
             writeln!(
                 f,

@@ -227,7 +227,12 @@ fn ways_from_cluster(gateway: &Gateway<'_>) -> Vec<DesiredRow> {
 fn ways_to_node(gateway: &Gateway<'_>) -> Vec<DesiredRow> {
     let node = gateway.node;
     let own = gateway.external.addresses.iter().map(IpNet::addr);
-    let mut addresses: Vec<IpAddr> = node.host_addresses.iter().copied().chain(own).collect();
+    let others: &[IpAddr] = match gateway.mode {
+        // Whatever is not the cluster's goes through the management port.
+        GatewayMode::Local => &[],
+        GatewayMode::Shared | GatewayMode::Disabled => &node.host_addresses,
+    };
+    let mut addresses: Vec<IpAddr> = others.iter().copied().chain(own).collect();
     addresses.sort_unstable();
     addresses.dedup();
     let managements = ovn::managements(&node.subnets);

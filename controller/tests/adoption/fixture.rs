@@ -12,7 +12,7 @@ use std::{
 use contract::{
     names::PodKey,
     namespace_annotation::{AclLogging, Multicast, Severity},
-    node_annotation::GATEWAY_CONFIG,
+    node_annotation::{GATEWAY_CONFIG, HOST_CIDRS},
     ovn::hash,
 };
 use controller::{
@@ -103,7 +103,7 @@ impl Fixture {
     }
 
     /// `shared-v4` as with `--gateway-mode local`: upstream writes only the routes by source differently, to
-    /// the management port and not to the gateway router.
+    /// the management port and not to the gateway router, and no policies for further addresses of a node.
     pub(crate) fn local_v4() -> Self {
         let mut fixture = Self { name: "shared-v4 as local", ..Self::shared_v4() };
         for route in fixture.rows.get_mut("Logical_Router_Static_Route").unwrap().values_mut() {
@@ -114,8 +114,11 @@ impl Fixture {
             }
         }
         for node in &mut fixture.nodes {
-            let gateway = node.metadata.annotations.as_mut().unwrap().get_mut(GATEWAY_CONFIG).unwrap();
+            let annotations = node.metadata.annotations.as_mut().unwrap();
+            let gateway = annotations.get_mut(GATEWAY_CONFIG).unwrap();
             *gateway = gateway.replace("shared", "local");
+            let hosts = annotations.get_mut(HOST_CIDRS).unwrap();
+            *hosts = hosts.replace(']', ",\"192.0.2.9/24\"]");
         }
         fixture
     }

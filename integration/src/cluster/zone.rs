@@ -29,12 +29,12 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// The programs in `directory` for a node with a shared gateway, not running yet. `name` is that of their logs;
-    /// `ready` is a part of what the server logs once the node is ready. `options` are those of this
+    /// The programs in `directory` for a node with the cluster's gateway, not running yet. `name` is that of their
+    /// logs; `ready` is a part of what the server logs once the node is ready. `options` are those of this
     /// implementation alone.
     ///
     /// # Errors
-    /// If `directory` has no `ovnkube`.
+    /// If `directory` has no `ovnkube`, or the cluster no gateways.
     pub fn of(
         cluster: &Cluster,
         node: &Node,
@@ -60,7 +60,7 @@ impl Zone {
             daemon.set_environment(vec![("K8S_NODE".to_owned(), node.name.clone())]);
             daemon
         };
-        let mode = GatewayMode::Shared.option().context("shared gateways have an option")?;
+        let mode = cluster.gateway.and_then(GatewayMode::option).context("the cluster has no gateways")?;
         let common = [
             format!("--cnilogfile={}", logs.join("cni.log").display()),
             mode.to_owned(),
@@ -87,6 +87,12 @@ impl Zone {
             ensure!(said()[before..].contains(self.ready), "{} does not say so", self.log.display());
             Ok(())
         })
+    }
+
+    /// Starts both, and waits for neither.
+    pub fn spawn(&self) -> Result<()> {
+        self.manager.spawn()?;
+        self.server.spawn()
     }
 
     /// Stops both.

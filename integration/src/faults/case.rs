@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{
     matrix::{self, Row},
@@ -127,10 +127,7 @@ impl Case {
         }
         let echoes = flow.stop()?;
         if traffic == Traffic::GoesOn {
-            let lost = echoes.sent - echoes.received.min(echoes.sent);
-            let whole =
-                if lost == 0 { Ok(()) } else { Err(anyhow!("they lost {lost} of {} packets", echoes.sent)) };
-            findings.note("bystanders", whole);
+            findings.note("bystanders", site.lost_nothing(&echoes));
         }
         findings.note("cleaning up", site.clean_up());
         before.compare(&site, settling, &mut findings);

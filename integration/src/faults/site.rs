@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
-use crate::{CniError, Lab, Node, Outcome, Pod, Runtime, eventually, runtime::Running};
+use crate::{CniError, Lab, Node, Outcome, Pod, Runtime, eventually, peer::Echoes, runtime::Running};
 
 /// Time limit for a call that should not wait at all: it takes some 20 ms, and a hundred times as long on a
 /// machine with a load of 30.
@@ -198,6 +198,24 @@ impl<'lab> Site<'lab> {
         let [first, second] = &self.bystanders;
         self.lab.ping(first, second.address())?;
         self.lab.ping(second, first.address())
+    }
+
+    /// Checks that every datagram was answered. Otherwise: which were not, and what counts packets that are dropped.
+    pub(super) fn lost_nothing(&self, echoes: &Echoes) -> Result<()> {
+        let Echoes { sent, received, .. } = *echoes;
+        if received >= sent {
+            return Ok(());
+        }
+        let which: Vec<String> = echoes.lost.iter().map(ToString::to_string).collect();
+        // `d`, the last number of the memory of the sockets that the switch reads ports by, counts packets that found
+        // them full.
+        let names = self.bystanders.iter().map(Pod::host_interface).collect::<Vec<_>>().join("|");
+        let counters = self.node.shell(&format!(
+            "ss -0 -a -n -m -O | grep -E '{names}'; ip -s -s link | grep -A 6 -E '{names}'; \
+             ovs-appctl --target=ovs-vswitchd coverage/show | grep -E 'drop|fail|lost|stall'"
+        ));
+        let counters = counters.unwrap_or_else(|error| format!("{error:#}"));
+        bail!("they lost {} of {sent} packets: {}\n{counters}", sent - received, which.join(", "))
     }
 
     /// Cleans up as a runtime does, whatever became of an ADD: DEL, which has to succeed, and then the end of

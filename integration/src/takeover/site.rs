@@ -1,10 +1,8 @@
-//! The cluster: one node of upstream's with a shared gateway, pods, many Services, and a world.
+//! The cluster: one node of upstream's with a gateway, pods, many Services, and a world.
 
 use std::{
-    fs,
     net::{IpAddr, SocketAddr},
     path::Path,
-    process::Command,
     time::Duration,
 };
 
@@ -12,17 +10,16 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster, Node, Pod,
     cluster::{
-        Containerd, GatewayMode, Zone, access,
+        GatewayMode, Zone,
         manifest::{idle_pod, on_node},
-        zone,
     },
-    command, eventually, fabric,
+    eventually,
     traffic::End,
     world::Machine,
 };
 use serde_json::{Value, json};
 
-use super::{settle, snapshot::Snapshot};
+use super::{programs, settle, snapshot::Snapshot};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -43,28 +40,16 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn start(upstream: &Path, services: u16, say: &(dyn Fn(&str) + Sync)) -> Result<Self> {
-        let cluster = Cluster::of_nodes(1)
-            .gateway(GatewayMode::Shared)
-            // Upstream's configuration is of a version that the other does not know.
-            .containerd(Containerd::Two)
-            .without_network()
-            .build(say)?;
+    pub(super) fn start(
+        upstream: &Path,
+        gateway: GatewayMode,
+        services: u16,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<Self> {
+        let cluster = programs::bare_node(gateway, say)?;
         let node = &cluster.lab.nodes[0];
-        give_way_to_api_server(node)?;
-        cluster.workers[0].kubelet.spawn()?;
-        zone::give_databases(node)?;
-        zone::prepare_for_upstream(node, upstream)?;
-        // Upstream's programs end where the node is not known.
-        eventually("the kubelet has made its node", PATIENCE, || {
-            cluster.api.read(&format!("/api/v1/nodes/{}", node.name)).map(drop)
-        })?;
         say("starting upstream's programs");
-        // It does not start without one, although it uses the kubeconfig.
-        let token = fs::read_to_string(cluster.credentials.token(access::NODE))?;
-        let options = [format!("--k8s-token={}", token.trim())];
-        let ready = "Default node network controller initialized and ready";
-        let zone = Zone::of(&cluster, node, upstream, "upstream", ready, &options)?;
+        let zone = programs::upstream(&cluster, upstream)?;
         zone.start()?;
         cluster.wait_until_ready()?;
         say(&format!("creating pods and {services} Services"));
@@ -163,20 +148,6 @@ impl Site {
         };
         Ok([at("port", own)?, at("nodePort", node)?])
     }
-}
-
-/// Gives the node a link of its own to the API server. The lists that a program reads at its start come faster than a
-/// userspace switch reads the NIC, whose socket would drop other packets for them.
-fn give_way_to_api_server(node: &Node) -> Result<()> {
-    let (server, pid) = (fabric::LAB_ADDRESS, node.pid());
-    let here = format!(
-        "ip link add api type veth peer name api netns {pid}; ip addr add 172.31.0.1/24 dev api; ip link set api up"
-    );
-    command::output(Command::new("sh").args(["-euc", &here]))?;
-    node.shell(&format!(
-        "ip addr add 172.31.0.2/24 dev api; ip link set api up; ip route add {server} via 172.31.0.1 src 172.31.0.2"
-    ))?;
-    Ok(())
 }
 
 /// Waits until the pod is ready.

@@ -169,8 +169,11 @@ pub(super) fn flows_config(
     // answers to a client's own address leave through the gateway router, which has to know their
     // connections. The client's network is checked by the host alone.
     let is_served = |destination: &&Destination| {
-        let by_router = config.node_ports || destination.local.is_some();
-        config.mode == GatewayMode::Shared && by_router && destination.clients.is_none()
+        let by_bridge = match config.mode {
+            GatewayMode::Shared => config.node_ports || destination.local.is_some(),
+            GatewayMode::Local => is_hosts_alone(destination),
+        };
+        by_bridge && destination.clients.is_none()
     };
     Config {
         mode: config.mode.into(),
@@ -187,6 +190,14 @@ pub(super) fn flows_config(
         zone: Zone::try_from(config.conntrack_zone).unwrap_or(Zone::DEFAULT),
         services: destinations.iter().filter(is_served).filter_map(exposed).collect(),
     }
+}
+
+/// Whether the bridge translates to an endpoint of the host in local mode, as upstream's does, so that connections
+/// live through a change between the two. Datagrams are left to the host, for they may come in fragments.
+fn is_hosts_alone(destination: &Destination) -> bool {
+    let Destination { protocol, local, hosts, .. } = destination;
+    let local = local.as_deref().unwrap_or_default();
+    *protocol != Protocol::Udp && !local.is_empty() && local.iter().all(|target| hosts.contains(target))
 }
 
 /// What the world may ask for; none for an address of the cluster.

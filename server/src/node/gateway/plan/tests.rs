@@ -94,6 +94,8 @@ fn what_the_world_may_ask_for_follows_from_services() {
         destination(None, None),
         destination(Some("203.0.113.5"), Some(vec![own])),
         destination(Some("10.96.0.7"), None),
+        Destination { protocol: Protocol::Udp, ..destination(Some("203.0.113.7"), Some(vec![own])) },
+        destination(Some("203.0.113.8"), Some(vec!["10.244.0.5:8080".parse().unwrap(), own])),
         // The gateway router would let everybody in.
         Destination {
             clients: Some(vec!["192.0.2.0/24".parse().unwrap()]),
@@ -120,10 +122,19 @@ fn what_the_world_may_ask_for_follows_from_services() {
     let front =
         |front, host_endpoint| Exposed { protocol: uplink::flows::Protocol::Tcp, front, host_endpoint };
     let node_port = front(Front::NodePort { family: Family::V4, port: 30080 }, None);
-    let local = front(Front::Address { address: "203.0.113.5".parse().unwrap(), port: 30080 }, Some(8080));
-    assert_eq!(services(GatewayMode::Shared, true), BTreeSet::from([node_port, local]));
-    assert_eq!(services(GatewayMode::Shared, false), BTreeSet::from([local]), "the client's address is kept");
-    assert!(services(GatewayMode::Local, true).is_empty(), "the host serves them");
+    let address = |address: &str| Front::Address { address: address.parse().unwrap(), port: 30080 };
+    let local = front(address("203.0.113.5"), Some(8080));
+    let datagrams =
+        Exposed { protocol: uplink::flows::Protocol::Udp, ..front(address("203.0.113.7"), Some(8080)) };
+    let beside_pod = front(address("203.0.113.8"), Some(8080));
+    let of_policy = BTreeSet::from([local, datagrams, beside_pod]);
+    assert_eq!(services(GatewayMode::Shared, true), &of_policy | &BTreeSet::from([node_port]));
+    assert_eq!(services(GatewayMode::Shared, false), of_policy, "the client's address is kept");
+    assert_eq!(
+        services(GatewayMode::Local, true),
+        BTreeSet::from([local]),
+        "the host serves all but its own"
+    );
 }
 
 #[test]

@@ -1,0 +1,176 @@
+//! `integration starts`: how long a node without a network takes until it has one, with a gateway, by upstream's
+//! programs and by this project's. Each start is in a laboratory of its own, in turn.
+
+use std::{
+    fmt, fs,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, ValueEnum};
+use integration::{cluster::GatewayMode, eventually, executable, inside};
+use serde::{Deserialize, Serialize};
+
+use super::programs;
+use crate::report::{environment::Environment, percentiles::Percentiles, progress, publish};
+
+/// For so long a node may take.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// What the runtime waits for, and with it the kubelet: upstream's, and this project's.
+const CONFIGURATIONS: [&str; 2] =
+    ["/etc/cni/net.d/10-ovn-kubernetes.conf", "/etc/cni/net.d/10-ovn-kubernetes.conflist"];
+const ONE: &str = "takeover/start.json";
+
+/// Measure a node's start with a gateway, from its programs' start until it is ready for pods, in turn with upstream's.
+/// Exit status 1 if this project's median is later.
+#[derive(Debug, Args)]
+pub(crate) struct Starts {
+    /// Directory with upstream's two executables, built statically.
+    #[arg(long, value_name = "DIR")]
+    upstream: PathBuf,
+    /// The node's gateway.
+    #[arg(long, value_name = "MODE", default_value_t = GatewayMode::Shared)]
+    gateway_mode: GatewayMode,
+    /// How often each of them starts.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: u8,
+    /// Start these programs once, in the laboratory that this process is in.
+    #[arg(long, hide = true)]
+    one: Option<Programs>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+enum Programs {
+    Upstream,
+    Ours,
+}
+
+/// Seconds from the start of the programs.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Start {
+    programs: Programs,
+    /// Until the runtime has its configuration.
+    configured: f64,
+    /// Until the API server says that the node is ready, and takes pods. The kubelet looks at its runtime every five seconds, and says what it saw
+    /// every ten.
+    ready: f64,
+}
+
+/// `starts.json`.
+#[derive(Serialize)]
+struct Report {
+    environment: Environment,
+    gateway_mode: String,
+    starts: Vec<Start>,
+}
+
+impl Starts {
+    /// Outside of a laboratory, all of them; in one, that of `one`.
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        if let Some(programs) = self.one {
+            inside::enter_again()?;
+            let start = self.start(programs)?;
+            publish(start, &start, ONE)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let environment = Environment::with_server()?;
+        let mut starts = Vec::new();
+        for round in 0..self.rounds {
+            for programs in [Programs::Upstream, Programs::Ours] {
+                starts.push(self.in_a_laboratory(round, programs)?);
+            }
+        }
+        let gateway_mode = self.gateway_mode.to_string();
+        let report = Report { environment: environment.at_the_end()?, gateway_mode, starts };
+        publish(&report, &report, "takeover/starts.json")?;
+        Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn in_a_laboratory(&self, round: u8, programs: Programs) -> Result<Start> {
+        let lab = format!("starts-{}-{round}-{}", std::process::id(), name(programs));
+        let one = ["--one".into(), name(programs).into()];
+        let (status, signal) = inside::run_again(&lab, std::env::args_os().skip(1).chain(one))?;
+        ensure!(signal.is_none(), "interrupted");
+        let target = executable::target_dir()?;
+        ensure!(status.success(), "{status}: see {}", target.join("lab-logs").join(lab).display());
+        let file = target.join(ONE);
+        let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))
+    }
+
+    fn start(&self, programs: Programs) -> Result<Start> {
+        let say = progress();
+        let cluster = programs::bare_node(self.gateway_mode, &say)?;
+        let zone = match programs {
+            Programs::Upstream => programs::upstream(&cluster, &self.upstream)?,
+            Programs::Ours => programs::ours(&cluster)?,
+        };
+        let node = &cluster.lab.nodes[0];
+        say(&format!("starting the programs: {}", name(programs)));
+        let began = Instant::now();
+        zone.spawn()?;
+        let configurations = CONFIGURATIONS.map(|path| node.path(path));
+        eventually("the runtime is configured", PATIENCE, || {
+            ensure!(configurations.iter().any(|path| path.exists()), "there is none of {CONFIGURATIONS:?}");
+            Ok(())
+        })?;
+        let configured = began.elapsed().as_secs_f64();
+        cluster.wait_until_ready()?;
+        Ok(Start { programs, configured, ready: began.elapsed().as_secs_f64() })
+    }
+}
+
+fn name(programs: Programs) -> &'static str {
+    match programs {
+        Programs::Upstream => "upstream",
+        Programs::Ours => "ours",
+    }
+}
+
+impl Report {
+    /// Of both moments, configured and ready.
+    fn of(&self, programs: Programs) -> [Percentiles; 2] {
+        let starts = || self.starts.iter().filter(move |start| start.programs == programs);
+        [
+            Percentiles::of(starts().map(|start| start.configured)),
+            Percentiles::of(starts().map(|start| start.ready)),
+        ]
+    }
+
+    fn holds(&self) -> bool {
+        let [[ours, _], [upstream, _]] =
+            [Programs::Ours, Programs::Upstream].map(|programs| self.of(programs));
+        ours.p50 <= upstream.p50
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { programs, configured, ready } = self;
+        writeln!(f, "{}: configured after {configured:.2} s, ready after {ready:.2} s", name(*programs))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { environment, gateway_mode, .. } = self;
+        writeln!(
+            f,
+            "\n{environment}\n\nA node's start, gateway mode {gateway_mode}: seconds, median (slowest)\n"
+        )?;
+        writeln!(f, "| | upstream | this |\n|---|---|---|")?;
+        let [upstream, ours] = [Programs::Upstream, Programs::Ours].map(|programs| self.of(programs));
+        for (index, what) in ["until the runtime is configured", "until the node is ready"].iter().enumerate()
+        {
+            let [theirs, ours] = [upstream[index], ours[index]];
+            let (theirs, ours) = (
+                format!("{:.2} ({:.2})", theirs.p50, theirs.max),
+                format!("{:.2} ({:.2})", ours.p50, ours.max),
+            );
+            writeln!(f, "| {what} | {theirs} | {ours} |")?;
+        }
+        Ok(())
+    }
+}

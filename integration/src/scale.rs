@@ -17,7 +17,6 @@
 //! | [`objects`], [`calls`] | nodes and pods; many calls to the API server at once |
 //! | [`pods`], [`northbound`], [`seen`] | the two observers, and waiting for what they observe |
 //! | [`process`] | memory and processor time |
-//! | [`awake`] | processors that do not sleep |
 //! | [`figures`] | the measured figures |
 //! | [`gates`] | the goals; pure |
 //! | [`report`] | the text on the terminal and the file of figures |
@@ -25,7 +24,6 @@
 use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
-use awake::Awake;
 use clap::Args;
 use figures::Figures;
 use integration::{executable, inside};
@@ -38,7 +36,6 @@ use site::Site;
 
 use crate::report::{environment::Environment, gate::Gate, progress, publish};
 
-mod awake;
 mod calls;
 mod figures;
 mod gates;
@@ -118,10 +115,6 @@ pub(crate) struct Scale {
         ]
     )]
     node_ports: Option<u16>,
-    /// Keep every processor awake, by loops that run while it has nothing else to do. Otherwise each event that comes alone
-    /// finds the processor asleep, its caches empty, and counts the time until they are filled.
-    #[arg(long)]
-    awake: bool,
     /// Run a southbound database and ovn-northd, too, which use the same processors.
     #[arg(long)]
     northd: bool,
@@ -208,15 +201,13 @@ impl Scale {
         let &Self { nodes, pods, ref rates, services, backends, policies, together, blocks, northd, .. } =
             self;
         let say = progress();
-        let _awake = self.awake.then(Awake::start).transpose()?;
         say("starting etcd, the API server and the northbound database");
         // The pods of the latency phase come on top of all others, so the nodes' subnets need room for both.
         let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
         let site = Site::start((pods + most).div_ceil(nodes), northd.into(), &[])?;
         let plan = Plan { nodes, pods, rates: rates.clone(), services, backends, policies, together, blocks };
         let runtime = std::sync::Arc::clone(&site.api.runtime);
-        let figures = runtime.block_on(run::run(&site, &plan, &say))?;
-        Ok(Figures { awake: self.awake, ..figures })
+        runtime.block_on(run::run(&site, &plan, &say))
     }
 
     fn measure_join(&self, nodes: usize) -> Result<Joined> {

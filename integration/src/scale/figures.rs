@@ -10,8 +10,6 @@ use crate::report::percentiles::Percentiles;
 pub(crate) struct Figures {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
-    /// Whether no processor slept.
-    pub(crate) awake: bool,
     /// Rate at which the API server created pods, without the control plane.
     pub(crate) created_per_second: f64,
     pub(crate) floor: Floor,

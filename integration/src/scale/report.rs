@@ -62,7 +62,6 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
     let Figures {
         nodes,
         pods,
-        awake,
         created_per_second,
         floor,
         converged,
@@ -78,8 +77,7 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
     let Converged { annotated, ports, transactions, controller, api_server_cpu, etcd_cpu, northbound_cpu } =
         converged;
     let per_pod = |cpu: f64| cpu * 1e3 / *pods as f64;
-    let awake = if *awake { ", processors kept awake" } else { "" };
-    writeln!(f, "{nodes} nodes, {pods} pods{awake}\n")?;
+    writeln!(f, "{nodes} nodes, {pods} pods\n")?;
     writeln!(
         f,
         "  API server: {created_per_second:.0} pods/s created; \

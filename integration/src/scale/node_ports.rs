@@ -118,12 +118,14 @@ impl World<'_> {
             self.cluster.api.create(SLICES, &slice(port))?;
             let began = Instant::now();
             self.cluster.api.create(SERVICES, &service(port))?;
+            let answered = began.elapsed();
             let added = monitor.until_added([port].into())?;
             let deleting = Instant::now();
             self.cluster.api.delete(&format!("{SERVICES}/{}", name(port)))?;
             let removed = monitor.until_deleted(port)?;
             self.cluster.api.delete(&format!("{SLICES}/{}", name(port)))?;
             rounds.push(Round {
+                answered: answered.as_secs_f64() * 1e3,
                 added: (added - began).as_secs_f64() * 1e3,
                 removed: (removed - deleting).as_secs_f64() * 1e3,
                 events: monitor.events(),

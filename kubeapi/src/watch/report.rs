@@ -56,7 +56,7 @@ where
         if !std::mem::replace(&mut self.is_absent, true) {
             tracing::info!(
                 kind = K::KIND,
-                "the API server does not have this kind of object; looking for it again later"
+                "the API server has no such kind of object, or this program may not read it; looking again later"
             );
         }
         (self.tell)(Seen::All(Vec::new()));

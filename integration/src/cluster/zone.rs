@@ -29,8 +29,8 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// The programs in `directory` for a node with the cluster's gateway, not running yet. `name` is that of their
-    /// logs; `ready` is a part of what the server logs once the node is ready. `options` are those of this
+    /// The programs in `directory` for a node with the cluster's gateway, not running yet. `name` is that of
+    /// their logs; `ready` is a part of what the server logs once the node is ready. `options` are those of this
     /// implementation alone.
     ///
     /// # Errors

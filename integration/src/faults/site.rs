@@ -200,15 +200,16 @@ impl<'lab> Site<'lab> {
         self.lab.ping(second, first.address())
     }
 
-    /// Checks that every datagram was answered. Otherwise: which were not, and what counts packets that are dropped.
+    /// Checks that every datagram was answered. Otherwise: which were not, and what counts packets that are
+    /// dropped.
     pub(super) fn lost_nothing(&self, echoes: &Echoes) -> Result<()> {
         let Echoes { sent, received, .. } = *echoes;
         if received >= sent {
             return Ok(());
         }
         let which: Vec<String> = echoes.lost.iter().map(ToString::to_string).collect();
-        // `d`, the last number of the memory of the sockets that the switch reads ports by, counts packets that found
-        // them full.
+        // `d`, the last number of the memory of the sockets that the switch reads ports by, counts packets that
+        // found them full.
         let names = self.bystanders.iter().map(Pod::host_interface).collect::<Vec<_>>().join("|");
         let counters = self.node.shell(&format!(
             "ss -0 -a -n -m -O | grep -E '{names}'; ip -s -s link | grep -A 6 -E '{names}'; \

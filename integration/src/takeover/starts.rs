@@ -1,5 +1,5 @@
-//! `integration starts`: how long a node without a network takes until it has one, with a gateway, by upstream's
-//! programs and by this project's. Each start is in a laboratory of its own, in turn.
+//! `integration starts`: how long a node without a network takes until it has one, with a gateway, by
+//! upstream's programs and by this project's. Each start is in a laboratory of its own, in turn.
 
 use std::{
     fmt, fs,
@@ -21,10 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// What the runtime waits for, and with it the kubelet: upstream's, and this project's.
 const CONFIGURATIONS: [&str; 2] =
     ["/etc/cni/net.d/10-ovn-kubernetes.conf", "/etc/cni/net.d/10-ovn-kubernetes.conflist"];
+/// What one start writes, for the process that started it.
 const ONE: &str = "takeover/start.json";
 
-/// Measure a node's start with a gateway, from its programs' start until it is ready for pods, in turn with upstream's.
-/// Exit status 1 if this project's median is later.
+/// Measure a node's start with a gateway, from its programs' start until it is ready for pods, in turn with
+/// upstream's. Exit status 1 if this project's median is later.
 #[derive(Debug, Args)]
 pub(crate) struct Starts {
     /// Directory with upstream's two executables, built statically.
@@ -53,8 +54,8 @@ struct Start {
     programs: Programs,
     /// Until the runtime has its configuration.
     configured: f64,
-    /// Until the API server says that the node is ready, and takes pods. The kubelet looks at its runtime every five seconds, and says what it saw
-    /// every ten.
+    /// Until the API server says that the node is ready, and takes pods: how soon the kubelet asks its runtime is
+    /// in it.
     ready: f64,
 }
 
@@ -89,8 +90,8 @@ impl Starts {
     }
 
     fn in_a_laboratory(&self, round: u8, programs: Programs) -> Result<Start> {
-        let lab = format!("starts-{}-{round}-{}", std::process::id(), name(programs));
-        let one = ["--one".into(), name(programs).into()];
+        let lab = format!("starts-{}-{round}-{}", std::process::id(), programs.name());
+        let one = ["--one".into(), programs.name().into()];
         let (status, signal) = inside::run_again(&lab, std::env::args_os().skip(1).chain(one))?;
         ensure!(signal.is_none(), "interrupted");
         let target = executable::target_dir()?;
@@ -108,7 +109,7 @@ impl Starts {
             Programs::Ours => programs::ours(&cluster)?,
         };
         let node = &cluster.lab.nodes[0];
-        say(&format!("starting the programs: {}", name(programs)));
+        say(&format!("starting the programs: {}", programs.name()));
         let began = Instant::now();
         zone.spawn()?;
         let configurations = CONFIGURATIONS.map(|path| node.path(path));
@@ -122,10 +123,12 @@ impl Starts {
     }
 }
 
-fn name(programs: Programs) -> &'static str {
-    match programs {
-        Programs::Upstream => "upstream",
-        Programs::Ours => "ours",
+impl Programs {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Ours => "ours",
+        }
     }
 }
 
@@ -149,7 +152,7 @@ impl Report {
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { programs, configured, ready } = self;
-        writeln!(f, "{}: configured after {configured:.2} s, ready after {ready:.2} s", name(*programs))
+        writeln!(f, "{}: configured after {configured:.2} s, ready after {ready:.2} s", programs.name())
     }
 }
 

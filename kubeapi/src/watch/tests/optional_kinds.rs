@@ -134,8 +134,8 @@ impl Watched for Defined {
     }
 }
 
-/// Each answer counted as a restart of the watch, and said in the log that everything was read: every ten seconds, for
-/// each such kind, for ever.
+/// Each answer counted as a restart of the watch, and said in the log that everything was read: every ten
+/// seconds, for each such kind, for ever.
 #[tokio::test(start_paused = true)]
 async fn looking_for_a_kind_that_is_not_there_is_no_restart() {
     let (mut api, connection) = scripted::start().await;

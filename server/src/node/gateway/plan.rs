@@ -192,8 +192,9 @@ pub(super) fn flows_config(
     }
 }
 
-/// Whether the bridge translates to an endpoint of the host in local mode, as upstream's does, so that connections
-/// live through a change between the two. Datagrams are left to the host, for they may come in fragments.
+/// Whether the bridge translates to an endpoint of the host in local mode, as upstream's does, so that
+/// connections live through a change between the two. Datagrams are left to the host, for they may come in
+/// fragments.
 fn is_hosts_alone(destination: &Destination) -> bool {
     let Destination { protocol, local, hosts, .. } = destination;
     let local = local.as_deref().unwrap_or_default();

@@ -120,6 +120,16 @@ impl Fixture {
             let hosts = annotations.get_mut(HOST_CIDRS).unwrap();
             *hosts = hosts.replace(']', ",\"192.0.2.9/24\"]");
         }
+        // Node ports are served at such an address, too.
+        for balancer in fixture.rows.get_mut("Load_Balancer").unwrap().values_mut() {
+            let Some(Datum::Map(vips)) = balancer.get_mut("vips") else { continue };
+            let further = vips.iter().filter_map(|(at, to)| {
+                let port = at.as_str()?.strip_prefix("172.30.0.")?.split_once(':')?.1;
+                Some((Atom::String(format!("192.0.2.9:{port}")), to.clone()))
+            });
+            let further: Vec<_> = further.collect();
+            vips.extend(further);
+        }
         fixture
     }
 

@@ -12,8 +12,11 @@ use serde_json::json;
 use crate::support::{PODS, SOON, attached, pod, wait_ready};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 /// A port of the node that leads to the pod `web`.
 const HOST_PORT: u16 = 8090;
+/// A port of a program of the node itself.
+const OF_HOST: u16 = 7200;
 
 /// The pod `web` is behind a Service and a port of its node, which is the first one.
 fn start(cluster: &Cluster) -> Result<u16> {
@@ -44,6 +47,50 @@ fn answers_client(cluster: &Cluster, addresses: &[IpAddr], port: u16) -> Result<
         })?;
     }
     Ok(())
+}
+
+/// Under `externalTrafficPolicy: Local` a program of the first node itself sees the client outside with its own
+/// address, over TCP and UDP.
+fn the_host_answers_client(cluster: &Cluster) -> Result<()> {
+    let (lab, world) = (&cluster.lab, cluster.lab.world());
+    let node = &lab.nodes[0];
+    let own = world.of_node(node);
+    let at = |port: u16| own.iter().map(|ip| SocketAddr::new(*ip, port)).collect::<Vec<_>>();
+    let _server = lab.mirroring(&End::Node(node), &at(OF_HOST))?;
+    let ports = ["TCP", "UDP"].map(
+        |protocol| json!({"name": protocol.to_lowercase(), "protocol": protocol, "port": 80, "targetPort": OF_HOST}),
+    );
+    let created = cluster.api.create(
+        SERVICES,
+        &json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "of-host"},
+            "spec": {"type": "NodePort", "externalTrafficPolicy": "Local", "ipFamilyPolicy": "PreferDualStack",
+                "ports": ports}}),
+    )?;
+    for address in &own {
+        let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+        let ports = ["TCP", "UDP"]
+            .map(|protocol| json!({"name": protocol.to_lowercase(), "protocol": protocol, "port": OF_HOST}));
+        cluster.api.create(
+            SLICES,
+            &json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": family,
+                "metadata": {"name": format!("of-host-{}", family.to_lowercase()),
+                    "labels": {"kubernetes.io/service-name": "of-host"}},
+                "endpoints": [{"addresses": [address], "conditions": {"ready": true}, "nodeName": node.name}],
+                "ports": ports}),
+        )?;
+    }
+    let node_port = |index: usize| {
+        let port = created["spec"]["ports"][index]["nodePort"].as_u64().context("no node port")?;
+        anyhow::Ok(at(u16::try_from(port)?))
+    };
+    let (tcp, udp) = (node_port(0)?, node_port(1)?);
+    let expected: Vec<_> = world.addresses(Machine::Client).into_iter().map(Some).collect();
+    eventually("the host sees the client outside", SOON, || {
+        let replies = lab.ask(&End::World(Machine::Client), &tcp, &udp)?;
+        let seen = replies.each_ref().map(|all| all.iter().map(Reply::address).collect::<Vec<_>>());
+        ensure!(seen.iter().all(|seen| *seen == expected), "{replies:?}");
+        Ok(())
+    })
 }
 
 /// Each direction. `mode`: what the control plane is told of each node's gateway.
@@ -94,6 +141,7 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
         }
     }
     answers_client(cluster, &world.of_node(&lab.nodes[0])[..1], HOST_PORT).context("port of the host")?;
+    the_host_answers_client(cluster)?;
     cluster.route_to_pods()?;
     for name in ["web", "other"] {
         let path = format!("/api/v1/namespaces/default/pods/{name}:8080/proxy/hostname");

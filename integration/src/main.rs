@@ -11,6 +11,7 @@ mod demo;
 mod kubernetes;
 mod latency;
 mod report;
+mod run_inside;
 mod scale;
 mod services;
 mod show;

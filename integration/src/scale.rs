@@ -21,7 +21,7 @@
 //! | [`gates`] | the goals; pure |
 //! | [`report`] | the text on the terminal and the file of figures |
 
-use std::{env, ffi::OsString, fmt, fs, path::PathBuf, process::ExitCode};
+use std::{fmt, fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -31,10 +31,13 @@ use join::figures::Joined;
 use node_ports::figures::NodePorts;
 use report::{Report, Sizes};
 use run::{Blocks, Plan};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use site::Site;
 
-use crate::report::{environment::Environment, gate::Gate, progress, publish};
+use crate::{
+    report::{environment::Environment, gate::Gate, progress, publish},
+    run_inside::run_inside,
+};
 
 mod calls;
 mod figures;
@@ -151,12 +154,12 @@ impl Scale {
         let environment = Environment::with_server()?;
         if let Some(nodes) = self.join {
             let what = format!("with {nodes} nodes that join");
-            let joined: Joined = run_inside(&what, [], directory.join("figures.json"))?;
+            let joined: Joined = run_inside("scale", &what, [], directory.join("figures.json"))?;
             return self.report(environment, joined.gates(), joined, "scale/join.json");
         }
         if let Some(count) = self.node_ports {
             let what = format!("with {count} node ports");
-            let figures: NodePorts = run_inside(&what, [], directory.join("figures.json"))?;
+            let figures: NodePorts = run_inside("scale", &what, [], directory.join("figures.json"))?;
             return self.report(environment, figures.gates(), figures, "scale/node-ports.json");
         }
         let sizes: Vec<Figures> = std::iter::once(self.pods)
@@ -164,12 +167,12 @@ impl Scale {
             .map(|pods| {
                 let file = directory.join(format!("{pods}.json"));
                 // `args_override_self`: the appended `--pods` wins over the one of the command line.
-                run_inside(&format!("with {pods} pods"), [format!("--pods={pods}")], file)
+                run_inside("scale", &format!("with {pods} pods"), [format!("--pods={pods}")], file)
             })
             .collect::<Result<_>>()?;
         let except = self.except.then(|| {
             let options = [format!("--pods={}", self.pods), "--blocks=except".to_owned()];
-            run_inside("with exceptions", options, directory.join("except.json"))
+            run_inside("scale", "with exceptions", options, directory.join("except.json"))
         });
         let more = self.times.map(usize::from).map(|times| {
             let options = [
@@ -177,7 +180,7 @@ impl Scale {
                 format!("--policies={}", times * self.policies),
                 format!("--together={}", times * self.together),
             ];
-            run_inside("with more policies", options, directory.join("more-policies.json"))
+            run_inside("scale", "with more policies", options, directory.join("more-policies.json"))
         });
         let sizes =
             Sizes { sizes, with_exceptions: except.transpose()?, with_more_policies: more.transpose()? };
@@ -222,21 +225,3 @@ impl Scale {
 
 /// Room in the subnets of nodes without pods.
 const PODS_OF_A_NODE: usize = 20;
-
-/// Runs this command in namespaces of its own, so that no state of another run is left in them, and reads the
-/// figures that it writes to this file.
-fn run_inside<F: DeserializeOwned>(
-    what: &str,
-    options: impl IntoIterator<Item = String>,
-    file: PathBuf,
-) -> Result<F> {
-    let name = format!("scale-{}", std::process::id());
-    let mut arguments: Vec<OsString> = env::args_os().skip(1).collect();
-    arguments.extend(options.into_iter().map(OsString::from));
-    arguments.extend(["--into".into(), file.clone().into()]);
-    let (status, signal) = inside::run_again(&name, arguments)?;
-    ensure!(signal.is_none(), "{what}: interrupted");
-    let logs = executable::target_dir()?.join("lab-logs").join(name);
-    ensure!(status.success(), "{what}: {status} (see above); logs: {}", logs.display());
-    serde_json::from_slice(&fs::read(&file)?).with_context(|| format!("read {}", file.display()))
-}

@@ -210,10 +210,12 @@ impl<'lab> Site<'lab> {
         let which: Vec<String> = echoes.lost.iter().map(ToString::to_string).collect();
         // `d`, the last number of the memory of the sockets that the switch reads ports by, counts packets that
         // found them full.
-        let names = self.bystanders.iter().map(Pod::host_interface).collect::<Vec<_>>().join("|");
+        let names = self.bystanders.each_ref().map(Pod::host_interface);
+        // `sed` ends well also where it finds nothing.
         let counters = self.node.shell(&format!(
-            "ss -0 -a -n -m -O | grep -E '{names}'; ip -s -s link | grep -A 6 -E '{names}'; \
-             ovs-appctl --target=ovs-vswitchd coverage/show | grep -E 'drop|fail|lost|stall'"
+            "ss -0 -a -n -m -O | sed -nE '/{0}|{1}/p'; ip -s -s link show {0}; ip -s -s link show {1}; \
+             ovs-appctl --target=ovs-vswitchd coverage/show | sed -nE '/drop|fail|lost|stall/p'",
+            names[0], names[1]
         ));
         let counters = counters.unwrap_or_else(|error| format!("{error:#}"));
         bail!("they lost {} of {sent} packets: {}\n{counters}", sent - received, which.join(", "))

@@ -14,15 +14,16 @@ use integration::{cluster::GatewayMode, eventually, executable, inside};
 use serde::{Deserialize, Serialize};
 
 use super::programs;
-use crate::report::{environment::Environment, percentiles::Percentiles, progress, publish};
+use crate::{
+    report::{environment::Environment, percentiles::Percentiles, progress, publish},
+    run_inside::run_inside,
+};
 
 /// For so long a node may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// What the runtime waits for, and with it the kubelet: upstream's, and this project's.
 const CONFIGURATIONS: [&str; 2] =
     ["/etc/cni/net.d/10-ovn-kubernetes.conf", "/etc/cni/net.d/10-ovn-kubernetes.conflist"];
-/// What one start writes, for the process that started it.
-const ONE: &str = "takeover/start.json";
 
 /// Measure a node's start with a gateway, from its programs' start until it is ready for pods, in turn with
 /// upstream's. Exit status 1 if this project's median is later.
@@ -38,8 +39,11 @@ pub(crate) struct Starts {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
     /// Start these programs once, in the laboratory that this process is in.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, requires = "into")]
     one: Option<Programs>,
+    /// Write the figures of that to this file.
+    #[arg(long, hide = true, requires = "one")]
+    into: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -70,35 +74,29 @@ struct Report {
 impl Starts {
     /// Outside of a laboratory, all of them; in one, that of `one`.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        if let Some(programs) = self.one {
+        if let (Some(programs), Some(file)) = (self.one, &self.into) {
             inside::enter_again()?;
             let start = self.start(programs)?;
-            publish(start, &start, ONE)?;
+            println!("{start}");
+            fs::write(file, serde_json::to_vec(&start)?)
+                .with_context(|| format!("write {}", file.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let environment = Environment::with_server()?;
+        let directory = executable::target_dir()?.join("takeover");
+        fs::create_dir_all(&directory)?;
         let mut starts = Vec::new();
         for round in 0..self.rounds {
             for programs in [Programs::Upstream, Programs::Ours] {
-                starts.push(self.in_a_laboratory(round, programs)?);
+                let what = format!("round {round}, {}", programs.name());
+                let one = [format!("--one={}", programs.name())];
+                starts.push(run_inside("starts", &what, one, directory.join("start.json"))?);
             }
         }
         let gateway_mode = self.gateway_mode.to_string();
         let report = Report { environment: environment.at_the_end()?, gateway_mode, starts };
         publish(&report, &report, "takeover/starts.json")?;
         Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-
-    fn in_a_laboratory(&self, round: u8, programs: Programs) -> Result<Start> {
-        let lab = format!("starts-{}-{round}-{}", std::process::id(), programs.name());
-        let one = ["--one".into(), programs.name().into()];
-        let (status, signal) = inside::run_again(&lab, std::env::args_os().skip(1).chain(one))?;
-        ensure!(signal.is_none(), "interrupted");
-        let target = executable::target_dir()?;
-        ensure!(status.success(), "{status}: see {}", target.join("lab-logs").join(lab).display());
-        let file = target.join(ONE);
-        let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))
     }
 
     fn start(&self, programs: Programs) -> Result<Start> {
@@ -152,7 +150,7 @@ impl Report {
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { programs, configured, ready } = self;
-        writeln!(f, "{}: configured after {configured:.2} s, ready after {ready:.2} s", programs.name())
+        write!(f, "{}: configured after {configured:.2} s, ready after {ready:.2} s", programs.name())
     }
 }
 

@@ -16,6 +16,7 @@
 //! | [`net_conf`] | [`net_conf::NetConf`]: the CNI configuration on stdin | runtime → plugin → server |
 //! | [`spec_version`] | [`spec_version::SpecVersion`]: versions of CNI | runtime ↔ plugin |
 //! | [`error`] | [`error::CniError`], [`error::Code`]: every failure | server → plugin → runtime |
+//! | [`limits`] | [`limits::Limit`]: what an object, or a namespace, may cost | controller, node → user, documentation |
 //! | [`names`] | names of sandboxes, interfaces, pods and ports, and their rules | all programs |
 //! | [`mac`], [`mtu`] | [`mac::Mac`], [`mtu::Mtu`] | all programs |
 //! | [`stage`] | [`stage::Stage`]: the steps of one ADD | plugin → server → logs, metrics |
@@ -32,6 +33,7 @@ pub mod cni_args;
 pub mod error;
 pub mod external_ids;
 pub mod fnv1a;
+pub mod limits;
 pub mod mac;
 pub mod mtu;
 pub mod names;

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use contract::limits::{EGRESS_FIREWALL_RULES, Exceeded, TOO_LARGE};
 use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubeapi::services::Protocol;
@@ -17,9 +18,6 @@ use super::{
     policy::{net, shown},
     selector::{Selector, SelectorError},
 };
-
-/// So many rules have priorities of their own, as upstream has them: 10000 to 2000.
-pub const MOST_RULES: usize = 8001;
 
 /// An EgressFirewall.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,8 +85,8 @@ pub enum Unusable {
     Type { rule: usize, value: Box<str> },
     #[error("its rule {rule} {what}; {}", closed(*action, what))]
     Rule { rule: usize, action: FirewallAction, what: What },
-    #[error("it has {0} rules, and {MOST_RULES} can be used; the last of these denies everything")]
-    TooManyRules(usize),
+    #[error(transparent)]
+    TooLarge(Exceeded),
 }
 
 /// A part of a rule that cannot be used.
@@ -133,7 +131,7 @@ impl Unusable {
             Self::Rule { what: What::Wildcard(_), .. } => "Wildcard",
             Self::Rule { what: What::Name(_), .. } => "NoName",
             Self::Rule { what: What::Port(_), .. } => "NoPort",
-            Self::TooManyRules(_) => "TooManyRules",
+            Self::TooLarge(_) => TOO_LARGE,
         }
     }
 }
@@ -216,15 +214,16 @@ struct Reader {
 impl Reader {
     fn rules(&mut self, specs: Vec<serde_json::Value>) -> Vec<FirewallRule> {
         let count = specs.len();
-        let most = if count > MOST_RULES { MOST_RULES - 1 } else { count };
+        let exceeded = EGRESS_FIREWALL_RULES.check(count).err();
+        let most = if exceeded.is_some() { EGRESS_FIREWALL_RULES.most - 1 } else { count };
         let mut rules: Vec<FirewallRule> = specs
             .into_iter()
             .take(most)
             .enumerate()
             .filter_map(|(index, spec)| self.rule(index, spec))
             .collect();
-        if count > MOST_RULES {
-            self.unusable(Unusable::TooManyRules(count));
+        if let Some(exceeded) = exceeded {
+            self.unusable(Unusable::TooLarge(exceeded));
             rules.push(FirewallRule::deny_all(most));
         }
         rules

@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use contract::names::{ServiceKey, SliceKey};
+use contract::{
+    limits::SERVICE_BACKENDS,
+    names::{ServiceKey, SliceKey},
+};
 
 use super::{Service, ServicePort, Slice, Store, Traffic, fanout, ranges::Ranges};
 use crate::{
@@ -44,11 +47,6 @@ struct ByNode {
     /// Endpoints that are hosts.
     hosts: BTreeSet<IpAddr>,
 }
-
-/// Backends of a Service over all of its addresses and ports. A hundred thousand are a row of two megabytes,
-/// which ovn-northd still turns into flows. Kubernetes supports 250 pods behind a port; with a tenth, a
-/// Service of 5,000 ports and a few pods would lose some.
-const MOST_BACKENDS: usize = 100_000;
 
 /// More changes than this that wait for one transaction are not measured one by one.
 const MOST_TRIGGERS: usize = 64;
@@ -99,7 +97,7 @@ impl Known {
             let backends: usize =
                 self.slices().map(|slice| slice.targets(port).count() * slice.endpoints.len()).sum();
             sum += (addresses + usize::from(port.node_port.is_some())) * (1 + backends);
-            sum <= MOST_BACKENDS
+            sum <= SERVICE_BACKENDS.most
         };
         service.ports.iter().take_while(fits).count()
     }
@@ -138,7 +136,7 @@ impl Known {
         let of_slices = || self.slices().find_map(|slice| slice.unusable.clone());
         let too_many = || {
             let first = service.ports.get(self.served())?.port;
-            Some(ServiceTrouble::TooManyBackends { most: MOST_BACKENDS, first })
+            Some(ServiceTrouble::TooManyBackends { most: SERVICE_BACKENDS.most, first })
         };
         let unusable = service.unusable.clone().or_else(of_slices);
         let outside = || {

@@ -6,7 +6,7 @@
 //! | `man8/ovnkube.8`, `man5/ovn_k8s.conf.5`, `man8/ovn-k8s-cni-overlay.8` | `man` |
 //! | `completions/ovnkube.bash`, `completions/_ovnkube`, `completions/ovnkube.fish` | bash, zsh, fish |
 //! | `ovn_k8s.conf` | the file as it is installed: nothing is set in it |
-//! | `reference/options.md`, `reference/errors.md`, `reference/annotations.md` | `docs/` |
+//! | `reference/options.md`, `reference/errors.md`, `reference/annotations.md`, `reference/limits.md` | `docs/` |
 
 use std::{fs, io, path::Path};
 
@@ -46,10 +46,11 @@ pub fn write(directory: &Path) -> io::Result<()> {
 }
 
 /// The pages of `docs/` that are made of tables in the code: file name and text.
-pub fn reference_pages() -> [(&'static str, String); 3] {
+pub fn reference_pages() -> [(&'static str, String); 4] {
     [
         ("options.md", pages::options()),
         ("errors.md", pages::errors()),
         ("annotations.md", pages::annotations()),
+        ("limits.md", pages::limits()),
     ]
 }

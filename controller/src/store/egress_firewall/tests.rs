@@ -1,3 +1,4 @@
+use contract::limits::EGRESS_FIREWALL_RULES;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::{Value, json};
 
@@ -132,12 +133,15 @@ fn a_spec_that_cannot_be_read_denies_everything() {
 #[test]
 fn rules_without_a_priority_left_deny_everything() {
     let allow = json!({"type": "Allow", "to": {"cidrSelector": "1.2.3.0/24"}});
-    let all = read(Value::Array(vec![allow.clone(); MOST_RULES]));
-    assert_eq!((all.rules.len(), all.unusable), (MOST_RULES, None));
-    let more = read(Value::Array(vec![allow; MOST_RULES + 1]));
-    assert_eq!(more.rules.len(), MOST_RULES);
-    assert_eq!(more.rules.last(), Some(&FirewallRule { index: MOST_RULES - 1, ..everything() }));
-    assert_eq!(more.unusable.map(|unusable| unusable.reason()), Some("TooManyRules"));
+    let all = read(Value::Array(vec![allow.clone(); EGRESS_FIREWALL_RULES.most]));
+    assert_eq!((all.rules.len(), all.unusable), (EGRESS_FIREWALL_RULES.most, None));
+    let more = read(Value::Array(vec![allow; EGRESS_FIREWALL_RULES.most + 1]));
+    assert_eq!(more.rules.len(), EGRESS_FIREWALL_RULES.most);
+    assert_eq!(
+        more.rules.last(),
+        Some(&FirewallRule { index: EGRESS_FIREWALL_RULES.most - 1, ..everything() })
+    );
+    assert_eq!(more.unusable.map(|unusable| unusable.reason()), Some("TooLarge"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use contract::{
     annotations::{self, Annotation},
     error::Code,
+    limits::{self, Limit, Subject},
 };
 
 use super::{
@@ -110,6 +111,26 @@ pub(super) fn annotations() -> String {
             let example = if example.is_empty() { String::new() } else { format!("`{example}`") };
             row(&mut text, &[&format!("`{name}`"), meaning, written_by, read_by, &example]);
         }
+    }
+    text
+}
+
+/// `limits.md`
+pub(super) fn limits() -> String {
+    let mut text = format!(
+        "{GENERATED}\n\n# Limits\n\n\
+         What an object may cost, and all objects of a kind in a namespace together (older ones first). The \
+         cost is known before rows are made of the\n\
+         object. An object beyond a limit has an event `{}` that names limit and value.\n\n\
+         | object | counted | limit | beyond it | why this value |\n|---|---|---|---|---|\n",
+        limits::TOO_LARGE
+    );
+    for Limit { of, counted, most, beyond, why } in limits::ALL {
+        let object = match of {
+            Subject::Each(kind) => (*kind).to_owned(),
+            Subject::AllOfNamespace(kind) => format!("all of kind {kind} in a namespace"),
+        };
+        row(&mut text, &[&object, counted, &most.to_string(), beyond, why]);
     }
     text
 }

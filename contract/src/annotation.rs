@@ -113,7 +113,9 @@ impl PodNetwork {
             return Self::parse(text, network);
         }
         match (annotations.get(LEGACY), network) {
-            (Some(text), Network::Default) => Self::parse_legacy(text).map(Some),
+            // The key is a short one, and other programs use it, too: an unreadable text is not about this
+            // network.
+            (Some(text), Network::Default) => Ok(Self::parse_legacy(text).ok()),
             _ => Ok(None),
         }
     }

@@ -79,7 +79,7 @@ pub use names::{Answer, DnsName};
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
 pub use node_addresses::NodesOf;
-pub use pod::{Annotated, NamedPort, Phase, Pod, PodLabels, Spelled, Texts};
+pub use pod::{Annotated, NamedPort, Phase, Pod, PodLabels, Reported, Spelled, Texts};
 pub use policy::{Direction, Peer, Policy};
 pub use ranges::RangeName;
 pub use services::Known;

@@ -19,7 +19,8 @@ pub struct Trouble<Subject, Why> {
     pub why: Why,
 }
 
-/// Why a pod has no addresses. It gets them as soon as the reason is gone, without a retry.
+/// Why a pod has no addresses, or others than its annotation claims. A pod without addresses gets them as soon
+/// as the reason is gone, without a retry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PodTrouble {
     #[error("node {0} has no subnet yet; the cluster manager gives it one")]
@@ -29,33 +30,37 @@ pub enum PodTrouble {
          or nodes need larger subnets"
     )]
     NoFreeAddress { node: NodeName, subnet: IpNet },
-    #[error(
-        "its annotation claims {address}, which pod {by} has; delete one of both pods, or the annotation"
-    )]
+    /// The pod had its network before, or another zone assigns it: no other addresses can be given here.
+    #[error("{0}; a pod that runs is not given another address: delete this pod, and its successor gets one")]
+    Claim(ClaimTrouble),
+    /// The pod never had a network, so it has nothing to lose.
+    #[error("{0}; the annotation does not count, and the pod gets a new address")]
+    IgnoredClaim(ClaimTrouble),
+}
+
+/// Why the network that a pod's annotation claims does not count.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimTrouble {
+    #[error("its annotation claims {address}, which pod {by} has")]
     AddressTaken { address: IpAddr, by: PodKey },
-    #[error(
-        "its annotation claims {address}, which the logical switch port {port} of node {node} has; \
-         delete the annotation or that port"
-    )]
+    #[error("its annotation claims {address}, which the logical switch port {port} of node {node} has")]
     AddressOfPort { address: IpAddr, port: Arc<str>, node: NodeName },
-    #[error("its annotation claims {address}, which OVN itself uses on node {node}; delete the annotation")]
+    #[error("its annotation claims {address}, which OVN itself uses on node {node}")]
     AddressReserved { address: IpAddr, node: NodeName },
-    #[error("its annotation claims {address}, which is not a pod address; delete the annotation")]
+    #[error("its annotation claims {address}, which is not a pod address")]
     AddressNotForPods { address: IpAddr },
-    #[error("its annotation claims {address}, which node {node} has itself; delete the annotation")]
+    #[error("its annotation claims {address}, which node {node} has itself")]
     AddressOfHost { address: IpAddr, node: NodeName },
     #[error(
-        "its annotation claims {address}, which is in a subnet of node {node}, and the pod is on another node; \
-         delete the annotation"
+        "its annotation claims {address}, which is in a subnet of node {node}, and the pod is on another node"
     )]
     AddressElsewhere { address: IpAddr, node: NodeName },
-    #[error(
-        "its annotation claims the MAC {mac}, which belongs to another port of node {node}; \
-         delete the annotation"
-    )]
+    #[error("its annotation claims {address}, which is in no subnet of its node {node}")]
+    AddressOutside { address: IpAddr, node: NodeName },
+    #[error("its annotation claims the MAC {mac}, which belongs to another port of node {node}")]
     MacTaken { mac: Mac, node: NodeName },
     #[error("its annotation cannot be used: {0}")]
-    UnusableAnnotation(String),
+    Unusable(String),
 }
 
 /// A port that is not the controller's has come later and has a pod's address, too.
@@ -145,14 +150,23 @@ impl PodTrouble {
         match self {
             Self::NodeWithoutSubnet(_) => "NodeWithoutSubnet",
             Self::NoFreeAddress { .. } => "NoFreeAddress",
+            Self::Claim(claim) | Self::IgnoredClaim(claim) => claim.reason(),
+        }
+    }
+}
+
+impl ClaimTrouble {
+    fn reason(&self) -> &'static str {
+        match self {
             Self::AddressTaken { .. } => "AddressTaken",
             Self::AddressOfPort { .. } => "AddressOfPort",
             Self::AddressReserved { .. } => "AddressReserved",
             Self::AddressOfHost { .. } => "AddressOfHost",
             Self::AddressElsewhere { .. } => "AddressElsewhere",
+            Self::AddressOutside { .. } => "AddressOutsideOfSubnet",
             Self::AddressNotForPods { .. } => "AddressNotForPods",
             Self::MacTaken { .. } => "MacTaken",
-            Self::UnusableAnnotation(_) => "UnusableAnnotation",
+            Self::Unusable(_) => "UnusableAnnotation",
         }
     }
 }

@@ -112,6 +112,10 @@ impl Outbox {
         self.statuses.push(status);
     }
 
+    pub(super) fn tell_pod(&mut self, trouble: Trouble<PodKey, PodTrouble>) {
+        self.troubles.push(trouble);
+    }
+
     pub(super) fn tell_shared(&mut self, trouble: Trouble<PodKey, SharedAddress>) {
         self.shared.push(trouble);
     }
@@ -211,7 +215,7 @@ impl Store {
             (Some(known), Some(why)) => {
                 let trouble =
                     Trouble { subject: key.clone(), uid: Arc::clone(&known.pod.uid), why: why.clone() };
-                self.outbox.troubles.push(trouble);
+                self.outbox.tell_pod(trouble);
             }
         }
     }

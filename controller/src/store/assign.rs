@@ -1,6 +1,11 @@
 //! Assigns addresses to pods, lets pods wait for addresses, and releases them.
 //!
-//! A pod's annotation is the record. An address is free again when its pod is gone or has ended *and* the
+//! A pod's annotation is the record, as far as it can be true: a user can write it, too. What the pod's node
+//! reports of a running pod comes first; what an annotation claims counts only inside the subnets of the pod's
+//! node, and only if nothing else has it. A pod whose claim does not count gets a new address, unless it had
+//! its network before. All records are read before any new address is given.
+//!
+//! An address is free again when its pod is gone or has ended *and* the
 //! pod's port has left the northbound database. Two pods never share an address: the second pod waits, and is
 //! woken when the address becomes free.
 
@@ -18,7 +23,7 @@ use contract::{
 };
 use ipnet::IpNet;
 
-use super::{Annotated, Kept, Place, Pod, Store};
+use super::{Annotated, Kept, Place, Pod, Reported, Store};
 use crate::{
     allocate::{
         addresses::{Exhausted, Taken},
@@ -26,7 +31,7 @@ use crate::{
     },
     few::give_back,
     key::{AnyPolicy, Dirty, Key, NodeName},
-    trouble::PodTrouble,
+    trouble::{ClaimTrouble, PodTrouble, Trouble},
 };
 
 /// Addresses that pods no longer use, by pod. They are not free before the pod's key is settled.
@@ -44,14 +49,26 @@ pub struct FoundPort {
     pub addresses: Vec<IpAddr>,
 }
 
-/// The evidence of a pod's addresses at the start. Pods with the first kind are assigned first.
+/// The evidence of a pod's addresses. Of several pods, those with the first kind are assigned first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Record {
-    /// An annotation and a port that agree; or a port of this pod, and no usable annotation.
+    /// A port that agrees with an annotation or with the node's report; or a port of this pod, and no usable
+    /// annotation.
     WithPort,
+    /// The report of the pod's node.
+    Reported,
     /// An annotation.
     Alone,
     None,
+}
+
+/// What a pod may be assigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// What its record says. Records of other pods have not been read yet.
+    Records,
+    /// A new address as well.
+    NewAddresses,
 }
 
 impl Store {
@@ -94,7 +111,7 @@ impl Store {
         if self.kept(key) == Kept::ALL || self.policies.sets.is_pending(pod) {
             return;
         }
-        self.found.remove(pod);
+        let had_port = self.found.remove(pod).is_some();
         let left = self.leaving.remove(pod).unwrap_or_default();
         give_back(&mut self.found);
         give_back(&mut self.leaving);
@@ -107,6 +124,10 @@ impl Store {
         // All of them before a pod is woken: a dual-stack pod needs an address of each family at once.
         free.iter().for_each(|address| self.addresses.release(pod, *address));
         free.into_iter().for_each(|address| self.wake(address, dirty));
+        // Its port could not stay, so there is nothing left that a new address would cut off.
+        if had_port && self.trouble(pod).is_some() {
+            self.reassign(pod, dirty);
+        }
     }
 
     /// Registers a pod's port that exists in the northbound database. No other pod gets its addresses before
@@ -127,64 +148,88 @@ impl Store {
         self.found.insert(key.clone(), port);
     }
 
-    /// The first assignment, when all kinds have been listed. Pods whose annotations and ports agree come
-    /// first, because they run. Then the addresses of all other ports are held until the ports are gone. Then
-    /// the other annotations are read, and only then are new addresses assigned. Among equals the oldest pod
-    /// comes first.
+    /// The first assignment, when all kinds have been listed. Pods whose records and ports agree come first,
+    /// because they run. Then the addresses of all other ports are held until the ports are gone. Then the
+    /// other records are read, and only then are new addresses assigned. Among equals the oldest pod comes
+    /// first.
     pub(super) fn assign_all(&mut self, dirty: &mut Dirty<'_>) {
-        let mut pods: Vec<(Record, i64, PodKey)> = self
-            .pods
-            .iter()
-            .map(|(key, known)| (self.record(key, &known.pod), known.pod.created, key.clone()))
-            .collect();
-        pods.sort_unstable();
-        let mut pods = pods.into_iter().map(|(record, _, key)| (record, key)).peekable();
-        let mut assign_next = |store: &mut Self, of: Record| {
-            while let Some((_, key)) = pods.next_if(|(record, _)| *record == of) {
-                store.reassign(&key, dirty);
-            }
-        };
-        assign_next(self, Record::WithPort);
-        // An annotation alone must not win an address that another pod's port still has.
+        let pods = self.in_order(self.pods.iter().map(|(key, _)| key));
+        let with_port = pods.partition_point(|(record, _)| *record == Record::WithPort);
+        let (with_port, others) = pods.split_at(with_port);
+        self.read_records(with_port, dirty);
+        // A record alone must not win an address that another pod's port still has.
         for (key, addresses) in &self.leaving {
             addresses.iter().for_each(|address| {
                 self.addresses.hold(key, *address);
             });
         }
-        assign_next(self, Record::Alone);
+        self.read_records(others, dirty);
         // After all records are read: the highest address in use is known only now.
         self.go_on_behind();
-        assign_next(self, Record::None);
+        self.give_new(&pods, dirty);
+    }
+
+    /// The pods with their records, in the order in which they are assigned.
+    fn in_order<'a>(&'a self, pods: impl Iterator<Item = &'a PodKey>) -> Vec<(Record, PodKey)> {
+        let known = pods.filter_map(|key| Some((key, &self.pods.get(key)?.pod)));
+        let mut pods: Vec<(Record, i64, PodKey)> =
+            known.map(|(key, pod)| (self.record(key, pod), pod.created, key.clone())).collect();
+        pods.sort_unstable();
+        pods.into_iter().map(|(record, _, key)| (record, key)).collect()
+    }
+
+    fn read_records(&mut self, pods: &[(Record, PodKey)], dirty: &mut Dirty<'_>) {
+        for (_, key) in pods.iter().filter(|(record, _)| *record != Record::None) {
+            self.reassign_in(Turn::Records, key, dirty);
+        }
+    }
+
+    /// New addresses for those whose records do not count, and for those without any.
+    fn give_new(&mut self, pods: &[(Record, PodKey)], dirty: &mut Dirty<'_>) {
+        for (_, key) in pods {
+            if self.pods.get(key).is_some_and(|known| known.network.is_none()) {
+                self.reassign(key, dirty);
+            }
+        }
     }
 
     /// Assigns, keeps or retires the network of a pod that has not changed otherwise. Returns whether its
     /// network changed.
     fn reassign(&mut self, key: &PodKey, dirty: &mut Dirty<'_>) -> bool {
+        self.reassign_in(Turn::NewAddresses, key, dirty)
+    }
+
+    fn reassign_in(&mut self, turn: Turn, key: &PodKey, dirty: &mut Dirty<'_>) -> bool {
         let before = self.before(key);
-        let has_changed = self.assign(key);
+        let has_changed = self.assign_in(turn, key);
         self.follow_pod(key, before, dirty);
         has_changed
     }
 
     /// The evidence of this pod's addresses.
     fn record(&self, key: &PodKey, pod: &Pod) -> Record {
+        if let Some((record, _)) = self.network_in_use(key, pod) {
+            return record;
+        }
         match (&pod.annotated, self.leaving.get(key)) {
-            (Annotated::Nothing | Annotated::Unusable(_), _) if self.network_of_port(key, pod).is_some() => {
-                Record::WithPort
-            }
-            (Annotated::Nothing, _) => Record::None,
+            (Annotated::Nothing | Annotated::Unusable(_), _) => Record::None,
             (Annotated::Network { network, .. }, Some(port))
                 if network.addresses.iter().all(|net| port.contains(&net.addr())) =>
             {
                 Record::WithPort
             }
-            (Annotated::Network { .. } | Annotated::Unusable(_), _) => Record::Alone,
+            (Annotated::Network { .. }, _) if pod.reported == Reported::AsAnnotated => Record::Reported,
+            (Annotated::Network { .. }, _) => Record::Alone,
         }
     }
 
     /// Assigns, keeps or retires the network of a pod, or lets the pod wait. Returns whether its network
     /// changed.
     pub(super) fn assign(&mut self, key: &PodKey) -> bool {
+        self.assign_in(Turn::NewAddresses, key)
+    }
+
+    fn assign_in(&mut self, turn: Turn, key: &PodKey) -> bool {
         if !self.is_complete() {
             return false;
         }
@@ -196,7 +241,7 @@ impl Store {
             self.announce(key);
             return false;
         }
-        match self.find_network(key) {
+        match self.find_network(turn, key) {
             Ok(Some(network)) => {
                 self.waiting.remove(key);
                 // From now on the annotation is the record, and no longer the port.
@@ -220,65 +265,111 @@ impl Store {
         }
     }
 
-    /// The network for a pod that has none: its port's, its annotation's, or a new one. None as long as the
-    /// pod is not scheduled; none without an annotation if its node is in another zone, where it is assigned.
+    /// The network for a pod that has none: that of its interface, its annotation's, or a new one. None as long
+    /// as the pod is not scheduled; none without an annotation if its node is in another zone, where it is
+    /// assigned.
     ///
     /// # Errors
     /// The reason why the pod has to wait.
-    fn find_network(&mut self, key: &PodKey) -> Result<Option<Arc<Assigned>>, PodTrouble> {
+    fn find_network(&mut self, turn: Turn, key: &PodKey) -> Result<Option<Arc<Assigned>>, PodTrouble> {
         let Some(known) = self.pods.get(key) else { return Ok(None) };
-        // The pod's interface has the addresses of its port. Any others would cut it off.
-        if let Some(network) = self.network_of_port(key, &known.pod)
-            && !matches!(known.pod.annotated, Annotated::Network { .. })
+        // A pod that may never be scheduled must not keep an address from others.
+        let Some(name) = known.pod.node.clone() else { return Ok(None) };
+        // Any other addresses would cut the pod off.
+        if let Some((_, network)) = self.network_in_use(key, &known.pod)
             && self.addresses.claim(key, &network.addresses).is_ok()
         {
             return Ok(Some(self.short(network)));
         }
-        match (&known.pod.annotated, &known.pod.node) {
-            (Annotated::Unusable(why), _) => Err(PodTrouble::UnusableAnnotation(why.clone())),
-            // A pod that may never be scheduled must not keep an address from others.
-            (Annotated::Network { .. }, None) => Ok(None),
-            (Annotated::Network { network, .. }, Some(node)) => {
+        let claim = match &known.pod.annotated {
+            Annotated::Nothing => return self.new_network(turn, key, &name, None),
+            Annotated::Unusable(why) => ClaimTrouble::Unusable(why.clone()),
+            Annotated::Network { network, .. } => {
                 let network = Arc::clone(network);
-                self.check_reserved(&network)?;
-                // A pod that already runs with these addresses keeps them, even if a new pod could not claim
-                // them.
-                if !self.has_port(key, &known.pod, &network) {
-                    self.check_claim(key, node, &network)?;
-                    self.check_foreign(key, &network)?;
+                match self.claim(key, &name, &network) {
+                    Ok(()) => return Ok(Some(network)),
+                    Err(claim) => claim,
                 }
-                let claim = self.addresses.claim(key, &network.addresses);
-                claim.map_err(|Taken { address, by }| PodTrouble::AddressTaken { address, by })?;
-                Ok(Some(network))
             }
-            (Annotated::Nothing, None) => Ok(None),
-            (Annotated::Nothing, Some(name)) => {
-                let node = self.nodes.get(name);
-                // The controller of another zone assigns the addresses of its own pods. While the zone is
-                // unknown, the pod waits for it.
-                if node.is_some_and(|node| self.place(node) != Place::Here) {
-                    return Ok(None);
-                }
-                let Some(node) = node.filter(|node| !node.subnets.is_empty()) else {
-                    return Err(PodTrouble::NodeWithoutSubnet(Arc::clone(name)));
-                };
-                let given = self
-                    .addresses
-                    .give(key, &node.subnets, |address| self.foreign.is_used(address, &self.nodes));
-                let given = given.map_err(|Exhausted { subnet }| PodTrouble::NoFreeAddress {
-                    node: Arc::clone(name),
-                    subnet,
-                })?;
-                Ok(pod_network(self.ranges.config(), given).map(|network| self.short(network)))
+        };
+        let Some(known) = self.pods.get(key) else { return Ok(None) };
+        if let Some(network) = self.network_of_port(key, &known.pod)
+            && self.addresses.claim(key, &network.addresses).is_ok()
+        {
+            return Ok(Some(self.short(network)));
+        }
+        if self.own_port(key, &known.pod).is_some() || known.pod.reported == Reported::AsAnnotated {
+            return Err(PodTrouble::Claim(claim));
+        }
+        self.new_network(turn, key, &name, Some(claim))
+    }
+
+    /// A new network for a pod of this zone, which may have claimed another one.
+    fn new_network(
+        &mut self,
+        turn: Turn,
+        key: &PodKey,
+        name: &NodeName,
+        ignored: Option<ClaimTrouble>,
+    ) -> Result<Option<Arc<Assigned>>, PodTrouble> {
+        let node = self.nodes.get(name);
+        // The controller of another zone assigns the addresses of its own pods. While the zone is unknown, the
+        // pod waits for it.
+        if node.is_some_and(|node| self.place(node) != Place::Here) {
+            return ignored.map_or(Ok(None), |claim| Err(PodTrouble::Claim(claim)));
+        }
+        let Some(node) = node.filter(|node| !node.subnets.is_empty()) else {
+            return Err(PodTrouble::NodeWithoutSubnet(Arc::clone(name)));
+        };
+        if turn == Turn::Records {
+            return Ok(None);
+        }
+        let given =
+            self.addresses.give(key, &node.subnets, |address| self.foreign.is_used(address, &self.nodes));
+        let given = given
+            .map_err(|Exhausted { subnet }| PodTrouble::NoFreeAddress { node: Arc::clone(name), subnet })?;
+        let network = pod_network(self.ranges.config(), given).map(|network| self.short(network));
+        if let (Some(claim), Some(known)) = (ignored, self.pods.get(key)) {
+            let uid = Arc::clone(&known.pod.uid);
+            let why = PodTrouble::IgnoredClaim(claim);
+            self.outbox.tell_pod(Trouble { subject: key.clone(), uid, why });
+        }
+        Ok(network)
+    }
+
+    /// The network of the pod's interface, where its annotation does not tell: as its node reports it, or else
+    /// as its port has it. Only in the subnets of a node of this zone.
+    fn network_in_use(&self, key: &PodKey, pod: &Pod) -> Option<(Record, PodNetwork)> {
+        if let Reported::Others(addresses) = &pod.reported {
+            // The interface has the port's MAC, which need not derive from its address.
+            let port = self.own_port(key, pod).filter(|port| {
+                port.addresses.len() == addresses.len()
+                    && port.addresses.iter().all(|address| addresses.contains(address))
+            });
+            if let Some(network) = self.network_of(pod, addresses, port.and_then(|port| port.mac)) {
+                return Some((if port.is_some() { Record::WithPort } else { Record::Reported }, network));
+            }
+        }
+        match pod.annotated {
+            Annotated::Network { .. } => None,
+            Annotated::Nothing | Annotated::Unusable(_) => {
+                Some((Record::WithPort, self.network_of_port(key, pod)?))
             }
         }
     }
 
-    /// The network of the pod's existing port, if the port was made for this pod and the node's subnets
-    /// contain all of its addresses.
+    /// The port that the database has for this pod.
+    fn own_port(&self, key: &PodKey, pod: &Pod) -> Option<&FoundPort> {
+        self.found.get(key).filter(|port| pod.is_of(port.uid.as_ref()))
+    }
+
     fn network_of_port(&self, key: &PodKey, pod: &Pod) -> Option<PodNetwork> {
-        let FoundPort { uid, mac, addresses } = self.found.get(key)?;
-        let (true, Some(mac)) = (pod.is_of(uid.as_ref()), mac) else { return None };
+        let FoundPort { uid: _, mac, addresses } = self.own_port(key, pod)?;
+        self.network_of(pod, addresses, Some((*mac)?))
+    }
+
+    /// The network with these addresses, if the subnets of the pod's node contain all of them.
+    fn network_of(&self, pod: &Pod, addresses: &[IpAddr], mac: Option<Mac>) -> Option<PodNetwork> {
         let node = self.nodes.get(pod.node.as_ref()?).filter(|node| self.place(node) == Place::Here)?;
         let mut nets = Vec::with_capacity(addresses.len());
         for address in addresses {
@@ -292,8 +383,7 @@ impl Store {
         let one_of_each = nets.iter().filter(|net| net.addr().is_ipv4()).count() <= 1
             && nets.iter().filter(|net| net.addr().is_ipv6()).count() <= 1;
         let network = pod_network(self.ranges.config(), nets).filter(|_| one_of_each)?;
-        // The interface has the port's MAC, which need not derive from its address.
-        Some(PodNetwork { mac: *mac, ..network })
+        Some(PodNetwork { mac: mac.unwrap_or(network.mac), ..network })
     }
 
     /// The network in its compact form.
@@ -303,38 +393,65 @@ impl Store {
         Arc::new(network)
     }
 
+    /// Takes the network that the pod's annotation claims.
+    fn claim(&mut self, key: &PodKey, node: &NodeName, network: &Assigned) -> Result<(), ClaimTrouble> {
+        let Some(known) = self.pods.get(key) else { return Ok(()) };
+        self.check_reserved(network)?;
+        // A pod that already runs with these addresses keeps them, even if a new pod could not claim them.
+        if !self.has_port(key, &known.pod, network) {
+            self.check_claim(key, node, network)?;
+            if known.pod.reported != Reported::AsAnnotated {
+                self.check_subnets(node, network)?;
+            }
+            self.check_foreign(key, network)?;
+        }
+        let claim = self.addresses.claim(key, &network.addresses);
+        claim.map_err(|Taken { address, by }| ClaimTrouble::AddressTaken { address, by })
+    }
+
     /// No pod may claim an address that OVN uses on a node's switch (`ovn::reserved`).
-    fn check_reserved(&self, network: &Assigned) -> Result<(), PodTrouble> {
+    fn check_reserved(&self, network: &Assigned) -> Result<(), ClaimTrouble> {
         for address in network.addresses.iter().map(IpNet::addr) {
             if let Some((subnet, node)) = self.nodes.at(address)
                 && ovn::reserved(subnet, address)
             {
-                return Err(PodTrouble::AddressReserved { address, node: Arc::clone(node) });
+                return Err(ClaimTrouble::AddressReserved { address, node: Arc::clone(node) });
             }
         }
         Ok(())
+    }
+
+    /// Only the subnets of its node are routed to a pod. Elsewhere it would reach nothing, and an address of
+    /// the world would be one of a pod in the sets of policies.
+    fn check_subnets(&self, node: &NodeName, network: &Assigned) -> Result<(), ClaimTrouble> {
+        let subnets = self.nodes.get(node).map_or(&[][..], |node| &node.subnets);
+        let mut addresses = network.addresses.iter().map(IpNet::addr);
+        match addresses.find(|address| !subnets.iter().any(|subnet| subnet.contains(address))) {
+            Some(address) => Err(ClaimTrouble::AddressOutside { address, node: Arc::clone(node) }),
+            None => Ok(()),
+        }
     }
 
     /// Whether the pod's own port has all of these addresses.
     fn has_port(&self, key: &PodKey, pod: &Pod, network: &Assigned) -> bool {
         let has =
             |port: &&FoundPort| network.addresses.iter().all(|net| port.addresses.contains(&net.addr()));
-        self.found.get(key).filter(|port| pod.is_of(port.uid.as_ref())).filter(has).is_some()
+        self.own_port(key, pod).filter(has).is_some()
     }
 
     /// The creator of a pod may preset its annotation, but not with an address of routers, services or hosts,
     /// nor with one of another node's subnet, nor with the MAC of another port: a MAC of the router would
     /// attract the node's traffic, and an address of a host is answered by the pod on its node.
-    fn check_claim(&self, key: &PodKey, node: &NodeName, network: &Assigned) -> Result<(), PodTrouble> {
+    fn check_claim(&self, key: &PodKey, node: &NodeName, network: &Assigned) -> Result<(), ClaimTrouble> {
         for address in network.addresses.iter().map(IpNet::addr) {
             if self.ranges.config().is_infrastructure(address) {
-                return Err(PodTrouble::AddressNotForPods { address });
+                return Err(ClaimTrouble::AddressNotForPods { address });
             }
             if let Some(host) = self.nodes.with_host_address(address) {
-                return Err(PodTrouble::AddressOfHost { address, node: Arc::clone(&host.name) });
+                return Err(ClaimTrouble::AddressOfHost { address, node: Arc::clone(&host.name) });
             }
             if let Some((_, other)) = self.nodes.at(address).filter(|(_, other)| other != node) {
-                return Err(PodTrouble::AddressElsewhere { address, node: Arc::clone(other) });
+                return Err(ClaimTrouble::AddressElsewhere { address, node: Arc::clone(other) });
             }
         }
         // A MAC that derives from the pod's own address belongs to no other port.
@@ -358,7 +475,7 @@ impl Store {
             || of_node.any(|other| other == mac)
             || networks.map(|network| network.mac).any(|other| other == mac)
         {
-            return Err(PodTrouble::MacTaken { mac, node: Arc::clone(node) });
+            return Err(ClaimTrouble::MacTaken { mac, node: Arc::clone(node) });
         }
         Ok(())
     }
@@ -380,11 +497,13 @@ impl Store {
     /// it has no longer.
     pub(super) fn subnets_changed(&mut self, node: &NodeName, gone: &[IpNet], dirty: &mut Dirty<'_>) {
         gone.iter().for_each(|subnet| self.addresses.forget(subnet));
-        let mut pods: BTreeSet<PodKey> = self.pods.of_node(node).cloned().collect();
-        pods.extend(self.waiting.for_node(node).cloned());
-        for key in pods {
-            self.reassign(&key, dirty);
+        let pods: BTreeSet<&PodKey> = self.pods.of_node(node).chain(self.waiting.for_node(node)).collect();
+        // A node that comes back has pods with addresses, beside new ones: records come first here, too.
+        let pods = self.in_order(pods.into_iter());
+        for (_, key) in &pods {
+            self.reassign_in(Turn::Records, key, dirty);
         }
+        self.give_new(&pods, dirty);
     }
 
     /// The addresses of a node's host have changed: a pod that claims one of the former may get it.

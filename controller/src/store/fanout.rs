@@ -80,6 +80,7 @@ impl PodFacts {
             config_hash,
             created: _,
             annotated: _,
+            reported: _,
             other_networks: _,
             texts: _,
             ports: _,

@@ -14,7 +14,7 @@ use super::{Store, nodes::Nodes};
 use crate::{
     allocate::pod_network::Assigned,
     key::{Dirty, NodeName},
-    trouble::{PodTrouble, SharedAddress, Trouble},
+    trouble::{ClaimTrouble, SharedAddress, Trouble},
 };
 
 /// An address of a foreign port on the switch of a node.
@@ -81,11 +81,11 @@ impl Store {
     }
 
     /// No pod may claim an address of a foreign port.
-    pub(super) fn check_foreign(&self, pod: &PodKey, network: &Assigned) -> Result<(), PodTrouble> {
+    pub(super) fn check_foreign(&self, pod: &PodKey, network: &Assigned) -> Result<(), ClaimTrouble> {
         let mut addresses = network.addresses.iter().map(IpNet::addr);
         match addresses.find_map(|address| self.foreign_port(pod, address)).cloned() {
             Some(ForeignAddress { address, port, node }) => {
-                Err(PodTrouble::AddressOfPort { address, port, node })
+                Err(ClaimTrouble::AddressOfPort { address, port, node })
             }
             None => Ok(()),
         }

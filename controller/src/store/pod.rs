@@ -1,8 +1,9 @@
 //! The fields of a Pod object that the store keeps.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use contract::{annotation::POD_NETWORKS, names::Network};
+use ipnet::IpNet;
 use kubeapi::services::Protocol;
 
 use crate::{allocate::pod_network::Assigned, config::ClusterConfig, key::NodeName};
@@ -20,6 +21,8 @@ pub struct Pod {
     /// The network in its annotations. They may come from this controller, from an earlier one, or from the
     /// pod's creator.
     pub annotated: Annotated,
+    /// The addresses that its node reports. Once the pod has its network, the first report stays.
+    pub reported: Reported,
     /// The text of `k8s.ovn.org/pod-networks`, if it has entries of other networks than the cluster's own. A
     /// patch preserves those entries.
     pub other_networks: Option<Arc<str>>,
@@ -86,6 +89,18 @@ pub enum Annotated {
     Unusable(String),
 }
 
+/// The addresses that the pod's node reports for it (`status.podIPs`): those of its interface. Who may create
+/// or annotate a pod cannot write them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Reported {
+    /// None: the pod has no interface yet.
+    #[default]
+    Nothing,
+    /// Those that its annotations describe.
+    AsAnnotated,
+    Others(Box<[IpAddr]>),
+}
+
 /// Which annotations describe the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelled {
@@ -94,6 +109,23 @@ pub enum Spelled {
     /// Only `ovn`, the annotation of 2018.
     Legacy,
     Both,
+}
+
+impl Reported {
+    /// The reported addresses of a pod with these annotations.
+    pub fn new(addresses: Vec<IpAddr>, annotated: &Annotated) -> Self {
+        let is_annotated = |network: &Assigned| {
+            let own: Vec<IpAddr> = network.addresses.iter().map(IpNet::addr).collect();
+            own.len() == addresses.len() && own.iter().all(|address| addresses.contains(address))
+        };
+        match annotated {
+            _ if addresses.is_empty() => Self::Nothing,
+            Annotated::Network { network, .. } if is_annotated(network) => Self::AsAnnotated,
+            Annotated::Network { .. } | Annotated::Nothing | Annotated::Unusable(_) => {
+                Self::Others(addresses.into())
+            }
+        }
+    }
 }
 
 impl Pod {
@@ -106,6 +138,7 @@ impl Pod {
             host_network: false,
             phase: Phase::Active,
             annotated: Annotated::Nothing,
+            reported: Reported::default(),
             other_networks: None,
             texts: Texts::default(),
             config_hash: None,

@@ -128,6 +128,10 @@ impl Store {
                 if pod.has_networks_of(&known.pod) && known.pod.texts == Texts::Right {
                     pod.texts = Texts::Right;
                 }
+                // From now on the store's own record counts, and a report is no change.
+                if known.network.is_some() {
+                    pod.reported.clone_from(&known.pod.reported);
+                }
                 let is_equal = known.pod == pod;
                 if !is_equal {
                     known.update(pod);

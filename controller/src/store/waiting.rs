@@ -10,7 +10,10 @@ use contract::names::PodKey;
 use ipnet::IpNet;
 
 use super::Store;
-use crate::{key::NodeName, trouble::PodTrouble};
+use crate::{
+    key::NodeName,
+    trouble::{ClaimTrouble, PodTrouble},
+};
 
 /// Pods without addresses, and what each waits for.
 #[derive(Debug, Default)]
@@ -46,54 +49,25 @@ impl Store {
 
 impl Waiting {
     fn insert(&mut self, key: &PodKey, trouble: PodTrouble) {
-        match &trouble {
-            PodTrouble::AddressTaken { address, .. } => {
-                self.for_address.entry(*address).or_default().insert(key.clone());
-            }
-            // When the node of a foreign port is removed, the port no longer counts: the pod waits for that,
-            // too.
-            PodTrouble::AddressOfPort { address, node, .. } => {
-                self.for_address.entry(*address).or_default().insert(key.clone());
-                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
-            }
-            PodTrouble::NoFreeAddress { subnet, .. } => {
-                self.in_subnet.entry(*subnet).or_default().insert(key.clone());
-            }
-            PodTrouble::AddressReserved { node, .. }
-            | PodTrouble::AddressOfHost { node, .. }
-            | PodTrouble::AddressElsewhere { node, .. }
-            | PodTrouble::MacTaken { node, .. } => {
-                self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
-            }
-            // Only a change of the pod or of its own node ends these, and each such change reassigns the pod.
-            PodTrouble::NodeWithoutSubnet(_)
-            | PodTrouble::UnusableAnnotation(_)
-            | PodTrouble::AddressNotForPods { .. } => {}
+        let Awaited { address, subnet, node } = Awaited::of(&trouble);
+        if let Some(address) = address {
+            self.for_address.entry(address).or_default().insert(key.clone());
+        }
+        if let Some(subnet) = subnet {
+            self.in_subnet.entry(subnet).or_default().insert(key.clone());
+        }
+        if let Some(node) = node {
+            self.for_node.entry(Arc::clone(node)).or_default().insert(key.clone());
         }
         self.pods.insert(key.clone(), trouble);
     }
 
     pub(super) fn remove(&mut self, key: &PodKey) {
-        match self.pods.remove(key) {
-            Some(PodTrouble::AddressTaken { address, .. }) => leave(&mut self.for_address, &address, key),
-            Some(PodTrouble::AddressOfPort { address, node, .. }) => {
-                leave(&mut self.for_address, &address, key);
-                leave(&mut self.for_node, &node, key);
-            }
-            Some(PodTrouble::NoFreeAddress { subnet, .. }) => leave(&mut self.in_subnet, &subnet, key),
-            Some(
-                PodTrouble::AddressReserved { node, .. }
-                | PodTrouble::AddressOfHost { node, .. }
-                | PodTrouble::AddressElsewhere { node, .. }
-                | PodTrouble::MacTaken { node, .. },
-            ) => leave(&mut self.for_node, &node, key),
-            Some(
-                PodTrouble::NodeWithoutSubnet(_)
-                | PodTrouble::UnusableAnnotation(_)
-                | PodTrouble::AddressNotForPods { .. },
-            )
-            | None => {}
-        }
+        let Some(trouble) = self.pods.remove(key) else { return };
+        let Awaited { address, subnet, node } = Awaited::of(&trouble);
+        address.into_iter().for_each(|address| leave(&mut self.for_address, &address, key));
+        subnet.into_iter().for_each(|subnet| leave(&mut self.in_subnet, &subnet, key));
+        node.into_iter().for_each(|node| leave(&mut self.for_node, node, key));
     }
 
     /// Pods that wait for this address.
@@ -109,6 +83,39 @@ impl Waiting {
     /// Pods that wait for a change of the node's subnets or addresses.
     pub(super) fn for_node(&self, node: &NodeName) -> impl Iterator<Item = &PodKey> {
         self.for_node.get(node).into_iter().flatten()
+    }
+}
+
+/// The changes that can end a trouble. A change of the pod or of its own node reassigns the pod in any case.
+#[derive(Default)]
+struct Awaited<'a> {
+    address: Option<IpAddr>,
+    subnet: Option<IpNet>,
+    node: Option<&'a NodeName>,
+}
+
+impl<'a> Awaited<'a> {
+    fn of(trouble: &'a PodTrouble) -> Self {
+        let claim = match trouble {
+            PodTrouble::NoFreeAddress { subnet, .. } => {
+                return Self { subnet: Some(*subnet), ..Self::default() };
+            }
+            PodTrouble::NodeWithoutSubnet(_) => return Self::default(),
+            PodTrouble::Claim(claim) | PodTrouble::IgnoredClaim(claim) => claim,
+        };
+        match claim {
+            ClaimTrouble::AddressTaken { address, .. } => Self { address: Some(*address), ..Self::default() },
+            // When the node of a foreign port is removed, the port no longer counts.
+            ClaimTrouble::AddressOfPort { address, node, .. } => {
+                Self { address: Some(*address), node: Some(node), subnet: None }
+            }
+            ClaimTrouble::AddressReserved { node, .. }
+            | ClaimTrouble::AddressOfHost { node, .. }
+            | ClaimTrouble::AddressElsewhere { node, .. }
+            | ClaimTrouble::AddressOutside { node, .. }
+            | ClaimTrouble::MacTaken { node, .. } => Self { node: Some(node), ..Self::default() },
+            ClaimTrouble::Unusable(_) | ClaimTrouble::AddressNotForPods { .. } => Self::default(),
+        }
     }
 }
 

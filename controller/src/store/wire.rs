@@ -9,6 +9,7 @@ mod watched;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -25,8 +26,8 @@ pub use kubeapi::services::{RangeObject, ServiceObject, SliceObject};
 use serde::Deserialize;
 
 use super::{
-    Annotated, ClusterPolicy, EgressFirewall, NamedPort, Namespace, Node, Phase, Pod, Policy, Spelled, Texts,
-    Unreadable, ZoneCondition,
+    Annotated, ClusterPolicy, EgressFirewall, NamedPort, Namespace, Node, Phase, Pod, Policy, Reported,
+    Spelled, Texts, Unreadable, ZoneCondition,
 };
 use crate::config::Zone;
 
@@ -151,6 +152,14 @@ pub struct PortSpec {
 #[serde(default)]
 pub struct PodStatus {
     pub phase: Option<String>,
+    #[serde(rename = "podIPs")]
+    pub pod_ips: Option<Vec<PodIp>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PodIp {
+    pub ip: Option<String>,
 }
 
 impl NodeObject {
@@ -212,6 +221,7 @@ impl PodObject {
         let has_annotations = annotations.is_some();
         let annotations = annotations.unwrap_or_default();
         let ports = self.spec.named_ports();
+        let annotated = annotated(&annotations);
         let pod = Pod {
             uid: uid.unwrap_or_default().into(),
             created: creation_timestamp.map_or(0, |time| time.0.as_second()),
@@ -223,7 +233,8 @@ impl PodObject {
                 // Containers may run in every other phase, also in one that this program does not know.
                 _ => Phase::Active,
             },
-            annotated: annotated(&annotations),
+            reported: Reported::new(self.status.addresses(), &annotated),
+            annotated,
             other_networks: other_networks(&annotations),
             config_hash: config_hash(&annotations),
             ports,
@@ -251,6 +262,13 @@ impl PodSpec {
             })
         };
         ports.filter_map(read).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+impl PodStatus {
+    fn addresses(&self) -> Vec<IpAddr> {
+        let texts = self.pod_ips.iter().flatten().filter_map(|pod_ip| pod_ip.ip.as_deref());
+        texts.filter_map(|text| text.parse().ok()).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use controller::{
     key::Key,
     reconcile::Report,
     store::DnsName,
+    trouble::PodTrouble,
 };
 use kubeapi::{
     events::{Event, EventReason, Recorder},
@@ -48,7 +49,17 @@ pub(super) async fn tell(mut reports: UnboundedReceiver<Report>, recorder: Recor
 fn event(report: Report) -> Option<Event> {
     match report {
         Report::Trouble(trouble) => {
-            tracing::warn!(pod = %trouble.subject, problem = %trouble.why, "a pod does not get its network");
+            let (pod, problem) = (&trouble.subject, &trouble.why);
+            match problem {
+                PodTrouble::IgnoredClaim(_) => {
+                    tracing::warn!(%pod, %problem, "what a pod's annotation claims does not count");
+                }
+                PodTrouble::NodeWithoutSubnet(_)
+                | PodTrouble::NoFreeAddress { .. }
+                | PodTrouble::Claim(_) => {
+                    tracing::warn!(%pod, %problem, "a pod does not get its network");
+                }
+            }
             let reason = EventReason::new(ADDRESSES, trouble.why.reason());
             Some(Event::new(Object::Pod(trouble.subject), &trouble.uid, reason, trouble.why.to_string()))
         }

@@ -382,7 +382,8 @@ impl World {
                 (None, None) => {
                     prop_assert!(
                         !pod.needs_network()
-                            || pod.annotated == Annotated::Nothing && (pod.node.is_none() || elsewhere)
+                            || pod.node.is_none()
+                            || pod.annotated == Annotated::Nothing && elsewhere
                     )
                 }
                 (None, Some(PodTrouble::NodeWithoutSubnet(_))) => {
@@ -395,42 +396,10 @@ impl World {
                     });
                     prop_assert_eq!(free.collect::<Vec<_>>(), Vec::<IpAddr>::new());
                 }
-                (None, Some(PodTrouble::AddressTaken { address, by })) => {
-                    let has_it = store
-                        .assigned(by)
-                        .is_some_and(|network| network.addresses.iter().any(|net| net.addr() == *address));
-                    prop_assert!(has_it || kept(*address));
-                    prop_assert!(by != key);
-                }
-                (None, Some(PodTrouble::AddressReserved { address, node })) => {
-                    prop_assert!(
-                        store
-                            .node(node)
-                            .unwrap()
-                            .subnets
-                            .iter()
-                            .any(|subnet| ovn::reserved(subnet, *address))
-                    );
-                }
-                (None, Some(PodTrouble::AddressOfHost { address, node })) => {
-                    prop_assert!(store.node(node).unwrap().host_addresses.contains(address));
-                }
-                (None, Some(PodTrouble::AddressElsewhere { address, node: other })) => {
-                    let subnets = &store.node(other).unwrap().subnets;
-                    prop_assert!(subnets.iter().any(|subnet| subnet.contains(address)));
-                    prop_assert_ne!(Some(other), pod.node.as_ref());
-                }
-                // All pods claim addresses that may be claimed.
-                (
-                    None,
-                    Some(
-                        why @ (PodTrouble::AddressOfPort { .. }
-                        | PodTrouble::AddressNotForPods { .. }
-                        | PodTrouble::MacTaken { .. }),
-                    ),
-                ) => prop_assert!(false, "{why}"),
-                (None, Some(PodTrouble::UnusableAnnotation(_))) => {
-                    prop_assert!(matches!(pod.annotated, Annotated::Unusable(_)))
+                // What it has from elsewhere cannot be changed here.
+                (None, Some(PodTrouble::Claim(claim))) => self.check_claim(store, key, claim)?,
+                (None, Some(why @ PodTrouble::IgnoredClaim(_))) => {
+                    prop_assert!(false, "it waits for nothing: {why}");
                 }
             }
         }
@@ -441,6 +410,48 @@ impl World {
                 let wanted = in_use.contains(&net.addr()) || kept(net.addr());
                 prop_assert_eq!(store.addresses.owner(net.addr()).is_some(), wanted, "{}", net);
             }
+        }
+        Ok(())
+    }
+
+    /// A pod that waits because of its claim had a port, or is another zone's; and the reason is true now.
+    fn check_claim(&self, store: &Store, key: &PodKey, claim: &ClaimTrouble) -> Result<(), TestCaseError> {
+        let pod = &self.pods[key];
+        let node = pod.node.as_ref().and_then(|node| store.node(node));
+        let had_port = store.found.get(key).is_some_and(|port| pod.is_of(port.uid.as_ref()));
+        prop_assert!(had_port || node.is_some_and(|node| node.zone.is_some()), "{}", claim);
+        match claim {
+            ClaimTrouble::AddressTaken { address, by } => {
+                let has_it = store
+                    .assigned(by)
+                    .is_some_and(|network| network.addresses.iter().any(|net| net.addr() == *address));
+                let is_kept = store.kept(&Key::Pod(by.clone())) == Kept::ALL
+                    && store.addresses.owner(*address) == Some(by);
+                prop_assert!(has_it || is_kept);
+                prop_assert!(by != key);
+            }
+            ClaimTrouble::AddressReserved { address, node } => {
+                let subnets = &store.node(node).unwrap().subnets;
+                prop_assert!(subnets.iter().any(|subnet| ovn::reserved(subnet, *address)));
+            }
+            ClaimTrouble::AddressOfHost { address, node } => {
+                prop_assert!(store.node(node).unwrap().host_addresses.contains(address));
+            }
+            ClaimTrouble::AddressElsewhere { address, node: other } => {
+                let subnets = &store.node(other).unwrap().subnets;
+                prop_assert!(subnets.iter().any(|subnet| subnet.contains(address)));
+                prop_assert_ne!(Some(other), pod.node.as_ref());
+            }
+            ClaimTrouble::AddressOutside { address, node: own } => {
+                prop_assert_eq!(Some(own), pod.node.as_ref());
+                let mut subnets = node.iter().flat_map(|node| &node.subnets);
+                prop_assert!(!subnets.any(|subnet| subnet.contains(address)));
+            }
+            ClaimTrouble::Unusable(_) => prop_assert!(matches!(pod.annotated, Annotated::Unusable(_))),
+            // All pods claim addresses that may be claimed.
+            ClaimTrouble::AddressOfPort { .. }
+            | ClaimTrouble::AddressNotForPods { .. }
+            | ClaimTrouble::MacTaken { .. } => prop_assert!(false, "{}", claim),
         }
         Ok(())
     }

@@ -26,8 +26,9 @@ fn a_subnet_that_two_nodes_claim_is_still_the_others_when_one_goes() {
     observe(&mut store, Observation::Nodes(Seen::Deleted("n2".into())));
     delete(&mut store, "a");
     assert_eq!(settle(&mut store, "a"), changed("e"));
-    apply(&mut store, "f", claiming("f", "10.244.1.1/29"));
-    assert!(matches!(store.troubles().next(), Some((_, PodTrouble::AddressReserved { .. }))));
+    apply(&mut store, "f", Pod { reported: Reported::AsAnnotated, ..claiming("f", "10.244.1.1/29") });
+    let (_, trouble) = store.troubles().next().unwrap();
+    assert!(matches!(trouble, PodTrouble::Claim(ClaimTrouble::AddressReserved { .. })), "{trouble:?}");
 }
 
 #[test]

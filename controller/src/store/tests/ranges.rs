@@ -70,7 +70,8 @@ fn a_later_pod_has_a_route_to_a_range_and_an_earlier_one_keeps_its_annotation() 
     assert_eq!(store.take_annotations(), []);
     // A pod may not claim a Service's address.
     apply(&mut store, "c", claiming("u3", "192.168.128.9/24"));
-    assert_eq!(store.assigned(&key("c")), None);
+    assert_eq!(store.take_troubles()[0].why.reason(), "AddressNotForPods");
+    assert_ne!(address(&store, "c").unwrap(), "192.168.128.9/24");
 }
 
 #[test]

@@ -17,6 +17,7 @@
 //! | [`spec_version`] | [`spec_version::SpecVersion`]: versions of CNI | runtime ↔ plugin |
 //! | [`error`] | [`error::CniError`], [`error::Code`]: every failure | server → plugin → runtime |
 //! | [`limits`] | [`limits::Limit`]: what an object, or a namespace, may cost | controller, node → user, documentation |
+//! | [`definition`] | [`definition::Definition`]: kinds that an administrator defines | API server, control plane, tools |
 //! | [`names`] | names of sandboxes, interfaces, pods and ports, and their rules | all programs |
 //! | [`mac`], [`mtu`] | [`mac::Mac`], [`mtu::Mtu`] | all programs |
 //! | [`stage`] | [`stage::Stage`]: the steps of one ADD | plugin → server → logs, metrics |
@@ -30,6 +31,7 @@ pub mod annotations;
 pub mod backoff;
 pub mod bandwidth;
 pub mod cni_args;
+pub mod definition;
 pub mod error;
 pub mod external_ids;
 pub mod fnv1a;

@@ -5,6 +5,10 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use crate::definition::{
+    ADMIN_NETWORK_POLICY, BASELINE_ADMIN_NETWORK_POLICY, CLUSTER_NETWORK_POLICY, Definition,
+};
+
 /// Longest name of a network interface in the kernel, in bytes (`IFNAMSIZ` less the final zero).
 const MAX_IFNAME: usize = 15;
 
@@ -282,24 +286,12 @@ impl ClusterPolicyKind {
         }
     }
 
-    /// `apiVersion` of the kind.
-    pub fn api_version(self) -> &'static str {
+    /// Where the API has the kind.
+    pub fn definition(self) -> &'static Definition {
         match self {
-            Self::ClusterNetworkPolicy => "policy.networking.k8s.io/v1alpha2",
-            Self::AdminNetworkPolicy | Self::BaselineAdminNetworkPolicy => {
-                "policy.networking.k8s.io/v1alpha1"
-            }
-        }
-    }
-
-    /// The collection in the API.
-    pub fn path(self) -> &'static str {
-        match self {
-            Self::ClusterNetworkPolicy => "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
-            Self::AdminNetworkPolicy => "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
-            Self::BaselineAdminNetworkPolicy => {
-                "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies"
-            }
+            Self::ClusterNetworkPolicy => &CLUSTER_NETWORK_POLICY,
+            Self::AdminNetworkPolicy => &ADMIN_NETWORK_POLICY,
+            Self::BaselineAdminNetworkPolicy => &BASELINE_ADMIN_NETWORK_POLICY,
         }
     }
 }

@@ -36,18 +36,20 @@ pub(crate) enum Difference {
     Missing(Vec<RowName>),
 }
 
-/// Compares the desired rows of `key` with the existing ones. `kept`: existing rows that stay, wanted or not.
+/// Compares the desired rows of `key` with the existing ones. `keeps`: which existing rows of a key stay, wanted
+/// or not.
 /// `inserted`: rows of other keys that the same transaction inserts.
 pub(crate) fn diff(
     key: &Key,
     rows: &[DesiredRow],
-    kept: Kept,
+    keeps: &dyn Fn(&Key) -> Kept,
     northbound: &Northbound,
     inserted: &HashSet<RowName>,
 ) -> Difference {
     let mut diff = Diff {
         key,
-        kept,
+        keeps,
+        kept: keeps(key),
         northbound,
         inserted,
         rows: HashMap::new(),
@@ -73,6 +75,7 @@ pub(crate) fn diff(
 
 struct Diff<'a> {
     key: &'a Key,
+    keeps: &'a dyn Fn(&Key) -> Kept,
     kept: Kept,
     northbound: &'a Northbound,
     inserted: &'a HashSet<RowName>,
@@ -365,7 +368,13 @@ impl<'a> Diff<'a> {
         if self.kept == Kept::LOAD_BALANCERS {
             return false;
         }
-        self.northbound.index.claim(parent.row).owner().is_some()
+        // Nor does it leave a group whose policy cannot be read, and may be about it.
+        let stays = |owner: &Key| {
+            owner != self.key
+                && parent.set.of == Table::PortGroup
+                && (self.keeps)(owner).has(Table::PortGroup)
+        };
+        self.northbound.index.claim(parent.row).owner().is_some_and(|owner| !stays(owner))
     }
 
     /// Removes the rows of this key that it does not want.

@@ -182,6 +182,8 @@ impl NodeAssignments {
                 self.remove(&name);
                 self.retry();
             }
+            // Nodes are in every cluster.
+            Seen::Unlisted(_) => {}
         }
     }
 

@@ -36,6 +36,7 @@ use self::{
     moves::Moves as NodeMoves,
 };
 pub use self::{
+    deadlines::UNREAD,
     moves::HOLD,
     report::{Progress, Report, Stopped},
 };
@@ -46,7 +47,7 @@ use crate::{
     key::{Dirty, Key},
     metrics::Metrics,
     northbound::{Event, Northbound, foreign::Moves},
-    observation::Observation,
+    observation::{Kind, Observation},
     rows::Table,
     store::{FirewallStatus, PodAnnotation, PolicyCondition, Store},
 };
@@ -71,6 +72,8 @@ pub struct Controller {
     pub metrics: Metrics,
     /// How long another chassis or zone of a node is held back: [`HOLD`].
     pub hold: Duration,
+    /// How long everything waits for a kind of objects that cannot be read: [`UNREAD`].
+    pub patience: Duration,
 }
 
 impl Controller {
@@ -94,6 +97,7 @@ impl Controller {
             progress,
             metrics,
             hold,
+            patience,
         } = self;
         let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
         let northbound = Northbound::new(northbound, fixed, &store.config);
@@ -123,6 +127,7 @@ impl Controller {
             paused: None,
             absences: Deadlines::after(ABSENCE),
             graces: Deadlines::after(GRACE),
+            unread: Deadlines::after(patience),
             moves: NodeMoves::default(),
             hold,
         };
@@ -167,6 +172,8 @@ struct Reconciler {
     absences: Deadlines<PodKey>,
     /// Services that are idled no longer.
     graces: Deadlines<ServiceKey>,
+    /// Kinds of objects that were not read yet.
+    unread: Deadlines<Kind>,
     moves: NodeMoves,
     hold: Duration,
 }
@@ -301,6 +308,7 @@ impl Reconciler {
             .into_iter()
             .chain(self.absences.next())
             .chain(self.graces.next())
+            .chain(self.unread.next())
             .chain(self.moves.next())
             .min()
     }
@@ -328,6 +336,7 @@ impl Reconciler {
                     progress.cluster.clone()
                 },
                 blocked: self.blocked.clone(),
+                unread: self.store.unread_report().map(Arc::from),
                 converged,
                 ever_converged: progress.ever_converged || converged,
                 dirty,

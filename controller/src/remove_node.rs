@@ -174,7 +174,7 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
 }
 
 fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
-    let edits = |key| match diff(key, &[], Kept::NOTHING, northbound, &HashSet::new()) {
+    let edits = |key| match diff(key, &[], &|_| Kept::NOTHING, northbound, &HashSet::new()) {
         Difference::Edits(edits) => edits,
         // Nothing is desired, so nothing can be missing.
         Difference::Missing(_) => Vec::new(),

@@ -19,6 +19,7 @@
 //! | [`observation`] | a watch event; the kinds of objects |
 //! | `observe` | passes an observation on to its kind |
 //! | `fanout` | which keys a change concerns |
+//! | `unread` | kinds of which there is no list, and what stays for their sake |
 //! | `doubts` | holds back lists that lack many known objects |
 //! | [`labels`], [`selector`], [`selectors`] | labels of objects, and which objects match which selectors |
 //! | `assign` | assigns addresses to pods and releases them |
@@ -57,6 +58,7 @@ pub mod selector;
 pub mod selectors;
 mod services;
 mod sets;
+mod unread;
 mod waiting;
 pub mod wire;
 
@@ -123,6 +125,7 @@ pub struct Store {
     outbox: announce::Outbox,
     listed: observe::Listed,
     doubts: doubts::Doubts,
+    unread: unread::Unread,
 }
 
 /// Whether NodePorts are load balancers with variables, and when each chassis gets its variables.
@@ -156,6 +159,7 @@ impl Kept {
     pub const ROUTES: Self = Self(&[Table::StaticRoute]);
     pub const ROUTER_PORT_AND_ROUTES: Self =
         Self(&[Table::LogicalRouterPort, Table::GatewayChassis, Table::StaticRoute]);
+    pub const GROUPS: Self = Self(&[Table::PortGroup]);
     /// A Service's load balancers, and the switches and routers that they are on.
     pub const LOAD_BALANCERS: Self = Self(&[Table::LoadBalancer]);
 
@@ -198,10 +202,11 @@ impl Store {
             outbox: announce::Outbox::default(),
             listed: observe::Listed::default(),
             doubts: doubts::Doubts::default(),
+            unread: unread::Unread::default(),
         }
     }
 
-    /// Whether every kind of object that justifies rows has been listed once. Until then no row may be
+    /// Whether every kind of object that justifies rows has been listed once, or is gone on without. Until then no row may be
     /// removed, and no address is assigned.
     pub fn is_complete(&self) -> bool {
         self.listed.all
@@ -351,17 +356,12 @@ impl Store {
     }
 
     /// Which existing rows of a key stay as they are, because an annotation that decides on them is missing
-    /// or unreadable, and this process has not read it before. Rows are removed only if the object is gone,
+    /// or unreadable, or objects of its kind are, and this process has not read it before. Rows are removed only if the object is gone,
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster
-            | Key::Isolation(_)
-            | Key::Set(_)
-            | Key::Policy(_)
-            | Key::ClusterPolicy(_)
-            | Key::Namespace(_)
-            | Key::EgressFirewall(_) => Kept::NOTHING,
+            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) => Kept::NOTHING,
+            Key::ClusterPolicy(_) | Key::Namespace(_) | Key::EgressFirewall(_) => self.unread.kept(key),
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
                 Some(node) if !self.is_decided(node) => Kept::ALL,

@@ -17,12 +17,16 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use contract::definition::Definition;
 use kube::Client;
 use secrecy::SecretString;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 use self::reloading_client::ReloadingClient;
-use crate::trouble::{Kind, Trouble};
+use crate::{
+    discovery::Versions,
+    trouble::{Kind, Trouble},
+};
 
 pub mod config;
 mod failure;
@@ -76,6 +80,7 @@ pub enum Credential {
 pub struct Connection {
     reloading: Arc<ReloadingClient>,
     client: ClientHandle,
+    versions: Arc<Versions>,
     _watcher: Arc<Watcher>,
 }
 
@@ -92,7 +97,7 @@ impl Connection {
         let reloading = Arc::new(ReloadingClient::new(api_server));
         let client = ClientHandle(Client::new(reloading_client::service(&reloading), "default"));
         let watcher = Watcher(tokio::spawn(files::follow(Arc::clone(&reloading))));
-        Self { reloading, client, _watcher: Arc::new(watcher) }
+        Self { reloading, client, versions: Arc::default(), _watcher: Arc::new(watcher) }
     }
 
     /// The same connection, but all requests go through `client`, which has a transport of its own.
@@ -103,6 +108,15 @@ impl Connection {
     /// The client, which uses the current credentials for each request.
     pub fn client(&self) -> &Client {
         &self.client.0
+    }
+
+    /// The version in which the kind was found last, by any part of this program; the newest before that.
+    pub fn version_of(&self, definition: &Definition) -> &'static str {
+        self.versions.of(definition)
+    }
+
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// Changes whenever the credentials or the authorities change. A watch that began before should then be

@@ -12,6 +12,7 @@
 //! |---|---|---|---|
 //! | [`connection`] | [`Connection`]: requests with current credentials | kubeconfig, tokens, PEM | – |
 //! | [`trouble`] | [`Trouble`]: why a request failed, for an administrator | – | – |
+//! | [`discovery`] | [`discovery::Served`]: the version of a kind that an administrator defines | API server | – |
 //! | [`watch`] | [`watch::follow()`]: list, then watch; [`watch::Watch`]: as a task | API server | – |
 //! | [`election`] | [`election::Leadership`]: whether this process is the leader | a Lease | the same |
 //! | [`events`] | [`events::Recorder`]: the event recorder, for nodes and pods | – | API server |
@@ -22,6 +23,7 @@
 //! | [`metrics`] | [`metrics::Metrics`]: watch restarts and leadership, as metrics | – | – |
 
 pub mod connection;
+pub mod discovery;
 pub mod election;
 pub mod events;
 pub mod metrics;

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use contract::names::{ClusterPolicyKey, EGRESS_FIREWALL_NAME, PodKey, PolicyKey, ServiceKey};
+use contract::{
+    definition::{Definition, EGRESS_FIREWALL},
+    names::{ClusterPolicyKey, EGRESS_FIREWALL_NAME, PodKey, PolicyKey, ServiceKey},
+};
 
 /// An object by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,13 +56,14 @@ impl Object {
         }
     }
 
-    /// `apiVersion` of the kind.
-    pub fn api_version(&self) -> &'static str {
+    /// `apiVersion` of the kind. Of one that an administrator defines, this version of it.
+    pub fn api_version(&self, version: impl Fn(&'static Definition) -> &'static str) -> String {
+        let of = |definition: &'static Definition| definition.api_version(version(definition));
         match self {
-            Self::Node(_) | Self::Pod(_) | Self::Service(_) | Self::Namespace(_) => "v1",
-            Self::NetworkPolicy(_) => "networking.k8s.io/v1",
-            Self::ClusterPolicy(policy) => policy.kind.api_version(),
-            Self::EgressFirewall(_) => "k8s.ovn.org/v1",
+            Self::Node(_) | Self::Pod(_) | Self::Service(_) | Self::Namespace(_) => "v1".to_owned(),
+            Self::NetworkPolicy(_) => "networking.k8s.io/v1".to_owned(),
+            Self::ClusterPolicy(policy) => of(policy.kind.definition()),
+            Self::EgressFirewall(_) => of(&EGRESS_FIREWALL),
         }
     }
 }

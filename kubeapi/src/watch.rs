@@ -19,6 +19,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use contract::definition::Definition;
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::{Notify, watch},
@@ -40,7 +41,7 @@ pub use list::{Page, list};
 pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     type Key: Ord + Send;
     type Value: Send;
-    /// The collection: `/api/v1/pods`.
+    /// The collection: `/api/v1/pods`. Of a kind that an administrator defines, that of its newest version.
     const PATH: &'static str;
     /// For log and metrics, in the plural: `pods`.
     const KIND: &'static str;
@@ -70,13 +71,13 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
 #[macro_export]
 macro_rules! watched {
     ($($object:ty, $kind:literal at $path:literal, $key:ty = $of:expr, $value:ty = $into:expr
-        $(, $presence:ident)?;)+) => {$(
+        $(, $presence:expr)?;)+) => {$(
         impl $crate::watch::Watched for $object {
             type Key = $key;
             type Value = $value;
             const PATH: &'static str = $path;
             const KIND: &'static str = $kind;
-            $(const PRESENCE: $crate::watch::Presence = $crate::watch::Presence::$presence;)?
+            $(const PRESENCE: $crate::watch::Presence = $presence;)?
 
             fn version(&self) -> &str {
                 self.metadata.resource_version.as_deref().unwrap_or_default()
@@ -136,9 +137,10 @@ pub enum Presence {
     /// and the API server is asked again after minutes. If objects were read before, only a second answer that
     /// there is no such kind, 10 s later, makes the list empty.
     Newer,
-    /// Where an administrator has added its definition, which may be at any time. The same, and the API server is
-    /// asked again after seconds.
-    Defined,
+    /// Where an administrator has added its definition, which may be at any time, in the newest version that this
+    /// program can read. Without it, or without the right to read it, the observer is told so
+    /// ([`Observer::unlisted`]) and keeps what it knows; the API server is asked again after seconds.
+    Defined(&'static Definition),
 }
 
 /// Receives the objects and the changes.
@@ -149,6 +151,12 @@ pub trait Observer<K: Watched>: Send {
     /// The API server has no such kind, and so no objects of it. Called each time that it was asked.
     fn absent(&mut self) {
         self.all(Vec::new(), String::new());
+    }
+
+    /// The API server has no such kind, or does not let this program read it. That says nothing about objects
+    /// that were read before. Called each time that it was asked.
+    fn unlisted(&mut self, why: Unlisted) {
+        self.lost(&why.to_string());
     }
 
     /// One object was created or changed.
@@ -206,6 +214,17 @@ pub trait Observer<K: Watched>: Send {
 #[error("{0}")]
 pub struct WrongVersion(pub String);
 
+/// Why there is no list of a kind that an administrator defines.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unlisted {
+    #[error("the API server has no {0}")]
+    Undefined(String),
+    #[error("the API server has {resource} in the version {versions}, which this program cannot read")]
+    UnknownVersion { resource: String, versions: String },
+    #[error("this program may not list and watch {resource}: {why}")]
+    Forbidden { resource: String, why: String },
+}
+
 /// One event of a watch.
 #[derive(Debug, Clone)]
 pub enum Seen<K, V> {
@@ -216,6 +235,8 @@ pub enum Seen<K, V> {
     Applied(V),
     /// One object was deleted.
     Deleted(K),
+    /// There is no list; what is known of the objects stays.
+    Unlisted(Unlisted),
 }
 
 /// Requests to a running watch. All clones address the same one.
@@ -278,6 +299,8 @@ pub enum SyncStatus {
     Synced,
     /// The list was read, but the watch is disconnected now; the text says why.
     Behind(String),
+    /// The API server answers, and there is no list of this kind.
+    Unlisted(Unlisted),
 }
 
 impl Watch {

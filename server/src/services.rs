@@ -153,11 +153,14 @@ fn take(known: &mut Known, event: Event) -> Moves {
         Event::Slices(Seen::All(all)) => known.all_slices(all),
         Event::Slices(Seen::Applied((key, slice))) => known.slice(&key, Some(slice)),
         Event::Slices(Seen::Deleted(key)) => known.slice(&key, None),
+        // Only of kinds that an administrator defines.
+        Event::Services(Seen::Unlisted(_)) | Event::Slices(Seen::Unlisted(_)) => Moves::default(),
         Event::Ranges(ranges) => {
             match ranges {
                 Seen::All(all) => known.all_ranges(all),
                 Seen::Applied((key, nets)) => known.range(key, Some(nets)),
                 Seen::Deleted(key) => known.range(key, None),
+                Seen::Unlisted(_) => {}
             }
             Moves::default()
         }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use contract::definition::EGRESS_FIREWALL;
 use kubeapi::{
     Connection, Kind, Trouble,
     object::Object,
@@ -41,7 +42,7 @@ pub(super) async fn patch(api: &Connection, patience: Duration, change: &Change)
 }
 
 /// The collection that the object is in, and its name.
-fn place(object: &Object) -> (String, &str) {
+fn place<'a>(api: &Connection, object: &'a Object) -> (String, &'a str) {
     match object {
         Object::Node(name) => ("/api/v1/nodes".to_owned(), &**name),
         Object::Pod(pod) => (format!("/api/v1/namespaces/{}/pods", pod.namespace()), pod.name()),
@@ -53,9 +54,13 @@ fn place(object: &Object) -> (String, &str) {
             let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
             (path, policy.name())
         }
-        Object::ClusterPolicy(policy) => (policy.kind.path().to_owned(), policy.name()),
+        Object::ClusterPolicy(policy) => {
+            let definition = policy.kind.definition();
+            (definition.path(api.version_of(definition)), policy.name())
+        }
         Object::EgressFirewall(namespace) => {
-            (format!("/apis/k8s.ovn.org/v1/namespaces/{namespace}/egressfirewalls"), object.name())
+            let version = api.version_of(&EGRESS_FIREWALL);
+            (EGRESS_FIREWALL.path_in(version, namespace), object.name())
         }
         Object::Namespace(name) => ("/api/v1/namespaces".to_owned(), &**name),
     }
@@ -63,9 +68,9 @@ fn place(object: &Object) -> (String, &str) {
 
 async fn apply(api: &Connection, patience: Duration, status: &Status) -> Outcome {
     let Status { object, uid, manager, fields } = status;
-    let (collection, name) = place(object);
+    let (collection, name) = place(api, object);
     let fields = json!({
-        "apiVersion": object.api_version(),
+        "apiVersion": object.api_version(|definition| api.version_of(definition)),
         "kind": object.kind(),
         "metadata": {"name": name, "uid": **uid},
         "status": fields,
@@ -89,7 +94,7 @@ fn is_named(trouble: &Trouble, name: &str) -> bool {
 
 async fn annotate(api: &Connection, patience: Duration, annotations: &Annotations) -> Outcome {
     let Annotations { object, uid, values, only } = annotations;
-    let (collection, name) = place(object);
+    let (collection, name) = place(api, object);
     let patch = match only {
         Only::Over(Texts::NoneAtAll) => over(uid, values, None),
         Only::Over(Texts::These(texts)) => over(uid, values, Some(texts)),

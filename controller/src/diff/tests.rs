@@ -52,7 +52,7 @@ impl Written {
     }
 
     fn edits(&self, rows: &[DesiredRow]) -> Vec<Edit> {
-        match diff(&Key::Cluster, rows, Kept::NOTHING, &self.northbound, &HashSet::new()) {
+        match diff(&Key::Cluster, rows, &|_| Kept::NOTHING, &self.northbound, &HashSet::new()) {
             Difference::Edits(edits) => edits,
             Difference::Missing(rows) => panic!("{rows:?}"),
         }

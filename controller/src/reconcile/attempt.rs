@@ -206,7 +206,8 @@ impl Reconciler {
     fn consider(&mut self, item: Item, schema: &ovsdb::Schema, plan: &mut Plan) {
         let difference = self.parts(&item.key, &item.scope).unwrap_or_else(|| {
             let rows = fit(desired(&self.store, &item.key), schema);
-            diff(&item.key, &rows, self.store.kept(&item.key), &self.northbound, &plan.inserted)
+            let keeps = |key: &Key| self.store.kept(key);
+            diff(&item.key, &rows, &keeps, &self.northbound, &plan.inserted)
         });
         let Item { key, cause, .. } = &item;
         match difference {

@@ -1,5 +1,5 @@
-//! How long a state of an object lasts before something follows from it: static pods without their mirror
-//! pods, and Services that are idled no longer. Knows no rows.
+//! How long a state lasts before something follows from it: static pods without their mirror pods, Services that
+//! are idled no longer, kinds of objects that cannot be read. Knows no rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +18,13 @@ pub(super) const ABSENCE: Duration = Duration::from_secs(120);
 /// have waited for them would be refused; a longer one makes clients of a Service whose pods do not start
 /// wait for nothing.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
+
+/// How long everything waits at a start for a kind of objects that cannot be read: because of a definition that is
+/// missing, a right, or an answer of 500. An API server that has just started, or a ClusterRole that is applied
+/// behind a Deployment, needs some seconds. Ten times shorter, and new pods would be outside of policies that are
+/// readable in a moment; much longer, and one object that the API server cannot decode would keep all new pods of
+/// the cluster from starting.
+pub const UNREAD: Duration = Duration::from_secs(120);
 
 /// The deadline of each object.
 #[derive(Debug)]

@@ -16,17 +16,22 @@ impl Reconciler {
         }
         // Until `begin`, the store must not decide on anything: it does not know the addresses in use.
         if let Some(early) = &mut self.early {
-            // A list replaces all that came before it. The wait for the right cluster may see many.
-            if observation.is_list() {
-                early.retain(|seen| !seen.is_like(&observation));
-            }
+            // The wait for the right cluster may see many lists.
+            early.retain(|seen| !observation.replaces(seen));
             early.push(observation);
             return;
         }
         let observation = self.hold_moves(observation);
         self.follow(|store, dirty| store.observe(observation, dirty));
-        self.absences.are(self.store.absent(), Instant::now());
-        self.graces.are(self.store.in_grace(), Instant::now());
+        self.set_deadlines();
+    }
+
+    /// Sets the deadlines of what is in a state that must not last.
+    pub(super) fn set_deadlines(&mut self) {
+        let now = Instant::now();
+        self.absences.are(self.store.absent(), now);
+        self.graces.are(self.store.in_grace(), now);
+        self.unread.are(&self.store.unread(), now);
     }
 
     /// Takes another chassis or zone of a node out of the observation, until it has lasted.
@@ -68,13 +73,23 @@ impl Reconciler {
         }
     }
 
-    /// Treats static pods as gone whose mirror pods have not come back in time, and Services as awake.
+    /// Treats static pods as gone whose mirror pods have not come back in time, and Services as awake. Goes on
+    /// without kinds of objects that cannot be read.
     pub(super) fn pass_deadlines(&mut self) {
         for pod in self.absences.take_over(Instant::now()) {
             self.follow(|store, dirty| store.is_gone(&pod, dirty));
         }
         for service in self.graces.take_over(Instant::now()) {
             self.follow(|store, dirty| store.is_awake(&service, dirty));
+        }
+        for kind in self.unread.take_over(Instant::now()) {
+            tracing::warn!(
+                %kind,
+                "objects of this kind cannot be read: their rows in the northbound database stay as they are, and \
+                 everything else goes on without them"
+            );
+            let sets: Vec<_> = self.northbound.sets().collect();
+            self.follow(|store, dirty| store.go_on_without(kind, sets, dirty));
         }
     }
 }

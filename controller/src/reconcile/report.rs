@@ -73,6 +73,8 @@ pub struct Progress {
     pub cluster: ClusterId,
     /// Why this process may write nothing at all; none if it may write.
     pub blocked: Option<Arc<str>>,
+    /// Which kinds of objects cannot be read although there may be some, and what to do; none if all can be.
+    pub unread: Option<Arc<str>>,
     /// Everything was read, and the database shows the desired rows, except for `waiting` and `failing`
     /// objects.
     pub converged: bool,

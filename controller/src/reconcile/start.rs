@@ -65,6 +65,7 @@ impl Reconciler {
             self.store.found_chassis(Arc::clone(chassis));
         }
         early.into_iter().for_each(|observation| self.observed(observation));
+        self.set_deadlines();
     }
 
     /// Marks all keys once everything that could justify a row has been read, and again after each

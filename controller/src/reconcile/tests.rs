@@ -133,6 +133,7 @@ fn controller(endpoint: Endpoint, leadership: Leadership) -> Parts {
         progress,
         metrics: Metrics::register(&prometheus::Registry::new()).unwrap(),
         hold: HELD,
+        patience: UNREAD,
     };
     (controller, observations, annotations, progressed)
 }

@@ -14,7 +14,7 @@ use super::{ClusterPolicy, EgressFirewall, Namespace, Node, Pod, Policy, Service
 use crate::{
     cluster_id::ClusterId,
     doubt::{ClusterIdentity, Doubt, Doubted, Example, Rule},
-    key::NodeName,
+    key::{Key, NodeName},
     observation::Kind,
 };
 
@@ -71,6 +71,27 @@ impl Default for Doubts {
 }
 
 impl Doubts {
+    /// The owners of rows of a kind that an administrator defines, as they were found at the start; none once a
+    /// list of the kind is accepted.
+    pub(super) fn found_of(&self, kind: Kind) -> BTreeSet<Key> {
+        match kind {
+            Kind::ClusterPolicy(of) => {
+                let found = self.found_cluster_policies.iter().filter(|key| key.kind == of);
+                found.cloned().map(Key::from).collect()
+            }
+            Kind::EgressFirewall => {
+                self.found_egress_firewalls.iter().cloned().map(Key::EgressFirewall).collect()
+            }
+            Kind::Node
+            | Kind::Namespace
+            | Kind::Pod
+            | Kind::Policy
+            | Kind::Service
+            | Kind::Slice
+            | Kind::Range => BTreeSet::new(),
+        }
+    }
+
     pub(super) fn hold_nodes(&self) -> bool {
         self.nodes.is_held()
     }

@@ -93,7 +93,9 @@ impl Store {
 
     /// Whether the namespace's pods are in a group, for rules about all of them.
     pub fn has_namespace_group(&self, namespace: &str) -> bool {
-        self.has_multicast(namespace) || self.has_firewall_rules(namespace)
+        // The rules of an EgressFirewall that cannot be read stay in the group, and are about new pods, too.
+        let firewall = Key::EgressFirewall(namespace.into());
+        self.has_multicast(namespace) || self.has_firewall_rules(namespace) || self.unread.keeps(&firewall)
     }
 
     pub(super) fn replace_namespaces(

@@ -1,6 +1,6 @@
 //! Events from the watches of the API server. Knows neither their receivers nor their effects.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey, PolicyKey, ServiceKey, SliceKey};
 use ipnet::IpNet;
@@ -40,7 +40,7 @@ pub enum Observation {
 
 impl Observation {
     /// Whether it is all objects of a kind.
-    pub(crate) fn is_list(&self) -> bool {
+    fn is_list(&self) -> bool {
         match self {
             Self::Nodes(seen) => matches!(seen, Seen::All(_)),
             Self::Namespaces(seen) => matches!(seen, Seen::All(_)),
@@ -61,12 +61,58 @@ impl Observation {
         policies.into_iter().chain([Self::EgressFirewalls(Seen::All(Vec::new()))]).collect()
     }
 
+    /// Whether it is that there is no list of a kind.
+    fn is_unlisted(&self) -> bool {
+        match self {
+            Self::ClusterPolicies(_, seen) => matches!(seen, Seen::Unlisted(_)),
+            Self::EgressFirewalls(seen) => matches!(seen, Seen::Unlisted(_)),
+            // They are in every cluster.
+            Self::Nodes(_)
+            | Self::Namespaces(_)
+            | Self::Pods(_)
+            | Self::Policies(_)
+            | Self::Services(_)
+            | Self::Slices(_)
+            | Self::Ranges(_)
+            | Self::Cluster(_)
+            | Self::Name(..)
+            | Self::Connection(_) => false,
+        }
+    }
+
+    /// Whether the earlier one says nothing any more: a list replaces all that came before it. That there is none
+    /// replaces only the same: it says nothing about objects.
+    pub(crate) fn replaces(&self, earlier: &Self) -> bool {
+        self.is_like(earlier) && (self.is_list() || self.is_unlisted() && earlier.is_unlisted())
+    }
+
     /// Whether both are about objects of the same kind.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::ClusterPolicies(own, _), Self::ClusterPolicies(other, _)) => own == other,
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
+    }
+}
+
+impl fmt::Display for Kind {
+    /// In the plural.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node => "Nodes",
+            Self::Namespace => "Namespaces",
+            Self::Pod => "Pods",
+            Self::Policy => "NetworkPolicies",
+            Self::ClusterPolicy(ClusterPolicyKind::ClusterNetworkPolicy) => "ClusterNetworkPolicies",
+            Self::ClusterPolicy(ClusterPolicyKind::AdminNetworkPolicy) => "AdminNetworkPolicies",
+            Self::ClusterPolicy(ClusterPolicyKind::BaselineAdminNetworkPolicy) => {
+                "BaselineAdminNetworkPolicies"
+            }
+            Self::EgressFirewall => "EgressFirewalls",
+            Self::Service => "Services",
+            Self::Slice => "EndpointSlices",
+            Self::Range => "ServiceCIDRs",
+        })
     }
 }
 
@@ -101,6 +147,20 @@ impl Kind {
         Self::Slice,
         Self::Range,
     ];
+
+    /// Whether an administrator defines the kind, so that the API server may not have it.
+    pub(crate) fn is_defined(self) -> bool {
+        match self {
+            Self::ClusterPolicy(_) | Self::EgressFirewall => true,
+            Self::Node
+            | Self::Namespace
+            | Self::Pod
+            | Self::Policy
+            | Self::Service
+            | Self::Slice
+            | Self::Range => false,
+        }
+    }
 
     /// Whether rows follow from objects of the kind, so that none is removed before the first list.
     pub(crate) fn justifies_rows(self) -> bool {

@@ -27,6 +27,10 @@ impl Listed {
     pub(super) fn contains(&self, kind: Kind) -> bool {
         self.kinds.contains(&kind)
     }
+
+    pub(super) fn insert(&mut self, kind: Kind) {
+        self.kinds.insert(kind);
+    }
 }
 
 impl Store {
@@ -51,9 +55,13 @@ impl Store {
             Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
             Observation::Ranges(seen) => self.see(&RANGES, seen, dirty),
         }
-        if !self.listed.all
-            && Self::KINDS.iter().filter(|kind| kind.justifies_rows()).all(|kind| self.listed.contains(*kind))
-        {
+        self.complete(dirty);
+    }
+
+    /// The first assignment, once all lists are in the store that rows follow from.
+    pub(super) fn complete(&mut self, dirty: &mut Dirty<'_>) {
+        let is_known = |kind: &Kind| self.listed.contains(*kind) || self.unread.is_without(*kind);
+        if !self.listed.all && Self::KINDS.iter().filter(|kind| kind.justifies_rows()).all(is_known) {
             self.listed.all = true;
             self.assign_all(dirty);
         }
@@ -70,11 +78,12 @@ impl Store {
             Seen::All(list) if !self.believes_cluster_policies(kind, &list) => {}
             Seen::Applied(_) | Seen::Deleted(_) if self.doubts.hold_cluster_policies(kind) => {}
             Seen::All(list) => {
-                self.listed.kinds.insert(Kind::ClusterPolicy(kind));
+                self.is_read(Kind::ClusterPolicy(kind), dirty);
                 self.replace_cluster_policies(kind, list, dirty);
             }
             Seen::Applied((key, policy)) => self.put_cluster_policy(&key, policy, dirty),
             Seen::Deleted(key) => self.remove_cluster_policy(&key, dirty),
+            Seen::Unlisted(why) => self.see_unlisted(Kind::ClusterPolicy(kind), why, dirty),
         }
     }
 
@@ -84,11 +93,12 @@ impl Store {
             // Dropped while a list is held back: the next accepted list contains the object's latest state.
             Seen::Applied(_) | Seen::Deleted(_) if (handling.is_held)(&self.doubts) => {}
             Seen::All(list) => {
-                self.listed.kinds.insert(handling.kind);
+                self.is_read(handling.kind, dirty);
                 (handling.replace)(self, list, dirty);
             }
             Seen::Applied(object) => (handling.put)(self, object, dirty),
             Seen::Deleted(key) => (handling.remove)(self, &key, dirty),
+            Seen::Unlisted(why) => self.see_unlisted(handling.kind, why, dirty),
         }
     }
 }

@@ -171,7 +171,7 @@ impl Store {
     /// Whether a policy names the set, or may do so as far as the database shows.
     pub fn is_set(&self, set: &SetId) -> bool {
         let (policies, sets) = (&self.policies, &self.policies.sets);
-        if sets.held.contains_key(set) {
+        if sets.held.contains_key(set) || self.unread.has_set(set) {
             return true;
         }
         match set {
@@ -211,7 +211,13 @@ impl Store {
         let names = self.names.iter().map(|name| SetId::Name(Arc::clone(name)));
         let nodes = self.node_addresses.texts().map(|text| SetId::Nodes(Arc::clone(text)));
         let outside = names.chain(nodes);
-        namespaces.chain(pods).chain(ports).chain(outside).chain(sets.held.keys().cloned()).collect()
+        namespaces
+            .chain(pods)
+            .chain(ports)
+            .chain(outside)
+            .chain(sets.held.keys().cloned())
+            .chain(self.unread.sets())
+            .collect()
     }
 
     /// The addresses of a set.
@@ -224,7 +230,11 @@ impl Store {
                 Vec::new()
             }
             SetId::Nodes(text) => {
-                of_others = self.addresses_of_node_set(text);
+                of_others = if self.node_addresses.contains(text) {
+                    self.addresses_of_node_set(text)
+                } else {
+                    self.unread.addresses(set).collect()
+                };
                 Vec::new()
             }
             SetId::Namespace(name) => labels.labels().namespace(name).collect(),
@@ -235,7 +245,10 @@ impl Store {
                     let namespaces = self.namespaces.selectors.matching(*namespaces);
                     namespaces.flat_map(|name| labels.matching_in(*pods, name)).collect()
                 }
-                None => Vec::new(),
+                None => {
+                    of_others.extend(self.unread.addresses(set));
+                    Vec::new()
+                }
             },
             SetId::Port(name, protocol, number) => {
                 let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
@@ -250,6 +263,9 @@ impl Store {
         match set {
             SetId::Name(name) => self.addresses_of_name(name).any(|own| own == address),
             SetId::Nodes(text) => self.addresses_of_node_set(text).contains(&address),
+            SetId::Pods(text) if self.policies.sets.pod_set(text).is_none() => {
+                self.unread.addresses(set).any(|own| own == address)
+            }
             SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) => {
                 let is_own = |pod: &PodKey| self.addresses_of(pod).any(|own| own == address);
                 let owner = self.addresses.owner(address);
@@ -305,7 +321,8 @@ impl Store {
         let own = self.named_ports(pod).iter();
         let ports = own.map(|port| SetId::Port(Arc::clone(&port.name), port.protocol, port.number));
         let namespace = [SetId::Namespace(pod.namespace().into())];
-        ports.chain(namespace).filter(|set| self.is_set(set)).collect()
+        let known = ports.chain(namespace).filter(|set| self.is_set(set));
+        known.chain(self.unread_sets_of(pod)).collect()
     }
 
     /// A pod has come into a set, or left it.
@@ -327,6 +344,7 @@ impl Store {
     ) {
         if moved == Moved::Out {
             self.policies.sets.left(pod, set.clone());
+            self.unread.leave(set, address);
         }
         dirty(Key::Set(set.clone()), Scope::part(Part::Address(address)));
     }

@@ -59,6 +59,12 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(endpoint: Endpoint, config: ClusterConfig) -> Self {
+        // No test waits for it.
+        Self::with_patience(Duration::from_secs(3600), endpoint, config)
+    }
+
+    /// A controller that goes on without a kind of objects that cannot be read after this time.
+    pub(crate) fn with_patience(patience: Duration, endpoint: Endpoint, config: ClusterConfig) -> Self {
         let (_client, northbound) = connect(endpoint.into(), at_once());
         let (observations, observed) = mpsc::unbounded_channel();
         let (annotate, annotations) = mpsc::unbounded_channel();
@@ -89,6 +95,7 @@ impl Running {
             progress: tell,
             metrics: collectors.clone(),
             hold: Duration::ZERO,
+            patience,
         };
         Self {
             observations,

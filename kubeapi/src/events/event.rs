@@ -1,6 +1,7 @@
 //! An event for the owner of an object, and the API object that is made of it (Kubernetes API,
 //! `events.k8s.io/v1`).
 
+use contract::definition::Definition;
 use k8s_openapi::{
     api::{
         core::v1::ObjectReference,
@@ -107,7 +108,8 @@ impl EventKey {
             note: Some(note.to_owned()),
             reason: Some((*reason).to_owned()),
             regarding: Some(ObjectReference {
-                api_version: Some(object.api_version().to_owned()),
+                // Any version names the object.
+                api_version: Some(object.api_version(Definition::newest)),
                 kind: Some(object.kind().to_owned()),
                 namespace: object.namespace().map(str::to_owned),
                 name: Some(object.name().to_owned()),

@@ -15,7 +15,7 @@ use super::{
     Condition, Endpoint, Family, Hints, Protocol, Service, ServicePort, Slice, SlicePort, SourceRanges,
     Traffic, Unusable,
 };
-use crate::watched;
+use crate::{watch::Presence, watched};
 
 /// The headless address.
 const NONE: &str = "None";
@@ -255,7 +255,7 @@ watched! {
     SliceObject, "endpointslices" at "/apis/discovery.k8s.io/v1/endpointslices",
         SliceKey = Metadata::slice, (SliceKey, Slice) = SliceObject::slice;
     RangeObject, "servicecidrs" at "/apis/networking.k8s.io/v1/servicecidrs",
-        Arc<str> = Metadata::name, (Arc<str>, Box<[IpNet]>) = RangeObject::ranges, Newer;
+        Arc<str> = Metadata::name, (Arc<str>, Box<[IpNet]>) = RangeObject::ranges, Presence::Newer;
 }
 
 impl ServiceObject {

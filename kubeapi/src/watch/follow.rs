@@ -15,11 +15,12 @@ use tokio::{
 };
 
 use super::{
-    Extent, First, Observer, Presence, Prompt, Selection, Watched, WrongVersion,
+    Extent, First, Observer, Presence, Prompt, Selection, Unlisted, Watched, WrongVersion,
     list::{Freshness, pages},
 };
 use crate::{
     connection::Connection,
+    discovery::{Served, served},
     trouble::{Kind, Trouble},
 };
 
@@ -55,8 +56,7 @@ const GOOD: Duration = Duration::from_secs(10);
 const ABSENT: Duration = Duration::from_secs(300);
 /// The same for a kind that an administrator may define at any time, whose objects have no effect until it is
 /// found. Only leaders read such kinds, so ten times more often would be no load; ten times less is minutes.
-/// Also the time after which a kind that was read before is gone if it is still missing: longer than an API
-/// server takes to start and to know its definitions.
+/// Also the time after which a kind of the API's own that was read before is gone if it is still missing.
 const UNDEFINED: Duration = Duration::from_secs(10);
 /// Annotation of the bookmark that ends a streaming list.
 const END_OF_EVERYTHING: &str = "k8s.io/initial-events-end";
@@ -84,6 +84,7 @@ pub async fn follow<K: Watched, O: Observer<K>>(
         streams,
         read: None,
         missing: None,
+        path: K::PATH.to_owned(),
         url: String::new(),
         kind: std::marker::PhantomData,
     };
@@ -108,6 +109,8 @@ struct Follower<K: Watched, O> {
     read: Option<Instant>,
     /// Since when the API server does not have the kind, of which a list was read before.
     missing: Option<Instant>,
+    /// The collection.
+    path: String,
     /// URL of the API server; empty while its configuration cannot be read.
     url: String,
     kind: std::marker::PhantomData<fn() -> K>,
@@ -190,6 +193,19 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
             self.again.mark_unchanged();
             self.next = Next::Everything(Freshness::Newest);
         }
+        if let (Presence::Defined(definition), Next::Everything(_)) = (self.selection.presence, &self.next) {
+            match served(&self.connection, definition).await {
+                Ok(Served::In(version)) => self.path = definition.path(version),
+                Ok(Served::Otherwise(versions)) => {
+                    let (resource, versions) = (definition.resource(), versions.join(", "));
+                    return self.unlisted(Unlisted::UnknownVersion { resource, versions }).await;
+                }
+                Ok(Served::Nowhere) => {
+                    return self.unlisted(Unlisted::Undefined(definition.resource())).await;
+                }
+                Err(trouble) => return self.failed(trouble).await,
+            }
+        }
         let end = match &self.next {
             Next::Everything(_) if self.streams => self.watch(None).await,
             Next::Everything(freshness) => match self.list(*freshness).await {
@@ -214,32 +230,54 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 );
                 self.streams = false;
             }
-            End::Trouble(trouble) => {
-                // Without the right to read them, there are none as far as this program goes: an upgrade that
-                // leaves its ClusterRole behind must not wait for ever. What was read before stays.
-                let is_forbidden = self.read.is_none() && trouble.code == Some(403);
-                let is_absent = self.selection.presence != Presence::Certain
-                    && (trouble.code == Some(404) || is_forbidden);
-                if is_absent && is_forbidden {
-                    tracing::warn!(
-                        kind = K::KIND,
-                        why = trouble.text,
-                        "this program may not read objects of this kind, and goes on as if there were none"
-                    );
-                }
-                if is_absent || matches!(trouble.kind, Kind::Gone | Kind::Malformed) {
-                    self.next = Next::Everything(Freshness::Newest);
-                }
-                if is_absent && self.is_gone() {
-                    let is_undefined = self.selection.presence == Presence::Defined && !is_forbidden;
-                    self.absent(if is_undefined { UNDEFINED } else { ABSENT }).await;
-                } else if is_absent {
-                    self.look_twice(&trouble.text).await;
+            End::Trouble(trouble) => self.failed(trouble).await,
+        }
+    }
+
+    /// Decides what a failure means, and waits until it is time for the next attempt.
+    async fn failed(&mut self, trouble: Trouble) {
+        let code = trouble.code;
+        // The version of a kind that is defined may be served no longer: another one may be.
+        let is_missing = self.selection.presence != Presence::Certain && code == Some(404);
+        let is_lost = matches!(trouble.kind, Kind::Gone | Kind::Malformed);
+        match self.selection.presence {
+            Presence::Defined(definition) if code == Some(403) => {
+                let (resource, why) = (definition.resource(), trouble.text);
+                self.unlisted(Unlisted::Forbidden { resource, why }).await;
+            }
+            // Without the right to read them, there are none as far as this program goes: an upgrade that leaves
+            // its ClusterRole behind must not wait for ever. What was read before stays.
+            Presence::Newer if code == Some(403) && self.read.is_none() => {
+                tracing::warn!(
+                    kind = K::KIND,
+                    why = trouble.text,
+                    "this program may not read objects of this kind, and goes on as if there were none"
+                );
+                self.next = Next::Everything(Freshness::Newest);
+                self.absent().await;
+            }
+            Presence::Newer if is_missing => {
+                self.next = Next::Everything(Freshness::Newest);
+                if self.is_gone() {
+                    self.absent().await;
                 } else {
-                    self.wait(trouble).await;
+                    self.look_twice(&trouble.text).await;
                 }
             }
+            Presence::Certain | Presence::Newer | Presence::Defined(_) => {
+                if is_missing || is_lost {
+                    self.next = Next::Everything(Freshness::Newest);
+                }
+                self.wait(trouble).await;
+            }
         }
+    }
+
+    /// Reports that there is no list, and waits until it is time to look for the kind again.
+    async fn unlisted(&mut self, why: Unlisted) {
+        self.next = Next::Everything(Freshness::Newest);
+        self.observer.unlisted(why);
+        self.pause(UNDEFINED).await;
     }
 
     /// Follows the connection to another API server. Versions of objects mean nothing there: a watch from the
@@ -274,11 +312,11 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
     }
 
     /// Reports that there are no objects, and waits until it is time to look for the kind again.
-    async fn absent(&mut self, pause: Duration) {
+    async fn absent(&mut self) {
         (self.read, self.missing) = (None, None);
         self.observer.absent();
         self.observer.heard();
-        self.pause(pause).await;
+        self.pause(ABSENT).await;
     }
 
     /// Waits until it is time to look for the kind again.
@@ -316,8 +354,10 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     async fn list(&mut self, freshness: Freshness) -> Result<(), Trouble> {
         let observer = &mut self.observer;
-        let (all, version) =
-            pages::<K>(&self.connection, &self.selection, freshness, |object| observer.read(object)).await?;
+        let (all, version) = pages::<K>(&self.connection, &self.path, &self.selection, freshness, |object| {
+            observer.read(object)
+        })
+        .await?;
         // The answers may be of two API servers.
         if !self.has_moved() {
             self.everything(all, version);
@@ -422,7 +462,7 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
             ..WatchParams::default().timeout(WATCH_SECONDS)
         };
         let params = WatchParams { field_selector: fields.clone(), ..params };
-        let request = Request::new(K::PATH);
+        let request = Request::new(&self.path);
         // An empty version asks for the newest state, not for what one API server has in its cache.
         let from = from.unwrap_or_default();
         let request = match extent {

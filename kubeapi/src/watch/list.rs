@@ -54,7 +54,7 @@ pub async fn list<K: Watched>(
     mut left_out: impl FnMut(&str),
 ) -> Result<Vec<K::Value>, Trouble> {
     let read = |object: K| object.value().inspect_err(|reason| left_out(reason)).ok();
-    Ok(pages::<K>(connection, selection, Freshness::Newest, read).await?.0)
+    Ok(pages::<K>(connection, K::PATH, selection, Freshness::Newest, read).await?.0)
 }
 
 /// What `read` makes of all objects, and the `resourceVersion` of the list.
@@ -63,6 +63,7 @@ pub async fn list<K: Watched>(
 /// page in front of the objects, and takes as long to prepare a page as this program to parse it.
 pub(super) async fn pages<K: Watched>(
     connection: &Connection,
+    path: &str,
     selection: &Selection,
     freshness: Freshness,
     mut read: impl FnMut(K) -> Option<K::Value>,
@@ -77,7 +78,7 @@ pub(super) async fn pages<K: Watched>(
     // Ends the request with this list.
     let mut ahead = JoinSet::new();
     let request = |params: &ListParams, ahead: &mut JoinSet<_>| {
-        ahead.spawn(page::<K>(connection.clone(), selection.clone(), params.clone()));
+        ahead.spawn(page(connection.clone(), path.to_owned(), selection.clone(), params.clone()));
     };
     // The token holds the version of the first page; the API server refuses a request with both.
     let next = |token: String, params: ListParams| ListParams {
@@ -119,13 +120,14 @@ pub(super) async fn pages<K: Watched>(
 }
 
 /// The text of one page.
-async fn page<K: Watched>(
+async fn page(
     connection: Connection,
+    path: String,
     selection: Selection,
     params: ListParams,
 ) -> Result<String, Trouble> {
     let answer = async {
-        let request = Request::new(K::PATH);
+        let request = Request::new(&path);
         let request = match selection.extent {
             Extent::Whole => request.list(&params),
             Extent::Metadata => request.list_metadata(&params),

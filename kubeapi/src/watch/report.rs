@@ -3,7 +3,7 @@
 
 use tokio::sync::watch;
 
-use super::{Observer, Seen, SyncStatus, Watched, WrongVersion};
+use super::{Observer, Seen, SyncStatus, Unlisted, Watched, WrongVersion};
 use crate::metrics::Metrics;
 
 pub(super) struct Report<I, S, T> {
@@ -60,6 +60,20 @@ where
             );
         }
         (self.tell)(Seen::All(Vec::new()));
+    }
+
+    fn unlisted(&mut self, why: Unlisted) {
+        self.standing.send_if_modified(|standing| {
+            // Asked every few seconds, for as long as it lasts.
+            let is_new = !matches!(standing, SyncStatus::Unlisted(before) if *before == why);
+            if is_new {
+                tracing::warn!(kind = K::KIND, %why, "there is no list of this kind; looking again later");
+            }
+            *standing = SyncStatus::Unlisted(why.clone());
+            is_new
+        });
+        self.complained = None;
+        (self.tell)(Seen::Unlisted(why));
     }
 
     fn applied(&mut self, object: K::Value, _version: &str) -> Result<(), WrongVersion> {

@@ -108,6 +108,7 @@ impl Played {
             Seen::All(pods) => format!("all {}", pods.join(" ")),
             Seen::Applied(pod) => format!("applied {pod}"),
             Seen::Deleted(pod) => format!("deleted {pod}"),
+            Seen::Unlisted(why) => format!("unlisted {why}"),
         }
     }
 

@@ -63,7 +63,8 @@ pub(super) async fn cluster(
         // All values are read before the wait below, each marked as seen: no change in between is lost.
         let stands_by = matches!(leadership.place(), LeadershipState::StandsBy(_));
         let why = sync_statuses.iter_mut().find_map(|(kind, status)| match &*status.borrow_and_update() {
-            SyncStatus::Synced => None,
+            // Whether anything is missing then, the controller knows: `rows`.
+            SyncStatus::Synced | SyncStatus::Unlisted(_) => None,
             SyncStatus::Reading(_) if stands_by => None,
             SyncStatus::Reading(why) => Some(format!("the list of {kind} is not complete yet: {why}")),
             SyncStatus::Behind(why) => Some(format!("the watch on {kind} is disconnected: {why}")),
@@ -100,7 +101,8 @@ pub(super) async fn northbound(mut state: watch::Receiver<State>, conditions: Co
     }
 }
 
-/// Condition `rows`: the database has been fully reconciled once. Later changes do not count: a cluster
+/// Condition `rows`: the database has been fully reconciled once, and all kinds of objects that it has rows of
+/// can be read. Later changes do not count: a cluster
 /// always changes. A standby has nothing to write.
 pub(super) async fn rows(
     mut leadership: Leadership,
@@ -108,11 +110,12 @@ pub(super) async fn rows(
     conditions: Conditions,
 ) {
     loop {
-        let Progress { blocked, ever_converged, dirty, waiting, failing, .. } =
+        let Progress { blocked, unread, ever_converged, dirty, waiting, failing, .. } =
             progress.borrow_and_update().clone();
         match (blocked, leadership.place()) {
             (Some(why), _) => conditions.missing(ROWS, &*why),
             (None, LeadershipState::Unknown(_)) => conditions.missing(ROWS, "the leader is not known yet"),
+            (None, LeadershipState::Leads) if let Some(why) = unread => conditions.missing(ROWS, &*why),
             (None, LeadershipState::Leads) if !ever_converged => {
                 conditions.missing(ROWS, not_converged(dirty, waiting, failing))
             }

@@ -22,7 +22,7 @@ use controller::{
     cluster_watch::{ClusterWatch, Party},
     node_assignments::{NodeAssignments, NodeRules},
     northbound,
-    reconcile::{HOLD, Progress, Stopped},
+    reconcile::{HOLD, Progress, Stopped, UNREAD},
     resolver::{self, Resolver},
     store::Store,
     unidling::{self, Unidling},
@@ -300,6 +300,7 @@ impl RunningTasks {
             progress,
             metrics: metrics.rows.clone(),
             hold: HOLD,
+            patience: UNREAD,
         };
         self.tasks.spawn(async move { Task::Controller(controller.run().await) });
         Party { observations: observed, wants: Store::KINDS, doubted }

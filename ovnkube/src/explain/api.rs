@@ -2,12 +2,18 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use contract::names::{PodKey, ServiceKey};
+use contract::{
+    definition::Definition,
+    names::{PodKey, ServiceKey},
+};
 use kube::{
     api::{GetParams, ListParams},
     core::request::Request,
 };
-use kubeapi::{Connection, Trouble};
+use kubeapi::{
+    Connection, Trouble,
+    discovery::{self, Served},
+};
 use serde::{Deserialize, de::DeserializeOwned};
 
 /// Limit for one request: an API server that is up answers within a few seconds, also when it is busy.
@@ -40,6 +46,8 @@ pub(super) enum Unanswered {
     ServiceAsClient,
     #[error("neither end is a pod in the cluster's network, and policies are about no other connections")]
     NeitherIsPod,
+    #[error("read {what}: the API server has it in the version {versions}, which this program cannot read")]
+    UnknownVersion { what: String, versions: String },
     #[error("the two ends have no address of a family in common")]
     NoFamily,
 }
@@ -72,6 +80,21 @@ pub(super) async fn list<T: DeserializeOwned>(
     collection: &str,
 ) -> Result<Vec<T>, Unanswered> {
     list_where(api, collection, ListParams::default()).await
+}
+
+/// The collection of a kind that an administrator defines; none without its definition.
+pub(super) async fn collection(
+    api: &Connection,
+    definition: &Definition,
+) -> Result<Option<String>, Unanswered> {
+    match discovery::served(api, definition).await {
+        Ok(Served::In(version)) => Ok(Some(definition.path(version))),
+        Ok(Served::Nowhere) => Ok(None),
+        Ok(Served::Otherwise(versions)) => {
+            Err(Unanswered::UnknownVersion { what: definition.resource(), versions: versions.join(", ") })
+        }
+        Err(trouble) => Err(Unanswered::ApiServer { what: definition.resource(), trouble }),
+    }
 }
 
 /// The objects of the collection that the parameters select.

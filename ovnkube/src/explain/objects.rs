@@ -6,6 +6,7 @@ use std::{
 };
 
 use contract::{
+    definition::EGRESS_FIREWALL,
     names::{ClusterPolicyKey, ClusterPolicyKind, EGRESS_FIREWALL_NAME, PolicyKey},
     policy_annotation::Enforcement,
 };
@@ -24,7 +25,7 @@ use verdict::{cluster_policy as of_cluster, egress_firewall as firewall, network
 
 use super::{
     Question,
-    api::{Unanswered, get, list},
+    api::{Unanswered, collection, get, list},
     ends::{Finder, Party, PodFacts, Role, node_of},
     model,
     targets::Targets,
@@ -77,8 +78,6 @@ impl Objects {
         for kind in ClusterPolicyKind::ALL {
             match of_kind(api, kind).await {
                 Ok(found) => cluster_policies.extend(found),
-                // Without their definition there are none.
-                Err(error) if error.is_absent() => {}
                 Err(error) => unread.push(error.to_string()),
             }
         }
@@ -153,6 +152,7 @@ impl Objects {
     }
 }
 
+/// The policies of the kind; none without its definition in the cluster.
 async fn of_kind(
     api: &Connection,
     kind: ClusterPolicyKind,
@@ -162,22 +162,23 @@ async fn of_kind(
     ) -> Vec<(ClusterPolicyKey, ClusterPolicy)> {
         found.into_iter().filter_map(|object| object.into_policy().ok()).collect()
     }
+    let Some(path) = collection(api, kind.definition()).await? else { return Ok(Vec::new()) };
     match kind {
         ClusterPolicyKind::ClusterNetworkPolicy => {
-            list::<ClusterPolicyObject<OfCluster>>(api, kind.path()).await.map(read)
+            list::<ClusterPolicyObject<OfCluster>>(api, &path).await.map(read)
         }
         ClusterPolicyKind::AdminNetworkPolicy => {
-            list::<ClusterPolicyObject<OfAdmin>>(api, kind.path()).await.map(read)
+            list::<ClusterPolicyObject<OfAdmin>>(api, &path).await.map(read)
         }
         ClusterPolicyKind::BaselineAdminNetworkPolicy => {
-            list::<ClusterPolicyObject<OfBaseline>>(api, kind.path()).await.map(read)
+            list::<ClusterPolicyObject<OfBaseline>>(api, &path).await.map(read)
         }
     }
 }
 
 /// The EgressFirewall of the namespace; none without its definition in the cluster, too.
 async fn firewall_of(api: &Connection, namespace: &str) -> Result<Option<EgressFirewall>, Unanswered> {
-    let collection = format!("/apis/k8s.ovn.org/v1/namespaces/{namespace}/egressfirewalls");
+    let collection = EGRESS_FIREWALL.path_in(api.version_of(&EGRESS_FIREWALL), namespace);
     match get::<EgressFirewallObject>(api, &collection, EGRESS_FIREWALL_NAME).await {
         Ok(object) => Ok(object.into_firewall().ok().map(|(_, firewall)| firewall)),
         Err(error) if error.is_absent() => Ok(None),

@@ -141,7 +141,14 @@ pub(crate) fn objects(world: &World, manifests: Manifests) -> BTreeMap<String, V
             cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).collect();
         // A kind without objects is not defined in this cluster.
         if !own.is_empty() {
-            found.insert(kind.path().to_owned(), json!({"items": own}));
+            let of = kind.definition();
+            let version = of.versions.last().unwrap();
+            found.insert(of.path(version), json!({"items": own}));
+            let page =
+                found.entry(format!("/apis/{}/{version}", of.group)).or_insert(json!({"resources": []}));
+            page["resources"].as_array_mut().unwrap().push(json!({"name": of.plural}));
+            let versions = ["v1alpha1", "v1alpha2"].map(|version| json!({"version": version}));
+            found.insert(format!("/apis/{}", of.group), json!({"versions": versions}));
         }
     }
     found
@@ -174,6 +181,7 @@ async fn write(endpoint: Endpoint, world: &World, manifests: Manifests, firewall
         progress,
         metrics: Metrics::register(&prometheus::Registry::new()).unwrap(),
         hold: Duration::ZERO,
+        patience: SOON,
     };
     let running = tokio::spawn(controller.run());
     let Manifests { namespaces, pods, policies, cluster_policies } = manifests;

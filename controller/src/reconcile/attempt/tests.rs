@@ -95,7 +95,7 @@ async fn a_row_waits_for_those_that_its_texts_name_or_goes_with_them() {
     let northbound = empty();
     let difference = |inserted: &[&RowName]| {
         let inserted = inserted.iter().map(|row| (*row).clone()).collect();
-        diff(&Key::Cluster, std::slice::from_ref(&acl), Kept::NOTHING, &northbound, &inserted)
+        diff(&Key::Cluster, std::slice::from_ref(&acl), &|_| Kept::NOTHING, &northbound, &inserted)
     };
     assert_eq!(difference(&[&switch]), Difference::Missing(vec![set.clone()]));
     assert_eq!(difference(&[]), Difference::Missing(vec![set.clone(), switch.clone()]));
@@ -114,7 +114,7 @@ async fn a_new_set_is_inserted_with_all_of_its_elements() {
         needs: Vec::new(),
     };
     let northbound = empty();
-    let difference = diff(&Key::Cluster, &[set], Kept::NOTHING, &northbound, &HashSet::new());
+    let difference = diff(&Key::Cluster, &[set], &|_| Kept::NOTHING, &northbound, &HashSet::new());
     let Difference::Edits(edits) = difference else { panic!("{difference:?}") };
     let addresses = Cell::Datum(Datum::set(["10.0.0.1", "10.0.0.2"]));
     let name = Cell::Datum("a1".into());

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
-use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, of_egress_firewall};
+use contract::{
+    definition::{
+        ADMIN_NETWORK_POLICY, BASELINE_ADMIN_NETWORK_POLICY, CLUSTER_NETWORK_POLICY, EGRESS_FIREWALL,
+    },
+    names::{ClusterPolicyKey, PodKey, PolicyKey, of_egress_firewall},
+};
 use kube::api::ObjectMeta;
-use kubeapi::watched;
+use kubeapi::{watch::Presence, watched};
 
 use super::{
     ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster,
@@ -26,17 +31,21 @@ watched! {
         PolicyKey = policy, (PolicyKey, Policy) =
         |object: PolicyObject| object.into_policy().map_err(|error| error.to_string());
     ClusterPolicyObject<OfCluster>, "clusternetworkpolicies" at
-        "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
-        ClusterPolicyKey = cluster_policy::<OfCluster>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Defined;
+        "/apis/policy.networking.k8s.io/v1beta1/clusternetworkpolicies",
+        ClusterPolicyKey = cluster_policy::<OfCluster>, (ClusterPolicyKey, ClusterPolicy) = of_cluster,
+        Presence::Defined(&CLUSTER_NETWORK_POLICY);
     ClusterPolicyObject<OfAdmin>, "adminnetworkpolicies" at
         "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies",
-        ClusterPolicyKey = cluster_policy::<OfAdmin>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Defined;
+        ClusterPolicyKey = cluster_policy::<OfAdmin>, (ClusterPolicyKey, ClusterPolicy) = of_cluster,
+        Presence::Defined(&ADMIN_NETWORK_POLICY);
     ClusterPolicyObject<OfBaseline>, "baselineadminnetworkpolicies" at
         "/apis/policy.networking.k8s.io/v1alpha1/baselineadminnetworkpolicies",
-        ClusterPolicyKey = cluster_policy::<OfBaseline>, (ClusterPolicyKey, ClusterPolicy) = of_cluster, Defined;
+        ClusterPolicyKey = cluster_policy::<OfBaseline>, (ClusterPolicyKey, ClusterPolicy) = of_cluster,
+        Presence::Defined(&BASELINE_ADMIN_NETWORK_POLICY);
     EgressFirewallObject, "egressfirewalls" at "/apis/k8s.ovn.org/v1/egressfirewalls",
         Arc<str> = egress_firewall, (Arc<str>, EgressFirewall) =
-        |object: EgressFirewallObject| object.into_firewall().map_err(|error| error.to_string()), Defined;
+        |object: EgressFirewallObject| object.into_firewall().map_err(|error| error.to_string()),
+        Presence::Defined(&EGRESS_FIREWALL);
 }
 
 /// Of namespaces, too.

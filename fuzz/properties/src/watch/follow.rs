@@ -124,5 +124,6 @@ fn said(seen: Seen<PodKey, (PodKey, Pod)>) -> Told {
         Seen::All(pods) => Told::All(pods.into_iter().map(pod).collect()),
         Seen::Applied(applied) => Told::Applied(pod(applied)),
         Seen::Deleted(key) => Told::Deleted(key.name().to_owned()),
+        Seen::Unlisted(why) => unreachable!("pods are in every cluster: {why}"),
     }
 }

@@ -65,6 +65,21 @@ impl Cluster {
                 } else if path == "/api/v1/namespaces/kube-system" {
                     let metadata = json!({"name": "kube-system", "uid": uid});
                     asked.json(&json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})).await;
+                } else if let Some(version) = path.strip_prefix("/apis/policy.networking.k8s.io/") {
+                    let names: &[&str] = match version {
+                        "v1alpha2" => &["clusternetworkpolicies"],
+                        _ => &["adminnetworkpolicies", "baselineadminnetworkpolicies"],
+                    };
+                    let resources: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+                    asked.json(&json!({"resources": resources})).await;
+                } else if path == "/apis/policy.networking.k8s.io" {
+                    asked
+                        .json(&json!({"versions": [{"version": "v1alpha1"}, {"version": "v1alpha2"}]}))
+                        .await;
+                } else if path == "/apis/k8s.ovn.org" {
+                    asked.json(&json!({"versions": [{"version": "v1"}]})).await;
+                } else if path == "/apis/k8s.ovn.org/v1" {
+                    asked.json(&json!({"resources": [{"name": "egressfirewalls"}]})).await;
                 } else {
                     asked.json(&json!({})).await;
                 }

@@ -5,9 +5,9 @@ use crate::{
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
     namespace_annotation::{ACL_LOGGING, MULTICAST},
     node_annotation::{
-        CHASSIS_ID, GATEWAY_CONFIG, GATEWAY_MTU_SUPPORT, HOST_CIDRS, JOIN_ADDRESS, JOIN_ADDRESSES,
-        LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES,
-        TRANSIT_ADDRESSES, ZONE,
+        CHASSIS_ID, FORWARDED_SOURCE, GATEWAY_CONFIG, GATEWAY_MTU_SUPPORT, HOST_CIDRS, JOIN_ADDRESS,
+        JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS,
+        PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
     },
     policy_annotation::{DRY_RUN, STATELESS},
 };
@@ -61,7 +61,7 @@ pub const OF_PODS: [Annotation; 4] = [
 ];
 
 /// Annotations of nodes.
-pub const OF_NODES: [Annotation; 14] = [
+pub const OF_NODES: [Annotation; 15] = [
     annotation(
         NODE_SUBNETS,
         "Subnets of the node's pods, by network",
@@ -140,6 +140,13 @@ pub const OF_NODES: [Annotation; 14] = [
         "older nodes",
         "controller, node",
         "",
+    ),
+    annotation(
+        FORWARDED_SOURCE,
+        "`join`: what the host forwards to pods has an address of the join subnet as source, which is not the node's own for policies",
+        "node",
+        "controller",
+        "join",
     ),
     annotation(
         ZONE,

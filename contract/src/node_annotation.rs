@@ -16,6 +16,7 @@
 //! | [`GATEWAY_CONFIG`] | the node's gateway: its mode, its place in the physical network, and whether ports lead to services | node | controller |
 //! | [`GATEWAY_MTU_SUPPORT`] | whether OVN may answer packets that are too large | node | controller |
 //! | [`MANAGEMENT_MACS`], [`MANAGEMENT_MAC`] | MAC of management port | older nodes | controller, node |
+//! | [`FORWARDED_SOURCE`] | whether the host has a source of its own for what it forwards to pods | node | controller |
 //! | [`ZONE`] | the zone whose database has the node's rows | node | all |
 //!
 //! Where a row has two names, the second one is the older spelling, for the cluster's own network alone.
@@ -58,11 +59,13 @@ pub const GATEWAY_MTU_SUPPORT: &str = "k8s.ovn.org/gateway-mtu-support";
 pub const MANAGEMENT_MACS: &str = "k8s.ovn.org/node-mgmt-port-mac-addresses";
 /// `96:8f:e8:25:a2:e5`
 pub const MANAGEMENT_MAC: &str = "k8s.ovn.org/node-mgmt-port-mac-address";
+/// `join`; any other value, or none, means that the host gives it the management port's address
+pub const FORWARDED_SOURCE: &str = "k8s.ovn.org/node-forwarded-source";
 /// `global`
 pub const ZONE: &str = "k8s.ovn.org/zone-name";
 
 /// All annotations of the table above.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 15] = [
     NODE_SUBNETS,
     LEGACY_SUBNET,
     NODE_ID,
@@ -76,8 +79,12 @@ pub const ALL: [&str; 14] = [
     GATEWAY_MTU_SUPPORT,
     MANAGEMENT_MACS,
     MANAGEMENT_MAC,
+    FORWARDED_SOURCE,
     ZONE,
 ];
+
+/// The value of [`FORWARDED_SOURCE`] for an address of the join subnet ([`crate::ovn::forwarded_source`]).
+pub const OF_JOIN_SUBNET: &str = "join";
 
 /// The key of the cluster's own network in annotations that hold one entry for each network.
 pub const DEFAULT_NETWORK: &str = "default";
@@ -238,6 +245,11 @@ impl NodeAnnotations<'_> {
     /// Whether OVN may answer packets that are too large for the overlay.
     pub fn gateway_mtu_support(self) -> bool {
         self.0.get(GATEWAY_MTU_SUPPORT).is_none_or(|text| text != "false")
+    }
+
+    /// Whether the host has a source of its own for what it forwards to pods.
+    pub fn forwarded_source(self) -> bool {
+        self.0.get(FORWARDED_SOURCE).is_some_and(|text| text == OF_JOIN_SUBNET)
     }
 
     /// The zone whose database has the node's rows.

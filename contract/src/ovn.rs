@@ -8,7 +8,10 @@ mod dry_run;
 mod ids;
 mod names;
 
-pub use addresses::{gateway, gateways, management, managements, nth, numbered, port_mac, reserved};
+pub use addresses::{
+    HIGHEST_NODE_ID, forwarded_source, forwarded_sources, gateway, gateways, management, managements, nth,
+    numbered, port_mac, reserved,
+};
 pub use dry_run::{DryRun, NoDryRun};
 pub use ids::{
     CONTROLLER, EGRESS_FIREWALL, HOST_NETWORK_NAMESPACE, ID, KIND, MULTICAST_CLUSTER, MULTICAST_NAMESPACE,

@@ -212,3 +212,88 @@ fn source_ranges_of_a_load_balancer_hold_for_clients_of_each_family() {
         Ok(())
     });
 }
+
+/// What passes a policy that lets nothing in, however it comes to the nodes. The kubelet's probes do.
+fn only_the_node_itself_passes_policies(lab: &Lab, gateway: Gateway) -> Result<()> {
+    let (site, world) = (Site::start(lab, gateway)?, lab.world());
+    let pod = Site::of_pod(&site.there);
+    let own = &lab.nodes[1];
+    let each = |addresses: &[IpAddr], port: u16| -> Vec<SocketAddr> {
+        addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+    };
+    let mut served = Vec::new();
+    for node in &lab.nodes {
+        served.extend(each(&world.of_node(node), ANYWHERE.node_port(Says::Backend)));
+    }
+    for addresses in [ANYWHERE.external_ips(), ANYWHERE.ingress()] {
+        addresses.iter().try_for_each(|address| world.announce(*address, own))?;
+        served.extend(each(&addresses, ANYWHERE.port(Says::Backend)));
+    }
+    served.extend(each(&world.of_node(own), KEPT.node_port(Says::Backend)));
+    let by = |to: &SocketAddr| pod[usize::from(to.is_ipv6())];
+    let served: Vec<(SocketAddr, IpAddr)> = served.into_iter().map(|to| (to, by(&to))).collect();
+    let of_kubelet =
+        || -> Vec<(SocketAddr, IpAddr)> { each(&pod, 8080).iter().map(|to| (*to, to.ip())).collect() };
+    let serves = |what: &str| {
+        let answered = site.answers(what, &CLIENT, &served);
+        // Where the switch cannot recirculate a packet that often: `gateways.rs`.
+        if let (Gateway::SharedNodePorts, Err(error)) = (gateway, &answered) {
+            let dropped = lab.nodes.iter().map(|node| node.coverage("datapath_drop_recirc_error"));
+            ensure!(dropped.sum::<Result<u64>>()? > 0, "{error:#}");
+            return Ok(());
+        }
+        answered
+    };
+    serves("Services answer the world")?;
+
+    api::policy(&site.api, json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": []}));
+    let to_services: Vec<SocketAddr> = served.iter().map(|(to, _)| *to).collect();
+    eventually("no Service answers the world", site::SOON, || site.nothing_answers(&CLIENT, &to_services))?;
+    site.answers("the node's own connections pass", &End::Node(own), &of_kubelet())?;
+    // A machine beside the node has a route to its pods.
+    pod.iter().try_for_each(|address| world.announce(*address, own))?;
+    site.nothing_answers(&CLIENT, &each(&pod, 8080))?;
+
+    // It was the policy, which is about the addresses that pods see.
+    let everybody = json!([{"from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}, {"ipBlock": {"cidr": "::/0"}}]}]);
+    api::policy(&site.api, json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": everybody}));
+    serves("Services answer the world again")?;
+    // Nobody's policy, but nobody's Service either.
+    site.nothing_answers(&CLIENT, &each(&pod, 8080))
+}
+
+#[test]
+fn without_a_gateway_a_policy_held_only_where_the_pod_was_on_another_node_than_its_node_port() {
+    blueprint().test(|lab| only_the_node_itself_passes_policies(lab, Gateway::None));
+}
+
+#[test]
+fn with_a_local_gateway_a_policy_held_only_where_the_pod_was_on_another_node_than_its_node_port() {
+    blueprint().test(|lab| only_the_node_itself_passes_policies(lab, Gateway::Local));
+}
+
+#[test]
+fn with_a_shared_gateway_a_policy_held_only_where_the_pod_was_on_another_node_than_its_node_port() {
+    blueprint().test(|lab| only_the_node_itself_passes_policies(lab, Gateway::Shared));
+}
+
+#[test]
+fn with_node_ports_of_a_shared_gateway_routes_to_pods_passed_policies() {
+    blueprint().test(|lab| only_the_node_itself_passes_policies(lab, Gateway::SharedNodePorts));
+}
+
+/// `--disable-forwarding=false`: who routes pods over their node on purpose gets there, as far as policies let.
+#[test]
+fn pods_that_are_routed_on_purpose_are_reached_where_policies_let() {
+    blueprint().test(|lab| {
+        let (site, world, node) = (Site::start(lab, Gateway::None)?, lab.world(), &lab.nodes[1]);
+        site.restart_with(node, Gateway::None, &["--disable-forwarding=false"])?;
+        let pod = Site::of_pod(&site.there);
+        pod.iter().try_for_each(|address| world.announce(*address, node))?;
+        let to: Vec<(SocketAddr, IpAddr)> = pod.iter().map(|ip| (SocketAddr::new(*ip, 8080), *ip)).collect();
+        site.answers("the pod answers the world", &CLIENT, &to)?;
+        api::policy(&site.api, json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": []}));
+        let to: Vec<SocketAddr> = to.iter().map(|(to, _)| *to).collect();
+        eventually("no pod answers the world", site::SOON, || site.nothing_answers(&CLIENT, &to))
+    });
+}

@@ -29,7 +29,7 @@ fn said(role: &[&str]) -> (String, String) {
     std::fs::create_dir(path("pods")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ovnkube"));
     command.env_clear().args(role).args([
-        "--disable-forwarding",
+        "--disable-pkt-mtu-check",
         "--config-file",
         &path("empty.conf"),
         "--logfile",
@@ -62,7 +62,7 @@ fn what_has_no_effect_is_said_once_in_the_log_and_once_on_standard_error() {
         (
             &["--init-node", "n1", "--nb-address", "tcp:192.0.2.1:6641", "--encap-port", "6082"][..],
             [
-                "without effect in this version, for the node's gateway: --disable-forwarding",
+                "without effect in this version, for the node's gateway: --disable-pkt-mtu-check",
                 "without effect with --init-node: --nb-address, --ha-election-lock-dir",
                 "without effect beside --pod-manifests: --k8s-apiserver",
                 "without effect on this node: --encap-port; OVN has the port",
@@ -79,7 +79,7 @@ fn what_has_no_effect_is_said_once_in_the_log_and_once_on_standard_error() {
                 "x.conf",
             ][..],
             [
-                "without effect in this version, for the node's gateway: --disable-forwarding",
+                "without effect in this version, for the node's gateway: --disable-pkt-mtu-check",
                 "without effect with --init-cluster-manager: --pod-manifests, --mtu, --cni-conf-file, \
                  --sb-address",
                 "",

@@ -45,6 +45,8 @@ pub enum Task {
     SourceNat,
     /// The same, earlier.
     EarlySourceNat,
+    /// The same, between these two.
+    ForwardedSourceNat,
     /// Where destinations of packets from outside are translated, after other programs that do so: the
     /// first one that translates a connection is the only one.
     LatePrerouting,
@@ -154,6 +156,7 @@ impl Chain {
         let (number, priority, kind) = match self.task {
             Task::SourceNat => (InetHookNumber::PostRouting, 100, "nat"),
             Task::EarlySourceNat => (InetHookNumber::PostRouting, 95, "nat"),
+            Task::ForwardedSourceNat => (InetHookNumber::PostRouting, 96, "nat"),
             Task::LatePrerouting => (InetHookNumber::PreRouting, (-95_i32).cast_unsigned(), "nat"),
             Task::LateOutput => (InetHookNumber::LocalOut, (-95_i32).cast_unsigned(), "nat"),
             Task::Forward => (InetHookNumber::Forward, 0, "filter"),

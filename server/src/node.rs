@@ -46,7 +46,7 @@ mod plugin;
 pub use cleanup::{Cleaned, CleanupConfig, cleanup, hand_back};
 pub use gateway::{GatewayConfig, GatewayMode};
 pub use life::{Running, start};
-pub use management_port::ManagementPort;
+pub use management_port::{Forwarding, ManagementPort};
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls, settings::of_administrator};
 pub use plugin::{PluginError, PluginInstall};
 

@@ -40,7 +40,7 @@ fn print_config_shows_what_an_administrator_wrote_into_open_vswitch() {
         .expect("a file in our directory can be made");
     let endpoint = format!("--ovsdb-endpoint={}", database.endpoint());
     let config = format!("-config-file={}", conf.display());
-    let output = ovnkube(&["--print-config", &endpoint, &config, "--disable-forwarding"]);
+    let output = ovnkube(&["--print-config", &endpoint, &config, "--disable-pkt-mtu-check"]);
     let printed = text(&output.stdout);
     assert!(output.status.success(), "{printed}{}", text(&output.stderr));
     assert_eq!(row(&printed, "encap-ip"), "10.0.0.7 external_ids:ovn-encap-ip");
@@ -50,7 +50,7 @@ fn print_config_shows_what_an_administrator_wrote_into_open_vswitch() {
     );
     assert_eq!(row(&printed, "k8s-token"), "(hidden) external_ids:k8s-api-token");
     assert_eq!(
-        row(&printed, "disable-forwarding"),
+        row(&printed, "disable-pkt-mtu-check"),
         "true command line [no effect yet: for the node's gateway]"
     );
     assert!(

@@ -39,6 +39,36 @@ pub fn management(subnet: &IpNet) -> Option<IpNet> {
     nth(subnet, 2)
 }
 
+/// The highest number of a node that a cluster manager assigns, as upstream has it. It limits the number of
+/// nodes; more need join and transit subnets with as many addresses. Annotations may claim higher ones.
+pub const HIGHEST_NODE_ID: u16 = 5000;
+
+/// The address with which a node's host appears where it forwards a connection to a pod: counted from the end
+/// of the join subnet, as the address of the node's gateway router is from its beginning. `None` where the
+/// subnet has no room for both of each node.
+pub fn forwarded_source(join: &IpNet) -> Option<IpAddr> {
+    let mirrored = |own: u128, first: u128, last: u128| {
+        let (number, highest) = (own - first, u128::from(HIGHEST_NODE_ID));
+        ((1..=highest).contains(&number) && last - first > 2 * highest).then(|| last - number)
+    };
+    match (join.addr(), join.network(), join.broadcast()) {
+        (IpAddr::V4(own), IpAddr::V4(first), IpAddr::V4(last)) => {
+            let [own, first, last] = [own, first, last].map(|address| u128::from(u32::from(address)));
+            Some(Ipv4Addr::from(u32::try_from(mirrored(own, first, last)?).ok()?).into())
+        }
+        (IpAddr::V6(own), IpAddr::V6(first), IpAddr::V6(last)) => {
+            let [own, first, last] = [own, first, last].map(u128::from);
+            Some(Ipv6Addr::from(mirrored(own, first, last)?).into())
+        }
+        (IpAddr::V4(_) | IpAddr::V6(_), ..) => None,
+    }
+}
+
+/// [`forwarded_source`] of each family.
+pub fn forwarded_sources(join: &[IpNet]) -> Vec<IpAddr> {
+    join.iter().filter_map(forwarded_source).collect()
+}
+
 /// [`gateway`] of each subnet.
 pub fn gateways(subnets: &[IpNet]) -> Vec<IpNet> {
     subnets.iter().filter_map(gateway).collect()

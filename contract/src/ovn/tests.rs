@@ -49,6 +49,25 @@ fn addresses_of_a_subnet() {
 }
 
 #[test]
+fn sources_of_what_hosts_forward_are_at_the_end_of_the_join_subnet_where_it_has_room() {
+    for (join, source) in [
+        ("100.64.0.2/16", Some("100.64.255.253")),
+        ("100.64.19.136/16", Some("100.64.236.119")),
+        ("fd98::2/64", Some("fd98::ffff:ffff:ffff:fffd")),
+        // No node's: the network, the router, and a number that no cluster manager assigns.
+        ("100.64.0.0/16", None),
+        ("100.64.19.137/16", None),
+        ("100.64.255.253/16", None),
+        // The router of one node could have the address of another one's host.
+        ("100.64.0.2/24", None),
+        ("100.64.0.2/32", None),
+        ("fd98::2/120", None),
+    ] {
+        assert_eq!(forwarded_source(&net(join)), source.map(|text| text.parse().unwrap()), "{join}");
+    }
+}
+
+#[test]
 fn reserved_addresses() {
     for (subnet, address, is_reserved) in [
         ("10.244.1.0/24", "10.244.1.0", true),

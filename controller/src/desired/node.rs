@@ -1,7 +1,7 @@
 //! The rows of a node: its switch, its port on the cluster router, its management port, and its pods' way to
 //! hosts.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{
     mac::Mac,
@@ -24,6 +24,8 @@ use crate::{
 /// A gateway with the same MAC and link-local addresses on every node, so that a virtual machine (`KubeVirt`)
 /// keeps it when it migrates. In the option `arp_proxy`, the cluster subnets follow.
 const ARP_PROXY: &str = "0a:58:a9:fe:01:01 169.254.1.1 fe80::1";
+/// Marks the routes for answers to what hosts forward.
+pub(crate) const FORWARDED_ROUTE: &str = "k8s.ovn.org/forwarded-source";
 /// The keys of a switch's `other_config` that are this controller's. Those without a value are removed.
 const SWITCH_KEYS: [&str; 8] = {
     let [snoop, querier, mac, v4, v6] = multicast::SWITCH_KEYS;
@@ -40,6 +42,7 @@ pub fn node(store: &Store, name: &str) -> RowSet {
     rows.extend(management_port(node));
     rows.extend(ovn::managements(&node.subnets).iter().map(|net| allow_from_node(node, net.addr())));
     rows.extend(routes_to_hosts(node, store.knows_gateway(node)));
+    rows.extend(answers_to_forwarded(node, &store.config));
     rows
 }
 
@@ -156,4 +159,19 @@ fn routes_to_hosts(node: &Node, knows_gateway: bool) -> Vec<DesiredRow> {
         Some(StaticRoute::from(ovn::CLUSTER_ROUTER, *subnet, via).into())
     };
     subnets.filter_map(route).collect()
+}
+
+/// Routes for the answers of pods to what the node's host has forwarded, back to the host.
+///
+/// The host has another source for these connections than for its own, which [`allow_from_node`] lets past all
+/// policies. The routes are there only if the host asks for them: upstream's does not.
+fn answers_to_forwarded(node: &Node, config: &ClusterConfig) -> Vec<DesiredRow> {
+    let join = if node.forwarded_source { node.join_addresses(&config.join_subnets) } else { Vec::new() };
+    let route = |source: IpAddr| {
+        let mut managements = ovn::managements(&node.subnets).into_iter().map(|net| net.addr());
+        let via = managements.find(|management| management.is_ipv4() == source.is_ipv4())?;
+        let mark = BTreeMap::from([(FORWARDED_ROUTE, String::new())]);
+        Some(StaticRoute { external_ids: mark, ..StaticRoute::to(ovn::CLUSTER_ROUTER, source.into(), via) })
+    };
+    ovn::forwarded_sources(&join).into_iter().filter_map(route).map(DesiredRow::from).collect()
 }

@@ -144,3 +144,33 @@ fn pods_of_a_node_with_a_gateway_router_of_its_own_have_no_route_to_its_host() {
         assert_eq!(found, routes, "{mode:?}");
     }
 }
+
+/// What a host forwarded had the source that policies let in: there was no way back for another one. A node that
+/// does not ask, as upstream's, has no row more.
+#[test]
+fn answers_to_what_a_host_forwards_have_a_way_back_where_the_node_asks_for_it() {
+    let routes = |forwarded: Option<&str>, join: &str| {
+        let mut annotations = serde_json::json!({
+            "k8s.ovn.org/node-subnets": r#"{"default":["10.244.1.0/24","fd00:10:244:1::/64"]}"#,
+            "k8s.ovn.org/l3-gateway-config": r#"{"default":{"mode":"shared","bridge-id":"br-ex"}}"#,
+            "k8s.ovn.org/node-gateway-router-lrp-ifaddrs": join,
+        });
+        if let Some(forwarded) = forwarded {
+            annotations["k8s.ovn.org/node-forwarded-source"] = forwarded.into();
+        }
+        let nodes = serde_json::json!({"items": [{"metadata": {"name": "n1", "annotations": annotations}}]});
+        let store = store_of(config(true), &nodes, &serde_json::json!({"items": []}));
+        let rows = desired(&store, &Key::Node("n1".into()));
+        let routes = rows.iter().filter(|row| row.id.table == crate::rows::Table::StaticRoute);
+        routes.map(|row| row.id.name.to_string()).collect::<Vec<_>>()
+    };
+    let join = r#"{"default":{"ipv4":"100.64.0.2/16","ipv6":"fd98::2/64"}}"#;
+    let found = routes(Some("join"), join);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("ip_prefix=100.64.255.253 nexthop=10.244.1.2"), "{found:?}");
+    assert!(found[1].contains("ip_prefix=fd98::ffff:ffff:ffff:fffd nexthop=fd00:10:244:1::2"), "{found:?}");
+    assert_eq!(routes(None, join), [""; 0]);
+    assert_eq!(routes(Some("10.244.2.2"), join), [""; 0], "a node names no address");
+    // Another node's, if it could be chosen.
+    assert_eq!(routes(Some("join"), r#"{"default":{"ipv4":"100.64.255.250/16"}}"#), [""; 0]);
+}

@@ -5,14 +5,15 @@ use std::{
     sync::Arc,
 };
 
+use contract::ovn::HIGHEST_NODE_ID;
+
 use crate::key::NodeName;
 
 /// Ids are offsets in the join and transit subnets: 0 is the network address, 1 the cluster's router on the
 /// join switch.
 const FIRST: u16 = 2;
-/// The highest id that is assigned, as upstream has it. It limits the number of nodes; more need join and
-/// transit subnets with as many addresses. Annotations may claim higher ids.
-const LAST: u16 = 5000;
+/// The highest id that is assigned.
+const LAST: u16 = HIGHEST_NODE_ID;
 /// How many nodes can be assigned an id.
 pub(super) const MOST: u16 = LAST - FIRST + 1;
 

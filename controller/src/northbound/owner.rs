@@ -50,6 +50,7 @@ use crate::{
     config::ClusterConfig,
     desired::{
         gateway::{MASQUERADE_ROUTE, TO_OWN_NODE, to_own_node},
+        node::FORWARDED_ROUTE,
         set,
         templates::NODE_ADDRESS,
     },
@@ -367,6 +368,9 @@ fn route(replica: &Replica, index: &Index, uuid: Uuid) -> Option<Key> {
                 index.node_at(via).and_then(node)
             }
             (true, _) | (false, true) => to_gateway(),
+            (false, false) if route.external_ids.get(FORWARDED_ROUTE).is_some() => {
+                index.node_at(via).and_then(node)
+            }
             (false, false) => None,
         };
     }

@@ -36,6 +36,8 @@ pub struct Node {
     pub transit: Vec<IpNet>,
     /// MAC of its management port. Only older programs write it; otherwise the MAC derives from the address.
     pub management_mac: Option<Mac>,
+    /// Whether its host has a source of its own for what it forwards to pods.
+    pub forwarded_source: bool,
     /// All addresses of the host.
     pub host_addresses: Vec<IpAddr>,
     /// Whether ports of the node lead to services; false if the node says so.
@@ -112,6 +114,7 @@ impl Node {
             join: Vec::new(),
             transit: Vec::new(),
             management_mac: None,
+            forwarded_source: false,
             host_addresses: Vec::new(),
             node_ports: true,
             topology_zone: None,
@@ -141,6 +144,7 @@ impl Node {
             join,
             transit,
             management_mac,
+            forwarded_source,
             host_addresses,
             node_ports,
             gateway,
@@ -173,6 +177,8 @@ impl Node {
         if self.is_unreadable(&[MANAGEMENT_MACS, MANAGEMENT_MAC]) {
             self.management_mac = *management_mac;
         }
+        // A route that nothing uses harms nobody; without it, node ports of the node end.
+        self.forwarded_source |= forwarded_source;
         if self.host_addresses.is_empty() {
             self.host_addresses.clone_from(host_addresses);
         }
@@ -221,7 +227,8 @@ impl Node {
     /// Whether both have the same rows. Labels and the object's identity do not matter.
     pub(super) fn same_rows(&self, other: &Self) -> bool {
         self.same_for_pods(other)
-            && (self.id, self.management_mac) == (other.id, other.management_mac)
+            && (self.id, self.management_mac, self.forwarded_source)
+                == (other.id, other.management_mac, other.forwarded_source)
             // As for the zone: unreadable is not the same as missing.
             && (self.gateway, self.knows_gateway()) == (other.gateway, other.knows_gateway())
             && (&self.join, &self.transit) == (&other.join, &other.transit)

@@ -187,6 +187,7 @@ impl NodeObject {
         node.external = gateway.place.map(Box::new);
         let zone = labels.as_ref().and_then(|labels| labels.get(TOPOLOGY_ZONE));
         node.topology_zone = zone.map(|zone| zone.as_str().into());
+        node.forwarded_source = read.forwarded_source();
         node.answers_large_packets = read.gateway_mtu_support();
         Node {
             uid: uid.unwrap_or_default().into(),

@@ -77,9 +77,11 @@ fn is_ours(table: &str, name: &str, row: &Row, contents: &Contents) -> bool {
                 // These begin with the network's own address.
                 ipnet::IpNet::V6(v6) => v6.hosts().nth(2).map(IpAddr::from),
             };
-            column("policy") == "src-ip"
-                && holder("Logical_Router", "static_routes") == "ovn_cluster_router"
-                && second(column("ip_prefix")).is_some_and(|second| second.to_string() == column("nexthop"))
+            let of_pods = column("policy") == "src-ip"
+                && second(column("ip_prefix")).is_some_and(|second| second.to_string() == column("nexthop"));
+            // Answers to what the node's host forwards.
+            let to_host = column("external_ids").contains("k8s.ovn.org/forwarded-source");
+            (of_pods || to_host) && holder("Logical_Router", "static_routes") == "ovn_cluster_router"
         }
         "ACL" => {
             let kinds = [

@@ -221,6 +221,14 @@ fn place<'v>(object: &'v mut Value, path: &str) -> Option<&'v mut Value> {
     Some(object.pointer_mut(parent)?.as_object_mut()?.entry(last).or_insert(Value::Null))
 }
 
+/// The one policy of the lab's namespace, and the namespace.
+pub(crate) fn policy(api: &Api, spec: Value) {
+    api.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab", "uid": "lab"}}));
+    let metadata = json!({"namespace": "lab", "name": "policy", "uid": "policy"});
+    let kind = "NetworkPolicy";
+    api.put(json!({"apiVersion": "networking.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}));
+}
+
 /// RFC 7396.
 fn merge(object: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {

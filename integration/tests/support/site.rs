@@ -220,6 +220,14 @@ impl<'l> Site<'l> {
         start_server(node, &self.api, gateway)
     }
 
+    /// The same, with these options besides.
+    pub(crate) fn restart_with(&self, node: &Node, gateway: Gateway, options: &[&str]) -> Result<()> {
+        node.server.stop()?;
+        let options = gateway.options().iter().chain(options).map(|option| (*option).to_owned());
+        node.server.set_arguments(arguments(node, &self.api).into_iter().chain(options));
+        node.start_server()
+    }
+
     /// The addresses of a pod, one per family.
     pub(crate) fn of_pod(pod: &Pod) -> Vec<IpAddr> {
         pod.addresses.iter().map(|net| net.addr()).collect()

@@ -2,12 +2,12 @@
 
 use contract::ovn::numbered;
 use ipnet::IpNet;
-use server::node::ManagementPort;
+use server::node::{Forwarding, ManagementPort};
 
 use super::{
     networks,
     reading::Reading,
-    table::{cluster, node},
+    table::{cluster, gateway, node},
     values,
 };
 
@@ -28,6 +28,10 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     let services =
         reading.read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family).unwrap_or_default();
     let masquerade = masquerade(reading)?;
+    let forwarding = match reading.switch(&gateway::FORWARDING)? {
+        true => Forwarding::OfServices,
+        false => Forwarding::OfAll,
+    };
     let mtu = reading.read(&node::MTU, values::mtu);
     let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
     Some(ManagementPort {

@@ -9,8 +9,8 @@ use std::{
 
 use contract::backoff::Backoff;
 use contract::node_annotation::{
-    CHASSIS_ID, GATEWAY_CONFIG, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE, host_cidrs_text,
-    interface_addresses_text,
+    CHASSIS_ID, FORWARDED_SOURCE, GATEWAY_CONFIG, HOST_CIDRS, OF_JOIN_SUBNET, PRIMARY_ADDRESSES, ZONE,
+    host_cidrs_text, interface_addresses_text,
 };
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
@@ -28,6 +28,7 @@ use tokio::{
 use super::{
     gateway::{self, Published},
     host_addresses::{self, HostAddress},
+    management_port::Wish,
     object::{NodeFacts, NodeView},
     open_vswitch::Identity,
     own_node,
@@ -46,7 +47,7 @@ const RESYNC: Duration = Duration::from_secs(300);
 /// an address for each Service on every node at the same moment.
 const QUIET: Duration = Duration::from_secs(60);
 /// The annotations that this program writes.
-pub(super) const OWN: [&str; 4] = [CHASSIS_ID, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE];
+pub(super) const OWN: [&str; 5] = [CHASSIS_ID, FORWARDED_SOURCE, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE];
 
 /// The reconciler of the annotations.
 pub(super) struct Annotator {
@@ -58,6 +59,10 @@ pub(super) struct Annotator {
     pub(super) identity: watch::Receiver<Identity>,
     /// Changes with each event of the host's addresses.
     pub(super) addresses_changed: watch::Receiver<u64>,
+    /// The masquerade subnets, IPv4 and IPv6.
+    pub(super) masquerade: [IpNet; 2],
+    /// What the node asks for what its host forwards.
+    pub(super) wish: Wish,
     /// The node's gateway.
     pub(super) gateway: watch::Receiver<Published>,
     /// The host's addresses, and the links that lead to no other machine, as last read. They are not read
@@ -128,7 +133,10 @@ impl Annotator {
         // Published whatever their link: other nodes use the kubelet's addresses and the tunnel address.
         let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
         let published = host_addresses::published(hosts, internal, &known);
-        let wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
+        let mut wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
+        if self.wish == Wish::Routes {
+            wanted.insert(FORWARDED_SOURCE, OF_JOIN_SUBNET.to_owned());
+        }
         let mut change = differing(&wanted, &seen);
         let of_gateway = match &*self.gateway.borrow_and_update() {
             Published::Unchanged => None,

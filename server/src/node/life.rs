@@ -129,8 +129,10 @@ async fn serve(
     let object = api_server.zip(view);
     let node = config.name.clone();
     tokio::spawn(release::warn_of_abort(client.clone(), ovs_run_dir(&config), node, events.clone()));
-    let own_node =
-        keep_network(&config, object, (identity, client.clone()), &events, (conditions, metrics), happened)?;
+    // Before the management port's rules are written.
+    let wish = management_port::Wish::at_start().await;
+    let switch = (identity, client.clone());
+    let own_node = keep_network(&config, object, switch, &events, (conditions, metrics), (happened, wish))?;
     let (ports, queue) = Ports::channel();
     let environment = Environment {
         node: config.name.clone(),
@@ -250,7 +252,7 @@ fn keep_network(
     (identity, client): (watch::Receiver<Identity>, Client),
     events: &Events,
     (conditions, metrics): (&Conditions, &Metrics),
-    happened: Happened,
+    (happened, wish): (Happened, management_port::Wish),
 ) -> Result<watch::Receiver<OwnNode>, StartError> {
     let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
@@ -267,6 +269,7 @@ fn keep_network(
             watch::channel::<AssignedSubnetsOf>(Ok(AssignedSubnets {
                 subnets: management_port.subnets.clone(),
                 mac: None,
+                join: Vec::new(),
             }))
             .1
         }
@@ -310,10 +313,18 @@ fn keep_network(
         tokio::spawn(object::tell_of_leaving(view.clone(), conditions.clone()));
         tokio::spawn(object::tell_of_waiting(name.clone(), view.clone(), assigned.clone(), events.clone()));
         let (node, zone, addresses_changed) = (name.clone(), zone.clone(), happened.to_addresses.clone());
-        tokio::spawn(
-            Annotator { connection, node, zone, view, identity, addresses_changed, gateway, host: None }
-                .run(),
-        );
+        let annotator = Annotator {
+            connection,
+            node,
+            zone,
+            view,
+            identity,
+            addresses_changed,
+            wish,
+            gateway,
+            host: None,
+        };
+        tokio::spawn(annotator.run());
     }
     // On the kernel thread: each request to rtnetlink blocks while another process holds the lock for links
     // (RTNL). Entered before the reconciler is made, because its sockets belong to the runtime that they are

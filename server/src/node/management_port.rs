@@ -56,7 +56,7 @@ mod sysctl;
 mod to_services;
 
 pub(super) use events::{Happened, Watched, listen};
-pub use plan::ManagementPort;
+pub(super) use forwarded::Wish;
 pub(super) use plan::{AssignedSubnets, INTERFACE};
 pub(super) use service_ranges::ServiceRanges;
 
@@ -104,7 +104,7 @@ pub(super) struct PortReconciler {
     updates: Updates,
     is_connected: bool,
     kernel: Kernel,
-    rules: [ChainRules; 4],
+    rules: [ChainRules; 5],
     services: ToServices,
     /// Changes with each event of the interface.
     happened: watch::Receiver<u64>,
@@ -159,6 +159,7 @@ impl PortReconciler {
         services: ServiceRanges,
     ) -> io::Result<Self> {
         let watched = happened.watched.clone();
+        let forwarded = ForwardedSources::new(services.ovs_run_dir.clone());
         let services = ToServices::new(services, happened.to_table, watched, conditions.clone());
         Ok(Self {
             config,
@@ -287,11 +288,14 @@ impl PortReconciler {
         };
         // What Services need changes with them, and is no repair then.
         let occasion = if is_same { occasion } else { Occasion::SetUp };
+        // Without the flows of the interface there are none of routes either.
+        let is_installed = seen.is_installed(&desired.iface_id);
+        let is_routed = !is_installed || self.route_forwarded(&assigned, &mut desired).await;
         let mut outcome = match self.correct_link(&seen, &desired, occasion).await {
             Ok(outcome) => outcome,
             Err(error) => return unreadable(error),
         };
-        outcome.failed |= self.services.watch_detours();
+        outcome.failed |= self.services.watch_detours() || !is_routed;
         self.correct_rules(&desired, occasion, &mut outcome).await;
         if let Err(error) = self.forward(&desired, occasion, &mut outcome).await {
             outcome.failed = true;

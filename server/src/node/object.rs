@@ -137,7 +137,10 @@ fn assigned_to(name: &str, view: &NodeView) -> AssignedSubnetsOf {
             "node {name} has no subnet yet: the cluster manager writes it (annotation {NODE_SUBNETS})"
         ));
     }
-    Ok(AssignedSubnets { subnets, mac: annotations.management_mac().map_err(unusable)? })
+    let mac = annotations.management_mac().map_err(unusable)?;
+    // The cluster manager reports what cannot be read.
+    let join = annotations.join_addresses().unwrap_or_default();
+    Ok(AssignedSubnets { subnets, mac, join })
 }
 
 /// The object as the API server sends it.

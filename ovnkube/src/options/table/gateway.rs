@@ -30,6 +30,10 @@ options! { Group::Gateway;
     NODEPORT = Spec::new("nodeport", Kind::Switch).key(SECTION, "nodeport").default("false")
         .help("In shared mode, let the gateway router serve node ports and outer addresses for the world; \
                unless given, the host does");
+    FORWARDING = Spec::new("disable-forwarding", Kind::Switch).key(SECTION, "disable-forwarding")
+        .default("true")
+        .help("Let the host forward to pods nothing but connections to Services, and answers; `false`, which \
+               is upstream's default: what other machines route to pods over the node, too");
     CONNTRACK_ZONE = Spec::new("conntrack-zone", ZONE).key("default", "conntrack-zone").default("64000")
         .help("First of the five conntrack zones of the bridge's flows");
     SNAT_MULTIPLE_GWS = Spec::new("disable-snat-multiple-gws", Kind::Switch)

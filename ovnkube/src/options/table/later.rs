@@ -124,8 +124,6 @@ options! { Group::Later;
         "The host's interface, seen from its DPU").value("NAME");
     EXGW_INTERFACE = text("exgw-interface", GATEWAY, "egw-interface", Part::Gateway,
         "Interface to further gateways").value("NAME");
-    FORWARDING = switch("disable-forwarding", GATEWAY, "disable-forwarding", Part::Gateway,
-        "Let the host forward packets of OVN only");
     PKT_MTU_CHECK = switch("disable-pkt-mtu-check", GATEWAY, "disable-pkt-mtu-check", Part::Gateway,
         "Do not answer packets that are too large");
     ROUTER_SUBNET = text("gateway-router-subnet", GATEWAY, "router-subnet", Part::Gateway,

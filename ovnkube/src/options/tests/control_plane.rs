@@ -212,14 +212,14 @@ fn a_node_is_removed_from_both_databases_and_the_api_server_may_be_asked() {
 #[test]
 fn what_parts_that_do_not_exist_yet_were_told_is_noted() {
     let Ok(Program::ControlPlane(_, options)) = Place::new()
-        .options("--init-master m --k8s-apiserver https://a --disable-forwarding --enable-egress-ip --enable-interconnect")
+        .options("--init-master m --k8s-apiserver https://a --disable-pkt-mtu-check --enable-egress-ip --enable-interconnect")
         .program()
     else {
         panic!("it can be used")
     };
     let notes = options.notes().join("\n");
     for (part, option) in [
-        ("the node's gateway", "--disable-forwarding"),
+        ("the node's gateway", "--disable-pkt-mtu-check"),
         ("how pods leave the cluster", "--enable-egress-ip"),
         ("several zones", "--enable-interconnect"),
     ] {

@@ -116,8 +116,17 @@ fn two_hundred_services_come() {
         let (sender, mut patches) = watch::channel(Vec::new());
         tokio::spawn(serve(api, object, sender));
         let (node, zone, addresses_changed) = ("n1".to_owned(), "global".to_owned(), happened.to_addresses);
-        let annotator =
-            Annotator { connection, node, zone, view, identity, addresses_changed, gateway, host: None };
+        let annotator = Annotator {
+            connection,
+            node,
+            zone,
+            view,
+            identity,
+            addresses_changed,
+            wish: Wish::Routes,
+            gateway,
+            host: None,
+        };
         tokio::spawn(annotator.run());
         patches.wait_for(|patches| patches.len() == 1).await.unwrap();
 

@@ -58,7 +58,17 @@ pub(in crate::node) enum Step {
 /// The steps from `seen` to `desired`, in the order in which they have to be done. Empty if nothing differs.
 /// `datapath`: that of the port's bridge.
 pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> Vec<Step> {
-    let Desired { iface_id: _, mac, mtu, addresses, neighbours, routes, destinations: _ } = desired;
+    let Desired {
+        iface_id: _,
+        mac,
+        mtu,
+        addresses,
+        neighbours,
+        routes,
+        forwarding: _,
+        forwarded_sources: _,
+        destinations: _,
+    } = desired;
     let mut steps = Vec::new();
     if seen.mac != Some(*mac) {
         steps.push(Step::SetMac(*mac));

@@ -31,10 +31,21 @@ pub struct ManagementPort {
     pub local_traffic: [IpAddr; 2],
     /// The masquerade addresses, IPv4 and IPv6, by way of which the host of a gateway of upstream's reaches Services.
     pub to_gateway: [IpAddr; 2],
+    /// What this host forwards to pods.
+    pub forwarding: Forwarding,
     /// MTU of the interface, the same as that of pods.
     pub mtu: Mtu,
     /// MTU of the routes over the interface, if it is less.
     pub routable_mtu: Option<Mtu>,
+}
+
+/// What a host forwards to pods. Its own connections are not forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forwarding {
+    /// Connections whose destination was translated, which are those to Services, and answers.
+    OfServices,
+    /// What other machines route to pods over this node, too.
+    OfAll,
 }
 
 /// What the API server or the configuration assigns to a node.
@@ -45,6 +56,8 @@ pub(crate) struct AssignedSubnets {
     /// The interface's MAC address as recorded in `k8s.ovn.org/node-mgmt-port-mac-addresses`, if it is.
     /// Without it the MAC address is made of the IP address.
     pub(crate) mac: Option<Mac>,
+    /// The addresses of its gateway router on the join switch.
+    pub(crate) join: Vec<IpNet>,
 }
 
 /// The desired state of the port, in Open vSwitch and in the kernel.
@@ -58,6 +71,9 @@ pub(crate) struct Desired {
     pub(crate) addresses: Vec<IpNet>,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) routes: Vec<Route>,
+    pub(crate) forwarding: Forwarding,
+    /// The sources of what the host forwards, where it is not the port's address. `None` if that is not known yet.
+    pub(crate) forwarded_sources: Option<Vec<IpAddr>>,
     /// What the host's kernel has to translate. `None` if that is not known yet.
     pub(crate) destinations: Option<Vec<Destination>>,
 }
@@ -122,6 +138,8 @@ impl ManagementPort {
             addresses,
             neighbours,
             routes,
+            forwarding: self.forwarding,
+            forwarded_sources: None,
             destinations: None,
         })
     }

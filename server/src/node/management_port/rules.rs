@@ -3,6 +3,11 @@
 //!
 //! ```text
 //! table inet ovn-kubernetes {
+//!     chain mgmtport-forwarded-snat {           what this host forwards to pods
+//!         type nat hook postrouting priority srcnat - 4
+//!         oifname "ovn-k8s-mp0" fib saddr type != local snat ip to 100.64.255.253
+//!         oifname "ovn-k8s-mp0" fib saddr type != local snat ip6 to fd98::ffff:ffff:ffff:fffd
+//!     }
 //!     chain mgmtport-snat {                     what this host sends to pods
 //!         type nat hook postrouting priority srcnat
 //!         oifname "ovn-k8s-mp0" ip saddr != 10.244.1.2 snat ip to 10.244.1.2
@@ -16,6 +21,8 @@
 //!     chain mgmtport-no-return {                what the overlay has no place for
 //!         type filter hook forward priority filter
 //!         iifname "ovn-k8s-mp0" oifname "ovn-k8s-mp0" reject with icmpx host-unreachable
+//!         oifname "ovn-k8s-mp0" fib saddr type local drop
+//!         oifname "ovn-k8s-mp0" ct state & (established | related) == 0 ct status & dnat == 0 drop
 //!     }
 //!     chain mgmtport-no-router {                no pod is a router of this host
 //!         type filter hook input priority filter
@@ -25,9 +32,14 @@
 //! ```
 //!
 //! - OVN knows the way back to the port's own address only, so other addresses of this host are translated.
+//!   What it forwards has another source, where OVN knows the way back to that (`forwarded`): policies let the
+//!   port's own address in, for the kubelet's probes. That comes before other programs' masquerading.
 //! - Other hosts have no route to pods: these leave under the address of the interface.
 //! - A packet that comes from the overlay and belongs into it again is for an address that no pod and no
 //!   Service has. OVN would send it back here, until its hop limit is used up.
+//! - Whoever has a route to pods over this node gets no further, unless `--disable-forwarding=false`: what is
+//!   forwarded to pods are connections of Services, whose destination was translated, and answers. A source of
+//!   this host's own that comes from elsewhere is forged; the kernel itself sees to that for IPv4 alone.
 //! - A pod that announces itself as a router would get what this host sends elsewhere. The interface's own
 //!   setting for it is in `/proc/sys`, which a container cannot write.
 
@@ -42,7 +54,7 @@ use netlink_packet_netfilter::nftables::{
 use podnet::nftables::{Chain, Found, Rule, Task, commit, has_no_nftables};
 
 use super::{
-    plan::{Desired, INTERFACE},
+    plan::{Desired, Forwarding, INTERFACE},
     service_rules,
 };
 
@@ -50,6 +62,8 @@ use super::{
 /// program keeps its rules.
 pub(super) const TABLE: &str = "ovn-kubernetes";
 const SOURCE_NAT: Chain = Chain { table: TABLE, name: "mgmtport-snat", task: Task::SourceNat };
+const FORWARDED: Chain =
+    Chain { table: TABLE, name: "mgmtport-forwarded-snat", task: Task::ForwardedSourceNat };
 const MASQUERADE: Chain = Chain { table: TABLE, name: "pods-masquerade", task: Task::SourceNat };
 const NO_RETURN: Chain = Chain { table: TABLE, name: "mgmtport-no-return", task: Task::Forward };
 const NO_ROUTER: Chain = Chain { table: TABLE, name: "mgmtport-no-router", task: Task::Input };
@@ -65,7 +79,8 @@ pub(super) const TRANSPORT_HEADER: u32 = 2;
 #[derive(Debug)]
 pub(super) struct ChainRules {
     chain: Chain,
-    wanted: fn(&Desired) -> Vec<Rule>,
+    /// `None` while that is not known: then the chain stays as it is.
+    wanted: fn(&Desired) -> Option<Vec<Rule>>,
     /// What is lost without the chain.
     pub(super) without: &'static str,
     /// For the log.
@@ -96,33 +111,53 @@ impl Worded {
 }
 
 /// All chains.
-pub(super) fn chains() -> [ChainRules; 4] {
+pub(super) fn chains() -> [ChainRules; 5] {
     [
         ChainRules {
+            chain: FORWARDED,
+            wanted: |desired| {
+                let sources = desired.forwarded_sources.as_ref()?;
+                Some(sources.iter().map(|source| forwarded_source(*source)).collect())
+            },
+            without: "node ports reach pods from the management port's address, which network policies let in",
+            what: "source NAT of what is forwarded",
+            worded: Worded::default(),
+        },
+        ChainRules {
             chain: SOURCE_NAT,
-            wanted: |desired| desired.addresses.iter().map(|address| source_nat(address.addr())).collect(),
+            wanted: |desired| {
+                Some(desired.addresses.iter().map(|address| source_nat(address.addr())).collect())
+            },
             without: "what this host sends to pods from its other addresses may get no answer",
             what: "source NAT",
             worded: Worded::default(),
         },
         ChainRules {
             chain: MASQUERADE,
-            wanted: |desired| desired.addresses.iter().map(|address| masquerade(address.trunc())).collect(),
+            wanted: |desired| {
+                Some(desired.addresses.iter().map(|address| masquerade(address.trunc())).collect())
+            },
             without: "pods reach no other host, the API server on another one included",
             what: "masquerading of pods",
             worded: Worded::default(),
         },
         ChainRules {
             chain: NO_RETURN,
-            wanted: |_| vec![no_return()],
-            without: "a packet of a pod for an address that nothing has is forwarded until its hop limit is \
-                      used up",
-            what: "the end of what the overlay sends back",
+            wanted: |desired| {
+                let routed = match desired.forwarding {
+                    Forwarding::OfServices => Some(not_routed()),
+                    Forwarding::OfAll => None,
+                };
+                Some([no_return(), not_forged()].into_iter().chain(routed).collect())
+            },
+            without: "other machines reach pods by routes over this node, and a packet of a pod for an address \
+                      that nothing has is forwarded until its hop limit is used up",
+            what: "the end of what has no place in the overlay",
             worded: Worded::default(),
         },
         ChainRules {
             chain: NO_ROUTER,
-            wanted: |_| vec![no_router()],
+            wanted: |_| Some(vec![no_router()]),
             without: "a pod can announce itself to this host as an IPv6 router, unless \
                       net.ipv6.conf.ovn-k8s-mp0.accept_ra is 0",
             what: "the drop of router advertisements",
@@ -134,7 +169,7 @@ pub(super) fn chains() -> [ChainRules; 4] {
 impl ChainRules {
     /// Replaces the rules if they differ. Returns whether they did.
     pub(super) async fn correct(&mut self, desired: &Desired) -> io::Result<bool> {
-        let wanted = (self.wanted)(desired);
+        let Some(wanted) = (self.wanted)(desired) else { return Ok(false) };
         let found = self.chain.look().await?;
         if self.worded.is(&found, &wanted) {
             return Ok(false);
@@ -163,9 +198,22 @@ pub(super) async fn remove_own() -> io::Result<Vec<&'static str>> {
     }
 }
 
+/// The chains that upstream's server does not have, but those of Services.
+const OWN: [Chain; 4] = [FORWARDED, MASQUERADE, NO_RETURN, NO_ROUTER];
+
+/// Whether there is a chain that upstream's server does not have.
+pub(super) async fn has_own() -> io::Result<bool> {
+    for chain in OWN {
+        if chain.look().await? != Found::Nothing {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 async fn remove_all_own() -> io::Result<Vec<&'static str>> {
     let mut names = service_rules::remove().await?;
-    for chain in [MASQUERADE, NO_RETURN, NO_ROUTER] {
+    for chain in OWN {
         let removal = chain.removal(&chain.look().await?);
         if !removal.is_empty() {
             commit(removal).await?;
@@ -248,9 +296,58 @@ pub(super) fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
     Expressions::Other { expression_type: name.to_owned(), attributes }
 }
 
+/// Whether the source is an address of this host, or is not.
+fn is_from_host(operator: Operator) -> [Expressions; 2] {
+    // `NFTA_FIB_DREG`, `_RESULT` (`NFT_FIB_RESULT_ADDRTYPE`), `_FLAGS` (`NFTA_FIB_F_SADDR`).
+    let fib = [(1, u32::from(Register::Reg1)), (2, 3), (3, 1)];
+    let fib = fib.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
+    // `RTN_LOCAL`
+    [other("fib", fib), compare(operator, 2_u32.to_ne_bytes().to_vec())]
+}
+
+/// Whether the connection has some of the bits, or none of them. `key`: `NFT_CT_*`.
+pub(super) fn connection(key: u32, bits: u32, operator: Operator) -> [Expressions; 3] {
+    // `NFTA_CT_DREG`, `NFTA_CT_KEY`.
+    let load = [(1, u32::from(Register::Reg1)), (2, key)];
+    let load = load.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
+    let masked = Expressions::Bitwise(vec![
+        Bitwise::SourceRegister(Register::Reg1),
+        Bitwise::DestinationRegister(Register::Reg1),
+        Bitwise::Length(4),
+        // `NFT_BITWISE_MASK_XOR`, which a kernel since 5.6 shows.
+        Bitwise::Op(0),
+        Bitwise::Mask(DataAttribute::Value(bits.to_ne_bytes().to_vec())),
+        Bitwise::Xor(DataAttribute::Value(vec![0; 4])),
+    ]);
+    [other("ct", load), masked, compare(operator, vec![0; 4])]
+}
+
+/// `NFT_CT_STATE`, and the bits of established and related connections (`NF_CT_STATE_BIT`).
+const STATE: u32 = 0;
+const ESTABLISHED_OR_RELATED: u32 = 2 | 4;
+/// `NFT_CT_STATUS`, and the bit of a translated destination (`IPS_DST_NAT`).
+pub(super) const STATUS: u32 = 2;
+pub(super) const TRANSLATED: u32 = 32;
+
+/// Packets of the address' family that are forwarded through the port get this one as source.
+fn forwarded_source(address: IpAddr) -> Rule {
+    let source = Address::source(address);
+    let matches =
+        source.is_of_family().into_iter().chain(interface(MetaKey::Oifname, Operator::Equal, INTERFACE));
+    rule(matches.chain(is_from_host(Operator::NotEqual)).chain(become_source(&source)))
+}
+
 /// Packets of the address' family that leave through the port from another address get this one as source.
 fn source_nat(address: IpAddr) -> Rule {
     let source = Address::source(address);
+    let is_other = [source.load(), compare(Operator::NotEqual, source.octets.clone())];
+    let matches =
+        source.is_of_family().into_iter().chain(interface(MetaKey::Oifname, Operator::Equal, INTERFACE));
+    rule(matches.chain(is_other).chain(become_source(&source)))
+}
+
+/// The source becomes this address.
+fn become_source(source: &Address) -> [Expressions; 2] {
     let load = Expressions::Immediate(vec![
         Immediate::DestinationRegister(Register::Reg1),
         Immediate::Data(DataAttribute::Value(source.octets.clone())),
@@ -262,10 +359,7 @@ fn source_nat(address: IpAddr) -> Rule {
     let attributes = [(1, 0), (2, u32::from(source.family)), (3, register), (4, register), (7, 1)];
     let attributes =
         attributes.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
-    let is_other = [source.load(), compare(Operator::NotEqual, source.octets.clone())];
-    let matches =
-        source.is_of_family().into_iter().chain(interface(MetaKey::Oifname, Operator::Equal, INTERFACE));
-    rule(matches.chain(is_other).chain([load, other("nat", attributes)]))
+    [load, other("nat", attributes)]
 }
 
 /// Packets with a source in the subnet that leave through any other interface get the address of that one.
@@ -298,6 +392,22 @@ fn no_return() -> Rule {
         INTERFACE,
     ));
     rule(ways.chain([other("reject", attributes)]))
+}
+
+/// Packets that would leave through the port with an address of this host, and did not begin here.
+fn not_forged() -> Rule {
+    let way = interface(MetaKey::Oifname, Operator::Equal, INTERFACE);
+    // `NF_DROP`
+    rule(way.into_iter().chain(is_from_host(Operator::Equal)).chain([verdict(0)]))
+}
+
+/// Packets that would leave through the port, and are neither for a Service nor an answer.
+fn not_routed() -> Rule {
+    let way = interface(MetaKey::Oifname, Operator::Equal, INTERFACE);
+    let is_new = connection(STATE, ESTABLISHED_OR_RELATED, Operator::Equal);
+    let is_not_of_service = connection(STATUS, TRANSLATED, Operator::Equal);
+    // `NF_DROP`
+    rule(way.into_iter().chain(is_new).chain(is_not_of_service).chain([verdict(0)]))
 }
 
 /// Router advertisements that came in through the port.
@@ -348,18 +458,24 @@ mod tests {
             services: Vec::new(),
             local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
             to_gateway: ["169.254.169.4", "fd69::4"].map(|text| text.parse().unwrap()),
+            forwarding: Forwarding::OfServices,
             mtu: contract::mtu::Mtu::DEFAULT,
             routable_mtu: None,
         };
         let subnets = ["10.244.1.0/24", "fd00:10:244:1::/64"].map(|net| net.parse().unwrap()).to_vec();
-        let desired = port.desired("n1", &AssignedSubnets { subnets, mac: None }, &[]).unwrap();
+        let mut desired =
+            port.desired("n1", &AssignedSubnets { subnets, ..Default::default() }, &[]).unwrap();
         let shown = std::thread::spawn(move || {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .expect("a network namespace: this test runs as root");
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
+                let [mut forwarded, ..] = chains();
+                assert!(!forwarded.correct(&desired).await.unwrap(), "the sources are not known");
+                let sources = ["100.64.255.253", "fd98::fffd"].map(|text| text.parse().unwrap());
+                desired.forwarded_sources = Some(sources.into());
                 for mut rules in chains() {
-                    let wanted = (rules.wanted)(&desired);
+                    let wanted = (rules.wanted)(&desired).unwrap();
                     assert_eq!(rules.chain.look().await.unwrap(), Found::Nothing);
                     assert!(rules.correct(&desired).await.unwrap());
                     assert_eq!(rules.chain.look().await.unwrap(), Found::Rules(wanted));
@@ -367,7 +483,7 @@ mod tests {
                 }
                 assert_eq!(
                     remove_own().await.unwrap(),
-                    [MASQUERADE, NO_RETURN, NO_ROUTER].map(|chain| chain.name)
+                    [FORWARDED, MASQUERADE, NO_RETURN, NO_ROUTER].map(|chain| chain.name)
                 );
                 assert_eq!(remove_own().await.unwrap(), [""; 0]);
                 assert_ne!(SOURCE_NAT.look().await.unwrap(), Found::Nothing, "it is upstream's, too");

@@ -75,7 +75,20 @@ pub(crate) struct ServiceRanges {
     pub(in crate::node) facts: watch::Receiver<Facts>,
     /// The directory with the socket of the bridge. Without it, as without an API server that knows Services,
     /// each range counts as served.
-    ovs_run_dir: Option<PathBuf>,
+    pub(super) ovs_run_dir: Option<PathBuf>,
+    pub(super) clients: ClientAddresses,
+}
+
+/// What becomes of clients' addresses where the host serves Services under `externalTrafficPolicy: Local`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ClientAddresses {
+    #[default]
+    /// Pods see them, and their answers come back through the host.
+    Kept,
+    /// Pods' answers to other machines leave through the gateway router, which would not know the connection:
+    /// so pods see an address of the node. What arrives at the gateway's bridge does not get as far as the
+    /// host.
+    Given,
 }
 
 impl ServiceRanges {

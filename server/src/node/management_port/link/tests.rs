@@ -1,6 +1,7 @@
 use contract::mtu::Mtu;
 
 use super::*;
+use crate::node::Forwarding;
 
 fn desired() -> Desired {
     Desired {
@@ -10,6 +11,8 @@ fn desired() -> Desired {
         addresses: vec!["10.244.1.2/24".parse().unwrap()],
         neighbours: vec![neighbour()],
         routes: vec![route("10.244.0.0/16")],
+        forwarding: Forwarding::OfServices,
+        forwarded_sources: None,
         destinations: None,
     }
 }

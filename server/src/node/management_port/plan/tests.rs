@@ -8,13 +8,17 @@ fn port(cluster: &[&str]) -> ManagementPort {
         local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
         to_gateway: ["169.254.169.4", "fd69::4"].map(|text| text.parse().unwrap()),
         services: Vec::new(),
+        forwarding: Forwarding::OfServices,
         mtu: Mtu::DEFAULT,
         routable_mtu: None,
     }
 }
 
 fn assigned(subnets: &[&str]) -> AssignedSubnets {
-    AssignedSubnets { subnets: subnets.iter().map(|text| text.parse().unwrap()).collect(), mac: None }
+    AssignedSubnets {
+        subnets: subnets.iter().map(|text| text.parse().unwrap()).collect(),
+        ..AssignedSubnets::default()
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use contract::mtu::Mtu;
 
 use super::*;
+use crate::node::Forwarding;
 
 fn uuid(number: u8) -> Uuid {
     format!("00000000-0000-0000-0000-0000000000{number:02x}").parse().unwrap()
@@ -14,6 +15,8 @@ fn desired() -> Desired {
         addresses: Vec::new(),
         neighbours: Vec::new(),
         routes: Vec::new(),
+        forwarding: Forwarding::OfServices,
+        forwarded_sources: None,
         destinations: None,
     }
 }

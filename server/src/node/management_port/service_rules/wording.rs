@@ -9,7 +9,10 @@ use podnet::nftables::{Rule, Set};
 use super::{
     super::{
         plan::INTERFACE,
-        rules::{NETWORK_HEADER, TRANSPORT_HEADER, compare, interface, is_of_family, other, rule, verdict},
+        rules::{
+            NETWORK_HEADER, STATUS, TRANSLATED, TRANSPORT_HEADER, compare, connection, interface,
+            is_of_family, other, rule, verdict,
+        },
     },
     Family, To, Use, octets,
 };
@@ -161,10 +164,7 @@ fn mask(mask: Vec<u8>) -> Expressions {
 
 /// Whether the destination of the connection was translated.
 fn is_translated() -> Vec<Expressions> {
-    // `NFTA_CT_DREG`, `NFTA_CT_KEY` (`NFT_CT_STATUS`); `IPS_DST_NAT`.
-    let status = vec![attribute(1, u32::from(register(0))), attribute(2, 2)];
-    let bit = 32_u32.to_ne_bytes().to_vec();
-    vec![other("ct", status), mask(bit), compare(Operator::NotEqual, vec![0; 4])]
+    connection(STATUS, TRANSLATED, Operator::NotEqual).into()
 }
 
 /// A connection to a local endpoint is translated to its own source: no later rule translates it then.

@@ -384,12 +384,55 @@ fn a_link_that_is_too_small_for_pods_packets_is_named_for_as_long_as_it_is() {
 
         let began = node.server_log()?.len();
         set_mtu(node, needed)?;
-        says("the node's link is large enough", began)?;
+        says("the node's gateway: a remark is over", began)?;
         // With OVN since 23.09.2 and a kernel's datapath the pod was told, and would keep to it for ten
         // minutes.
         node.run_in_pod(&site.here, ["ip", "route", "flush", "cache"])?;
         eventually("pods' largest packets pass again", SOON, passes)?;
         ensure!(!node.server_log()?[began..].contains("too small"), "{}", node.server_log()?);
         Ok(())
+    });
+}
+
+/// A lease that is renewed late, a tunnel, a router advertisement: the gateway moved to the other NIC, and back.
+#[test]
+fn a_default_route_over_another_nic_moved_the_gateway_and_ended_the_pods_connections() {
+    blueprint().test(|lab| {
+        let (site, node) = (Site::start(lab, Gateway::Shared)?, &lab.nodes[0]);
+        works(&site)?;
+        let connections = site.pod_to_world()?;
+        node.shell(
+            "ip link add e1 type veth peer name e2; ip addr add 10.9.9.1/24 dev e1
+             ip link set e1 up; ip link set e2 up
+             ip route add default via 10.9.9.254 dev e1 metric 200",
+        )?;
+        let remark = "the default route is over e1, the gateway stays with breth0";
+        for round in 1..=2 {
+            node.shell("ip route del default dev breth0")?;
+            eventually("the server sees the other route", SOON, || {
+                let log = node.server_log()?;
+                ensure!(log.matches(remark).count() >= 2 * round - 1, "{log}");
+                Ok(())
+            })?;
+            let bridges = node.vsctl(["list-br"])?;
+            ensure!(!bridges.contains("bre1"), "{bridges}");
+            // New connections of pods, which need the router behind the bridge, and a Service that changes.
+            for address in lab.world().addresses(Machine::Web) {
+                lab.ping(&site.here, address)?;
+            }
+            if round == 2 {
+                // A server that starts meanwhile knows the bridge by its mark.
+                node.server.stop()?;
+                node.start_server()?;
+                managed::ready(node)?;
+                for address in lab.world().addresses(Machine::Web) {
+                    lab.ping(&site.here, address)?;
+                }
+            }
+            node.shell(&format!("ip route add default via {ROUTER} dev breth0"))?;
+        }
+        ensure!(!node.vsctl(["list-br"])?.contains("bre1"), "{}", node.server_log()?);
+        connections.end()?;
+        works(&site)
     });
 }

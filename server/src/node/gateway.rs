@@ -16,7 +16,7 @@
 //! | `nic` | the NIC behind the bridge, and what the bridge takes over from it |
 //! | `facts` | what a comparison reads of host and bridge |
 //! | `corrections` | what it corrects beside the rows of the bridge |
-//! | `tunnel_mtu` | whether pods' largest packets pass between nodes |
+//! | `remarks` | what an administrator should know of it |
 //! | `host_side` | the host's way to the gateway router |
 //! | `announce` | that the host tells its neighbours of a new MAC address |
 //! | `bridge` | the bridge in Open vSwitch's database, and the entry for ovn-controller |
@@ -45,7 +45,6 @@ use self::{
     corrections::ignore_own,
     flow_keeper::FlowKeeper,
     host::Host,
-    next_hop::Undecided,
     nic::Nic,
     plan::{Place, Surroundings},
 };
@@ -74,8 +73,8 @@ mod host_side;
 mod next_hop;
 mod nic;
 mod plan;
+mod remarks;
 mod retire;
-mod tunnel_mtu;
 
 pub(super) use cleanup::{Removed, remove};
 pub use config::{GatewayConfig, GatewayMode};
@@ -159,8 +158,12 @@ pub(super) struct GatewayReconciler {
     announced: Option<(Mac, Vec<IpNet>)>,
     /// The NIC as the bridge has it.
     nic: Option<Nic>,
-    /// What cannot pass over the bridge, as last remarked.
-    remark: Option<String>,
+    /// What an administrator should know of it, as last remarked.
+    remarks: Vec<String>,
+    /// Whether something beside the gateway itself has to be tried again.
+    again: bool,
+    /// The host as last read. Events of Services alone do not change it.
+    host: Option<Host>,
 }
 
 /// Why the gateway is not complete.
@@ -200,7 +203,9 @@ impl GatewayReconciler {
             lapsed: None,
             announced: None,
             nic: None,
-            remark: None,
+            remarks: Vec::new(),
+            again: false,
+            host: None,
         }
     }
 
@@ -217,7 +222,8 @@ impl GatewayReconciler {
                 Ok(place) => {
                     retry = FIRST_RETRY;
                     self.tell(place);
-                    self.lapsed.map_or(RESYNC, |since| GRACE.saturating_sub(since.elapsed()))
+                    let resync = if self.again { LAST_RETRY } else { RESYNC };
+                    self.lapsed.map_or(resync, |since| GRACE.saturating_sub(since.elapsed()))
                 }
                 Err(Waiting { why, again }) => {
                     self.ties.conditions.missing(Part::GATEWAY, why);
@@ -249,15 +255,22 @@ impl GatewayReconciler {
         loop {
             tokio::select! {
                 event = self.updates.next() => match event {
-                    Event::Connected => return self.is_connected = true,
-                    Event::Disconnected(_) => return self.is_connected = false,
                     // The ports of pods come and go.
                     Event::Changed(_) if Seen::look(&self.updates) == seen => {}
-                    Event::Changed(_) => return,
+                    event => {
+                        self.host = None;
+                        return match event {
+                            Event::Connected => self.is_connected = true,
+                            Event::Disconnected(_) => self.is_connected = false,
+                            Event::Changed(_) => {}
+                        };
+                    }
                 },
                 // The first event starts the clock; those that follow until then are covered by one
                 // comparison.
-                () = changed(&mut self.ties.happened), if settled.is_none() => settled = soon,
+                () = changed(&mut self.ties.happened), if settled.is_none() => {
+                    (settled, self.host) = (soon, None);
+                }
                 () = changed(&mut self.ties.rules), if settled.is_none() => settled = soon,
                 () = changed(&mut self.ties.services), if settled.is_none() || settled > services_soon => {
                     settled = services_soon;
@@ -266,7 +279,8 @@ impl GatewayReconciler {
                 () = changed(&mut self.ties.identity), if settled.is_none() => settled = soon,
                 () = changed(&mut self.lost) => return,
                 () = at(settled) => return,
-                () = &mut timer => return,
+                // An event may have been lost.
+                () = &mut timer => return self.host = None,
             }
         }
     }
@@ -275,6 +289,10 @@ impl GatewayReconciler {
     async fn compare(&mut self) -> Result<Place, Waiting> {
         self.lost.mark_unchanged();
         // Marked as seen before it is read: a change during the repair is an event.
+        // An event after another one may not have been waited for.
+        if self.ties.happened.has_changed().unwrap_or(true) {
+            self.host = None;
+        }
         self.ties.happened.mark_unchanged();
         self.ties.rules.mark_unchanged();
         let mut seen = Seen::look(&self.updates);
@@ -286,19 +304,18 @@ impl GatewayReconciler {
             };
             return Err(Waiting::event(why));
         }
-        let host = self.host().await?;
-        let interface =
-            match (next_hop::interface(self.config.interface.as_ref(), &host.routes), &self.finished) {
-                (Ok(interface), _) => interface,
-                // The default route comes and goes; the bridge that it led over is still the gateway's.
-                (Err(Undecided::NoDefaultRoute), Some(place)) => place.bridge.clone(),
-                (Err(why), _) => return Err(Waiting::event(why.to_string())),
-            };
+        let host = match self.host.take() {
+            Some(host) => host,
+            None => self.host().await?,
+        };
+        let interface = self.interface(&host, &seen)?;
         let Some(name) = seen.bridge_of(&interface).map(str::to_owned) else {
             return Err(self.make_bridge(&host, &interface).await);
         };
         let bridge = &seen.bridges[&name];
         let host = self.follow_nic(host, &seen, &name).await?;
+        // Before the events that may change it.
+        self.host = Some(host.clone());
         if let Some(nic) = self.half_moved(&host, bridge, &name) {
             return Err(self.make_bridge(&host, nic).await);
         }
@@ -357,8 +374,10 @@ impl GatewayReconciler {
         self.announced = Some(now);
         self.correct_host_side(&place).await?;
         announce::on_change(&name);
-        self.leave_others(&seen, &name).await?;
-        self.remark_mtu(&host, &place);
+        // The gateway works without that.
+        let others = self.leave_others(&seen, &name).await;
+        self.again = others.as_ref().is_err();
+        self.remark(&host, &seen, &place, others.err().map(|Waiting { why, .. }| why));
         Ok(place)
     }
 

@@ -74,6 +74,8 @@ pub(super) struct SeenPort {
     pub(super) error: Option<String>,
     /// Its first interface.
     interface: Uuid,
+    /// How many interfaces it has.
+    pub(super) members: usize,
     /// The MTU that it is told to have.
     mtu_request: Option<i64>,
 }
@@ -110,7 +112,9 @@ impl Seen {
                 let number =
                     interface.ofport.and_then(|number| u32::try_from(number).ok()).filter(|it| *it > 0);
                 let Interface { kind, error, mtu_request, .. } = interface.clone();
-                Some((port.name.clone(), SeenPort { kind, number, error, interface: uuid, mtu_request }))
+                let members = port.interfaces.len();
+                let port_seen = SeenPort { kind, number, error, interface: uuid, members, mtu_request };
+                Some((port.name.clone(), port_seen))
             };
             let ports = bridge.ports.iter().filter_map(port).collect();
             let Bridge { name, datapath_type, external_ids, other_config, .. } = bridge.clone();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use contract::names::IfName;
 
-/// A default route of the host, the one that the kernel prefers in its family.
+/// A default route of the host. The kernel prefers the first one of its family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DefaultRoute {
     /// The name of its interface.
@@ -39,12 +39,20 @@ pub(super) fn interface(configured: Option<&IfName>, routes: &[DefaultRoute]) ->
     }
 }
 
-/// The next routers, IPv4 first: of each family the one that is configured, or else that of the default route
-/// over one of `links`, the interface and its bridge.
+/// The interfaces of default routes that lead elsewhere than over `links`, the gateway's.
+pub(super) fn elsewhere<'r>(routes: &'r [DefaultRoute], links: &BTreeSet<&str>) -> BTreeSet<&'r str> {
+    let of_family = |is_v4: bool| routes.iter().find(|route| route.is_v4 == is_v4);
+    let preferred = [true, false].into_iter().filter_map(of_family).map(|route| route.link.as_str());
+    preferred.filter(|link| !links.contains(link)).collect()
+}
+
+/// The next routers, IPv4 first: of each family the one that is configured, or else that of a default route over
+/// one of `links`, the interface and its bridge, or else that of `before`.
 pub(super) fn next_hops(
     configured: &[IpAddr],
     routes: &[DefaultRoute],
     links: &BTreeSet<&str>,
+    before: &[IpAddr],
 ) -> Vec<IpAddr> {
     let of_family = |is_v4: bool| {
         let given = configured.iter().copied().find(|hop| hop.is_ipv4() == is_v4);
@@ -54,7 +62,8 @@ pub(super) fn next_hops(
             routes.iter().find(leads_out).and_then(|route| route.via)
         };
         // A router of the other family (RFC 5549) is no next hop for OVN.
-        given.or_else(found).filter(|hop| hop.is_ipv4() == is_v4)
+        let hop = given.or_else(found).filter(|hop| hop.is_ipv4() == is_v4);
+        hop.or_else(|| before.iter().copied().find(|hop| hop.is_ipv4() == is_v4))
     };
     [true, false].into_iter().filter_map(of_family).collect()
 }
@@ -89,7 +98,10 @@ mod tests {
         let links = BTreeSet::from(["eth0", "breth0"]);
         let hops = |configured: &[&str]| {
             let configured: Vec<IpAddr> = configured.iter().map(|hop| hop.parse().unwrap()).collect();
-            next_hops(&configured, &routes, &links).iter().map(ToString::to_string).collect::<Vec<_>>()
+            next_hops(&configured, &routes, &links, &["192.0.2.9".parse().unwrap()])
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
         };
         assert_eq!(hops(&[]), ["192.0.2.1"]);
         assert_eq!(hops(&["2001:db8::1"]), ["192.0.2.1", "2001:db8::1"]);

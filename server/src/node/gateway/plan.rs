@@ -66,7 +66,7 @@ pub(super) struct BridgePorts {
 }
 
 /// The name of the logical port that stands for the bridge.
-fn interface_id(bridge: &str, node: &str) -> String {
+pub(super) fn interface_id(bridge: &str, node: &str) -> String {
     format!("{bridge}_{node}")
 }
 

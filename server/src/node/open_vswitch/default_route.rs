@@ -6,7 +6,7 @@ use std::{io, net::IpAddr};
 use netlink_packet_route::{
     AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
-    route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
+    route::{RouteAddress, RouteAttribute, RouteMessage, RouteNextHopFlags, RouteType},
 };
 use podnet::netlink::Netlink;
 
@@ -21,7 +21,9 @@ pub(crate) async fn address() -> io::Result<Option<IpAddr>> {
 }
 
 fn looked_up(netlink: &Netlink) -> io::Result<Option<IpAddr>> {
-    for (family, route) in preferred(netlink)? {
+    let preferred = |family| Ok::<_, io::Error>(in_order(netlink, family)?.into_iter().next());
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let Some(route) = preferred(family)? else { continue };
         let of_link = |message: AddressMessage| (message.header.index == route.link).then_some(message);
         let addresses = netlink.addresses(of_link)?;
         // The route's own source address is what packets to other nodes leave with.
@@ -33,20 +35,26 @@ fn looked_up(netlink: &Netlink) -> io::Result<Option<IpAddr>> {
     Ok(None)
 }
 
-/// The default routes that the kernel prefers, at most one of each family, IPv4 first.
+/// The default routes, IPv4 first, of each family those that the kernel prefers first.
 pub(crate) async fn routes() -> io::Result<Vec<(AddressFamily, DefaultRoute)>> {
-    kernel_thread::ask(async { preferred(&Netlink::open()?) }).await?
+    let read = |netlink: &Netlink| {
+        let mut all = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            all.extend(in_order(netlink, family)?.into_iter().map(|route| (family, route)));
+        }
+        Ok(all)
+    };
+    kernel_thread::ask(async move { read(&Netlink::open()?) }).await?
 }
 
-fn preferred(netlink: &Netlink) -> io::Result<Vec<(AddressFamily, DefaultRoute)>> {
-    let mut preferred = Vec::new();
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut all = RouteMessage::default();
-        all.header.address_family = family;
-        let routes = netlink.routes(all, |message| DefaultRoute::read(&message))?;
-        preferred.extend(best(routes).map(|route| (family, route)));
-    }
-    Ok(preferred)
+fn in_order(netlink: &Netlink, family: AddressFamily) -> io::Result<Vec<DefaultRoute>> {
+    let mut all = RouteMessage::default();
+    all.header.address_family = family;
+    let routes = netlink.routes(all, |message| {
+        let routes = DefaultRoute::read(&message);
+        (!routes.is_empty()).then_some(routes)
+    })?;
+    Ok(preferred_first(routes.into_iter().flatten().collect()))
 }
 
 /// A default route.
@@ -61,8 +69,15 @@ pub(crate) struct DefaultRoute {
 }
 
 impl DefaultRoute {
-    /// The route of a message, if it is a unicast default route of the main table.
-    fn read(message: &RouteMessage) -> Option<Self> {
+    /// The route of a message, if it is a unicast default route of the main table: one for each next hop that
+    /// can be used.
+    fn read(message: &RouteMessage) -> Vec<Self> {
+        let is_default =
+            message.header.destination_prefix_length == 0 && message.header.kind == RouteType::Unicast;
+        if !is_default {
+            return Vec::new();
+        }
+        let mut hops = Vec::new();
         let mut route = Self { link: 0, metric: 0, source: None, via: None };
         // `rtm_table` has one byte: the attribute, if there is one, has the whole number.
         let mut table = u32::from(message.header.table);
@@ -78,21 +93,26 @@ impl DefaultRoute {
                     route.source = Some((*address).into())
                 }
                 RouteAttribute::Gateway(address) => route.via = router(address),
-                // Several next hops: the kernel uses all of them, so the first is as good as any.
-                RouteAttribute::MultiPath(hops) => {
-                    let first = hops.first()?;
-                    route.link = first.interface_index;
-                    route.via = first.attributes.iter().find_map(|attribute| match attribute {
-                        RouteAttribute::Gateway(address) => router(address),
-                        _ => None,
-                    });
+                // The kernel uses all of them but those whose link is down.
+                RouteAttribute::MultiPath(all) => {
+                    let unusable = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
+                    let usable = all.iter().filter(|hop| !hop.flags.intersects(unusable));
+                    hops.extend(usable.map(|hop| {
+                        let via = hop.attributes.iter().find_map(|attribute| match attribute {
+                            RouteAttribute::Gateway(address) => router(address),
+                            _ => None,
+                        });
+                        (hop.interface_index, via)
+                    }));
                 }
                 _ => {}
             }
         }
-        let is_default =
-            message.header.destination_prefix_length == 0 && message.header.kind == RouteType::Unicast;
-        (is_default && table == MAIN_TABLE && route.link != 0).then_some(route)
+        if route.link != 0 {
+            hops.push((route.link, route.via));
+        }
+        hops.retain(|_| table == MAIN_TABLE);
+        hops.into_iter().map(|(link, via)| Self { link, via, ..route }).collect()
     }
 }
 
@@ -104,9 +124,10 @@ fn router(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// The default route that the kernel prefers: that of the lowest metric.
-fn best(routes: impl IntoIterator<Item = DefaultRoute>) -> Option<DefaultRoute> {
-    routes.into_iter().min_by_key(|route| route.metric)
+/// The route that the kernel prefers first: that of the lowest metric.
+fn preferred_first(mut routes: Vec<DefaultRoute>) -> Vec<DefaultRoute> {
+    routes.sort_by_key(|route| route.metric);
+    routes
 }
 
 /// The first address of an interface that is of global scope, and will stay.

@@ -1,7 +1,7 @@
 use super::*;
 
 fn best_of(messages: &[RouteMessage]) -> Option<DefaultRoute> {
-    best(messages.iter().filter_map(DefaultRoute::read))
+    preferred_first(messages.iter().flat_map(DefaultRoute::read).collect()).into_iter().next()
 }
 
 fn route(prefix: u8, table: u8, attributes: Vec<RouteAttribute>) -> RouteMessage {

@@ -22,7 +22,7 @@ use directions::{
     the_world_keeps_its_address, the_world_reaches_services,
 };
 use serde_json::json;
-use site::{ANYWHERE, Gateway, Says, Site, blueprint};
+use site::{ANYWHERE, Gateway, KEPT, Says, Site, blueprint};
 
 /// An administrator's connection to a node outlives all that happens to the node's programs.
 fn a_connection_lives_through_everything(lab: &Lab, gateway: Gateway) -> Result<()> {
@@ -273,6 +273,38 @@ fn a_shared_gateway_with_node_ports_leaves_load_balancers_with_source_ranges_to_
             // Of no machine: the world's server and name server are in neither.
             allow(&["192.0.2.0/24".to_owned(), "2001:db8:2::/64".to_owned()])?;
             eventually("the load balancer answers no other client", site::SOON, || {
+                site.nothing_answers(&CLIENT, &to.iter().map(|(to, _)| *to).collect::<Vec<_>>())
+            })?;
+        }
+        Ok(())
+    });
+}
+
+/// The usual pair of an ingress controller in a cloud. The host, which looks at the ranges, cannot keep the client's
+/// address in this mode: pods' answers leave through the gateway router.
+#[test]
+fn a_shared_gateway_served_nobody_where_source_ranges_meet_a_local_policy() {
+    blueprint().test(|lab| {
+        let (site, world) = (Site::start(lab, Gateway::Shared)?, lab.world());
+        let allow = |clients: &[String]| {
+            site.api.edit("Service", KEPT.name(), |service| {
+                service["spec"]["loadBalancerSourceRanges"] = json!(clients);
+            })
+        };
+        let client = world.addresses(Machine::Client);
+        let own: Vec<String> =
+            client.iter().map(|ip| format!("{ip}/{}", if ip.is_ipv4() { 32 } else { 128 })).collect();
+        let to = each(KEPT.ingress(), KEPT.port(Says::Client), &client);
+        KEPT.ingress().iter().try_for_each(|address| world.announce(*address, &lab.nodes[1]))?;
+        for _ in 0..2 {
+            allow(&own)?;
+            if let Err(error) = site.answers("a client in the ranges keeps its address", &CLIENT, &to) {
+                let dropped = lab.nodes.iter().map(recirculation_drops).sum::<Result<u64>>()?;
+                ensure!(dropped > 0, "{error:#}; no packet was dropped for being recirculated too often");
+                return Ok(());
+            }
+            allow(&["192.0.2.0/24".to_owned(), "2001:db8:2::/64".to_owned()])?;
+            eventually("no other client is served", site::SOON, || {
                 site.nothing_answers(&CLIENT, &to.iter().map(|(to, _)| *to).collect::<Vec<_>>())
             })?;
         }

@@ -19,7 +19,9 @@ use super::{
     ManagementPort, NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
     gateway::{self, GatewayMode, GatewayReconciler},
-    management_port::{self, AssignedSubnets, AssignedSubnetsOf, Happened, PortReconciler, ServiceRanges},
+    management_port::{
+        self, AssignedSubnets, AssignedSubnetsOf, ClientAddresses, Happened, PortReconciler, ServiceRanges,
+    },
     object::{self, NodeView},
     open_vswitch::{
         Chassis, Identity,
@@ -348,13 +350,18 @@ fn keep_network(
 /// Services.
 fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> ServiceRanges {
     let ManagementPort { cluster, services: ranges, local_traffic, .. } = &config.management_port;
+    // As for the flows of the bridge: `gateway/plan.rs`.
+    let clients = match config.gateway.as_ref().map(|gateway| gateway.mode) {
+        Some(GatewayMode::Shared) => ClientAddresses::Given,
+        Some(GatewayMode::Local) | None => ClientAddresses::Kept,
+    };
     let Some(connection) = api_server else {
-        return ServiceRanges::new(watch::channel(Facts::of_options(ranges)).1, None);
+        return ServiceRanges::new(watch::channel(Facts::of_options(ranges)).1, None, clients);
     };
     let ovs_run_dir = ovs_run_dir(config);
     let (node, local_traffic) = (config.name.as_str(), *local_traffic);
     let of_services = ServicesConfig { node, cluster, ranges, local_traffic, ovs_run_dir: &ovs_run_dir };
-    ServiceRanges::new(services::start(connection, &of_services), Some(ovs_run_dir))
+    ServiceRanges::new(services::start(connection, &of_services), Some(ovs_run_dir), clients)
 }
 
 /// The directory with the sockets of Open vSwitch.

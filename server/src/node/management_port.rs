@@ -58,7 +58,8 @@ mod to_services;
 pub(super) use events::{Happened, Watched, listen};
 pub(super) use forwarded::Wish;
 pub(super) use plan::{AssignedSubnets, INTERFACE};
-pub(super) use service_ranges::ServiceRanges;
+pub use plan::{Forwarding, ManagementPort};
+pub(super) use service_ranges::{ClientAddresses, ServiceRanges};
 
 use self::{
     forwarding::Uplinks,

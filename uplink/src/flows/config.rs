@@ -1,6 +1,9 @@
 //! What the flows of the external bridge follow from, as plain data. Must not know where a value comes from.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use contract::{mac::Mac, mtu::Mtu};
 use ipnet::IpNet;
@@ -150,14 +153,16 @@ pub enum PodSource {
 }
 
 /// A Service's port, as the world sees it on this node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exposed {
     pub protocol: Protocol,
     pub front: Front,
-    /// With `externalTrafficPolicy: Local` and an endpoint that is this host: the number of its port. The
-    /// host is then asked directly, with the client's address kept. A named port has to be resolved; as long
-    /// as it is not, `None`.
-    pub host_endpoint: Option<u16>,
+    /// With `externalTrafficPolicy: Local` and an endpoint that is this host: its address and port. The host is
+    /// then asked directly, with the client's address kept. A named port has to be resolved; as long as it is
+    /// not, `None`.
+    pub host_endpoint: Option<SocketAddr>,
+    /// The networks of the clients that may connect, all of the front's family. `None`: those of any.
+    pub clients: Option<Vec<IpNet>>,
 }
 
 /// Where the world finds a Service.

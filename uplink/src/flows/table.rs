@@ -1,7 +1,10 @@
 //! The flows of the external bridge. Each function is a part of the table, in the order of a packet's way.
 //! Must not know how flows get into a bridge.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
 use ipnet::IpNet;
 
@@ -203,7 +206,7 @@ fn exposed(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &E
         flows.add(0, 110, asks_for(from_world(bridge), address), to_all_but_ovn(bridge));
     }
     match (service.host_endpoint, config.mode) {
-        (Some(target), _) => exposed_host(flows, config, host, service, target),
+        (Some(target), _) => exposed_host(flows, config, service, target),
         (None, Mode::Shared) => exposed_ovn(flows, bridge, service),
         // The host translates.
         (None, Mode::Local) => {}
@@ -211,21 +214,22 @@ fn exposed(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &E
 }
 
 /// The host itself serves, and sees the client's address.
-fn exposed_host(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &Exposed, target: u16) {
+fn exposed_host(flows: &mut Flows, config: &Config, service: &Exposed, target: SocketAddr) {
     let bridge = &config.bridge;
     let zone = config.zone.host_endpoints();
-    let translated = Destination(host.node, Some(target));
+    let translated = Destination(target.ip(), Some(target.port()));
     let there = Action::Ct(Ct::of(zone).commit().nat(translated).table(TO_HOST_ENDPOINT));
-    flows.add(0, 110, to_service(bridge, service), [there]);
+    from_clients(flows, bridge, service, there);
     let back = Action::Ct(Ct::of(zone).nat(AsBefore).table(FROM_HOST_ENDPOINT));
     let packet = Packet::Transport(service.front.family(), service.protocol);
-    flows.add(0, 110, from_host(bridge).packet(packet).source_port(target), [back]);
+    let answer = from_host(bridge).packet(packet).source(target.ip()).source_port(target.port());
+    flows.add(0, 110, answer, [back]);
 }
 
 /// The gateway router serves.
 fn exposed_ovn(flows: &mut Flows, bridge: &ExternalBridge, service: &Exposed) {
     let family = service.front.family();
-    flows.add(0, 110, to_service(bridge, service), [Action::Output(bridge.ports.patch)]);
+    from_clients(flows, bridge, service, Action::Output(bridge.ports.patch));
     let packet = Packet::Transport(family, service.protocol);
     let mut answer = from_ovn(bridge).packet(packet).source_port(service.front.port());
     if let Front::Address { address, .. } = service.front {
@@ -242,6 +246,20 @@ fn exposed_ovn(flows: &mut Flows, bridge: &ExternalBridge, service: &Exposed) {
         Datapath::Kernel => flows.add(0, 110, answer, [Action::Output(bridge.ports.uplink)]),
         // The client's next packet may come in fragments, which only the mark leads (`with_world`).
         Datapath::Userspace => {}
+    }
+}
+
+/// What becomes of packets for a Service's port from clients that may connect. Those of others go to the host,
+/// which drops them.
+fn from_clients(flows: &mut Flows, bridge: &ExternalBridge, service: &Exposed, action: Action) {
+    let all = to_service(bridge, service);
+    match &service.clients {
+        None => flows.add(0, 110, all, [action]),
+        Some(clients) => {
+            for client in clients {
+                flows.add(0, 110, all.source(*client), [action.clone()]);
+            }
+        }
     }
 }
 

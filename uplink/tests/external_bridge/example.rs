@@ -15,14 +15,19 @@ pub(crate) fn config(mode: Mode) -> Config {
     for (front, protocol, host_endpoint) in [
         (front(Family::V4, 30080), Protocol::Tcp, None),
         (front(Family::V6, 30080), Protocol::Tcp, None),
-        (front(Family::V4, 30053), Protocol::Udp, Some(53)),
-        (front(Family::V6, 30053), Protocol::Udp, Some(53)),
+        (front(Family::V4, 30053), Protocol::Udp, Some("192.0.2.1:53")),
+        (front(Family::V6, 30053), Protocol::Udp, Some("[2001:db8::1]:53")),
         (address("203.0.113.7", 80), Protocol::Tcp, None),
         (address("2001:db8:7::7", 80), Protocol::Tcp, None),
-        (address("203.0.113.8", 443), Protocol::Sctp, Some(8443)),
+        (address("203.0.113.8", 443), Protocol::Sctp, Some("198.51.100.1:8443")),
     ] {
-        exposed.insert(Exposed { protocol, front, host_endpoint });
+        let host_endpoint = host_endpoint.map(read);
+        exposed.insert(Exposed { protocol, front, host_endpoint, clients: None });
     }
+    let clients = ["192.0.2.0/24", "203.0.113.128/25"].map(read).to_vec();
+    let front = address("203.0.113.9", 80);
+    let limited = Exposed { protocol: Protocol::Tcp, front, host_endpoint: None, clients: Some(clients) };
+    exposed.insert(limited);
     Config {
         mode,
         bridge: ExternalBridge {

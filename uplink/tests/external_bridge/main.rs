@@ -45,14 +45,14 @@ async fn one_node_port_more_is_the_flows_of_that_port() {
     let mut config = config(Mode::Shared);
     install(switch.run_dir(), BRIDGE, &table(&config)).await.unwrap();
     let front = Front::NodePort { family: Family::V4, port: 30081 };
-    let service = Exposed { protocol: Protocol::Tcp, front, host_endpoint: None };
-    config.services.insert(service);
+    let service = Exposed { protocol: Protocol::Tcp, front, host_endpoint: None, clients: None };
+    config.services.insert(service.clone());
     let outcome = install(switch.run_dir(), BRIDGE, &table(&config)).await.unwrap();
     assert_eq!((outcome.added, outcome.removed), (2, 0));
     assert!(outcome.bytes < 500, "{outcome:?}");
     // An endpoint appeared on the host: the flow from the world changes in its place.
     config.services.remove(&service);
-    config.services.insert(Exposed { host_endpoint: Some(8080), ..service });
+    config.services.insert(Exposed { host_endpoint: Some("192.0.2.7:8080".parse().unwrap()), ..service });
     let outcome = install(switch.run_dir(), BRIDGE, &table(&config)).await.unwrap();
     assert_eq!((outcome.added, outcome.removed), (2, 1));
     switch.assert_has(&table(&config));
@@ -173,6 +173,7 @@ fn with_node_ports(mut config: Config, ports: u16) -> Config {
         protocol: Protocol::Tcp,
         front: Front::NodePort { family: Family::V4, port: 30000 + index },
         host_endpoint: None,
+        clients: None,
     });
     config.services = exposed.collect();
     config
@@ -253,7 +254,7 @@ async fn two_thousand_node_ports_are_installed_in_one_bundle() {
     assert!(installed(&mut seen).await.is_empty());
     println!("read and compared in {:?}", start.elapsed());
     let front = Front::NodePort { family: Family::V4, port: 32700 };
-    config.services.insert(Exposed { protocol: Protocol::Tcp, front, host_endpoint: None });
+    config.services.insert(Exposed { protocol: Protocol::Tcp, front, host_endpoint: None, clients: None });
     let start = Instant::now();
     wanted.send_replace(Arc::new(table(&config)));
     let outcome = installed(&mut seen).await;

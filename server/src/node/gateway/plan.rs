@@ -167,13 +167,13 @@ pub(super) fn flows_config(
     });
     // Without node ports the host serves, as without a gateway, but for `externalTrafficPolicy: Local`: the
     // answers to a client's own address leave through the gateway router, which has to know their
-    // connections. The client's network is checked by the host alone.
+    // connections. A client's network is checked by the host wherever the host can serve.
     let is_served = |destination: &&Destination| {
-        let by_bridge = match config.mode {
-            GatewayMode::Shared => config.node_ports || destination.local.is_some(),
-            GatewayMode::Local => is_hosts_alone(destination),
-        };
-        by_bridge && destination.clients.is_none()
+        let is_limited = destination.clients.is_some();
+        match config.mode {
+            GatewayMode::Shared => destination.local.is_some() || config.node_ports && !is_limited,
+            GatewayMode::Local => is_hosts_alone(destination) && !is_limited,
+        }
     };
     Config {
         mode: config.mode.into(),
@@ -203,20 +203,20 @@ fn is_hosts_alone(destination: &Destination) -> bool {
 
 /// What the world may ask for; none for an address of the cluster.
 fn exposed(destination: &Destination) -> Option<Exposed> {
-    let Destination { address, protocol, port, cluster, local, hosts, .. } = destination;
+    let Destination { address, protocol, port, cluster, local, hosts, clients, .. } = destination;
     let front = match address {
         None => Front::NodePort { family: Family::of(*cluster), port: *port },
         Some(address) if address == cluster => return None,
         Some(address) => Front::Address { address: *address, port: *port },
     };
     let of_host = |target: &&std::net::SocketAddr| hosts.contains(target);
-    let host_endpoint = local.iter().flatten().find(of_host).map(std::net::SocketAddr::port);
+    let host_endpoint = local.iter().flatten().find(of_host).copied();
     let protocol = match protocol {
         Protocol::Tcp => uplink::flows::Protocol::Tcp,
         Protocol::Udp => uplink::flows::Protocol::Udp,
         Protocol::Sctp => uplink::flows::Protocol::Sctp,
     };
-    Some(Exposed { protocol, front, host_endpoint })
+    Some(Exposed { protocol, front, host_endpoint, clients: clients.clone() })
 }
 
 /// What a tunnel adds to a pod's packet: the headers of Ethernet inside (14), of IP, of UDP (8), and of

@@ -92,8 +92,12 @@ pub(crate) enum ClientAddresses {
 }
 
 impl ServiceRanges {
-    pub(crate) fn new(facts: watch::Receiver<Facts>, ovs_run_dir: Option<PathBuf>) -> Self {
-        Self { facts, ovs_run_dir }
+    pub(crate) fn new(
+        facts: watch::Receiver<Facts>,
+        ovs_run_dir: Option<PathBuf>,
+        clients: ClientAddresses,
+    ) -> Self {
+        Self { facts, ovs_run_dir, clients }
     }
 
     /// Decides for each range of the node's families. `is_installed`: whether the interface has its flows.

@@ -58,7 +58,10 @@ use podnet::nftables::{
 };
 
 use self::wording::{draw, keep_source, leave_to_host, limit, masquerade, refuse};
-use super::rules::{TABLE, Worded};
+use super::{
+    rules::{TABLE, Worded},
+    service_ranges::ClientAddresses,
+};
 use crate::services::{Destination, Protocol};
 
 mod wording;
@@ -372,6 +375,7 @@ fn end(protocol: Protocol, port: u16) -> [u8; 8] {
 /// The rules in the kernel.
 #[derive(Debug, Default)]
 pub(super) struct ServiceRules {
+    clients: ClientAddresses,
     worded: [Worded; 3],
     /// The hash of the destinations for which the kernel is right, unless another program has changed it
     /// since. To read thousands of elements costs more than everything else of a comparison.
@@ -379,6 +383,10 @@ pub(super) struct ServiceRules {
 }
 
 impl ServiceRules {
+    pub(super) fn new(clients: ClientAddresses) -> Self {
+        Self { clients, ..Self::default() }
+    }
+
     /// The table has changed, or may have: the next correction reads it.
     pub(super) fn doubt(&mut self) {
         self.right_for = None;
@@ -398,7 +406,10 @@ impl ServiceRules {
     }
 
     async fn compare(&mut self, destinations: &[Destination]) -> io::Result<bool> {
-        let plan = Plan::new(destinations);
+        let mut plan = Plan::new(destinations);
+        if self.clients == ClientAddresses::Given {
+            plan.sets.retain(|(purpose, _), _| *purpose != Use::SourceKept);
+        }
         let chains =
             [(PREROUTING, plan.prerouting()), (OUTPUT, plan.output()), (POSTROUTING, plan.postrouting())];
         let (mut sets, mut obsolete) = (vec![create_table(TABLE)], Vec::new());

@@ -42,7 +42,7 @@ impl ToServices {
         watched: watch::Sender<Watched>,
         conditions: Conditions,
     ) -> Self {
-        let rules = ServiceRules::default();
+        let rules = ServiceRules::new(ranges.clients);
         Self { ranges, rules, decided: None, untranslated: None, table, watched, conditions }
     }
 

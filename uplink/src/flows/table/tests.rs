@@ -66,7 +66,12 @@ fn a_node_port_is_two_flows_and_on_the_userspace_datapath_one() {
         config.bridge.datapath = datapath;
         let before = table(&config).len();
         let front = Front::NodePort { family: Family::V4, port: 30081 };
-        config.services.insert(Exposed { protocol: Protocol::Tcp, front, host_endpoint: None });
+        config.services.insert(Exposed {
+            protocol: Protocol::Tcp,
+            front,
+            host_endpoint: None,
+            clients: None,
+        });
         assert_eq!(table(&config).len() - before, flows);
     }
 }

@@ -90,6 +90,7 @@ fn what_the_world_may_ask_for_follows_from_services() {
         hosts: vec![own],
         clients: None,
     };
+    let clients: Vec<IpNet> = vec!["192.0.2.0/24".parse().unwrap()];
     let all = [
         destination(None, None),
         destination(Some("203.0.113.5"), Some(vec![own])),
@@ -97,10 +98,9 @@ fn what_the_world_may_ask_for_follows_from_services() {
         Destination { protocol: Protocol::Udp, ..destination(Some("203.0.113.7"), Some(vec![own])) },
         destination(Some("203.0.113.8"), Some(vec!["10.244.0.5:8080".parse().unwrap(), own])),
         // The gateway router would let everybody in.
-        Destination {
-            clients: Some(vec!["192.0.2.0/24".parse().unwrap()]),
-            ..destination(Some("203.0.113.6"), None)
-        },
+        Destination { clients: Some(clients.clone()), ..destination(Some("203.0.113.6"), None) },
+        // The host could not keep the client's address, so the flows let in whom they should.
+        Destination { clients: Some(clients.clone()), ..destination(Some("203.0.113.9"), Some(vec![own])) },
     ];
     let ports = BridgePorts {
         uplink: 1,
@@ -119,15 +119,20 @@ fn what_the_world_may_ask_for_follows_from_services() {
         };
         flows_config(&GatewayConfig { node_ports, ..config(mode) }, &place(), &ports, surroundings).services
     };
-    let front =
-        |front, host_endpoint| Exposed { protocol: uplink::flows::Protocol::Tcp, front, host_endpoint };
+    let front = |front, host_endpoint| Exposed {
+        protocol: uplink::flows::Protocol::Tcp,
+        front,
+        host_endpoint,
+        clients: None,
+    };
     let node_port = front(Front::NodePort { family: Family::V4, port: 30080 }, None);
     let address = |address: &str| Front::Address { address: address.parse().unwrap(), port: 30080 };
-    let local = front(address("203.0.113.5"), Some(8080));
+    let local = front(address("203.0.113.5"), Some(own));
     let datagrams =
-        Exposed { protocol: uplink::flows::Protocol::Udp, ..front(address("203.0.113.7"), Some(8080)) };
-    let beside_pod = front(address("203.0.113.8"), Some(8080));
-    let of_policy = BTreeSet::from([local, datagrams, beside_pod]);
+        Exposed { protocol: uplink::flows::Protocol::Udp, ..front(address("203.0.113.7"), Some(own)) };
+    let beside_pod = front(address("203.0.113.8"), Some(own));
+    let limited = Exposed { clients: Some(clients), ..front(address("203.0.113.9"), Some(own)) };
+    let of_policy = BTreeSet::from([local.clone(), datagrams, beside_pod, limited]);
     assert_eq!(services(GatewayMode::Shared, true), &of_policy | &BTreeSet::from([node_port]));
     assert_eq!(services(GatewayMode::Shared, false), of_policy, "the client's address is kept");
     assert_eq!(

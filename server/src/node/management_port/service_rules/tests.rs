@@ -61,6 +61,21 @@ fn every_kind() -> Vec<Destination> {
     v4.into_iter().chain(v6).collect()
 }
 
+/// A pod's answer to another machine would leave through the gateway router, which does not know the connection.
+#[test]
+fn behind_a_shared_gateway_what_comes_over_another_nic_has_the_address_of_the_node() {
+    in_a_namespace(async || {
+        for clients in [ClientAddresses::Kept, ClientAddresses::Given] {
+            assert!(ServiceRules::new(clients).correct(&every_kind()).await.unwrap(), "{clients:?}");
+            assert!(!ServiceRules::new(clients).correct(&every_kind()).await.unwrap(), "{clients:?}");
+            let kept = Use::SourceKept.set(Family::V4).look().await.unwrap();
+            let has_elements = matches!(kept, FoundSet::Elements(elements) if !elements.is_empty());
+            assert_eq!(has_elements, clients == ClientAddresses::Kept, "{clients:?}");
+            assert!(!elements(Use::LocalServices, Family::V4).await.is_empty(), "{clients:?}");
+        }
+    });
+}
+
 /// In a network namespace of its own.
 fn in_a_namespace<T: Send + 'static>(body: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(move || {

@@ -177,6 +177,34 @@ fn restarts_end_no_connection_removed_rules_come_back_and_a_clean_node_serves_no
     });
 }
 
+/// The field is about the cluster's addresses alone.
+#[test]
+fn node_ports_of_a_service_with_an_internal_policy_were_refused_where_it_had_no_endpoint() {
+    blueprint().test(|lab| {
+        let (site, world) = (Site::start(lab, Gateway::None)?, lab.world());
+        site.api.edit("Service", ANYWHERE.name(), |service| {
+            service["spec"]["internalTrafficPolicy"] = json!("Local");
+        })?;
+        let backend = Site::of_pod(&site.there);
+        let to = |addresses: Vec<IpAddr>, port: u16| -> Vec<(SocketAddr, IpAddr)> {
+            addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).zip(backend.iter().copied()).collect()
+        };
+        let cluster = to(ANYWHERE.cluster_ips().into(), ANYWHERE.port(Says::Backend));
+        let [without, with] = &lab.nodes[..] else { panic!("two nodes") };
+        // It is in force: the cluster's address has no endpoint there.
+        let asked: Vec<SocketAddr> = cluster.iter().map(|(to, _)| *to).collect();
+        eventually("no endpoint for the other node", site::SOON, || {
+            site.nothing_answers(&End::Node(without), &asked)
+        })?;
+        for node in [without, with] {
+            let ports = to(world.of_node(node), ANYWHERE.node_port(Says::Backend));
+            site.answers("a node port answers the world", &CLIENT, &ports)?;
+            site.answers("a node port answers its node", &End::Node(node), &ports)?;
+        }
+        Ok(())
+    });
+}
+
 /// Of both families; and with ranges of one family, no client of the other one is served.
 #[test]
 fn source_ranges_of_a_load_balancer_hold_for_clients_of_each_family() {

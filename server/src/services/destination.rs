@@ -75,7 +75,10 @@ pub(super) fn of_port(
             add(&mut all, Some(*cluster), port.port, &inside, None);
         }
         let mut outside = Choice::new(port.protocol, of_family());
-        if outside.hosts.is_empty() {
+        // `internalTrafficPolicy: Local` is about the cluster's address alone, where OVN has the endpoints of the
+        // node only: then the kernel chooses among all of them. Without any, OVN refuses.
+        let by_ovn = service.inside == Traffic::Cluster || outside.targets.is_empty();
+        if outside.hosts.is_empty() && by_ovn {
             outside.targets = vec![SocketAddr::new(*cluster, port.port)];
         }
         let local = (service.outside == Traffic::Local).then(|| {
@@ -188,6 +191,25 @@ mod tests {
         // Without a node port OVN has no address for it.
         assert_eq!(texts(&service, None, &here), ["198.51.100.7 80 -> 10.96.0.7:80 / 10.244.1.5:8080"]);
         assert_eq!(texts(&service, None, &here[1..]), ["198.51.100.7 80 -> 10.96.0.7:80 / "]);
+    }
+
+    /// The field is about the cluster's address alone: the node port was refused on nodes without an endpoint.
+    #[test]
+    fn an_internal_policy_takes_no_endpoint_from_what_comes_from_outside() {
+        let mut service = service(&["10.96.0.7"]);
+        service.inside = Traffic::Local;
+        service.external = vec!["198.51.100.7".parse().unwrap()];
+        let there = [candidate("10.244.2.5:8080", false, false), candidate("10.244.3.5:8080", false, false)];
+        assert_eq!(
+            texts(&service, Some(30080), &there),
+            [
+                "* 30080 -> 10.244.2.5:8080,10.244.3.5:8080",
+                "198.51.100.7 80 -> 10.244.2.5:8080,10.244.3.5:8080"
+            ]
+        );
+        // OVN refuses.
+        let none = ["* 30080 -> 10.96.0.7:80", "198.51.100.7 80 -> 10.96.0.7:80"];
+        assert_eq!(texts(&service, Some(30080), &[]), none);
     }
 
     #[test]

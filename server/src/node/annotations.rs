@@ -42,10 +42,15 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The annotations are compared after this long without an event, in case one was lost. A comparison reads
 /// the host's addresses and, as a rule, sends nothing.
 const RESYNC: Duration = Duration::from_secs(300);
-/// A change of the host's addresses is written at once, and further ones together after this long: whatever
-/// happens on one host, the API server gets at most one patch a minute for it. kube-proxy in IPVS mode adds
-/// an address for each Service on every node at the same moment.
-const QUIET: Duration = Duration::from_secs(60);
+/// The first changes of the host's addresses are written at once: an address that moves from host to host
+/// (keepalived) has node ports, and OVN serves those at addresses that it has heard of.
+const FIRST_CHANGES: u32 = 5;
+/// Each of them may be repeated after this long, and further ones are written together: whatever happens on one
+/// host, the API server gets at most one patch a minute for it in the long run.
+const REFILL: Duration = Duration::from_secs(60);
+/// The addresses are read at most this often: kube-proxy in IPVS mode adds one for each Service on every node
+/// at the same moment.
+const SETTLE: Duration = Duration::from_secs(1);
 /// The annotations that this program writes.
 pub(super) const OWN: [&str; 5] = [CHASSIS_ID, FORWARDED_SOURCE, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE];
 
@@ -66,7 +71,7 @@ pub(super) struct Annotator {
     /// The node's gateway.
     pub(super) gateway: watch::Receiver<Published>,
     /// The host's addresses, and the links that lead to no other machine, as last read. They are not read
-    /// again before `QUIET` is over: each patch changes the object, and with it starts a comparison.
+    /// again without an event: each patch changes the object, and with it starts a comparison.
     pub(super) host: Option<(Vec<HostAddress>, BTreeSet<u32>)>,
 }
 
@@ -74,10 +79,13 @@ impl Annotator {
     /// Reconciles the annotations for as long as the server lives.
     pub(super) async fn run(mut self) {
         let (mut backoff, mut complained) = (Backoff::default(), None);
-        let mut quiet_until = Instant::now();
+        let (mut next_look, mut allowance) = (Instant::now(), Allowance::full(Instant::now()));
         loop {
             let wait = match self.write().await {
-                Ok(Done::Complete) => {
+                Ok(done @ (Done::Complete | Done::Addresses)) => {
+                    if done == Done::Addresses {
+                        allowance.spend(Instant::now());
+                    }
                     backoff.reset();
                     if complained.take().is_some() {
                         tracing::info!(node = self.node, "the node's annotations are written again");
@@ -102,8 +110,8 @@ impl Annotator {
                 () = super::changed(&mut self.view) => {}
                 () = super::changed(&mut self.identity) => {}
                 () = super::changed(&mut self.gateway) => {}
-                () = later_change(&mut self.addresses_changed, quiet_until) => {
-                    quiet_until = Instant::now() + QUIET;
+                () = later_change(&mut self.addresses_changed, next_look.max(allowance.next())) => {
+                    next_look = Instant::now() + SETTLE;
                     self.host = None;
                 }
                 () = sleep(wait) => self.host = None,
@@ -162,22 +170,51 @@ impl Annotator {
         };
         let text = change.iter().map(text).collect::<Vec<_>>().join(" ");
         tracing::info!(node = self.node, annotations = text, "wrote the node's annotations");
-        Ok(Done::Complete)
+        let is_of_addresses = [HOST_CIDRS, PRIMARY_ADDRESSES].iter().any(|key| change.contains_key(key));
+        Ok(if is_of_addresses { Done::Addresses } else { Done::Complete })
+    }
+}
+
+/// The patches for addresses that may still be written: a bucket of [`FIRST_CHANGES`], which gets another one
+/// after each [`REFILL`].
+#[derive(Debug)]
+struct Allowance {
+    /// When the bucket is full again.
+    full: Instant,
+}
+
+impl Allowance {
+    fn full(now: Instant) -> Self {
+        Self { full: now }
+    }
+
+    fn spend(&mut self, now: Instant) {
+        self.full = self.full.max(now) + REFILL;
+    }
+
+    /// When the next one may be written.
+    fn next(&self) -> Instant {
+        let all_but_one = REFILL * (FIRST_CHANGES - 1);
+        // The clock may have begun later than that: then the bucket has never been empty.
+        self.full.checked_sub(all_but_one).unwrap_or_else(Instant::now)
     }
 }
 
 /// The outcome of a comparison.
+#[derive(Debug, PartialEq, Eq)]
 enum Done {
     /// The object has all annotations.
     Complete,
+    /// It has got addresses of the host.
+    Addresses,
     /// The object is not known.
     NoObject,
 }
 
-/// Waits until `quiet`, and then for a change. Changes in the meantime count as the same one.
-async fn later_change(changes: &mut watch::Receiver<u64>, quiet: Instant) {
+/// Waits until `earliest`, and then for a change. Changes in the meantime count as the same one.
+async fn later_change(changes: &mut watch::Receiver<u64>, earliest: Instant) {
     // In this order: a change that was marked as seen would be lost if this wait is cancelled after it.
-    sleep_until(quiet).await;
+    sleep_until(earliest).await;
     super::changed(changes).await;
 }
 

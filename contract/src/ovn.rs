@@ -6,6 +6,7 @@
 mod addresses;
 mod dry_run;
 mod ids;
+mod masquerade;
 mod names;
 
 pub use addresses::{
@@ -19,6 +20,7 @@ pub use ids::{
     OWNER, OWNER_CONTROLLER, OWNER_TYPE, ObjectId, POD_SELECTOR_SET, RULE_INDEX, SERVICE, SOURCE_RANGES,
     hash,
 };
+pub use masquerade::Masquerade;
 pub use names::*;
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use contract::namespace_annotation::Multicast;
+pub use contract::{namespace_annotation::Multicast, ovn::Masquerade};
 
-use contract::{mtu::Mtu, ovn::numbered};
+use contract::mtu::Mtu;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kubeapi::services::Family;
 
@@ -92,9 +92,9 @@ impl ClusterConfig {
         [Family::V4, Family::V6].map(|family| has(family).then_some(family)).into_iter().flatten()
     }
 
-    /// The masquerade addresses with this number, IPv4 and IPv6. The numbers are upstream's.
-    pub fn masquerade(&self, number: Masquerade) -> [IpAddr; 2] {
-        self.masquerade.map(|subnet| numbered(&subnet, number as u8))
+    /// The masquerade addresses for this, IPv4 and IPv6.
+    pub fn masquerade(&self, what: Masquerade) -> [IpAddr; 2] {
+        what.in_each(self.masquerade)
     }
 
     /// Whether the address belongs to OVN or to the cluster itself, so that no pod may have it.
@@ -129,20 +129,6 @@ pub enum Templates {
     /// With variables, unless the database has NodePorts without them at the start: upstream's, or those of
     /// an earlier release. They are as good as others, and each would be another row.
     AsFound,
-}
-
-/// What the addresses of the masquerade subnets are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Masquerade {
-    /// Stands for the node's own address behind its gateway router.
-    Host = 2,
-    /// Where the node sends connections of `externalTrafficPolicy: Local`.
-    LocalTraffic = 3,
-    /// The next hop of the gateway router towards the node, and of the node towards Services.
-    NextHop = 4,
-    /// The source of a connection that leads back to its own pod.
-    Hairpin = 5,
 }
 
 /// A range from which nodes get their subnets.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use contract::ovn::nth;
+use contract::ovn::{Masquerade, nth};
 use controller::config::{ClusterConfig, Multicast, Templates};
 use ipnet::IpNet;
 
@@ -14,10 +14,6 @@ use super::{
     table::{cluster as table, gateway, kubernetes, node},
     values,
 };
-
-/// The offset of the hairpin address in a masquerade subnet, in upstream's order: a pod that reaches itself
-/// through a service has this source address.
-const HAIRPIN: u128 = 5;
 
 /// A range of addresses, and the option that it comes from.
 #[derive(Clone, Copy)]
@@ -134,7 +130,7 @@ fn same_families(reading: &mut Reading, of_pods: Families, of_services: Families
     }
 }
 
-/// The hairpin address of a masquerade subnet.
+/// The hairpin address of a masquerade subnet: a pod that reaches itself through a service has this source.
 fn hairpin(reading: &mut Reading, range: &Range) -> Option<IpAddr> {
     // Three bits: 8 addresses, the smallest network that has the fifth.
     let room = range.network.max_prefix_len() - range.network.prefix_len();
@@ -142,7 +138,7 @@ fn hairpin(reading: &mut Reading, range: &Range) -> Option<IpAddr> {
         let problem = format!("{}: the network has to have at least 8 addresses", named(reading, range.spec));
         reading.problems.add(problem);
     }
-    nth(&range.network, HAIRPIN).map(|address| address.addr())
+    nth(&range.network, u128::from(Masquerade::Hairpin as u8)).map(|address| address.addr())
 }
 
 /// CIDRs overlap only if one contains the base of the other.

@@ -1,6 +1,6 @@
 //! The part of the cluster's network that a node needs for its management port.
 
-use contract::ovn::numbered;
+use contract::ovn::Masquerade;
 use ipnet::IpNet;
 use server::node::{Forwarding, ManagementPort};
 
@@ -10,11 +10,6 @@ use super::{
     table::{cluster, gateway, node},
     values,
 };
-
-/// The numbers, as upstream's, of the addresses of a masquerade subnet at which OVN has node ports for local traffic,
-/// and by way of which a host reaches Services over the bridge of its gateway.
-const LOCAL_TRAFFIC: u8 = 3;
-const TO_GATEWAY: u8 = 4;
 
 pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
     let subnets = reading.read_given(&node::NODE_SUBNETS, networks::one_of_each_family).unwrap_or_default();
@@ -39,8 +34,10 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         cluster,
         cluster_is_given,
         services,
-        local_traffic: masquerade.map(|net| numbered(&net, LOCAL_TRAFFIC)),
-        to_gateway: masquerade.map(|net| numbered(&net, TO_GATEWAY)),
+        masquerade,
+        local_traffic: Masquerade::LocalTraffic.in_each(masquerade),
+        to_gateway: Masquerade::NextHop.in_each(masquerade),
+        forwarding,
         mtu: mtu?,
         routable_mtu: routable_mtu?,
     })

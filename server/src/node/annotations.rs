@@ -128,7 +128,7 @@ impl Annotator {
             None => {
                 // Before the addresses are read: a change during the reading is an event.
                 self.addresses_changed.mark_unchanged();
-                let hosts = host_addresses::read()
+                let hosts = host_addresses::read(self.masquerade)
                     .await
                     .map_err(|error| format!("addresses of this host: {error}"))?;
                 let internal = host_addresses::internal_links()

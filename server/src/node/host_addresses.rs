@@ -4,10 +4,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::IpAddr,
 };
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use netlink_packet_route::{
     RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
@@ -18,12 +18,6 @@ use podnet::{link, netlink::Netlink};
 use super::management_port::INTERFACE;
 use crate::kernel_thread;
 
-/// The addresses between a host and its gateway router (the default of `--gateway-v4-masquerade-subnet`).
-/// They are the same on every node.
-const MASQUERADE: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 169, 0), 29);
-/// The same of IPv6 (`--gateway-v6-masquerade-subnet`).
-const MASQUERADE_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 0), 125);
-
 /// An address of the host, and the index of its link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HostAddress {
@@ -31,8 +25,20 @@ pub(super) struct HostAddress {
     pub(super) address: IpNet,
 }
 
-/// All addresses of the host, in the kernel's order.
-pub(super) async fn read() -> io::Result<Vec<HostAddress>> {
+/// All addresses of the host, in the kernel's order, but those of the masquerade subnets: these are between a
+/// host and its gateway router, the same on every node.
+pub(super) async fn read(masquerade: [IpNet; 2]) -> io::Result<Vec<HostAddress>> {
+    let mut all = read_all().await?;
+    retain_others(&mut all, masquerade);
+    Ok(all)
+}
+
+fn retain_others(all: &mut Vec<HostAddress>, masquerade: [IpNet; 2]) {
+    all.retain(|host| !masquerade.iter().any(|subnet| subnet.contains(&host.address.addr())));
+}
+
+/// The same with those of the masquerade subnets.
+pub(super) async fn read_all() -> io::Result<Vec<HostAddress>> {
     kernel_thread::ask(async { listed(&Netlink::open()?) }).await?
 }
 
@@ -149,12 +155,7 @@ fn host_address(message: &AddressMessage) -> Option<HostAddress> {
         )
     })?;
     let is_passing = flags.is_some_and(|flags| flags.intersects(unusable));
-    let is_masquerade = match ip {
-        IpAddr::V4(v4) => MASQUERADE.contains(&v4),
-        IpAddr::V6(v6) => MASQUERADE_V6.contains(&v6),
-    };
-    let is_internal = is_masquerade || ip.is_loopback();
-    if message.header.scope != AddressScope::Universe || is_passing || is_internal {
+    if message.header.scope != AddressScope::Universe || is_passing || ip.is_loopback() {
         return None;
     }
     Some(HostAddress { link: message.header.index, address: IpNet::new(ip, message.header.prefix_len).ok()? })
@@ -162,6 +163,8 @@ fn host_address(message: &AddressMessage) -> Option<HostAddress> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
     use rtnetlink::AddressMessageBuilder;
 
@@ -227,6 +230,31 @@ mod tests {
         assert_eq!(texts(&published(&all, &internal, &[])), ["192.0.2.7/24"]);
         let known = ["198.51.100.7".parse().unwrap()];
         assert_eq!(texts(&published(&all, &internal, &known)), ["192.0.2.7/24", "198.51.100.7/32"]);
+    }
+
+    /// With the subnets of newer upstream (`--gateway-v4-masquerade-subnet 169.254.0.0/17`) a node that had been
+    /// upstream's published its masquerade address, which is the same on every node.
+    #[test]
+    fn a_masquerade_address_outside_of_the_default_subnet_was_published() {
+        let read = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .expect("a network namespace: this test runs as root");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let netlink = Netlink::open().unwrap();
+                for (address, length) in [("169.254.0.2", 17), ("192.0.2.7", 24), ("169.254.200.1", 24)] {
+                    let address = address.parse().unwrap();
+                    let message = AddressMessageBuilder::<Ipv4Addr>::new().index(1).address(address, length);
+                    let message = RouteNetlinkMessage::NewAddress(message.build());
+                    netlink.request(message, NLM_F_CREATE | NLM_F_EXCL).unwrap();
+                }
+                let mut all = listed(&netlink).unwrap();
+                retain_others(&mut all, ["169.254.0.0/17", "fd69::/112"].map(|net| net.parse().unwrap()));
+                all
+            })
+        });
+        let read: Vec<IpNet> = read.join().unwrap().into_iter().map(|host| host.address).collect();
+        assert_eq!(texts(&read), ["192.0.2.7/24", "169.254.200.1/24"]);
     }
 
     /// The kernel goes on by the number of entries that it has sent: with an address before it removed, one

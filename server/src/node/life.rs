@@ -322,6 +322,7 @@ fn keep_network(
             view,
             identity,
             addresses_changed,
+            masquerade: management_port.masquerade,
             wish,
             gateway,
             host: None,

@@ -359,7 +359,7 @@ impl PortReconciler {
 
     /// Corrects the settings with which this host forwards packets of pods.
     async fn forward(&self, desired: &Desired, occasion: Occasion, outcome: &mut Outcome) -> io::Result<()> {
-        let uplinks = Uplinks::read().await?;
+        let uplinks = Uplinks::read(self.config.masquerade).await?;
         let has = |is_v4: bool| desired.addresses.iter().any(|address| address.addr().is_ipv4() == is_v4);
         // Before they are written: a change by another program after that must be an event.
         self.watched.send_if_modified(|watched| {

@@ -41,9 +41,8 @@ options! { Group::Cluster;
         .help("The same for IPv6");
     V4_MASQUERADE_SUBNET = Spec::new("gateway-v4-masquerade-subnet", V4).key(GATEWAY, "v4-masquerade-subnet")
         .default("169.254.169.0/29")
-        .help("Addresses between a node and OVN. The fifth is that of a pod that reaches itself through a \
-               service, for the control plane; what a node sets up beside it is always in 169.254.169.0/29 \
-               and fd69::/125");
+        .help("Addresses between a node and OVN, for the control plane and the nodes. The fifth is that of a \
+               pod that reaches itself through a service");
     V6_MASQUERADE_SUBNET = Spec::new("gateway-v6-masquerade-subnet", V6).key(GATEWAY, "v6-masquerade-subnet")
         .default("fd69::/125")
         .help("The same for IPv6");

@@ -126,6 +126,7 @@ fn two_hundred_services_come() {
             view,
             identity,
             addresses_changed,
+            masquerade: ["169.254.169.0/29", "fd69::/125"].map(|net| net.parse().unwrap()),
             wish: Wish::Routes,
             gateway,
             host: None,

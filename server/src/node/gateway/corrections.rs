@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use contract::{error::chain, names::IfName};
+use contract::{error::chain, names::IfName, ovn::Masquerade};
 use podnet::nftables::ingress;
 use uplink::flows;
 
@@ -13,7 +13,7 @@ use super::{
     cleanup::{self, Removed},
     gone,
     host_side::HostSide,
-    plan::{self, Place},
+    plan::Place,
 };
 use crate::node::management_port::kernel::Kernel;
 
@@ -41,7 +41,7 @@ impl GatewayReconciler {
     pub(super) async fn correct_host_side(&self, place: &Place) -> Result<(), Waiting> {
         let failed = |error: &dyn fmt::Display| Waiting::failed(format!("{}: {error}", place.bridge));
         let name = place.bridge.parse().map_err(|error| failed(&error))?;
-        let ovn = |like| plan::masquerade(&self.config, like, plan::OVN);
+        let ovn = |like| Masquerade::Ovn.like(like, self.config.masquerade);
         let is_shared = self.config.mode == GatewayMode::Shared;
         // Before the kernel is read: a change after that must be an event.
         let masquerade = place.addresses.iter().filter(|_| is_shared).map(|net| ovn(net.addr())).collect();

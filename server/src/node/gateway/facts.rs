@@ -18,7 +18,7 @@ use crate::node::object::NodeView;
 
 impl GatewayReconciler {
     pub(super) async fn host(&self) -> Result<Host, Waiting> {
-        let host = Host::read().await;
+        let host = Host::read(self.config.masquerade).await;
         host.map_err(|error| Waiting::failed(format!("the host's links and routes cannot be read: {error}")))
     }
 

@@ -34,7 +34,7 @@ struct SeenLink {
 
 impl Host {
     /// Reads everything.
-    pub(super) async fn read() -> io::Result<Self> {
+    pub(super) async fn read(masquerade: [IpNet; 2]) -> io::Result<Self> {
         let links = link::list().await.map_err(io::Error::other)?;
         let links: BTreeMap<String, SeenLink> = links
             .into_iter()
@@ -49,7 +49,7 @@ impl Host {
             Some(DefaultRoute { link: name_of(route.link)?, via: route.via, is_v4 })
         });
         let routes = routes.collect();
-        Ok(Self { routes, addresses: host_addresses::read().await?, links })
+        Ok(Self { routes, addresses: host_addresses::read(masquerade).await?, links })
     }
 
     /// Whether there is such a link.

@@ -10,7 +10,7 @@ use contract::{
     mac::Mac,
     mtu::Mtu,
     node_annotation::{DEFAULT_NETWORK, GATEWAY_CONFIG, Gateway, GatewayEntry, PerNetwork},
-    ovn::numbered,
+    ovn,
 };
 use ipnet::IpNet;
 use uplink::flows::{
@@ -158,11 +158,11 @@ pub(super) fn flows_config(
     let Surroundings { host, cluster, service_ranges, destinations, mtu, management } = surroundings;
     let hosts = place.addresses.iter().map(|net| {
         let node = net.addr();
-        let [ovn, own] = [OVN, HOST].map(|number| masquerade(config, node, number));
+        let of = |what: ovn::Masquerade| what.like(node, config.masquerade);
         HostAddresses {
             node,
             others: host.iter().copied().filter(|other| *other != node).collect(),
-            masquerade: Masquerade { ovn, host: own },
+            masquerade: Masquerade { ovn: of(ovn::Masquerade::Ovn), host: of(ovn::Masquerade::Host) },
         }
     });
     // Without node ports the host serves, as without a gateway, but for `externalTrafficPolicy: Local`: the
@@ -224,12 +224,6 @@ fn exposed(destination: &Destination) -> Option<Exposed> {
 pub(super) fn tunnel_bytes(address: IpAddr) -> u32 {
     let of_ip = if address.is_ipv4() { 20 } else { 40 };
     14 + of_ip + 8 + 16
-}
-
-/// The masquerade address of this number, of the family of `like`.
-pub(super) fn masquerade(config: &GatewayConfig, like: IpAddr, number: u8) -> IpAddr {
-    let [v4, v6] = config.masquerade;
-    numbered(if like.is_ipv4() { &v4 } else { &v6 }, number)
 }
 
 #[cfg(test)]

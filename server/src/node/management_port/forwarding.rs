@@ -13,6 +13,7 @@
 
 use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
+use ipnet::IpNet;
 use nix::net::if_::if_indextoname;
 
 use super::plan::INTERFACE;
@@ -40,8 +41,9 @@ pub(super) struct Uplinks {
 
 impl Uplinks {
     /// Reads them from the kernel.
-    pub(super) async fn read() -> io::Result<Self> {
-        let (addresses, internal) = (host_addresses::read().await?, host_addresses::internal_links().await?);
+    pub(super) async fn read(masquerade: [IpNet; 2]) -> io::Result<Self> {
+        let addresses = host_addresses::read(masquerade).await?;
+        let internal = host_addresses::internal_links().await?;
         let mut uplinks = Self::default();
         for HostAddress { link, address } in
             addresses.into_iter().filter(|host| !internal.contains(&host.link))

@@ -27,6 +27,8 @@ pub struct ManagementPort {
     pub cluster_is_given: bool,
     /// The ranges of Services' addresses that the options name.
     pub services: Vec<IpNet>,
+    /// The masquerade subnets, IPv4 and IPv6. Their addresses are no host's.
+    pub masquerade: [IpNet; 2],
     /// The masquerade addresses, IPv4 and IPv6, at which OVN has node ports for local traffic.
     pub local_traffic: [IpAddr; 2],
     /// The masquerade addresses, IPv4 and IPv6, by way of which the host of a gateway of upstream's reaches Services.

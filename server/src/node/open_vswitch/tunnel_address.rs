@@ -108,7 +108,8 @@ async fn object_changed(view: Option<&mut watch::Receiver<NodeView>>) {
 /// Chooses the address by the present state of the host. `before` is the one that this program chose before,
 /// if any.
 pub(crate) async fn look(internal: Internal<'_>, before: Option<IpAddr>) -> io::Result<Option<IpAddr>> {
-    let here: Vec<IpAddr> = host_addresses::read().await?.iter().map(|host| host.address.addr()).collect();
+    let here = host_addresses::read_all().await?;
+    let here: Vec<IpAddr> = here.iter().map(|host| host.address.addr()).collect();
     Ok(choose(internal, &here, before, default_route::address().await?))
 }
 

@@ -5,7 +5,12 @@ use std::net::IpAddr;
 use contract::names::IfName;
 use server::node::{GatewayConfig, GatewayMode};
 
-use super::{kind, management_port, reading::Reading, spec::Spec, table::gateway};
+use super::{
+    kind, management_port,
+    reading::Reading,
+    spec::Spec,
+    table::{gateway, open_vswitch},
+};
 
 /// The configuration of the node's gateway; an inner `None` without one.
 #[expect(clippy::option_option, reason = "the outer one: an option is not valid")]
@@ -17,6 +22,7 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
     let node_ports = reading.switch(&gateway::NODEPORT)?;
     let snat_per_pod = reading.switch(&gateway::SNAT_MULTIPLE_GWS)?;
     let conntrack_zone = reading.read(&gateway::CONNTRACK_ZONE, |text| kind::number(text, 1, 65531))?;
+    let geneve_port = reading.read(&open_vswitch::ENCAP_PORT, |text| kind::number(text, 1, 65535))?;
     let masquerade = management_port::masquerade(reading);
     let Some(mode) = mode? else { return Some(None) };
     if let (GatewayMode::Local, Some(_)) = (mode, vlan) {
@@ -33,6 +39,7 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
         node_ports,
         snat_per_pod,
         masquerade: masquerade?,
+        geneve_port: u16::try_from(geneve_port).unwrap_or(u16::MAX),
         conntrack_zone: u16::try_from(conntrack_zone).unwrap_or(u16::MAX),
     }))
 }

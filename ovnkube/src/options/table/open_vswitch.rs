@@ -42,7 +42,8 @@ options! { Group::OpenVSwitch;
     ENCAP_PORT = Spec::new("encap-port", Kind::PORT).value("PORT").key(SECTION, "encap-port").default("6081")
         .external_id("ovn-encap-port")
         .help("UDP port of such packets. OVN has it from the southbound database (Encap, options:dst_port), \
-               which this server does not write: another port than 6081 is reported, without effect");
+               which this server does not write: another port than 6081 is reported. The flows of a gateway's \
+               bridge let this port past all translations");
     INACTIVITY_PROBE = Spec::new("inactivity-probe", Kind::NUMBER).value("MILLISECONDS")
         .key(SECTION, "inactivity-probe")
         .default("100000").external_id("ovn-remote-probe-interval")

@@ -48,6 +48,8 @@ pub struct GatewayConfig {
     pub snat_per_pod: bool,
     /// Whether the gateway router serves node ports.
     pub node_ports: bool,
+    /// The UDP port of the tunnels between nodes.
+    pub geneve_port: u16,
     /// The first of the flows' conntrack zones.
     pub conntrack_zone: u16,
     /// The addresses between host and gateway router, IPv4 and IPv6.

@@ -20,11 +20,6 @@ use uplink::flows::{
 use super::{GatewayConfig, GatewayMode};
 use crate::services::{Destination, Protocol};
 
-/// The UDP port of Geneve (RFC 8926).
-const GENEVE: u16 = 6081;
-/// The masquerade addresses by number: OVN, as the host sees it; the host, as OVN sees it.
-pub(super) const OVN: u8 = 1;
-const HOST: u8 = 2;
 /// The number of the patch port before there is one: the last that a port may have (`OFPP_MAX` of OpenFlow
 /// 1.0), which ovs-vswitchd gives to none by itself.
 const NO_PORT: OfPort = OfPort(0xfeff);
@@ -186,7 +181,7 @@ pub(super) fn flows_config(
             true => PodSource::Own { management },
         },
         mtu,
-        geneve_port: GENEVE,
+        geneve_port: config.geneve_port,
         zone: Zone::try_from(config.conntrack_zone).unwrap_or(Zone::DEFAULT),
         services: destinations.iter().filter(is_served).filter_map(exposed).collect(),
     }

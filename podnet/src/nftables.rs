@@ -18,6 +18,7 @@ use nix::libc;
 
 use crate::netlink::batch;
 
+pub mod closed;
 pub mod ingress;
 mod set;
 

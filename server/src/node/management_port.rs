@@ -16,6 +16,8 @@
 //! | `link` | its interface, addresses, routes, neighbours, and the steps that correct them |
 //! | `kernel` | reads these from the kernel, and carries out the steps |
 //! | `sysctl` | the interface's settings under `/proc/sys` |
+//! | `firewalls` | firewalls of other programs that may be in the way |
+//! | `forwarded` | the source of what this host forwards to pods |
 //! | `rules` | nftables rules for packets between host, pods and other hosts |
 //! | `service_rules` | nftables rules for addresses of Services |
 //! | `forwarding` | settings of the interfaces over which pods reach other hosts |
@@ -43,6 +45,8 @@ use crate::{
 };
 
 mod events;
+mod firewalls;
+mod forwarded;
 mod forwarding;
 pub(super) mod kernel;
 pub(super) mod link;
@@ -62,6 +66,8 @@ pub use plan::{Forwarding, ManagementPort};
 pub(super) use service_ranges::{ClientAddresses, ServiceRanges};
 
 use self::{
+    firewalls::Firewalls,
+    forwarded::ForwardedSources,
     forwarding::Uplinks,
     kernel::Kernel,
     link::steps,
@@ -107,6 +113,8 @@ pub(super) struct PortReconciler {
     kernel: Kernel,
     rules: [ChainRules; 5],
     services: ToServices,
+    forwarded: ForwardedSources,
+    firewalls: Firewalls,
     /// Changes with each event of the interface.
     happened: watch::Receiver<u64>,
     /// What else has events that matter.
@@ -173,6 +181,8 @@ impl PortReconciler {
             kernel: Kernel::open()?,
             rules: rules::chains(),
             services,
+            forwarded,
+            firewalls: Firewalls::default(),
             happened: happened.to_interface,
             watched: happened.watched,
             addresses: happened.to_addresses,
@@ -312,6 +322,19 @@ impl PortReconciler {
             ));
         }
         outcome
+    }
+
+    /// Sets the sources of what this host forwards. Returns whether OVN has routes to all of them.
+    async fn route_forwarded(&mut self, assigned: &AssignedSubnets, desired: &mut Desired) -> bool {
+        let unrouted = self.forwarded.decide(assigned, desired).await;
+        let in_the_way = self.firewalls.look().await.iter().cloned();
+        let remarks: Vec<String> = unrouted.iter().map(ToString::to_string).chain(in_the_way).collect();
+        if remarks.is_empty() {
+            self.conditions.unremark(Part::MANAGEMENT_PORT);
+        } else {
+            self.conditions.remark(Part::MANAGEMENT_PORT, remarks.join("; "));
+        }
+        unrouted.is_empty()
     }
 
     /// Corrects the rows. Returns whether one differed; if so, the copy of the rows has the change (or `ECHO`

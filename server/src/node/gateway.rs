@@ -13,6 +13,7 @@
 //! | `host` | links, addresses and default routes of the host |
 //! | `config` | what an administrator says of it |
 //! | `follow_nic` | how the bridge follows its NIC |
+//! | `moves` | how often a NIC is made the uplink of a bridge |
 //! | `nic` | the NIC behind the bridge, and what the bridge takes over from it |
 //! | `facts` | what a comparison reads of host and bridge |
 //! | `corrections` | what it corrects beside the rows of the bridge |
@@ -45,6 +46,7 @@ use self::{
     corrections::ignore_own,
     flow_keeper::FlowKeeper,
     host::Host,
+    moves::FailedMoves,
     nic::Nic,
     plan::{Place, Surroundings},
 };
@@ -70,6 +72,7 @@ mod flow_keeper;
 mod follow_nic;
 mod host;
 mod host_side;
+mod moves;
 mod next_hop;
 mod nic;
 mod plan;
@@ -162,6 +165,7 @@ pub(super) struct GatewayReconciler {
     remarks: Vec<String>,
     /// Whether something beside the gateway itself has to be tried again.
     again: bool,
+    failed_moves: FailedMoves,
     /// The host as last read. Events of Services alone do not change it.
     host: Option<Host>,
 }
@@ -205,6 +209,7 @@ impl GatewayReconciler {
             nic: None,
             remarks: Vec::new(),
             again: false,
+            failed_moves: FailedMoves::default(),
             host: None,
         }
     }
@@ -389,21 +394,26 @@ impl GatewayReconciler {
     }
 
     /// Makes the interface the uplink of a new bridge. The event of that starts the next comparison.
-    async fn make_bridge(&self, host: &Host, interface: &str) -> Waiting {
+    async fn make_bridge(&mut self, host: &Host, interface: &str) -> Waiting {
+        if let Some(why) = self.failed_moves.pause(interface) {
+            return Waiting::event(why);
+        }
         if !host.has(interface) {
             return Waiting::event(format!("interface {interface} does not exist yet"));
         }
         match uplink::nic_to_bridge(&self.ties.endpoint, interface).await {
             Ok(report) => {
+                self.failed_moves = FailedMoves::default();
                 for line in report {
                     tracing::info!(interface, "{line}");
                 }
                 Waiting::failed(format!("interface {interface} has just become the uplink of a bridge"))
             }
-            Err(error) => Waiting::failed(format!(
-                "{interface} cannot be made the uplink of a bridge: {}",
-                chain(&error)
-            )),
+            Err(error) => {
+                let why = chain(&error);
+                self.failed_moves.add(&why);
+                Waiting::failed(format!("{interface} cannot be made the uplink of a bridge: {why}"))
+            }
         }
     }
 

@@ -204,7 +204,7 @@ impl<'a> Add<'a> {
             link::create(host, &inside.netlink, netns, attachment)
         };
         let end = self.stage(Stage::Veth, create).await?;
-        self.stage(Stage::Port, port.write(attachment, &end.name)).await?;
+        self.stage(Stage::Port, port.write(attachment, &end.name, *datapath)).await?;
 
         // ovs-vswitchd and ovn-controller take up the port while the pod's end is configured.
         let configure =

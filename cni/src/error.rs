@@ -4,6 +4,7 @@ use std::{io, time::Duration};
 
 use contract::{
     error::{CniError, Code, chain},
+    names::IfName,
     net_conf::NetConfError,
     stage::Stage,
     wire::{PodChange, Rollback},
@@ -44,6 +45,8 @@ pub enum Cause {
     Netns(#[from] NetnsError),
     #[error("open a netlink socket")]
     Netlink(#[source] io::Error),
+    #[error("nftables: have the host's own stack ignore what {link} receives")]
+    Ingress { link: IfName, source: io::Error },
     #[error(transparent)]
     Ask(#[from] AskError),
     #[error("the node-local server answered nothing")]
@@ -88,6 +91,7 @@ impl From<PortError> for Cause {
             PortError::Link(error) => Self::Link(error),
             PortError::NotInstalled(error) => Self::NotInstalled(error),
             PortError::Refused(error) => Self::Ask(error),
+            PortError::Ingress { link, source } => Self::Ingress { link, source },
         }
     }
 }
@@ -209,7 +213,8 @@ impl Cause {
                 | PodEndError::Up(_)
                 | PodEndError::Route { .. },
             )
-            | Self::Netlink(_) => Code::Kernel,
+            | Self::Netlink(_)
+            | Self::Ingress { .. } => Code::Kernel,
             Self::NotInstalled(NotInstalled::Device(_)) => Code::OpenVSwitch,
             Self::NotInstalled(NotInstalled::Removed(_) | NotInstalled::Reassigned { .. }) => {
                 Code::Superseded
@@ -256,6 +261,10 @@ impl Cause {
             Code::AlreadyAttached => "the sandbox must be deleted (DEL) before it can be added again",
             Code::NameTaken => {
                 "look at `ip -d link` and `ovs-vsctl find Interface` on the node for the owner of the name"
+            }
+            Code::Kernel if matches!(self, Self::Ingress { .. }) => {
+                "on a userspace datapath the kernel needs nftables of family netdev \
+                 (CONFIG_NF_TABLES_NETDEV): see `nft list tables` and `dmesg`"
             }
             Code::Kernel => "look at `dmesg` and at what else changes links and routes in this pod",
             Code::OpenVSwitch => "look at `ovs-vsctl show` and /var/log/openvswitch/ovs-vswitchd.log",

@@ -3,7 +3,7 @@
 //!
 //! Status messages from the server are optional. If one is missing, the plugin reads OVSDB itself.
 
-use std::{fmt, pin::Pin, time::Duration};
+use std::{fmt, io, pin::Pin, slice, time::Duration};
 
 use contract::{
     names::IfName,
@@ -14,6 +14,7 @@ use podnet::{
     installed::{self, Goal, NotInstalled},
     link::{self, LinkError},
     netlink::Netlink,
+    nftables::ingress::Devices,
     plan::{Attachment, Identity},
     settings::Settings,
 };
@@ -44,6 +45,9 @@ pub enum PortError {
     /// The server does not write it, because the pod has changed, and the plugin must not write it either.
     #[error(transparent)]
     Refused(AskError),
+    /// Without this the pod would reach the host past OVN.
+    #[error("nftables: have the host's own stack ignore what {link} receives")]
+    Ingress { link: IfName, source: io::Error },
 }
 
 /// A port, by the program that writes it, which [`Port::decide`] chooses. The state only changes to one
@@ -107,6 +111,17 @@ async fn vacate(bridge: &Bridge, identity: &Identity, host: &Netlink) -> Result<
     Ok(bridge.settle().await?)
 }
 
+/// Has the host's own stack ignore what the link receives, unless the kernel's datapath takes it away anyway.
+async fn keep_from_host(link: &IfName, datapath: Datapath) -> Result<(), PortError> {
+    match datapath {
+        Datapath::Kernel => Ok(()),
+        Datapath::Userspace => Devices::Ports
+            .ignore(slice::from_ref(link))
+            .await
+            .map_err(|source| PortError::Ingress { link: link.clone(), source }),
+    }
+}
+
 impl<'a> Port<'a> {
     /// Decides which program writes the port: the server, if it can (`of_server`), which also means that the
     /// interface's name is free; the plugin, if the server cannot, or if the plugin has a session already
@@ -143,12 +158,20 @@ impl<'a> Port<'a> {
         Ok((Self::ByPlugin(bridge, Some(armed)), datapath))
     }
 
-    /// Writes the rows, or has the server write them.
+    /// Writes the rows, or has the server write them. Whichever program writes them has the host's own stack
+    /// ignore the link first, on a userspace datapath. The pod's end is still down then: no frame comes
+    /// before.
     ///
     /// # Errors
     /// The pod is no longer what the server has told this plugin; OVSDB is out of reach, too slow or refuses;
-    /// or another sandbox or pod has the port's name or address.
-    pub async fn write(&mut self, attachment: &Attachment, host: &IfName) -> Result<(), PortError> {
+    /// another sandbox or pod has the port's name or address; or the kernel's stack cannot be kept from the
+    /// link.
+    pub async fn write(
+        &mut self,
+        attachment: &Attachment,
+        host: &IfName,
+        datapath: Datapath,
+    ) -> Result<(), PortError> {
         loop {
             *self = match self {
                 Self::ByServer(server) => {
@@ -159,6 +182,7 @@ impl<'a> Port<'a> {
                     Self::ByPlugin(connect(server.settings).await?, None)
                 }
                 Self::ByPlugin(bridge, armed) => {
+                    keep_from_host(host, datapath).await?;
                     let plugged = bridge.plug(attachment, host, armed.take()).await?;
                     Self::Seen(bridge.clone(), plugged)
                 }

@@ -23,6 +23,7 @@
 //! | `workers` | the tasks beside it, which may wait |
 //! | `calls` | removes what killed calls of the plugin leave among the per-interface locks |
 //! | `restore` | restores ports, under the per-interface locks (`InterfaceLock`) of the plugin's calls |
+//! | `ignored_devices` | the devices of a userspace `br-int` that the host's own stack ignores |
 //! | `sweep` | removes stale attachments |
 //! | `unflushed` | removes tracked connections that a removal had no time for |
 //! | `restored` | restored ports, until they work; only logs |
@@ -39,6 +40,7 @@ use tokio::sync::watch;
 use crate::{conditions::Conditions, events::Events, metrics::Metrics, pods::PodSource};
 
 mod calls;
+mod ignored_devices;
 mod links;
 mod local_rows;
 mod plan;

@@ -63,7 +63,7 @@ impl Scripted {
             (Server::at(&path("server")), Settings::with_ovsdb(&endpoint, Duration::from_secs(5)));
         let by_server = ByServer { server: &server, settings: &settings, said: Said::Nothing };
         let mut port = Port::ByServer(by_server);
-        let outcome = port.write(&attachment(), &"c0ffee".parse().unwrap()).await;
+        let outcome = port.write(&attachment(), &"c0ffee".parse().unwrap(), Datapath::Kernel).await;
         (outcome, serde_json::from_str(&self.server.join().unwrap()).unwrap())
     }
 }

@@ -9,7 +9,7 @@ use netlink_packet_core::{
     NetlinkSerializable,
 };
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket};
-use tokio::time::timeout;
+use tokio::{task::spawn_blocking, time::timeout};
 
 use super::dump::receive;
 
@@ -46,9 +46,11 @@ where
     socket.socket_mut().bind_auto()?;
     socket.socket_mut().connect(&SocketAddr::new(0, 0))?;
     socket.send(&bytes).await?;
-    timeout(DEADLINE, answers(&socket, is_single, pick))
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    let answered = timeout(DEADLINE, answers(&socket, is_single, pick)).await;
+    // The kernel lets nobody close a socket of nftables before what was deleted is freed, by whichever program:
+    // that takes an RCU grace period, 12 ms and more (`nft_rcv_nl_event`).
+    spawn_blocking(move || drop(socket));
+    answered.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 async fn answers<M: NetlinkDeserializable, T>(

@@ -51,6 +51,11 @@ impl KnownLinks {
         self.others.values().map(String::as_str).collect()
     }
 
+    /// Names of all links.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.veths.values().map(|link| link.name.as_str()).chain(self.others.values().map(String::as_str))
+    }
+
     /// A complete set of links.
     pub(super) fn of(links: impl IntoIterator<Item = Link>) -> Self {
         let mut known = Self::default();

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
     Environment,
+    ignored_devices::IgnoredDevices,
     links::KnownLinks,
     plan::{AttachmentView, Doubt, Life, Plan, StaleAttachment},
     port_cache::{self, PortCache, RecordedPort, RowNews},
@@ -59,6 +60,7 @@ pub(super) struct Look {
     pub(super) missing: Vec<MissingPort>,
     pub(super) suspects: Vec<StaleAttachment>,
     pub(super) doubt: Option<Doubt>,
+    pub(super) ignored: IgnoredDevices,
 }
 
 impl RowsHandle {
@@ -173,7 +175,16 @@ impl LocalRows {
             |attached: &RecordedPort| attached.qos.filter(|qos| port_cache::has_qos(&self.updates, *qos));
         let missing =
             missing.into_iter().map(|attached| MissingPort { qos: qos(&attached), attached }).collect();
-        Look { missing, suspects, doubt }
+        let ignored = self.ignored(links);
+        Look { missing, suspects, doubt, ignored }
+    }
+
+    /// The devices that the host's own stack has to ignore: those of the bridge's ports, and those of pods'
+    /// ports that are missing, which are about to be restored.
+    fn ignored(&self, links: &KnownLinks) -> IgnoredDevices {
+        let recorded = self.cache.iter().map(|attached| attached.name.as_str());
+        let named: HashSet<&str> = port_cache::devices(&self.updates).chain(recorded).collect();
+        IgnoredDevices::of(port_cache::datapath(&self.updates), &named, links)
     }
 
     /// Compares these links with rows and pods as known now.

@@ -9,9 +9,11 @@ use std::{
 use contract::{
     external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
     names::{Network, PodKey},
+    paths::INTEGRATION_BRIDGE,
 };
 use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
 use podnet::{
+    bridge::Datapath,
     installed::PortState,
     plan::Identity,
     rows::{PortColumns, QosRow},
@@ -76,7 +78,8 @@ pub(super) struct PortCache(HashMap<String, Arc<RecordedPort>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowNews {
     Nothing,
-    /// A row vanished, ovs-vswitchd finds no device for it, or the bridge was made.
+    /// A row vanished, ovs-vswitchd finds no device for it, the bridge was made, or a device came to a bridge in
+    /// user space that the host's own stack may not ignore yet.
     Look,
 }
 
@@ -100,6 +103,27 @@ pub(super) fn deviceless(updates: &Updates) -> impl Iterator<Item = &str> {
         .rows::<InterfaceRow>()
         .filter(|(_, interface)| interface.is_deviceless())
         .map(|(_, interface)| interface.name.as_str())
+}
+
+/// The datapath of the integration bridge, if there is one.
+pub(super) fn datapath(updates: &Updates) -> Option<Datapath> {
+    integration_bridge(updates).map(|bridge| Datapath::of(&bridge.datapath_type))
+}
+
+/// Names of the integration bridge's ports that are devices of the kernel.
+pub(super) fn devices(updates: &Updates) -> impl Iterator<Item = &str> {
+    let ports = integration_bridge(updates).into_iter().flat_map(|bridge| &bridge.ports);
+    ports
+        .filter_map(|port| updates.row::<PortRow>(*port))
+        .flat_map(|port| &port.interfaces)
+        .filter_map(|interface| updates.row::<InterfaceRow>(*interface))
+        .filter(|interface| interface.is_device())
+        .map(|interface| interface.name.as_str())
+}
+
+/// The integration bridge, if there is one.
+pub(super) fn integration_bridge(updates: &Updates) -> Option<&BridgeRow> {
+    updates.rows::<BridgeRow>().map(|(_, bridge)| bridge).find(|bridge| bridge.name == INTEGRATION_BRIDGE)
 }
 
 /// Whether ovn-controller has connected the interface to its logical port.
@@ -133,7 +157,17 @@ impl PortCache {
                     let is_lost = row.is_deviceless() && self.0.contains_key(&row.name);
                     news = news.max(if is_lost { RowNews::Look } else { RowNews::Nothing });
                 }
-                (_, Some(row)) => self.record(updates, change.uuid, row),
+                (kind, Some(row)) => {
+                    self.record(updates, change.uuid, row);
+                    // This project's plugin and server see to it before they write the row.
+                    let is_foreign = row.is_device() && !row.external_ids.contains_key(POD_IF_NAME);
+                    if kind == ChangeKind::Insert
+                        && is_foreign
+                        && datapath(updates) == Some(Datapath::Userspace)
+                    {
+                        news = RowNews::Look;
+                    }
+                }
                 (_, None) => {}
             }
         }
@@ -209,9 +243,8 @@ fn touches_limits(change: &Change) -> bool {
 impl RecordedPort {
     /// What an Interface row says, if it is a pod's.
     fn read(row: &InterfaceRow) -> Option<Self> {
-        let InterfaceRow { name, kind, external_ids, ingress_policing_rate, ingress_policing_burst, .. } =
-            row;
-        if !kind.is_empty() || FUNCTIONS.iter().any(|key| external_ids.contains_key(*key)) {
+        let InterfaceRow { name, external_ids, ingress_policing_rate, ingress_policing_burst, .. } = row;
+        if !row.is_device() || FUNCTIONS.iter().any(|key| external_ids.contains_key(*key)) {
             return None;
         }
         let id = |key: &str| external_ids.get(key).map(String::as_str);
@@ -258,6 +291,12 @@ impl RecordedPort {
 }
 
 impl InterfaceRow {
+    /// Whether it is a device of the kernel, and not one that ovs-vswitchd makes, or a tunnel or patch
+    /// (ovs-vswitchd.conf.db(5), `type`).
+    fn is_device(&self) -> bool {
+        ["", "system"].contains(&self.kind.as_str())
+    }
+
     fn is_deviceless(&self) -> bool {
         self.ofport == Some(NO_DEVICE)
     }

@@ -13,6 +13,7 @@ use contract::{backoff::Backoff, wire::BridgeFacts};
 use podnet::{
     interface_lock,
     link::{Link, LinkError},
+    netlink::listen::Listener,
     plan::Identity,
     settings::{SHORT_TIMEOUT, Settings},
 };
@@ -24,6 +25,7 @@ use tokio::{
 
 use super::{
     Environment, Repaired,
+    ignored_devices::{self, chain_is_lost},
     links::{LinkNews, Links},
     local_rows::{LocalRows, Look, RowsHandle},
     plan::{Doubt, StaleAttachment},
@@ -56,10 +58,13 @@ pub(crate) struct Reconciler {
     /// The integration bridge, while the rows are up to date and have one.
     bridge: watch::Receiver<Option<BridgeFacts>>,
     links: Links,
+    /// Notifications of nftables; `None`: a kernel without it.
+    rules: Option<Listener>,
     workers: Workers,
     /// The list of all links, while the kernel is asked for it.
     listing: Option<JoinHandle<Result<Vec<Link>, LinkError>>>,
     restoring: Option<JoinHandle<Restored>>,
+    ignoring: Option<JoinHandle<Repaired>>,
     sweeping: Option<JoinHandle<()>>,
     /// What is being removed: not suspected again meanwhile.
     swept: HashSet<Identity>,
@@ -88,6 +93,7 @@ pub(crate) fn plugin_settings(environment: &Environment) -> Settings {
 pub(crate) fn start(environment: Environment, queue: WriteQueue) -> io::Result<()> {
     // Listens before the first list is made, so that no event in between is missed.
     let links = Links::listen()?;
+    let rules = ignored_devices::listen();
     let environment = Arc::new(environment);
     let bridge = queue.bridge.subscribe();
     let (local_rows, rows) = LocalRows::new(Arc::clone(&environment), queue);
@@ -98,9 +104,11 @@ pub(crate) fn start(environment: Environment, queue: WriteQueue) -> io::Result<(
         rows,
         bridge,
         links,
+        rules,
         workers,
         listing: None,
         restoring: None,
+        ignoring: None,
         sweeping: None,
         swept: HashSet::new(),
         to_sweep: Vec::new(),
@@ -141,6 +149,14 @@ impl Reconciler {
                 listed = ended(&mut self.listing) => self.listed(listed),
                 restored = ended(&mut self.restoring) => self.restored(restored),
                 _ = ended(&mut self.sweeping) => self.sweep_next(),
+                kept = ended(&mut self.ignoring) => {
+                    // Success is not that of the look, which may have left something else.
+                    if kept.unwrap_or(Repaired::NotAll) == Repaired::NotAll {
+                        self.go_on(Repaired::NotAll);
+                    }
+                }
+                () = chain_is_lost(&self.rules) => self.look_soon(),
+                Ok(()) = self.bridge.changed() => self.look_soon(),
                 () = sleep_until(self.due) => self.look().await,
             }
         }
@@ -174,8 +190,14 @@ impl Reconciler {
             return;
         };
         // None if the server is shutting down.
-        let Some(Look { missing, suspects, doubt }) = self.rows.look(links).await else { return };
+        let Some(Look { missing, suspects, doubt, ignored }) = self.rows.look(links).await else { return };
         self.say_doubt(doubt);
+        // A task that still runs works with an older look.
+        if self.ignoring.is_none() {
+            self.ignoring = Some(tokio::spawn(ignored.keep()));
+        } else {
+            self.due = self.due.min(now + AFTERWARDS);
+        }
         let done = self.put_back(missing, now);
         if let Some(patience) = self.environment.patience {
             // A suspect that is being removed must not be confirmed a second time.

@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    io,
     sync::Arc,
     time::Duration,
 };
@@ -15,12 +16,15 @@ use std::{
 use contract::{
     external_ids::IFACE_ID,
     names::{IfName, IfaceId},
-    paths::INTEGRATION_BRIDGE,
     wire::{BridgeFacts, PortStatus},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid};
-use podnet::rows::{self, PortColumns};
+use podnet::{
+    bridge::Datapath,
+    nftables::ingress::Devices,
+    rows::{self, PortColumns},
+};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -53,8 +57,17 @@ pub(super) struct Writer {
 
 /// A transaction in flight.
 struct Sent {
-    outcome: BoxFuture<'static, Result<Outcome, TransactError>>,
+    outcome: BoxFuture<'static, Result<Outcome, NotWritten>>,
     ports: Vec<(NamedUuid, Waiting)>,
+}
+
+/// Why ports are not written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotWritten {
+    #[error(transparent)]
+    Database(#[from] TransactError),
+    #[error("nftables: have the host's own stack ignore what the ports receive")]
+    Ingress(#[source] io::Error),
 }
 
 /// A plugin that waits for its port.
@@ -68,7 +81,7 @@ struct Waiting {
 /// An event, for [`Writer::take`].
 pub(super) enum WriterEvent {
     Asked(WriteRequest),
-    Settled(Result<Outcome, TransactError>),
+    Settled(Result<Outcome, NotWritten>),
     /// The queue has waited for long enough.
     Due,
 }
@@ -168,23 +181,21 @@ impl Writer {
     }
 
     fn look_at_bridge(&self, updates: &Updates) {
-        let bridge = updates
-            .rows::<BridgeRow>()
-            .map(|(_, bridge)| bridge)
-            .find(|bridge| bridge.name == INTEGRATION_BRIDGE);
-        let facts = bridge.map(|bridge| BridgeFacts { datapath_type: bridge.datapath_type.clone() });
+        let facts = port_cache::integration_bridge(updates)
+            .map(|bridge| BridgeFacts { datapath_type: bridge.datapath_type.clone() });
         self.bridge.send_if_modified(|now| std::mem::replace(now, facts.clone()) != facts);
     }
 
     /// Sends the queue, unless a transaction is in flight, or the ports before have no numbers yet.
     fn write(&mut self, client: &Client, updates: &Updates, now: Instant) {
         let Some(oldest) = self.oldest else { return };
-        if self.bridge.borrow().is_none() {
+        let datapath = self.bridge.borrow().as_ref().map(|facts| Datapath::of(&facts.datapath_type));
+        let Some(datapath) = datapath else {
             // The dropped channels tell the plugins to write their ports themselves.
             self.queue.clear();
             self.oldest = None;
             return;
-        }
+        };
         // A plugin that has gone must not hold up the others: its port may never work.
         self.waiting.retain(|_, waiting| !waiting.news.is_closed());
         // A port that failed is not in `waiting` any more.
@@ -200,16 +211,21 @@ impl Writer {
         if ports.is_empty() {
             return;
         }
+        // A plugin has its pod's end up only after its port is written: no frame comes before.
+        let ignored = match datapath {
+            Datapath::Kernel => Vec::new(),
+            Datapath::Userspace => ports.iter().map(|(name, ..)| name.clone()).collect(),
+        };
         let new = ports.iter().map(|(name, columns, _)| (name.as_str(), columns, None));
         let (transaction, interfaces): (Transaction, Vec<NamedUuid>) = rows::insert_new(new, "write");
         let waiting = ports.into_iter().map(|(_, _, waiting)| waiting);
         self.sent = Some(Sent {
-            outcome: client.transact(transaction).boxed(),
+            outcome: written(client.clone(), ignored, transaction).boxed(),
             ports: interfaces.into_iter().zip(waiting).collect(),
         });
     }
 
-    fn written(&mut self, outcome: Result<Outcome, TransactError>, updates: &Updates) {
+    fn written(&mut self, outcome: Result<Outcome, NotWritten>, updates: &Updates) {
         let Some(Sent { ports, .. }) = self.sent.take() else { return };
         match outcome {
             Ok(outcome) => {
@@ -283,8 +299,19 @@ fn unobstructed(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(IfName, Po
     free
 }
 
+/// Has the host's own stack ignore what these links receive, and then writes their ports: one transaction of the
+/// kernel, and one of the database.
+async fn written(
+    client: Client,
+    ignored: Vec<IfName>,
+    transaction: Transaction,
+) -> Result<Outcome, NotWritten> {
+    Devices::Ports.ignore(&ignored).await.map_err(NotWritten::Ingress)?;
+    Ok(client.transact(transaction).await?)
+}
+
 /// The outcome of the transaction in flight; waits for ever if there is none.
-async fn settled(sent: &mut Option<Sent>) -> Result<Outcome, TransactError> {
+async fn settled(sent: &mut Option<Sent>) -> Result<Outcome, NotWritten> {
     match sent {
         Some(sent) => (&mut sent.outcome).await,
         None => std::future::pending().await,

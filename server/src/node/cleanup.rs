@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use contract::node_annotation::GATEWAY_CONFIG;
+use contract::{names::IfName, node_annotation::GATEWAY_CONFIG};
 use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
 use podnet::{interface_lock, nftables::ingress, settings::Settings};
@@ -129,16 +129,18 @@ pub fn hand_back() -> io::Result<Cleaned> {
 }
 
 impl Cleaned {
-    /// Has the host's own stack handle again what the NICs of userspace bridges receive.
+    /// Has the host's own stack handle again what NICs and ports of userspace bridges receive.
     async fn ingress(&mut self) {
-        let nics = match ingress::ignored().await {
-            Ok(nics) => nics,
-            Err(error) => return self.fail(format!("nftables' table of NICs: {error}")),
-        };
-        for nic in nics {
-            match ingress::heed(&nic).await {
-                Ok(_) => self.say(format!("the host's own stack handles again what {nic} receives")),
-                Err(error) => self.fail(format!("nftables' chain of {nic}: {error}")),
+        for kind in ingress::Devices::ALL {
+            let devices = match kind.ignored().await {
+                Ok(devices) if devices.is_empty() => continue,
+                Ok(devices) => devices,
+                Err(error) => return self.fail(format!("nftables' table of devices: {error}")),
+            };
+            let names = devices.iter().map(IfName::as_str).collect::<Vec<_>>().join(" ");
+            match kind.heed(&devices).await {
+                Ok(()) => self.say(format!("the host's own stack handles again what {names} receives")),
+                Err(error) => self.fail(format!("nftables' chains of {names}: {error}")),
             }
         }
     }

@@ -7,7 +7,10 @@ use ipnet::IpNet;
 use netlink_packet_core::NlasIterator;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use nix::{libc, net::if_::if_nametoindex};
-use podnet::netlink::listen::{Heard, Listener, bodies};
+use podnet::{
+    netlink::listen::{Heard, Listener, bodies},
+    nftables::ingress::tells_of_port,
+};
 use tokio::sync::watch;
 
 use super::{plan::INTERFACE, rules::TABLE};
@@ -128,7 +131,9 @@ fn rules() -> io::Result<Listener> {
 async fn follow_rules(rules: Listener, interface: watch::Sender<u64>, table: watch::Sender<u64>) {
     loop {
         let is_ours = match rules.next().await {
-            Ok(Heard::Datagram(datagram)) => bodies(&datagram).iter().any(|(_, body)| is_of_table(body)),
+            Ok(Heard::Datagram(datagram)) => {
+                bodies(&datagram).iter().any(|(kind, body)| is_of_table(*kind, body))
+            }
             // Messages were lost: ours may be among them.
             Ok(Heard::Overflow) => true,
             Err(error) => {
@@ -147,8 +152,12 @@ async fn follow_rules(rules: Listener, interface: watch::Sender<u64>, table: wat
 }
 
 /// Whether a message is about [`TABLE`]. In messages of tables, chains and rules, attribute 1 is the name of
-/// the table (`NFTA_TABLE_NAME`, `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE`).
-fn is_of_table(body: &[u8]) -> bool {
+/// the table (`NFTA_TABLE_NAME`, `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE`). Chains of pods' ports, which come and
+/// go with each pod, are in a table of the same name, and no matter of this one's.
+fn is_of_table(kind: u16, body: &[u8]) -> bool {
+    if tells_of_port(kind, body) {
+        return false;
+    }
     // The attributes follow `struct nfgenmsg`, which has 4 bytes.
     let mut attributes = NlasIterator::new(body.get(4..).unwrap_or_default()).filter_map(Result::ok);
     attributes.any(|attribute| {

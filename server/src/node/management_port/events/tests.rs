@@ -105,9 +105,19 @@ fn only_messages_about_links_have_a_links_name() {
 
 #[test]
 fn rules_of_other_tables_are_nobodys_business_here() {
-    assert!(is_of_table(&body(4, None, &[attribute(1, b"ovn-kubernetes\0")])));
-    assert!(!is_of_table(&body(4, None, &[attribute(1, b"kube-proxy\0")])));
-    assert!(!is_of_table(&[]));
+    const NEW_CHAIN: u16 = 0xa03;
+    const INET: u8 = 1;
+    const NETDEV: u8 = 5;
+    let of = |family: u8, table: &[u8], chain: &[u8]| {
+        let mut body = body(4, None, &[attribute(1, table), attribute(3, chain)]);
+        body[0] = family;
+        is_of_table(NEW_CHAIN, &body)
+    };
+    assert!(of(INET, b"ovn-kubernetes\0", b"services\0"));
+    assert!(!of(INET, b"kube-proxy\0", b"services\0"));
+    assert!(of(NETDEV, b"ovn-kubernetes\0", b"uplink-eth0\0"), "the gateway's NIC");
+    assert!(!of(NETDEV, b"ovn-kubernetes\0", b"port-c0ffee\0"), "each pod has one");
+    assert!(!is_of_table(NEW_CHAIN, &[]));
 }
 
 /// Runs `test` in a network namespace of its own.

@@ -127,6 +127,11 @@ faults: kubernetes ## Inject every fault of the matrix, and print which of its r
 	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
 	@$(TARGET_DIR)/debug/integration faults $(if $(filter-out 0 no,$(QUICK)),--quick) $(ROWS)
 
+tenants: kubernetes ## Try every row of the matrix of tenants beside another tenant, and print which hold, with the figure seen (ROWS="1 7" for some, QUICK=1 for the short forms without Kubernetes, TABLE=1 for the table of SECURITY.md alone)
+	@integration/prerequisites.sh test
+	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
+	@$(TARGET_DIR)/debug/integration tenants $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(TABLE)),--table) $(ROWS)
+
 scale: build kubernetes ## Measure the control plane with many nodes and pods (NODES=500 PODS=10000 RATES=10,50,200 COMPARE=1000,50000 SERVICES=10000 BACKENDS=5 POLICIES=4800 EXCEPT=1 TIMES=10 SCALE=--northd), nodes with gateways that join (JOIN=400), or node ports of a node (NODEPORTS=2000)
 	cargo build --locked --release -p integration
 	# What `make build` builds: its allocator gives memory back.

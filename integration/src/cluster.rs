@@ -16,7 +16,7 @@
 //! | `routes` | routes from the API server to pods |
 //! | [`gateway`] | how packets leave and enter the cluster |
 //! | [`containerd`] | which version of containerd the nodes have |
-//! | `bare` | nodes without kubelets: their objects by hand, and the plugins called as a runtime calls them |
+//! | [`bare`] | nodes without kubelets: their objects by hand, and the plugins called as a runtime calls them |
 //! | [`api`] | the API server, for tests |
 //! | [`pods`] | all pods, from a watch |
 //! | [`manifest`] | manifests of test pods |
@@ -36,7 +36,7 @@ use crate::{Daemon, Families, Lab, Node, command, eventually, fabric, inside, la
 pub mod access;
 pub mod api;
 pub mod attached;
-mod bare;
+pub mod bare;
 pub mod containerd;
 pub mod control_plane;
 pub mod credentials;

@@ -82,6 +82,14 @@ impl Lab {
         Ok((self.mirroring(&End::World(machine), &addresses)?, addresses))
     }
 
+    /// Keeps so many connections from that end, each of which says this and then hardly anything, until they are
+    /// dropped.
+    pub fn keeping(&self, from: &End<'_>, to: SocketAddr, count: usize, says: &str) -> Result<Server> {
+        let mut command = self.at(from)?;
+        command.args(["keep", &to.to_string(), "--count", &count.to_string(), "--says", says]);
+        Server::start(&mut command)
+    }
+
     /// Starts a client in the pod, and waits until it connects.
     pub fn connections(&self, from: &Pod, to: SocketAddr, pace: Pace) -> Result<Connections> {
         self.connections_from(&End::Pod(from), to, pace)

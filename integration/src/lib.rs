@@ -32,12 +32,15 @@
 //! | [`versions`] | [`Versions`]: which Open vSwitch and OVN run |
 //! | [`census`] | [`Census`]: snapshot of a node as text, to compare before and after |
 //! | [`traffic`] | ping, TCP and UDP between pods |
+//! | [`mod@frame`] | Ethernet frames, whatever a raw socket may send |
 //! | [`peer`] | the two ends of such traffic, run in the pods' namespaces |
 //! | `multicast` | [`Member`]s of multicast groups, and which of them hear what a pod sends |
 //! | [`connections`] | short TCP connections, many a second, and which server answered each |
 //! | [`cluster`] | [`Cluster`]: a whole Kubernetes on a lab's nodes |
 //! | [`api_proxy`] | [`api_proxy::ApiProxy`]: a proxy in front of the API server that injects faults |
 //! | [`churn`] | pods come and go: while everything is killed; by the thousand, and nothing may grow |
+//! | [`mod@matrix`] | what both matrices have in common: how their tests run, and findings |
+//! | [`tenants`] | the matrix of tenants: its rows, the report, the table of SECURITY.md |
 //! | [`faults`] | the fault matrix: its rows, the checks of every row, the fault injectors, the report |
 //! | [`eventually`], [`let_pass`] | wait for a state, and say what was seen last; wait for so long |
 //! | [`command`], [`executable`], [`mod@http`] | of `testkit`: programs that run to their end; where executables are; HTTP on a unix socket |
@@ -75,10 +78,12 @@ pub mod daemon;
 pub mod datapath;
 pub mod fabric;
 pub mod faults;
+pub mod frame;
 mod heap;
 mod holder;
 pub mod inside;
 pub mod lab;
+pub mod matrix;
 pub mod mounts;
 mod multicast;
 mod netns;
@@ -92,6 +97,7 @@ pub mod program;
 pub mod runtime;
 pub mod subnet;
 pub mod systemd;
+pub mod tenants;
 pub mod threads;
 pub mod traffic;
 pub mod versions;

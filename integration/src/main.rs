@@ -31,6 +31,7 @@ use integration::{
     faults::report::Faults,
     hold, inside,
     peer::Peer,
+    tenants::report::Tenants,
 };
 use serde_json::json;
 
@@ -55,6 +56,7 @@ enum Command {
     Chaos(Chaos),
     Soak(Soak),
     Faults(Faults),
+    Tenants(Tenants),
     Scale(scale::Scale),
     Latency(latency::Latency),
     Services(services::Services),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Chaos(chaos) => in_a_lab("chaos", || bring(&chaos)),
         Command::Soak(soak) => in_a_lab("soak", || wear_out(&soak)),
         Command::Faults(faults) => faults.run(&mut |text| println!("{text}")),
+        Command::Tenants(tenants) => tenants.run(&mut |text| println!("{text}")),
         Command::Scale(scale) => scale.run(),
         Command::Latency(latency) => in_a_lab("latency", || latency.run()),
         Command::Services(services) => in_a_lab("services", || services.run()),

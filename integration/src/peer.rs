@@ -5,9 +5,11 @@
 
 mod connections;
 mod drip;
+mod idle;
 mod multicast;
 mod process;
 mod questions;
+mod raw;
 mod sctp;
 mod stream;
 
@@ -170,6 +172,39 @@ pub enum Peer {
         #[arg(required = true)]
         addresses: Vec<SocketAddr>,
     },
+    /// Send frames on an interface, each a line of hexadecimal digits on standard input.
+    SendFrames {
+        /// The interface.
+        interface: String,
+        /// How often each.
+        #[arg(long, default_value_t = 1)]
+        times: u32,
+    },
+    /// Keep connections to ADDRESS that are hardly used, until killed.
+    Keep {
+        /// Address and port.
+        to: SocketAddr,
+        /// How many.
+        #[arg(long)]
+        count: usize,
+        /// What each says first; then a byte now and then, unless that is empty.
+        #[arg(long, default_value = "")]
+        says: String,
+    },
+    /// Count the frames with MARK that come to an interface, until standard input closes.
+    Sniff {
+        /// The interface.
+        interface: String,
+        /// What a frame has somewhere, in hexadecimal digits.
+        mark: String,
+    },
+    /// Count the datagrams with MARK that come to an address and port, until standard input closes.
+    Hear {
+        /// Address and port.
+        at: SocketAddr,
+        /// What a datagram has somewhere, in hexadecimal digits.
+        mark: String,
+    },
     /// Ask each of the ADDRESSES once, all together, and print who answers.
     Ask {
         /// Ask by TCP.
@@ -205,6 +240,8 @@ pub enum Report {
     Repeated(Vec<u32>),
     /// So much has arrived.
     Poured(Poured),
+    /// So many were sent, or have come.
+    Counted(u64),
     /// A datagram with this text came.
     Heard(String),
     /// Who answered, in the order of the addresses: by TCP and by UDP.
@@ -303,6 +340,10 @@ impl Peer {
             Self::MulticastSend { group, number, count, then } => {
                 multicast::send(group, number, count, &then)
             }
+            Self::SendFrames { interface, times } => raw::send_frames(&interface, times, report),
+            Self::Keep { to, count, says } => idle::keep(to, count, &says, report),
+            Self::Sniff { interface, mark } => raw::sniff(&interface, &mark, report),
+            Self::Hear { at, mark } => raw::hear(at, &mark, report),
             Self::SctpAnswer { addresses } => sctp::answer(&addresses, report),
             Self::SctpAsk { addresses } => {
                 sctp::ask_all(&addresses).map(|replies| report(&Report::AskedBySctp(replies)))

@@ -1,6 +1,7 @@
 //! Packets between pods, and between pods and nodes: ping, TCP and UDP.
 
 mod lasting;
+mod raw;
 
 use std::{
     ffi::OsStr,
@@ -19,6 +20,7 @@ use crate::{
 };
 
 pub use lasting::{Drip, Lasting};
+pub use raw::Counter;
 
 /// Where traffic begins or ends.
 #[derive(Debug, Clone, Copy)]
@@ -218,7 +220,7 @@ impl Lab {
     }
 
     /// A command in the network namespace of an end, to be completed.
-    fn command_at(&self, end: &End<'_>, program: impl AsRef<OsStr>) -> Command {
+    pub fn command_at(&self, end: &End<'_>, program: impl AsRef<OsStr>) -> Command {
         match end {
             End::Pod(pod) => self.node_of(pod).pod_command(pod, program),
             End::Node(node) => node.command(program),

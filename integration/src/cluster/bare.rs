@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::{Cluster, worker};
-use crate::{Node, Pod, eventually, mounts};
+use crate::{Lab, Node, Pod, eventually, mounts};
 
 /// How long the nodes may take until they take pods: an idle machine needs some seconds, an emulated processor
 /// minutes.
@@ -53,29 +53,11 @@ impl Cluster {
     /// # Errors
     /// If the object names no node of the lab, or a plugin fails.
     pub fn run(&self, object: &Value) -> Result<Pod> {
-        let text = |pointer: &str| {
-            let text = object.pointer(pointer).and_then(Value::as_str);
-            text.map(str::to_owned).with_context(|| format!("the pod has no {pointer}"))
-        };
-        let name = text("/spec/nodeName")?;
-        let node = self.lab.nodes.iter().find(|node| node.name == name);
-        let node = node.with_context(|| format!("there is no node {name}"))?;
-        let mut pod = self.lab.plan_pod(node);
-        pod.namespace = text("/metadata/namespace")?;
-        pod.name = text("/metadata/name")?;
-        pod.uid = text("/metadata/uid")?;
-        node.add_namespaces(slice::from_ref(&pod))?;
-        let result = add(node, &pod).with_context(|| format!("attach {} on {name}", pod.name))?;
-        let addresses =
-            result["ips"].as_array().into_iter().flatten().filter_map(|ip| ip["address"].as_str());
-        pod.addresses = addresses.map(str::parse).collect::<Result<Vec<IpNet>, _>>()?;
-        ensure!(!pod.addresses.is_empty(), "no address for {}: {result}", pod.name);
-        let addresses: Vec<Value> = addresses_of(&pod).map(|ip| json!({"ip": ip})).collect();
-        let status = json!({"status": {
-            "phase": "Running", "podIP": pod.address(), "podIPs": addresses,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }});
-        self.api.patch(&format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name), &status)?;
+        let pod = attach(&self.lab, object)?;
+        self.api.patch(
+            &format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name),
+            &running(&pod),
+        )?;
         Ok(pod)
     }
 
@@ -100,6 +82,44 @@ impl Cluster {
         let path = format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", pod.namespace);
         self.api.create(&path, &slice).map(drop)
     }
+}
+
+/// Attaches a pod to the network, as it was created in an API server, on the node that the object names: a network
+/// namespace in which nothing runs yet.
+///
+/// # Errors
+/// If the object names no node of the lab, or a plugin fails.
+pub fn attach(lab: &Lab, object: &Value) -> Result<Pod> {
+    let text = |pointer: &str| {
+        let text = object.pointer(pointer).and_then(Value::as_str);
+        text.map(str::to_owned).with_context(|| format!("the pod has no {pointer}"))
+    };
+    let name = text("/spec/nodeName")?;
+    let node = lab.nodes.iter().find(|node| node.name == name);
+    let node = node.with_context(|| format!("there is no node {name}"))?;
+    let mut pod = lab.plan_pod(node);
+    pod.namespace = text("/metadata/namespace")?;
+    pod.name = text("/metadata/name")?;
+    pod.uid = text("/metadata/uid")?;
+    node.add_namespaces(slice::from_ref(&pod))?;
+    let result = add(node, &pod).with_context(|| format!("attach {} on {name}", pod.name))?;
+    let addresses = result["ips"].as_array().into_iter().flatten().filter_map(|ip| ip["address"].as_str());
+    pod.addresses = addresses.map(str::parse).collect::<Result<Vec<IpNet>, _>>()?;
+    let interfaces = result["interfaces"].as_array().into_iter().flatten();
+    let own =
+        interfaces.filter(|interface| interface["name"] == "eth0").find_map(|eth0| eth0["mac"].as_str());
+    own.unwrap_or_default().clone_into(&mut pod.mac);
+    ensure!(!pod.addresses.is_empty(), "no address for {}: {result}", pod.name);
+    Ok(pod)
+}
+
+/// The status that a kubelet writes of such a pod.
+pub fn running(pod: &Pod) -> Value {
+    let addresses: Vec<Value> = addresses_of(pod).map(|ip| json!({"ip": ip})).collect();
+    json!({"status": {
+        "phase": "Running", "podIP": pod.address(), "podIPs": addresses,
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }})
 }
 
 fn addresses_of(pod: &Pod) -> impl Iterator<Item = IpAddr> {

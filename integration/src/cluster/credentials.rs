@@ -29,9 +29,8 @@ pub struct Credentials {
 impl Credentials {
     /// Creates the credentials of the cluster's own programs and of the kubelets of `nodes`.
     pub fn create(nodes: &[String]) -> Result<Self> {
-        let directory = Path::new(mounts::LAB).join("kubernetes");
-        fs::create_dir_all(&directory)?;
-        let credentials = Self { directory };
+        let credentials = Self::of_the_lab();
+        fs::create_dir_all(&credentials.directory)?;
         credentials.certificates()?;
         let mut table = String::new();
         let users = [ADMIN, CONTROLLER_MANAGER, SCHEDULER, KUBE_PROXY].map(str::to_owned);
@@ -53,6 +52,11 @@ impl Credentials {
         }
         fs::write(credentials.token_table(), table).context("write the table of tokens")?;
         Ok(credentials)
+    }
+
+    /// Those that were created in this lab.
+    pub fn of_the_lab() -> Self {
+        Self { directory: Path::new(mounts::LAB).join("kubernetes") }
     }
 
     /// Certificate of the authority that signed the API server's.

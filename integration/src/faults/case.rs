@@ -9,7 +9,7 @@ use super::{
     process::Held,
     site::Site,
 };
-use crate::{Blueprint, Census, Lab, eventually, inside};
+use crate::{Blueprint, Census, Lab, eventually, inside, matrix::Findings};
 
 /// How long released resources may take to be gone. A leak never goes, so the value costs time only where
 /// there is one.
@@ -186,21 +186,4 @@ fn next_pod(site: &Site<'_>, recovery: Duration) -> Result<()> {
     site.has_network(&pod)?;
     site.del(&pod)?.success()?;
     site.nothing_of(&pod)
-}
-
-/// The checks that do not hold: one must not hide the others.
-#[derive(Debug, Default)]
-struct Findings(Vec<String>);
-
-impl Findings {
-    fn note(&mut self, what: &str, result: Result<()>) {
-        if let Err(error) = result {
-            self.0.push(format!("{what}: {error:#}"));
-        }
-    }
-
-    fn verdict(self) -> Result<()> {
-        ensure!(self.0.is_empty(), "{}", self.0.join("\n"));
-        Ok(())
-    }
 }

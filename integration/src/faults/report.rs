@@ -2,23 +2,16 @@
 //!
 //! Reads the report of `cargo nextest` (JUnit). Must not know what the tests do.
 
-use std::{
-    fmt, fs, io,
-    process::{Command, ExitCode},
-};
+use std::{fmt, fs, io, process::ExitCode};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use super::{
     LONG,
     matrix::{self, Elsewhere, ROWS, Row},
 };
-use crate::{command, executable};
-
-/// The options with which the executables of the tests were built. Others would build everything again.
-const PACKAGES: &[&str] =
-    &["-p", "cni", "-p", "ovnkube", "-p", "integration", "--features", "cni/failpoints,ovnkube/failpoints"];
+use crate::{executable, matrix::Run};
 
 /// Inject the faults of the matrix, and print which of its rows hold.
 #[derive(Debug, Clone, Args)]
@@ -88,30 +81,11 @@ impl Faults {
         Ok(if marks.iter().all(well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The output of the tests goes to the terminal; whether they passed is in nextest's report.
     fn run_tests(&self) -> Result<()> {
-        let mut nextest = Command::new("cargo");
-        nextest
-            .current_dir(executable::workspace())
-            .args(["nextest", "run", "--locked", "--profile", "faults", "--test", "faults"])
-            .args(PACKAGES);
-        // A selection without tests is for the report to judge.
-        nextest.args(["--no-tests", "pass"]);
         let filter: Vec<String> =
             self.rows.iter().map(|number| format!("test(/(^|::)row_{number:02}_/)")).collect();
-        if !filter.is_empty() {
-            nextest.args(["-E", &filter.join(" + ")]);
-        }
-        if !self.quick {
-            nextest.env(LONG, "1");
-        }
-        let line = command::line(&nextest);
-        let status = nextest.status().with_context(|| format!("start `{line}`"))?;
-        // 100: tests failed, https://docs.rs/nextest-metadata (NextestExitCode).
-        match status.code() {
-            Some(0 | 100) => Ok(()),
-            _ => bail!("`{line}`: {status}"),
-        }
+        let long = (!self.quick).then(|| (LONG, "1".to_owned()));
+        Run { name: "faults", filter: &filter.join(" + "), environment: long.as_slice() }.run()
     }
 }
 

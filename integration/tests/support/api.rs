@@ -19,9 +19,6 @@ use tokio::{
     sync::mpsc::{UnboundedSender, unbounded_channel},
 };
 
-/// Where the EgressFirewall of a namespace is.
-const OF_FIREWALLS: &str = "/apis/k8s.ovn.org/v1/namespaces/";
-
 /// The server, which ends with its test.
 pub(crate) struct Api {
     state: Arc<Mutex<State>>,
@@ -138,6 +135,24 @@ impl Api {
         lock(&self.state).put(object);
     }
 
+    /// The object of this kind, namespace and name as it is now.
+    pub(crate) fn read(&self, object: &Value) -> Option<Value> {
+        let kind = object["kind"].as_str().expect("an object has a kind");
+        lock(&self.state).objects.get(&(collection(kind), key(object))).cloned()
+    }
+
+    /// Deletes the object of this kind, namespace and name.
+    pub(crate) fn remove(&self, object: &Value) {
+        let kind = object["kind"].as_str().expect("an object has a kind");
+        lock(&self.state).delete(collection(kind), key(object));
+    }
+
+    /// Changes what a merge patch names of an object that is there; returns it.
+    pub(crate) fn patch(&self, object: &Value, patch: &Value) -> Option<Value> {
+        let kind = object["kind"].as_str().expect("an object has a kind");
+        lock(&self.state).patch(&(collection(kind), key(object)), patch)
+    }
+
     /// Changes an object that is there.
     pub(crate) fn edit(&self, kind: &str, name: &str, edit: impl FnOnce(&mut Value)) -> Result<()> {
         let mut state = lock(&self.state);
@@ -162,6 +177,10 @@ impl Api {
 impl State {
     fn all(&self, of: &'static str) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |((collection, _), _)| *collection == of).map(|(_, object)| object)
+    }
+
+    fn has(&self, key: &(&'static str, String)) -> bool {
+        self.objects.contains_key(key)
     }
 
     fn put(&mut self, mut object: Value) {
@@ -202,7 +221,7 @@ impl State {
                     match operation["op"].as_str()? {
                         // A test for null succeeds where there is nothing, as in the real one.
                         "test" if object.pointer(path).unwrap_or(&Value::Null) == value => {}
-                        "add" => *place(&mut object, path)? = value.clone(),
+                        "add" | "replace" => *place(&mut object, path)? = value.clone(),
                         _ => return None,
                     }
                 }
@@ -292,14 +311,15 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
                 }
             }
         }
-        None if asked.method == "PATCH" && path.starts_with(OF_FIREWALLS) => {
-            let namespace = path[OF_FIREWALLS.len()..].split('/').next().unwrap_or_default();
-            let key = (collection("EgressFirewall"), format!("\"{namespace}\"/\"default\""));
+        // A patch of an object that the test does not have is accepted, as what follows.
+        None if asked.method == "PATCH" && place_of(&path).is_some_and(|key| lock(&state).has(&key)) => {
             let patch = serde_json::from_slice(&asked.body).unwrap_or_default();
-            let patched = lock(&state).patch(&key, &patch);
+            let patched = place_of(&path).and_then(|key| lock(&state).patch(&key, &patch));
             match patched {
                 Some(object) => asked.json(&object).await,
-                None => asked.status(404, "egressfirewalls \"default\" not found").await,
+                None => {
+                    asked.status(422, "the server rejected our request due to an error in our request").await
+                }
             }
         }
         None => {
@@ -370,6 +390,16 @@ fn collection(kind: &str) -> &'static str {
         "EndpointSlice" => "/apis/discovery.k8s.io/v1/endpointslices",
         other => panic!("the control plane watches no {other}"),
     }
+}
+
+/// Where an object is that a process writes to: of the kinds whose patches are kept, besides nodes.
+fn place_of(path: &str) -> Option<(&'static str, String)> {
+    ["Pod", "EgressFirewall"].map(collection).into_iter().find_map(|collection| {
+        let (group, plural) = collection.rsplit_once('/')?;
+        let mut steps = path.strip_prefix(group)?.strip_prefix("/namespaces/")?.split('/');
+        let (namespace, kind, name) = (steps.next()?, steps.next()?, steps.next()?);
+        (kind == plural).then(|| (collection, format!("\"{namespace}\"/\"{name}\"")))
+    })
 }
 
 fn key(object: &Value) -> String {

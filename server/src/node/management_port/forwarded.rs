@@ -108,3 +108,58 @@ impl ForwardedSources {
         unrouted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn run(program: &str, arguments: &str) {
+        let status = Command::new(program).args(arguments.split(' ')).status().expect("it can be started");
+        assert!(status.success(), "{program} {arguments}");
+    }
+
+    #[test]
+    fn a_node_that_is_taken_over_asks_for_no_row_until_its_next_start() {
+        // The kernel thread belongs to the process, so the process has to be in the namespace.
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--net"])
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--ignored",
+                "--exact",
+                "node::management_port::forwarded::tests::of_each_start",
+                "--nocapture",
+            ])
+            .output()
+            .unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    #[ignore = "the test above runs it, in a network namespace of its own"]
+    fn of_each_start() {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let wish = || runtime.block_on(Wish::at_start());
+        assert_eq!(wish(), Wish::Routes, "a new node");
+        // Not every kernel has dummies.
+        run("ip", "link add ovn-k8s-mp0 type bridge");
+        assert_eq!(wish(), Wish::Routes, "after a reboot, Open vSwitch makes the port anew");
+        run("ip", "addr add 10.244.1.2/24 dev ovn-k8s-mp0");
+        run("nft", "add table inet ovn-kubernetes");
+        run(
+            "nft",
+            "add chain inet ovn-kubernetes mgmtport-snat { type nat hook postrouting priority 100 ; }",
+        );
+        assert_eq!(wish(), Wish::Nothing, "upstream's server was here");
+        run(
+            "nft",
+            "add chain inet ovn-kubernetes pods-masquerade { type nat hook postrouting priority 100 ; }",
+        );
+        assert_eq!(wish(), Wish::Routes, "this server was here");
+    }
+}

@@ -119,6 +119,13 @@ impl Leadership {
         }
     }
 
+    /// A process that leads without an election from when the closure is called. `what`: what it waits for.
+    pub fn once(what: &str) -> (Self, impl FnOnce() + use<>) {
+        let (sender, state) = watch::channel(State::Waiting { what: what.to_owned(), stands_by: false });
+        let leadership = Self { states: vec![state], durations: None, resigned: watch::channel(false).0 };
+        (leadership, move || drop(sender.send_replace(State::Leading { until: None })))
+    }
+
     /// An elected leader, for a test.
     pub fn elected() -> Self {
         Self { durations: Some(Durations::default()), ..Self::always() }
@@ -263,6 +270,17 @@ impl LeaderElector {
     /// Stands for the Leases of `candidates` from now on, and acquires each one only while it holds those
     /// before it. Returns at once. Needs a tokio runtime.
     pub fn start(api: Connection, candidates: ElectionConfigs, metrics: Metrics) -> (Leadership, Self) {
+        Self::start_after(&Leadership::always(), api, candidates, metrics)
+    }
+
+    /// As [`start`](Self::start), but takes no Lease before `ready` leads: a process that cannot do the work
+    /// of a leader must not keep another one from it.
+    pub fn start_after(
+        ready: &Leadership,
+        api: Connection,
+        candidates: ElectionConfigs,
+        metrics: Metrics,
+    ) -> (Leadership, Self) {
         let durations = Some(candidates.first.durations);
         let mut leadership = Leadership { states: Vec::new(), durations, resigned: watch::channel(false).0 };
         let mut leases = Vec::new();
@@ -274,7 +292,7 @@ impl LeaderElector {
             });
             let (stop, stopped) = oneshot::channel();
             // A clone of the leadership over the Leases so far: this one is taken only while those are held.
-            let before = (!leases.is_empty()).then(|| leadership.clone());
+            let before = if leases.is_empty() { ready.clone() } else { leadership.clone() };
             // The holder of the last Lease leads, so its task sets the metric.
             let metrics = candidates.peek().is_none().then(|| metrics.clone());
             let task =

@@ -36,18 +36,17 @@ use crate::{
 /// dropped; with ten times as much, one lost answer would cost leadership.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Returns when leadership is lost or the Lease is released. `before`: the leadership over the Leases that
-/// come first. `metrics`: only for the Lease that comes last.
+/// Returns when leadership is lost or the Lease is released. `before`: the leadership over what comes first,
+/// without which the Lease is not taken: other Leases, or that the process is ready. `metrics`: only for the Lease that comes last.
 pub(super) async fn run(
     api: Connection,
     candidate: ElectionConfig,
-    before: Option<Leadership>,
+    before: Leadership,
     metrics: Option<Metrics>,
     state: watch::Sender<State>,
     mut stopped: oneshot::Receiver<Instant>,
 ) -> Lost {
     let leases = Api::namespaced(api.client().clone(), &candidate.namespace);
-    let before = before.unwrap_or_else(Leadership::always);
     let mut task = LeaseTask { leases, api, candidate, before: before.clone(), metrics, state, said: None };
     let mut held = tokio::select! {
         held = task.win() => held,
@@ -132,6 +131,10 @@ impl LeaseTask {
                 }
                 Ok(Attempt::Free { version }) => {
                     backoff.reset();
+                    if let Some(why) = self.before.waits_for().filter(|_| !self.before.is_elected()) {
+                        let what = format!("it does not take the lease {} yet: {why}", self.candidate);
+                        self.wait_for(what, Candidate::Hindered);
+                    }
                     let next = self.next_attempt();
                     tokio::select! {
                         () = sleep_until(next) => {}

@@ -54,7 +54,7 @@ async fn again_and_again(
             }
             ended = work.ended() => {
                 // With all that the roles knew: another process may write from now on.
-                drop(work);
+                work.end(&ended).await;
                 tracing::error!(
                     error = chain(&ended),
                     "the control plane's roles have ended and stand by; this node's server goes on"

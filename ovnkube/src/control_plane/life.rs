@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! log, pidfile, signals → endpoints → roles run → a signal: roles end, the Lease is released → exit 0
-//!                                         └ leadership lost: roles end at once → exit 1, to be restarted
+//!                                         ├ leadership lost: roles end at once → exit 1, to be restarted
+//!                                         └ database lost for minutes: as for a signal → exit 1
 //! ```
 
 use std::sync::Arc;
@@ -67,8 +68,7 @@ pub(super) async fn live(
             Ok(())
         }
         ended = work.ended() => {
-            // Ends every task of the roles at once: the next leader may write soon.
-            drop(work);
+            work.end(&ended).await;
             Err(ended.into())
         }
     };

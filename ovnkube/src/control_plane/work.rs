@@ -9,7 +9,8 @@
 //! Leases ─▶ LeaderElector ─▶ Leadership: whether this process may write
 //! ```
 //!
-//! The database is copied before this process leads. Nodes and pods are listed only when it does: the lists
+//! A process stands for the Leases once it has a copy of the database: one that does not reach it would hold up
+//! those that do. A leader that has lost it for minutes ends, and another one takes over. Nodes and pods are listed only when it does: the lists
 //! have to contain the last writes of the former leader, or an address could be assigned twice.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -39,7 +40,7 @@ use tokio::{
         watch,
     },
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -59,6 +60,11 @@ const REASON: Duration = Duration::from_secs(1);
 /// cluster. Ten times shorter, and a busy API server would be cut off; ten times longer would use up the 30 s
 /// that Kubernetes gives a pod to stop by default, and the Lease would have to run out.
 const FINISH: Duration = Duration::from_secs(3);
+
+/// How long a leader goes on without the northbound database. Restarts of the database, and elections of its
+/// cluster, take seconds; a tenth of this would change leaders at each. Ten times as long, and pods would get
+/// no network for half an hour while another process reaches the database.
+const WITHOUT_DATABASE: Duration = Duration::from_secs(180);
 
 /// The running roles. When dropped, they end at once, and the Lease has to run out.
 #[derive(Debug)]
@@ -89,6 +95,12 @@ pub enum Ended {
          is a second control plane running for it?"
     )]
     LockTaken,
+    #[error(
+        "this process resigns: it has had no connection to the northbound database for {:?}, and another one \
+         may have; it stands for the lease again once it has a copy of the database",
+        WITHOUT_DATABASE
+    )]
+    WithoutDatabase,
     #[error("a part of the control plane has ended, which is a defect of this program: {0}")]
     Defect(String),
 }
@@ -99,6 +111,7 @@ enum Task {
     /// A task that reports on another part. Its end is no error: that part reports its own.
     Silent,
     Controller(Stopped),
+    WithoutDatabase,
 }
 
 /// What the parts share.
@@ -121,13 +134,19 @@ impl Work {
         metrics: &Arc<ControlPlaneMetrics>,
     ) -> Self {
         let api = connection.clone();
+        let (progress, progressed) = watch::channel(Progress::default());
         let (leadership, elector) = match &config.election {
             None => (Leadership::always(), None),
             Some(election) => {
                 let alone = if config.pidfile.is_some() { Alone::ByPidfile } else { Alone::Unknown };
                 let candidates = election.candidates(&config.identity, alone);
+                let ready = match &config.northbound {
+                    None => Leadership::always(),
+                    Some(_) => with_copy(progressed.clone()),
+                };
+                let metrics = metrics.api_server.clone();
                 let (leadership, elector) =
-                    LeaderElector::start(api.clone(), candidates, metrics.api_server.clone());
+                    LeaderElector::start_after(&ready, api.clone(), candidates, metrics);
                 (leadership, Some(elector))
             }
         };
@@ -136,7 +155,7 @@ impl Work {
             Reporter { controller: REPORTER, instance: config.identity.clone() },
         );
         let shared = Shared { config, api, leadership, recorder, conditions, metrics };
-        let at_work = RunningTasks::start(&shared);
+        let at_work = RunningTasks::start(&shared, progress, progressed);
         Self { elector, leadership: shared.leadership, at_work }
     }
 
@@ -157,9 +176,18 @@ impl Work {
                     Ended::Lost(_) | Ended::LockTaken => {
                         timeout(REASON, elector.lost()).await.map_or(ended, Ended::from)
                     }
-                    Ended::Defect(_) => ended,
+                    Ended::WithoutDatabase | Ended::Defect(_) => ended,
                 }
             }
+        }
+    }
+
+    /// Ends what is left of roles that have ended by themselves. A leader that has merely lost its database
+    /// releases the Lease; in all other cases another process may write already, and all ends at once.
+    pub(super) async fn end(self, why: &Ended) {
+        match why {
+            Ended::WithoutDatabase => self.stop().await,
+            Ended::Lost(_) | Ended::LockTaken | Ended::Defect(_) => drop(self),
         }
     }
 
@@ -185,14 +213,24 @@ impl Work {
 }
 
 impl RunningTasks {
-    fn start(shared: &Shared<'_>) -> Self {
+    fn start(
+        shared: &Shared<'_>,
+        progress: watch::Sender<Progress>,
+        progressed: watch::Receiver<Progress>,
+    ) -> Self {
         let Shared { config, api, leadership, conditions, metrics, .. } = shared;
         let mut at_work =
             Self { cluster_manager: None, watch: None, writing: Vec::new(), tasks: JoinSet::new() };
         let mut parties = Vec::new();
-        let (progress, progressed) = watch::channel(Progress::default());
         if let Some(database) = &config.northbound {
             parties.push(at_work.control(shared, database, progress));
+            if config.election.is_some() {
+                let lost = without_database(leadership.clone(), progressed.clone());
+                at_work.tasks.spawn(async move {
+                    lost.await;
+                    Task::WithoutDatabase
+                });
+            }
         }
         if config.roles.has_cluster_manager() {
             let of_controller = config.northbound.as_ref().map(|_| progressed);
@@ -344,6 +382,7 @@ impl RunningTasks {
                 Some(Ok(Task::Silent)) => {}
                 Some(Ok(Task::Controller(Stopped::LeadershipLost))) => return Lost::Stopped.into(),
                 Some(Ok(Task::Controller(Stopped::LockTaken))) => return Ended::LockTaken,
+                Some(Ok(Task::WithoutDatabase)) => return Ended::WithoutDatabase,
                 Some(Ok(Task::Controller(Stopped::ObservationsEnded))) => {
                     return Ended::Defect("the watch of the API server has ended".to_owned());
                 }
@@ -351,6 +390,34 @@ impl RunningTasks {
                 // All tasks were silent ones: a cluster manager is no task of this set.
                 None => std::future::pending().await,
             }
+        }
+    }
+}
+
+/// Leads once the copy of the northbound database has been complete.
+fn with_copy(mut progress: watch::Receiver<Progress>) -> Leadership {
+    let (ready, begin) = Leadership::once("the northbound database has not been read yet");
+    tokio::spawn(async move {
+        if progress.wait_for(|progress| progress.loaded).await.is_ok() {
+            begin();
+        }
+    });
+    ready
+}
+
+/// Waits until this process has led for [`WITHOUT_DATABASE`] without the database. For ever if the controller
+/// ends.
+async fn without_database(leadership: Leadership, mut progress: watch::Receiver<Progress>) {
+    loop {
+        leadership.won().await;
+        let lost = progress.wait_for(|progress| !progress.loaded).await.is_ok();
+        if !lost {
+            return std::future::pending().await;
+        }
+        tokio::select! {
+            () = sleep(WITHOUT_DATABASE) => return,
+            _ = progress.wait_for(|progress| progress.loaded) => {}
+            () = leadership.lost() => {}
         }
     }
 }

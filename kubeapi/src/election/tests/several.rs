@@ -99,6 +99,16 @@ impl Cluster {
     }
 
     fn stand_with(&self, identity: &str, leases: &[&str], own_lease: &OwnLease) -> Process {
+        self.stand_after(&Leadership::always(), identity, leases, own_lease)
+    }
+
+    fn stand_after(
+        &self,
+        ready: &Leadership,
+        identity: &str,
+        leases: &[&str],
+        own_lease: &OwnLease,
+    ) -> Process {
         let mut candidates = leases.iter().map(|lease| ElectionConfig {
             lease: (*lease).to_owned(),
             own_lease: own_lease.clone(),
@@ -106,7 +116,8 @@ impl Cluster {
         });
         let candidates = ElectionConfigs { first: candidates.next().unwrap(), second: candidates.next() };
         let metrics = Metrics::register(&Registry::new(), "test").unwrap();
-        let (leadership, elector) = LeaderElector::start(self.client.clone(), candidates, metrics);
+        let (leadership, elector) =
+            LeaderElector::start_after(ready, self.client.clone(), candidates, metrics);
         Process { leadership, elector }
     }
 
@@ -254,4 +265,24 @@ async fn a_pidfile_does_not_take_the_lease_of_a_living_process_of_the_same_name(
     drop((alone, both));
     let again = cluster.stand_with("m1", &[GLOBAL], &with_lock(true));
     leads_within(&again, 1, &[]).await;
+}
+
+/// Of two control planes, one had no database. It could win, and then held up everything.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_not_ready_leaves_the_lease_to_another_one_and_stands_by() {
+    let cluster = Cluster::start().await;
+    let (ready, begin) = Leadership::once("there is no database");
+    let first = cluster.stand_after(&ready, "m1", &[MASTER], &OwnLease::Wait);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(cluster.holders(), []);
+    assert!(matches!(first.leadership.place(), LeadershipState::Unknown(why) if why.contains("no database")));
+
+    let second = cluster.stand("m2", &[MASTER]);
+    second.leadership.won().await;
+    begin();
+    sleep(Duration::from_secs(600)).await;
+    assert!(matches!(first.leadership.place(), LeadershipState::StandsBy(who) if who.contains("m2")));
+    second.leadership.resign();
+    second.elector.release().await;
+    first.leadership.won().await;
 }

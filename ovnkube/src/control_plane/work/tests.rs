@@ -201,3 +201,34 @@ fn the_connections_to_the_databases_take_the_copy_of_a_whole_cluster() {
     let large = ovsdb::Options::large();
     assert_eq!((options.frame, options.backlog), (large.frame, large.backlog));
 }
+
+/// A leader on a machine without a database kept the Lease for ever, and all others stood by.
+#[tokio::test(start_paused = true)]
+async fn a_leader_resigns_when_it_has_had_no_database_for_three_minutes_and_not_before() {
+    let (progress, progressed) = watch::channel(Progress { loaded: true, ..Progress::default() });
+    let resigned = tokio::spawn(without_database(Leadership::elected(), progressed));
+    let loaded = |is| drop(progress.send_replace(Progress { loaded: is, ..Progress::default() }));
+    loaded(false);
+    sleep(WITHOUT_DATABASE - Duration::from_secs(1)).await;
+    loaded(true);
+    sleep(Duration::from_secs(2)).await;
+    assert!(!resigned.is_finished(), "it was back in time");
+    loaded(false);
+    let begun = tokio::time::Instant::now();
+    resigned.await.unwrap();
+    assert!((WITHOUT_DATABASE..WITHOUT_DATABASE + Duration::from_secs(1)).contains(&begun.elapsed()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_is_ready_to_lead_once_it_has_a_copy_of_the_database() {
+    let (progress, progressed) = watch::channel(Progress::default());
+    let ready = with_copy(progressed);
+    sleep(Duration::from_secs(3600)).await;
+    assert!(!ready.is_leader() && ready.waits_for().unwrap().contains("database"));
+    progress.send_replace(Progress { loaded: true, ..Progress::default() });
+    ready.won().await;
+    // Later it is for the leader to resign.
+    progress.send_replace(Progress::default());
+    sleep(Duration::from_secs(1)).await;
+    assert!(ready.is_leader());
+}

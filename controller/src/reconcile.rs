@@ -34,6 +34,7 @@ use self::{
     deadlines::{ABSENCE, Deadlines, GRACE},
     flap::Flaps,
     moves::Moves as NodeMoves,
+    observed::EarlyObservations,
 };
 pub use self::{
     deadlines::UNREAD,
@@ -117,7 +118,7 @@ impl Controller {
             blocked: None,
             in_flight: None,
             unfinished: false,
-            early: Some(Vec::new()),
+            early: Some(EarlyObservations::default()),
             cluster: ClusterCheck::default(),
             found_templates: None,
             loaded: false,
@@ -154,7 +155,7 @@ struct Reconciler {
     /// A turn ended with dirty keys left. They are compared as soon as the other events are handled.
     unfinished: bool,
     /// Observations from before this process could write for the first time; none since then.
-    early: Option<Vec<Observation>>,
+    early: Option<EarlyObservations>,
     cluster: ClusterCheck,
     /// Whether the database had NodePorts as templates, or none at all.
     found_templates: Option<bool>,

@@ -38,6 +38,32 @@ pub enum Observation {
     Cluster(ClusterId),
 }
 
+/// What an observation is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    Node(NodeName),
+    Namespace(Arc<str>),
+    Pod(PodKey),
+    Policy(PolicyKey),
+    ClusterPolicy(ClusterPolicyKey),
+    EgressFirewall(Arc<str>),
+    Name(DnsName),
+    Connection(ServiceKey),
+    Service(ServiceKey),
+    Slice(SliceKey),
+    Range(RangeName),
+    Cluster,
+}
+
+/// The key of the object; none for a list, and for none.
+fn key<K: Clone, V>(seen: &Seen<K, V>, of: impl Fn(&V) -> &K) -> Option<K> {
+    match seen {
+        Seen::All(_) | Seen::Unlisted(_) => None,
+        Seen::Applied(object) => Some(of(object).clone()),
+        Seen::Deleted(key) => Some(key.clone()),
+    }
+}
+
 impl Observation {
     /// Whether it is all objects of a kind.
     fn is_list(&self) -> bool {
@@ -52,6 +78,25 @@ impl Observation {
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
             Self::Ranges(seen) => matches!(seen, Seen::All(_)),
             Self::Cluster(_) | Self::Name(..) | Self::Connection(_) => false,
+        }
+    }
+
+    /// What it is about; none if it is about all objects of a kind. A later observation of the same says all
+    /// that an earlier one did.
+    pub(crate) fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::Nodes(seen) => key(seen, |node| &node.name).map(Subject::Node),
+            Self::Namespaces(seen) => key(seen, |(name, _)| name).map(Subject::Namespace),
+            Self::Pods(seen) => key(seen, |(pod, _)| pod).map(Subject::Pod),
+            Self::Policies(seen) => key(seen, |(policy, _)| policy).map(Subject::Policy),
+            Self::ClusterPolicies(_, seen) => key(seen, |(policy, _)| policy).map(Subject::ClusterPolicy),
+            Self::EgressFirewalls(seen) => key(seen, |(name, _)| name).map(Subject::EgressFirewall),
+            Self::Services(seen) => key(seen, |(service, _)| service).map(Subject::Service),
+            Self::Slices(seen) => key(seen, |(slice, _)| slice).map(Subject::Slice),
+            Self::Ranges(seen) => key(seen, |(range, _)| range).map(Subject::Range),
+            Self::Name(name, _) => Some(Subject::Name(name.clone())),
+            Self::Connection(service) => Some(Subject::Connection(service.clone())),
+            Self::Cluster(_) => Some(Subject::Cluster),
         }
     }
 

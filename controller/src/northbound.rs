@@ -178,6 +178,16 @@ impl Northbound {
         self.index.owners().filter(has_switch).filter_map(Key::node)
     }
 
+    /// The nodes with the chassis that their ports on the cluster router are pinned to.
+    pub(crate) fn chassis_of_nodes(&self) -> impl Iterator<Item = (&NodeName, &str)> {
+        let nodes = self.index.owners().filter_map(|key| Some((key, key.node()?)));
+        let rows = nodes.flat_map(|(key, node)| self.index.owned(key).map(move |row| (node, row)));
+        rows.filter_map(|(node, row)| {
+            let row = self.updates.row::<table::GatewayChassis>(row)?;
+            Some((node, &*row.chassis_name))
+        })
+    }
+
     /// Nodes that have a gateway router.
     pub(crate) fn gateway_routers(&self) -> BTreeSet<NodeName> {
         let names = self.index.names(Table::LogicalRouter);

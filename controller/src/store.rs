@@ -23,6 +23,7 @@
 //! | `doubts` | holds back lists that lack many known objects |
 //! | [`labels`], [`selector`], [`selectors`] | labels of objects, and which objects match which selectors |
 //! | `assign` | assigns addresses to pods and releases them |
+//! | `claims` | what only one node can have: its chassis, its addresses on the join switch |
 //! | `waiting` | pods without addresses, by what they wait for |
 //! | `foreign` | addresses of ports that are not this controller's |
 //! | `announce` | annotations to write, problems to report as events |
@@ -31,6 +32,7 @@
 
 mod announce;
 mod assign;
+mod claims;
 mod cluster_policies;
 pub mod cluster_policy;
 mod conditions;
@@ -259,7 +261,7 @@ impl Store {
 
     /// The node's gateway, if this zone's database has its rows and all is known that they derive from.
     pub fn gateway(&self, name: &str) -> Option<Gateway<'_>> {
-        let node = self.node(name).filter(|node| self.is_decided(node))?;
+        let node = self.node(name).filter(|node| self.is_decided(node) && self.nodes.has_its_join(node))?;
         Gateway::of(node, &self.config.join_subnets)
     }
 
@@ -368,7 +370,8 @@ impl Store {
                 // The router port cannot be computed without the chassis. Removing the existing one would cut
                 // off a node whose annotation is missing for a moment. The same holds for the routes and the
                 // mode of the gateway.
-                Some(node) => match (node.chassis.is_none(), !self.knows_gateway(node)) {
+                // Whatever was on a chassis that is another node's now is not.
+                Some(node) => match (self.nodes.lacks_chassis(node), !self.knows_gateway(node)) {
                     (false, false) => Kept::NOTHING,
                     (true, false) => Kept::ROUTER_PORT,
                     (false, true) => Kept::ROUTES,
@@ -409,6 +412,7 @@ impl Store {
             Some(node) if self.is_decided(node) && node.gateway == Some(GatewayMode::Disabled) => {
                 Kept::NOTHING
             }
+            Some(node) if self.is_decided(node) && self.nodes.has_lost_chassis(node) => Kept::NOTHING,
             // Without a mode, nothing says that the gateway that exists is not wanted any more.
             Some(_) if self.gateway(node).is_none() => Kept::ALL,
             Some(_) | None => Kept::NOTHING,

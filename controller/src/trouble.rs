@@ -100,6 +100,22 @@ pub enum NodeTrouble {
     )]
     IdReserved { id: u16 },
     #[error(
+        "its annotation k8s.ovn.org/node-chassis-id names the chassis {chassis}, which node {by} has; this node \
+         has no way to the cluster router and no gateway until node {by} is deleted, or unreachable. Delete that \
+         Node object if the node has another name now; give a cloned machine an own system-id"
+    )]
+    ChassisTaken { chassis: String, by: NodeName },
+    #[error(
+        "node {by} names this node's chassis {chassis} in its annotation k8s.ovn.org/node-chassis-id, too, and \
+         does not get it while this Node object lives and the node is reachable"
+    )]
+    ChassisClaimed { chassis: String, by: NodeName },
+    #[error(
+        "its address {address} on the join switch is that of node {by}; its gateway stays as it was until one \
+         of both has another annotation k8s.ovn.org/node-id"
+    )]
+    JoinAddressTaken { address: IpAddr, by: NodeName },
+    #[error(
         "its subnet {subnet} is outside of --cluster-subnets; it stays as long as the node does: \
          add the range again, or drain the node, delete it and let it join anew"
     )]
@@ -182,6 +198,9 @@ impl NodeTrouble {
             | Self::OutsideOfRanges { .. }
             | Self::OutsideOfSubnets { .. }
             | Self::SubnetTooSmall { .. }
+            | Self::ChassisTaken { .. }
+            | Self::ChassisClaimed { .. }
+            | Self::JoinAddressTaken { .. }
             | Self::UnreadableAnnotation { .. } => false,
         }
     }
@@ -194,6 +213,9 @@ impl NodeTrouble {
             Self::SubnetTaken { .. } => "SubnetTaken",
             Self::IdTaken { .. } => "NodeIdTaken",
             Self::IdReserved { .. } => "NodeIdReserved",
+            Self::ChassisTaken { .. } => "ChassisTaken",
+            Self::ChassisClaimed { .. } => "ChassisClaimed",
+            Self::JoinAddressTaken { .. } => "JoinAddressTaken",
             Self::OutsideOfRanges { .. } => "OutsideOfClusterSubnets",
             Self::OutsideOfSubnets { .. } => "OutsideOfSubnets",
             Self::SubnetTooSmall { .. } => "SubnetTooSmall",

@@ -29,6 +29,15 @@ pub struct Gateway {
     pub vlan: Option<u16>,
 }
 
+impl Gateway {
+    /// Whether the interface is that of a bridge of this node: `<bridge>_<node>`. Any other name may be that of
+    /// a pod's port, or of another node's bridge.
+    pub fn is_of(&self, node: &str) -> bool {
+        let bridge = self.interface.strip_suffix(node).and_then(|rest| rest.strip_suffix('_'));
+        bridge.is_some_and(|bridge| !bridge.is_empty())
+    }
+}
+
 /// The entry as upstream's nodes write it. `ip-address` and `next-hop` are the older, single-stack spelling.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]

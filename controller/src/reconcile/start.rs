@@ -42,6 +42,9 @@ impl Reconciler {
         for node in self.northbound.nodes() {
             self.store.found_node(node.clone());
         }
+        for (node, chassis) in self.northbound.chassis_of_nodes() {
+            self.store.found_chassis_of(node.clone(), chassis.to_owned());
+        }
         for service in self.northbound.services() {
             self.store.found_service(service.clone());
         }

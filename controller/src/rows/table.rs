@@ -202,7 +202,7 @@ tables! {
 
     GatewayChassis in "Gateway_Chassis", Part, Name, [], [] {
         name: Arc<str>,
-        chassis_name: Box<str>,
+        pub(crate) chassis_name: Box<str>,
         priority: i64,
         options: Pairs,
         external_ids: Pairs,

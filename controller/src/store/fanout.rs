@@ -144,12 +144,7 @@ pub(super) fn node(
     }
     let both = change.before.zip(change.after);
     if gateway_differs(change.before, change.after) {
-        dirty(Key::Gateway(Arc::clone(name)), Scope::Whole);
-        let known = pods.of_node(name).filter(|_| change.snat_per_pod).filter_map(|pod| pods.get(pod));
-        for address in known.filter_map(|known| known.network.as_ref()).flat_map(|network| &network.addresses)
-        {
-            dirty(Key::source_nat(Arc::clone(name), address.addr()), Scope::Whole);
-        }
+        gateway(name, pods, change.snat_per_pod, dirty);
     }
     if both.is_some_and(|(before, after)| before.same_rows(after)) {
         return;
@@ -160,6 +155,15 @@ pub(super) fn node(
     }
     for pod in pods.of_node(name) {
         dirty(Key::Pod(pod.clone()), Scope::Whole);
+    }
+}
+
+/// The rows of the node's gateway may have changed.
+pub(super) fn gateway(name: &NodeName, pods: &Pods, snat_per_pod: bool, dirty: &mut Dirty<'_>) {
+    dirty(Key::Gateway(Arc::clone(name)), Scope::Whole);
+    let known = pods.of_node(name).filter(|_| snat_per_pod).filter_map(|pod| pods.get(pod));
+    for address in known.filter_map(|known| known.network.as_ref()).flat_map(|network| &network.addresses) {
+        dirty(Key::source_nat(Arc::clone(name), address.addr()), Scope::Whole);
     }
 }
 

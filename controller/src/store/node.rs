@@ -50,6 +50,8 @@ pub struct Node {
     pub external: Option<Box<node_annotation::Gateway>>,
     /// Whether OVN may answer packets that are too large for the overlay.
     pub answers_large_packets: bool,
+    /// Whether Kubernetes hears nothing of the node.
+    pub is_unreachable: bool,
     pub labels: Arc<BTreeMap<String, String>>,
     /// The unparsed annotations, for writing one network's entry without losing those of others.
     pub annotations: Arc<BTreeMap<String, String>>,
@@ -121,6 +123,7 @@ impl Node {
             gateway: None,
             external: None,
             answers_large_packets: true,
+            is_unreachable: false,
             labels: Arc::default(),
             annotations: Arc::default(),
             unreadable: Vec::new(),
@@ -134,11 +137,11 @@ impl Node {
     }
 
     /// Takes the values of missing and unreadable annotations from an earlier version of the same node
-    /// object: an annotation that is lost or garbled for a moment changes nothing.
+    /// object: an annotation that is lost or garbled for a moment changes nothing. Its chassis comes from its
+    /// claims.
     pub(super) fn keep(&mut self, before: &Self) {
         let Self {
             subnets,
-            chassis,
             zone,
             id,
             join,
@@ -154,7 +157,6 @@ impl Node {
         if self.subnets.is_empty() {
             self.subnets.clone_from(subnets);
         }
-        self.chassis = self.chassis.take().or_else(|| chassis.clone());
         self.zone = self.zone.take().or_else(|| zone.clone());
         self.id = self.id.or(*id);
         if self.join.is_empty() {
@@ -187,13 +189,25 @@ impl Node {
         }
     }
 
-    /// The addresses of its gateway router on the join switch: from its annotation, or by its number.
+    /// The addresses of its gateway router on the join switch: by its number. Only of a node without a number
+    /// is its annotation believed.
     pub(crate) fn join_addresses(&self, subnets: &[IpNet]) -> Vec<IpNet> {
-        if !self.join.is_empty() {
-            return self.join.clone();
+        match self.id.map(u128::from) {
+            Some(id) => subnets.iter().filter_map(|subnet| ovn::nth(subnet, id)).collect(),
+            None => self.join.clone(),
         }
-        let id = self.id.map(u128::from);
-        subnets.iter().filter_map(|subnet| ovn::nth(subnet, id?)).collect()
+    }
+
+    /// An interface of the gateway that is another's counts as an annotation that cannot be read.
+    pub(super) fn refuse_others_interface(&mut self) {
+        let Some(external) = self.external.take_if(|external| !external.is_of(&self.name)) else { return };
+        let why = format!(
+            "interface-id is {:?}, and not the bridge's name, an underscore and the node's name",
+            external.interface
+        );
+        self.gateway = None;
+        self.unreadable.retain(|unreadable| unreadable.annotation != GATEWAY_CONFIG);
+        self.unreadable.push(Unreadable { annotation: GATEWAY_CONFIG, why });
     }
 
     /// Whether the mode of its gateway is known, the absence of a gateway included.

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 
 use super::{
     Node, Store,
+    claims::{Claims, Standing},
     fanout::{self, NodePorts},
     selectors::Selectors,
 };
@@ -33,7 +34,21 @@ pub(super) struct Nodes {
     /// Chassis that nodes had, or that have variables in the database. Their variables stay while a node's
     /// chassis is not known: it may be one of them.
     abandoned: BTreeSet<Arc<str>>,
+    /// Who has which chassis, and which address on the join switch.
+    chassis: Claims<String>,
+    joins: Claims<IpAddr>,
+    /// Nodes that were told that another has what they claim, and what they were told.
+    told_of_others: BTreeMap<NodeName, BTreeSet<String>>,
     pub(super) selectors: Selectors<NodeName>,
+}
+
+/// What nodes claim and may have changed hands.
+#[derive(Debug)]
+struct Concerned {
+    chassis: BTreeSet<String>,
+    joins: BTreeSet<IpAddr>,
+    /// Nodes that have got or lost an address on the join switch.
+    moved: BTreeSet<NodeName>,
 }
 
 impl Nodes {
@@ -132,6 +147,98 @@ impl Nodes {
         before.as_ref() != Some(&node.subnets)
     }
 
+    /// Whether another node has the chassis that the node names.
+    pub(super) fn has_lost_chassis(&self, node: &Node) -> bool {
+        node.chassis.is_none() && self.chassis.of(&node.name).next().is_some()
+    }
+
+    /// Whether nothing is known of the node's chassis.
+    pub(super) fn lacks_chassis(&self, node: &Node) -> bool {
+        node.chassis.is_none() && !self.has_lost_chassis(node)
+    }
+
+    /// Whether no other node has the node's addresses on the join switch.
+    pub(super) fn has_its_join(&self, node: &Node) -> bool {
+        self.joins.of(&node.name).all(|address| self.joins.holder(address) == Some(&node.name))
+    }
+
+    /// The chassis that the node names, unless another node has it.
+    fn own_chassis(&self, name: &NodeName) -> Option<String> {
+        self.chassis.of(name).find(|chassis| self.chassis.holder(chassis) == Some(name)).cloned()
+    }
+
+    /// Notes what the node claims, and decides who has it. Returns what may have another holder now, or has
+    /// another claimant.
+    fn claim(&mut self, node: &Node, chassis: Option<String>, join_subnets: &[IpNet]) -> Concerned {
+        let joins = node.join_addresses(join_subnets).iter().map(IpNet::addr).collect();
+        let chassis = self.chassis.claim(&node.name, chassis.into_iter().collect());
+        let joins = self.joins.claim(&node.name, joins);
+        let standing = Standing { is_unreachable: node.is_unreachable, created: node.created };
+        self.decide(chassis, joins, Some((&node.name, standing)))
+    }
+
+    fn give_up_claims(&mut self, name: &NodeName) -> Concerned {
+        self.told_of_others.remove(name);
+        let chassis = self.chassis.claim(name, BTreeSet::new());
+        let joins = self.joins.claim(name, BTreeSet::new());
+        self.decide(chassis, joins, None)
+    }
+
+    /// `now`: a node that is about to be inserted.
+    fn decide(
+        &mut self,
+        of_chassis: BTreeSet<String>,
+        on_join: BTreeSet<IpAddr>,
+        now: Option<(&NodeName, Standing)>,
+    ) -> Concerned {
+        let Self { all, chassis, joins, .. } = self;
+        let standing = |name: &NodeName| match now.filter(|(of, _)| *of == name) {
+            Some((_, standing)) => standing,
+            // One that is in the list that is being read and was not inserted yet is younger.
+            None => all.get(name).map_or(Standing { is_unreachable: false, created: i64::MAX }, |node| {
+                Standing { is_unreachable: node.is_unreachable, created: node.created }
+            }),
+        };
+        for thing in &of_chassis {
+            chassis.decide(thing, standing);
+        }
+        // An unreachable node keeps its address: another node has another number.
+        let in_any_case = |name: &NodeName| Standing { is_unreachable: false, ..standing(name) };
+        let moved = on_join.iter().filter_map(|thing| {
+            let before = joins.decide(thing, in_any_case)?;
+            Some([Some(before), joins.holder(thing).cloned()])
+        });
+        let moved = moved.flatten().flatten().collect();
+        Concerned { chassis: of_chassis, joins: on_join, moved }
+    }
+
+    /// What to tell the nodes about what more than one of them claims. A node of which nothing is contested
+    /// any more is told again, should it come to that.
+    fn contests(&mut self, claims: &Concerned) -> Vec<(NodeName, NodeTrouble)> {
+        let mut contests = Vec::new();
+        for chassis in &claims.chassis {
+            let Some(holder) = self.chassis.holder(chassis).cloned() else { continue };
+            let others: Vec<NodeName> = self.chassis.others(chassis).cloned().collect();
+            if others.is_empty() {
+                self.told_of_others.remove(&holder);
+            }
+            for other in others {
+                let (chassis, by) = (chassis.clone(), Arc::clone(&other));
+                contests.push((
+                    Arc::clone(&holder),
+                    NodeTrouble::ChassisClaimed { chassis: chassis.clone(), by },
+                ));
+                contests.push((other, NodeTrouble::ChassisTaken { chassis, by: Arc::clone(&holder) }));
+            }
+        }
+        for address in &claims.joins {
+            let Some(holder) = self.joins.holder(address) else { continue };
+            let trouble = || NodeTrouble::JoinAddressTaken { address: *address, by: Arc::clone(holder) };
+            contests.extend(self.joins.others(address).map(|other| (Arc::clone(other), trouble())));
+        }
+        contests
+    }
+
     /// The nodes with contested claims as they would be with their claims, the oldest node first.
     fn claimants(&self) -> Vec<Node> {
         let with_claim = |(name, subnets): (&NodeName, &Vec<IpNet>)| {
@@ -152,6 +259,10 @@ impl Store {
         let gone: Vec<NodeName> =
             self.nodes.all.keys().filter(|name| !there.contains(name)).cloned().collect();
         gone.iter().for_each(|name| self.remove_node(name, dirty));
+        // All claims before the first decision: who had a chassis may come later in the list.
+        for node in nodes.iter().filter(|node| node.chassis.is_some()) {
+            self.nodes.chassis.claim(&node.name, node.chassis.iter().cloned().collect());
+        }
         nodes.into_iter().for_each(|node| self.put_node(node, dirty));
         self.forget_found_if_all_are_read();
     }
@@ -183,6 +294,8 @@ impl Store {
         let same = self.nodes.get(&name).filter(|before| before.uid == node.uid);
         let told: Vec<NodeTrouble> = same.into_iter().flat_map(Node::troubles).collect();
         let subnets_of_before = same.map(|before| before.subnets.clone()).unwrap_or_default();
+        node.refuse_others_interface();
+        let claim = node.chassis.take().or_else(|| same.and(self.nodes.chassis.of(&name).next().cloned()));
         if let Some(before) = same {
             node.keep(before);
         }
@@ -202,6 +315,16 @@ impl Store {
         for why in node.troubles().filter(|trouble| !told.contains(trouble)) {
             self.outbox.tell_node(Trouble { subject: Arc::clone(&name), uid: Arc::clone(&node.uid), why });
         }
+        let claims = self.nodes.claim(&node, claim, &self.config.join_subnets);
+        node.chassis = self.nodes.own_chassis(&name);
+        let before = self.insert_node(node, dirty);
+        self.follow_claims(&claims, dirty);
+        before
+    }
+
+    /// Takes a node of which everything is decided. Returns the node as it was before.
+    fn insert_node(&mut self, node: Node, dirty: &mut Dirty<'_>) -> Option<Node> {
+        let name = Arc::clone(&node.name);
         let templates = self.template_addresses();
         let was_local = self.nodes.get(&name).is_some_and(|before| self.is_decided(before));
         let before = self.nodes.insert(node);
@@ -261,6 +384,37 @@ impl Store {
         self.abandon(Some(&node), dirty);
         self.subnets_changed(name, &node.subnets, dirty);
         self.give_contested(dirty);
+        let claims = self.nodes.give_up_claims(name);
+        self.follow_claims(&claims, dirty);
+    }
+
+    /// Another node may have these now: each node of whom that is true is compared with what it has, and those
+    /// that claim what another has are told, as is the one that has it.
+    fn follow_claims(&mut self, claims: &Concerned, dirty: &mut Dirty<'_>) {
+        let chassis = claims.chassis.iter().flat_map(|chassis| self.nodes.chassis.claimants(chassis));
+        for name in chassis.cloned().collect::<BTreeSet<_>>() {
+            let chassis = self.nodes.own_chassis(&name);
+            let moved = self.nodes.get(&name).filter(|node| node.chassis != chassis).cloned();
+            if let Some(node) = moved {
+                self.insert_node(Node { chassis, ..node }, dirty);
+            }
+        }
+        for name in &claims.moved {
+            fanout::gateway(name, &self.pods, self.config.snat_per_pod, dirty);
+        }
+        for (name, why) in self.nodes.contests(claims) {
+            let Some(node) = self.nodes.get(&name) else { continue };
+            let uid = Arc::clone(&node.uid);
+            if self.nodes.told_of_others.entry(Arc::clone(&name)).or_default().insert(why.to_string()) {
+                self.outbox.tell_node(Trouble { subject: name, uid, why });
+            }
+        }
+    }
+
+    /// The chassis was the node's at the start, as far as the database shows. To be called when
+    /// [`found_port`](Self::found_port) is.
+    pub fn found_chassis_of(&mut self, node: NodeName, chassis: String) {
+        self.nodes.chassis.found(chassis, node);
     }
 
     /// The node is not one that cannot be read. If it was the last one, rows of Services are kept no longer.
@@ -293,7 +447,7 @@ impl Store {
     /// Whether any chassis may be that of a node whose annotations are missing.
     pub(super) fn has_unknown_chassis(&self) -> bool {
         let mut nodes = self.nodes.iter().filter(|node| !self.is_elsewhere(node));
-        nodes.any(|node| !self.is_decided(node) || node.chassis.is_none())
+        nodes.any(|node| !self.is_decided(node) || self.nodes.lacks_chassis(node))
     }
 
     /// What NodePorts depend on. `before`: the numbers of addresses before the change.

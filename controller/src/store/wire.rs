@@ -34,6 +34,10 @@ use crate::config::Zone;
 /// The label with the zone of the data centre that a node is in.
 const TOPOLOGY_ZONE: &str = "topology.kubernetes.io/zone";
 
+/// The taint of a node of which Kubernetes hears nothing any more. The node lifecycle controller sets it; the
+/// admission plugin NodeRestriction keeps kubelets from it.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
 /// A Node of the API. Its metadata are name, UID, resource version, timestamps, labels and this project's
 /// annotations.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -41,6 +45,19 @@ const TOPOLOGY_ZONE: &str = "topology.kubernetes.io/zone";
 pub struct NodeObject {
     #[serde(deserialize_with = "metadata::of_node")]
     pub metadata: ObjectMeta,
+    pub spec: NodeSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeSpec {
+    taints: Option<Vec<Taint>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Taint {
+    key: String,
 }
 
 /// A Namespace of the API.
@@ -189,6 +206,8 @@ impl NodeObject {
         node.topology_zone = zone.map(|zone| zone.as_str().into());
         node.forwarded_source = read.forwarded_source();
         node.answers_large_packets = read.gateway_mtu_support();
+        let mut taints = self.spec.taints.iter().flatten();
+        node.is_unreachable = taints.any(|taint| taint.key == UNREACHABLE);
         Node {
             uid: uid.unwrap_or_default().into(),
             version: resource_version.unwrap_or_default().into(),

@@ -1,9 +1,10 @@
 //! The edits that turn the existing rows of a key into the desired ones. Reads the replica, writes nothing.
 //!
 //! An existing row with the name of a desired one is taken over, whatever program made it, unless it lives in
-//! a foreign row. Rows that the key owns and does not want are removed from every set of this controller that
-//! holds them, which deletes rows that need a holder. Foreign rows are never written, and a row that holds
-//! one is never deleted.
+//! a foreign row or another key wants it: a key that would need the row of another is told so, and has no row
+//! that depends on it. Rows that the key owns and does not want are removed from every set of this controller
+//! that holds them, which deletes rows that need a holder. Foreign rows are never written, and a row that
+//! holds one is never deleted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -22,42 +23,105 @@ use crate::{
     key::Key,
     northbound::{Northbound, index::Parent},
     rows::{
-        DesiredRow, Membership, RowName, Table, Value,
+        DesiredRow, Joins, Membership, RowName, Table, Value,
         acl::spelling::spelled,
         table::{Life, Strength},
     },
     store::Kept,
 };
 
-/// The edits for a key, or the rows that have to exist first.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Difference {
-    Edits(Vec<Edit>),
-    Missing(Vec<RowName>),
+/// What a key needs to have its rows.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Difference {
+    pub(crate) edits: Vec<Edit>,
+    /// Rows that have to exist first. There are no edits then.
+    pub(crate) missing: Vec<RowName>,
+    /// Sets that a row joins once they exist. It is written without.
+    pub(crate) later: Vec<RowName>,
+    /// Rows that other objects have. The edits only remove what depends on them.
+    pub(crate) taken: Vec<Taken>,
 }
 
-/// Compares the desired rows of `key` with the existing ones. `keeps`: which existing rows of a key stay, wanted
-/// or not.
-/// `inserted`: rows of other keys that the same transaction inserts.
+/// A row that the key needs and another object has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) row: RowName,
+    pub(crate) need: Need,
+    pub(crate) by: Holder,
+}
+
+/// Why a key needs a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It is one of its own rows.
+    Own,
+    /// One of its own refers to it.
+    Reference,
+}
+
+/// The object that has a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Key(Key),
+    /// One that this controller does not know, by the id of the row.
+    Unknown(Box<str>),
+}
+
+/// The other keys, as far as they want the same rows.
+pub(crate) trait Others {
+    /// Whether the same transaction inserts the row, for another key.
+    fn insert(&self, row: &RowName) -> bool;
+    /// Whether it inserts another row that is called the same.
+    fn insert_another(&self, row: &RowName) -> bool;
+    /// Whether the key, which owns a row that is called so, wants it or has to keep it.
+    fn wants(&self, key: &Key, row: &RowName) -> bool;
+    /// The existing rows of the key that stay, wanted or not.
+    fn kept(&self, key: &Key) -> Kept;
+    /// The key that comes before all others that want a row that is called so, where that is decided, and its
+    /// row.
+    fn first(&self, row: &RowName) -> Option<(&Key, &RowName)>;
+}
+
+/// No other key wants anything.
+pub(crate) struct NoOthers;
+
+impl Others for NoOthers {
+    fn insert(&self, _: &RowName) -> bool {
+        false
+    }
+
+    fn insert_another(&self, _: &RowName) -> bool {
+        false
+    }
+
+    fn wants(&self, _: &Key, _: &RowName) -> bool {
+        false
+    }
+
+    fn kept(&self, _: &Key) -> Kept {
+        Kept::NOTHING
+    }
+
+    fn first(&self, _: &RowName) -> Option<(&Key, &RowName)> {
+        None
+    }
+}
+
+/// Compares the desired rows of `key` with the existing ones.
 pub(crate) fn diff(
     key: &Key,
     rows: &[DesiredRow],
-    keeps: &dyn Fn(&Key) -> Kept,
     northbound: &Northbound,
-    inserted: &HashSet<RowName>,
+    others: &dyn Others,
 ) -> Difference {
-    let mut diff = Diff {
-        key,
-        keeps,
-        kept: keeps(key),
-        northbound,
-        inserted,
-        rows: HashMap::new(),
-        edits: Vec::new(),
-        missing: Vec::new(),
-    };
+    let (kept, found) = (others.kept(key), Difference::default());
+    let mut diff = Diff { key, kept, northbound, others, rows: HashMap::new(), found };
     // All rows are matched first, because they may refer to each other.
     diff.match_rows(rows);
+    if !diff.found.taken.is_empty() {
+        diff.remove_dependent(rows);
+        return diff.found;
+    }
     for row in rows {
         for id in &row.needs {
             // Notes it as missing; a name in a text is no reference to write.
@@ -70,19 +134,22 @@ pub(crate) fn diff(
     }
     diff.remove_rest();
     // All or nothing: the key waits until every row that it refers to exists.
-    if diff.missing.is_empty() { Difference::Edits(diff.edits) } else { Difference::Missing(diff.missing) }
+    if !diff.found.missing.is_empty() || !diff.found.taken.is_empty() {
+        diff.found.edits.clear();
+        // Only what depends on rows of others goes at once.
+        diff.remove_dependent(rows);
+    }
+    diff.found
 }
 
 struct Diff<'a> {
     key: &'a Key,
-    keeps: &'a dyn Fn(&Key) -> Kept,
     kept: Kept,
     northbound: &'a Northbound,
-    inserted: &'a HashSet<RowName>,
+    others: &'a dyn Others,
     /// The desired rows with the existing row of each; none for a row to be inserted.
     rows: HashMap<&'a RowName, Option<Uuid>>,
-    edits: Vec<Edit>,
-    missing: Vec<RowName>,
+    found: Difference,
 }
 
 impl<'a> Diff<'a> {
@@ -91,6 +158,11 @@ impl<'a> Diff<'a> {
         for row in rows {
             let found = self.existing(row);
             self.rows.insert(&row.id, found);
+            match self.others.first(&row.id).filter(|(first, _)| *first != self.key) {
+                Some((first, _)) => self.note_taken(&row.id, Need::Own, first),
+                None if found.is_none() => self.note_holder(&row.id, Need::Own),
+                None => {}
+            }
         }
         // Replacing a row that others live in would delete them, so a row that only lost its name is renamed.
         // This comes second: a row that is the match of another desired one is not free.
@@ -149,7 +221,7 @@ impl<'a> Diff<'a> {
         self.rows.values().any(|matched| *matched == Some(row))
     }
 
-    /// The existing row with this name. Of several, one of this key comes first.
+    /// The existing row with this name, if no other key wants it. Of several, one of this key comes first.
     fn existing(&self, row: &DesiredRow) -> Option<Uuid> {
         let index = &self.northbound.index;
         let wanted = |parent: &Parent| {
@@ -168,24 +240,89 @@ impl<'a> Diff<'a> {
             };
             index.parents(*other).iter().find(foreign).is_none()
         };
-        let rows = index.named(row.id.table, &row.id.path()).iter().copied().filter(free);
-        rows.min_by_key(|other| (index.claim(*other).owner() != Some(self.key), *other))
+        let rows = index.named(row.id.table, &row.id.path()).iter().copied();
+        let is_ours = |other: &Uuid| match index.claim(*other).owner() {
+            // Whatever its id says: of rows of one name, a key has one.
+            Some(owner) if owner == self.key => true,
+            Some(owner) => self.northbound.is_row(*other, &row.id) && !self.others.wants(owner, &row.id),
+            None => self.northbound.is_row(*other, &row.id),
+        };
+        rows.filter(|other| is_ours(other) && free(other))
+            .min_by_key(|other| (index.claim(*other).owner() != Some(self.key), *other))
     }
 
-    /// The row that a reference means; none, and noted as missing, if it does not exist yet.
+    /// Notes the object that has a row that is called so, if one has. A row that its own key is about to
+    /// remove is waited for.
+    fn note_holder(&mut self, id: &RowName, need: Need) {
+        let index = &self.northbound.index;
+        let taken =
+            index.named(id.table, &id.path()).iter().find_map(|row| match index.claim(*row).owner() {
+                Some(owner) if owner == self.key => None,
+                Some(owner) if self.others.wants(owner, id) => Some(Some(Holder::Key(owner.clone()))),
+                Some(_) => Some(None),
+                None if self.northbound.is_row(*row, id) => None,
+                None => Some(Some(Holder::Unknown(self.northbound.id(id.table, *row)?.into()))),
+            });
+        match taken {
+            Some(Some(by)) => self.found.taken.push(Taken { row: id.clone(), need, by }),
+            Some(None) => self.found.missing.push(id.clone()),
+            None => {}
+        }
+    }
+
+    /// The row that a reference means; none, and noted, if it does not exist yet.
     fn resolve(&mut self, id: &RowName) -> Option<Target> {
-        // This key's own rows first: one that is renamed is not found under its new name yet.
-        let own = self.rows.get(id).copied();
-        let found = own.unwrap_or_else(|| self.northbound.index.find(id)).map(Target::Existing);
-        let found = found
-            .or_else(|| (own.is_some() || self.inserted.contains(id)).then(|| Target::Inserted(id.clone())));
+        let found = self.find(id);
         if found.is_none() {
-            self.missing.push(id.clone());
+            let noted = (self.found.missing.len(), self.found.taken.len());
+            match self.others.first(id) {
+                Some((first, row)) if row != id => self.note_taken(id, Need::Reference, first),
+                // What is called so now is about to go.
+                Some(_) => {}
+                None => self.note_holder(id, Need::Reference),
+            }
+            if noted == (self.found.missing.len(), self.found.taken.len()) {
+                self.found.missing.push(id.clone());
+            }
         }
         found
     }
 
+    fn note_taken(&mut self, id: &RowName, need: Need, by: &Key) {
+        self.found.taken.push(Taken { row: id.clone(), need, by: Holder::Key(by.clone()) });
+    }
+
+    /// The row that a reference means, if it exists or is inserted.
+    fn find(&self, id: &RowName) -> Option<Target> {
+        if self.others.first(id).is_some_and(|(_, row)| row != id) {
+            return None;
+        }
+        // This key's own rows first: one that is renamed is not found under its new name yet.
+        let own = self.rows.get(id).copied();
+        let found = own.unwrap_or_else(|| self.northbound.find(id)).map(Target::Existing);
+        let is_new = own.is_some() || self.others.insert(id);
+        found.or_else(|| is_new.then(|| Target::Inserted(id.clone())))
+    }
+
+    /// The row with the set that a row should be in. A set that may come later is noted as such.
+    fn holder(&mut self, set: &Membership) -> Option<Target> {
+        match set.joins {
+            Joins::WithIt => self.resolve(&set.of),
+            Joins::OnceThere => {
+                let found = self.find(&set.of);
+                if found.is_none() {
+                    self.found.later.push(set.of.clone());
+                }
+                found
+            }
+        }
+    }
+
     fn insert(&mut self, row: &DesiredRow) {
+        if self.others.insert_another(&row.id) {
+            self.found.missing.push(row.id.clone());
+            return;
+        }
         let mut columns = Vec::with_capacity(row.columns.len() + 1);
         for (column, value) in &row.columns {
             let cell = match value {
@@ -212,15 +349,15 @@ impl<'a> Diff<'a> {
         {
             columns.push((name, Cell::Datum((&*row.id.name).into())));
         }
-        self.edits.push(Edit::Insert { id: row.id.clone(), columns });
+        self.found.edits.push(Edit::Insert { id: row.id.clone(), columns });
         for set in &row.member_of {
             self.link(set, Target::Inserted(row.id.clone()));
         }
     }
 
     fn link(&mut self, set: &Membership, element: Target) {
-        if let Some(of) = self.resolve(&set.of) {
-            self.edits.push(Edit::Link { of, table: set.of.table, column: set.column, element });
+        if let Some(of) = self.holder(set) {
+            self.found.edits.push(Edit::Link { of, table: set.of.table, column: set.column, element });
         }
     }
 
@@ -236,7 +373,7 @@ impl<'a> Diff<'a> {
             }
         }
         if !columns.is_empty() {
-            self.edits.push(Edit::Update { row, columns });
+            self.found.edits.push(Edit::Update { row, columns });
         }
         // A set beside those is one that the row may be in: of a node whose annotations cannot be read now.
         if !self.is_in(row, &desired.or_member_of) {
@@ -275,7 +412,7 @@ impl<'a> Diff<'a> {
             }
             Value::Pairs(pairs) => {
                 let (remove, add) = value::pairs(now.pairs()?, pairs)?;
-                self.edits.push(Edit::Pairs { row, column, remove, add });
+                self.found.edits.push(Edit::Pairs { row, column, remove, add });
                 None
             }
             Value::Elements(texts) => {
@@ -285,7 +422,7 @@ impl<'a> Diff<'a> {
                 }
                 if !delta.is_empty() {
                     let Delta { remove, elements: add, .. } = delta;
-                    self.edits.push(Edit::Elements { row, column, remove, add });
+                    self.found.edits.push(Edit::Elements { row, column, remove, add });
                 }
                 None
             }
@@ -297,7 +434,7 @@ impl<'a> Diff<'a> {
                 }
                 if !delta.is_empty() {
                     let Delta { remove, entries: add, .. } = delta;
-                    self.edits.push(Edit::Pairs { row, column, remove, add });
+                    self.found.edits.push(Edit::Pairs { row, column, remove, add });
                 }
                 None
             }
@@ -318,7 +455,7 @@ impl<'a> Diff<'a> {
                         Target::Inserted(_) => false,
                     };
                     if let Some(element) = self.resolve(id).filter(|target| !held(target)) {
-                        self.edits.push(Edit::Link {
+                        self.found.edits.push(Edit::Link {
                             of: Target::Existing(row.row),
                             table: row.table,
                             column,
@@ -344,12 +481,12 @@ impl<'a> Diff<'a> {
         let parents = self.northbound.index.parents(row.row);
         let mut wanted = Vec::with_capacity(desired.len());
         for set in desired {
-            let Some(of) = self.resolve(&set.of) else { continue };
+            let Some(of) = self.holder(set) else { continue };
             let holds =
                 |parent: &Parent| Target::Existing(parent.row) == of && parent.set.column == set.column;
             match parents.iter().find(|parent| holds(parent)) {
                 Some(parent) => wanted.push(*parent),
-                None => self.edits.push(Edit::Link {
+                None => self.found.edits.push(Edit::Link {
                     of,
                     table: set.of.table,
                     column: set.column,
@@ -359,7 +496,7 @@ impl<'a> Diff<'a> {
         }
         let extra = parents.iter().filter(|parent| !wanted.contains(parent) && self.may_take_out(parent));
         let unlinks: Vec<Edit> = extra.map(|parent| unlink(parent, row.row)).collect();
-        self.edits.extend(unlinks);
+        self.found.edits.extend(unlinks);
     }
 
     /// Whether this key may remove its row from the set: only from a set of a row of this controller.
@@ -368,13 +505,15 @@ impl<'a> Diff<'a> {
         if self.kept == Kept::LOAD_BALANCERS {
             return false;
         }
-        // Nor does it leave a group whose policy cannot be read, and may be about it.
-        let stays = |owner: &Key| {
-            owner != self.key
-                && parent.set.of == Table::PortGroup
-                && (self.keeps)(owner).has(Table::PortGroup)
-        };
-        self.northbound.index.claim(parent.row).owner().is_some_and(|owner| !stays(owner))
+        let owner = self.northbound.index.claim(parent.row).owner();
+        owner.is_some_and(|owner| !self.stays(parent, owner))
+    }
+
+    /// Whether the row stays in the set of another key that cannot be read: a port in a group whose policy may be
+    /// about it.
+    fn stays(&self, parent: &Parent, owner: &Key) -> bool {
+        let is_of_policy = owner != self.key && parent.set.of == Table::PortGroup;
+        is_of_policy && self.others.kept(owner).has(Table::PortGroup)
     }
 
     /// Removes the rows of this key that it does not want.
@@ -382,13 +521,35 @@ impl<'a> Diff<'a> {
         let index = &self.northbound.index;
         // A policy may have thousands of rows: each is looked up, and not compared with all others.
         let matched: HashSet<Uuid> = self.rows.values().copied().flatten().collect();
-        for row in index.owned(self.key).filter(|row| !matched.contains(row)).collect::<Vec<_>>() {
+        self.remove(index.owned(self.key).filter(|row| !matched.contains(row)).collect());
+    }
+
+    /// Removes the rows of this key that are called as another's, those that are only in such ones, and those
+    /// whose text names one: what an ACL allows, it must not allow to another's pods. All other rows stay as
+    /// they are.
+    fn remove_dependent(&mut self, rows: &[DesiredRow]) {
+        let taken: HashSet<&RowName> = self.found.taken.iter().map(|taken| &taken.row).collect();
+        let is_dependent = |row: &&DesiredRow| {
+            taken.contains(&row.id)
+                || row.needs.iter().any(|needed| taken.contains(needed))
+                || !row.member_of.is_empty() && row.member_of.iter().all(|set| taken.contains(&set.of))
+        };
+        let dependent = rows.iter().filter(is_dependent).filter_map(|row| self.rows[&row.id]);
+        let own = |row: &Uuid| self.northbound.index.claim(*row).owner() == Some(self.key);
+        let dependent = dependent.filter(own).collect();
+        self.remove(dependent);
+    }
+
+    /// Removes rows of this key.
+    fn remove(&mut self, rows: Vec<Uuid>) {
+        let index = &self.northbound.index;
+        for row in rows {
             let Some(table) = index.table(row).filter(|table| !self.kept.has(*table)) else { continue };
             // ovsdb-server deletes a row of a non-root table with the last strong reference to it.
             if table.needs_holder() {
                 let holders = index.parents(row).iter().filter(|parent| self.may_take_out(parent));
                 let unlinks: Vec<Edit> = holders.map(|parent| unlink(parent, row)).collect();
-                self.edits.extend(unlinks);
+                self.found.edits.extend(unlinks);
             } else if self.holds_foreign(table, row) {
                 tracing::warn!(
                     key = %self.key,
@@ -407,7 +568,7 @@ impl<'a> Diff<'a> {
                 });
                 // An older schema may lack a column, and a transaction that names it would fail.
                 let holds = holds.filter(|(column, _)| self.northbound.has_column(table, column)).collect();
-                self.edits.push(Edit::Delete { row: Existing { table, row }, holds });
+                self.found.edits.push(Edit::Delete { row: Existing { table, row }, holds });
             }
         }
     }
@@ -422,7 +583,7 @@ impl<'a> Diff<'a> {
             let of_others =
                 |element: &&Uuid| index.claim(**element).owner().is_some_and(|owner| owner != self.key);
             let elements = self.northbound.elements(row, set).iter().filter(of_others);
-            self.edits.extend(elements.map(|element| Edit::Unlink {
+            self.found.edits.extend(elements.map(|element| Edit::Unlink {
                 of,
                 column: set.column,
                 element: *element,

@@ -161,9 +161,37 @@ impl Northbound {
         self.index.owners().filter_map(|key| if let Key::Chassis(name) = key { Some(name) } else { None })
     }
 
+    /// The row that is meant. Of several, an owned one comes before a foreign one.
+    pub(crate) fn find(&self, id: &RowName) -> Option<Uuid> {
+        let rows = self.index.named(id.table, &id.path()).iter().copied();
+        rows.filter(|row| self.is_row(*row, id))
+            .min_by_key(|row| (self.index.claim(*row).owner().is_none(), *row))
+    }
+
+    /// Whether a row of this name is the one that is meant. One without an id, as older versions wrote them,
+    /// may be.
+    pub(crate) fn is_row(&self, row: Uuid, id: &RowName) -> bool {
+        id.id.as_ref().is_none_or(|id_of| self.id(id.table, row).is_none_or(|now| *now == **id_of))
+    }
+
+    /// The id of a row among its `external_ids`.
+    pub(crate) fn id(&self, table: Table, row: Uuid) -> Option<&str> {
+        self.column(table, row, "external_ids")?.pairs()?.get(ovn::ID)
+    }
+
+    /// The keys with an ACL whose text names the address set. Reads all ACLs.
+    pub(crate) fn naming_set(&self, set: &RowName) -> BTreeSet<Key> {
+        if set.table != Table::AddressSet {
+            return BTreeSet::new();
+        }
+        let name = format!("${}", set.name);
+        let acls = self.updates.rows::<Acl>().filter(|(_, acl)| acl.matching.contains(&name));
+        acls.filter_map(|(row, _)| self.index.claim(row).owner().cloned()).collect()
+    }
+
     /// The router that connects all nodes.
     pub(crate) fn cluster_router(&self) -> Option<Uuid> {
-        self.index.find(&Table::LogicalRouter.row(ovn::CLUSTER_ROUTER))
+        self.find(&Table::LogicalRouter.row(ovn::CLUSTER_ROUTER))
     }
 
     /// The cluster that the database was written for, from the `external_ids` of that router.

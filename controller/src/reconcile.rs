@@ -5,7 +5,13 @@
 //! when the replica shows its desired rows. So the keys of a transaction are compared once more after it: a
 //! change that came meanwhile is not lost.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use contract::names::{PodKey, ServiceKey};
 use futures_util::FutureExt;
@@ -27,6 +33,7 @@ mod observed;
 mod permission;
 mod report;
 mod start;
+mod taken;
 
 use self::{
     cluster_check::ClusterCheck,
@@ -35,6 +42,7 @@ use self::{
     flap::Flaps,
     moves::Moves as NodeMoves,
     observed::EarlyObservations,
+    taken::Precedence,
 };
 pub use self::{
     deadlines::UNREAD,
@@ -114,6 +122,7 @@ impl Controller {
             metrics,
             work_queue: WorkQueue::default(),
             flaps: Flaps::default(),
+            precedence: Precedence::default(),
             database_lock: DatabaseLock::default(),
             blocked: None,
             in_flight: None,
@@ -148,6 +157,7 @@ struct Reconciler {
     metrics: Metrics,
     work_queue: WorkQueue,
     flaps: Flaps,
+    precedence: Precedence,
     database_lock: DatabaseLock,
     /// Why this process may write nothing at all; none if it may write.
     blocked: Option<Arc<str>>,
@@ -182,6 +192,8 @@ struct Reconciler {
 /// A transaction that is not answered yet.
 struct InFlight {
     items: Vec<Item>,
+    /// Those of them of which only a part is written.
+    partial: HashSet<Key>,
     /// For each operation, indexes into `items`.
     operations: Vec<Vec<usize>>,
     written: BTreeMap<Table, u64>,
@@ -290,9 +302,9 @@ impl Reconciler {
                 }
                 let Moves { left, came } = touched.addresses;
                 self.follow(|store, dirty| store.foreign_addresses(left, came, dirty));
-                for (table, name) in touched.appeared {
+                for (table, name) in touched.renamed {
                     if self.work_queue.is_waited_for() {
-                        self.work_queue.appeared(&table.row(&*name), now);
+                        self.work_queue.changed(&table.row(&*name), now);
                     }
                 }
             }

@@ -6,7 +6,7 @@
 //! again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -23,13 +23,13 @@ use crate::{
     config::{ClusterConfig, Zone},
     desired::desired,
     diff::{
-        Difference, diff,
+        NoOthers, diff,
         edit::{Edit, Target},
     },
     key::Key,
     northbound::{CLUSTER_ID, Event, Northbound},
     rows::Table,
-    store::{Kept, Store},
+    store::Store,
 };
 
 /// The southbound database's name in its schema.
@@ -174,11 +174,8 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
 }
 
 fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
-    let edits = |key| match diff(key, &[], &|_| Kept::NOTHING, northbound, &HashSet::new()) {
-        Difference::Edits(edits) => edits,
-        // Nothing is desired, so nothing can be missing.
-        Difference::Missing(_) => Vec::new(),
-    };
+    // Nothing is desired, so nothing can be missing or another's.
+    let edits = |key| diff(key, &[], northbound, &NoOthers).edits;
     keys(northbound, node).iter().map(edits).collect()
 }
 

@@ -33,14 +33,17 @@ pub use static_route::StaticRoute;
 pub use switch_port::SwitchPort;
 pub use table::Table;
 
-/// The identity of a row: its name; in a table without names its id; in a table without ids its content,
-/// within the row that holds it.
+/// The identity of a row: its name, with its id where names follow from ids; in a table without names its id;
+/// in a table without ids its content, within the row that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowName {
     pub table: Table,
     /// The name of the row that holds it, in tables where that is part of the identity.
     pub within: Option<Arc<str>>,
     pub name: Arc<str>,
+    /// The id, in tables whose rows are named by a hash of it. A row of the name with another id is another
+    /// row: the hash is short, and two ids with the same one are found within seconds.
+    pub id: Option<Arc<str>>,
 }
 
 /// A desired row, with all columns that this controller writes. Other columns belong to other programs.
@@ -102,6 +105,23 @@ pub struct Pairs {
 pub struct Membership {
     pub of: RowName,
     pub column: &'static str,
+    pub joins: Joins,
+}
+
+/// Whether a row waits for a set that it should be in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Joins {
+    /// It is not written before it can be in the set.
+    WithIt,
+    /// It is written without, and joins the set later: the set only gives it something.
+    OnceThere,
+}
+
+impl Membership {
+    /// The row is only written together with its place in the set.
+    pub fn of(of: RowName, column: &'static str) -> Self {
+        Self { of, column, joins: Joins::WithIt }
+    }
 }
 
 /// All rows of one key.
@@ -144,6 +164,17 @@ impl From<BTreeMap<&'static str, String>> for Pairs {
 }
 
 impl RowName {
+    /// In words for people, such as `Port_Group a10810684934486818000`.
+    pub(crate) fn describe(&self) -> String {
+        // NUL separates the holder's name (`path`).
+        format!("{} {}", self.table.name(), self.path().replace('\0', ":"))
+    }
+
+    /// Without the id: what at most one row can be called.
+    pub(crate) fn called(&self) -> Self {
+        Self { table: self.table, within: None, name: self.path().into(), id: None }
+    }
+
     /// Both names as one text, separated by NUL, which no name contains.
     pub(crate) fn path(&self) -> Cow<'_, str> {
         match &self.within {

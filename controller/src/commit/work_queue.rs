@@ -67,7 +67,7 @@ enum KeyState {
     Dirty(Scope, Cause),
     /// In one of the groups of suspects.
     Suspected,
-    /// Until a row of one of these names appears.
+    /// Until a row with one of these names comes or goes.
     Waiting(Vec<RowName>),
     /// Until then.
     Resting(Instant),
@@ -231,13 +231,22 @@ impl WorkQueue {
         Some(Item { key, scope, cause })
     }
 
-    /// The key needs these rows, which do not exist: it waits for one to appear.
-    pub(crate) fn wait(&mut self, key: &Key, names: Vec<RowName>) {
-        self.place(key, Some(KeyState::Waiting(names)));
+    /// The key needs these rows, which do not exist, or which others have: it waits for a change of one.
+    pub(crate) fn wait(&mut self, key: &Key, rows: &[RowName]) {
+        self.place(key, Some(KeyState::Waiting(rows.iter().map(RowName::called).collect())));
     }
 
-    /// A row of that name appeared: marks the keys that wait for it.
-    pub(crate) fn appeared(&mut self, name: &RowName, now: Instant) {
+    /// Other objects have these rows, so the key waits for them. Returns whether that is new.
+    pub(crate) fn taken(&mut self, key: &Key, rows: &[RowName], why: String) -> bool {
+        let failure = self.failures.entry(key.clone()).or_default();
+        let is_new = failure.error.as_ref() != Some(&why);
+        failure.error = Some(why);
+        self.wait(key, rows);
+        is_new
+    }
+
+    /// The row of that name came, went or is another one: marks the keys that wait for it.
+    pub(crate) fn changed(&mut self, name: &RowName, now: Instant) {
         for key in self.waiting_for.get(name).cloned().unwrap_or_default() {
             self.mark(Item::whole(key, Cause::Store), now);
         }
@@ -271,6 +280,11 @@ impl WorkQueue {
         if !matches!(self.states.get(key), Some(KeyState::Suspected)) {
             self.place(key, Some(KeyState::Resting(until)));
         }
+    }
+
+    /// Whether the database has refused the key's rows.
+    pub(crate) fn is_refused(&self, key: &Key) -> bool {
+        self.failures.get(key).is_some_and(|failure| failure.error.is_some())
     }
 
     /// The key's rows were committed, or were right already. Returns whether they had been refused before.

@@ -95,9 +95,9 @@ fn port_groups() -> impl Iterator<Item = DesiredRow> {
     })
 }
 
-/// The name of the cluster's port group with this base name: a hash, as upstream's.
+/// The cluster's port group with this base name.
 pub(super) fn port_group(name: &str) -> RowName {
-    Table::PortGroup.row(ObjectId::cluster_port_group(name).hashed())
+    Table::PortGroup.row_of(&ObjectId::cluster_port_group(name))
 }
 
 /// The join switch, which leads to the nodes' gateway routers, and the cluster router's port on it. The port

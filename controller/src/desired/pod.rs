@@ -6,10 +6,14 @@ use std::collections::BTreeMap;
 
 use contract::{
     names::{IfaceId, Network, PodKey},
-    ovn,
+    ovn::{self, ObjectId},
 };
 
-use super::{cluster_policy, namespace, policy::groups_of_pod, port_addresses};
+use super::{
+    cluster_policy, namespace,
+    policy::{group_name, isolating_groups},
+    port_addresses,
+};
 use crate::{
     rows::{Pairs, RowSet, SwitchPort, switch_port::Kind},
     store::Store,
@@ -51,14 +55,17 @@ pub fn pod(store: &Store, key: &PodKey) -> RowSet {
         };
     }
     let policies = store.policies_of(key);
-    let groups = groups_of_pod(store, key.namespace(), policies.iter().copied());
+    let isolating = isolating_groups(store, key.namespace(), policies.iter().copied());
     let of_cluster = cluster_policy::groups(store.cluster_policies_of(key));
     let of_namespace = namespace::group_of(store, key.namespace());
     // Port security drops what the pod sends with other addresses than these.
     let port = SwitchPort {
         port_security: Some(addresses.clone()),
         options,
-        groups: groups.into_iter().chain(of_cluster).chain(of_namespace).collect(),
+        groups: isolating.into_iter().chain(of_cluster).chain(of_namespace).collect(),
+        // What a policy of the namespace allows may come later. A policy whose rows cannot be written keeps no
+        // pod from starting, or from being isolated by another one.
+        allowing: policies.iter().map(|policy| group_name(&ObjectId::policy(policy))).collect(),
         external_ids: BTreeMap::from([("namespace", key.namespace().to_owned()), ("pod", "true".to_owned())]),
         ..SwitchPort::new(
             ovn::node_switch(&node.name),

@@ -131,8 +131,8 @@ fn isolation_in(namespace: &str, direction: Direction, deny: Option<Severity>) -
     ]
 }
 
-/// The groups that isolate a pod and open it: of its namespace, and of the policies that select it.
-pub(super) fn groups_of_pod<'a>(
+/// The groups of its namespace that isolate a pod, given the policies that select it.
+pub(super) fn isolating_groups<'a>(
     store: &Store,
     namespace: &str,
     policies: impl Iterator<Item = &'a PolicyKey> + Clone,
@@ -142,13 +142,11 @@ pub(super) fn groups_of_pod<'a>(
         policies.any(|policy| policy.isolates(direction))
     };
     let directions = Direction::ALL.into_iter().filter(|direction| isolates(*direction));
-    let isolated = directions.map(|direction| ObjectId::isolated(namespace, direction.as_str()));
-    let own = policies.clone().map(ObjectId::policy);
-    isolated.chain(own).map(|id| group_name(&id)).collect()
+    directions.map(|direction| group_name(&ObjectId::isolated(namespace, direction.as_str()))).collect()
 }
 
 pub(super) fn group_name(id: &ObjectId) -> RowName {
-    Table::PortGroup.row(id.hashed())
+    Table::PortGroup.row_of(id)
 }
 
 pub(super) fn group(id: &ObjectId) -> DesiredRow {

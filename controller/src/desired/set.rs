@@ -43,7 +43,7 @@ pub fn address(store: &Store, set: &SetId, address: IpAddr) -> Option<DesiredPar
 
 /// The row of the set with the addresses of the family.
 pub(super) fn set_name(set: &SetId, family: Family) -> RowName {
-    Table::AddressSet.row(id(set, family).hashed())
+    Table::AddressSet.row_of(&id(set, family))
 }
 
 fn id(set: &SetId, family: Family) -> ObjectId {

@@ -19,8 +19,7 @@ pub(crate) fn diff_parts(key: &Key, parts: &[DesiredPart], northbound: &Northbou
     let mut sets: BTreeMap<(Existing, &'static str), Delta> = BTreeMap::new();
     let mut maps: BTreeMap<(Existing, &'static str), Delta> = BTreeMap::new();
     for DesiredPart { row: id, column, piece } in parts {
-        let row =
-            northbound.index.find(id).filter(|row| northbound.index.claim(*row).owner() == Some(key))?;
+        let row = northbound.find(id).filter(|row| northbound.index.claim(*row).owner() == Some(key))?;
         // An older schema may lack the column: then nothing is written.
         let now =
             northbound.column(id.table, row, column).filter(|_| northbound.has_column(id.table, column))?;

@@ -52,10 +52,10 @@ impl Written {
     }
 
     fn edits(&self, rows: &[DesiredRow]) -> Vec<Edit> {
-        match diff(&Key::Cluster, rows, &|_| Kept::NOTHING, &self.northbound, &HashSet::new()) {
-            Difference::Edits(edits) => edits,
-            Difference::Missing(rows) => panic!("{rows:?}"),
-        }
+        let found = diff(&Key::Cluster, rows, &self.northbound, &NoOthers);
+        let Difference { edits, missing, later, taken } = found;
+        assert_eq!((missing, later, taken), (Vec::new(), Vec::new(), Vec::new()));
+        edits
     }
 
     /// Writes the differences, and checks that none are left.
@@ -68,7 +68,7 @@ impl Written {
     /// The routes of each router.
     fn routes(&self) -> BTreeMap<String, Vec<Uuid>> {
         let router = |name: &str| {
-            let row = self.northbound.index.find(&Table::LogicalRouter.row(name)).unwrap();
+            let row = self.northbound.find(&Table::LogicalRouter.row(name)).unwrap();
             let routes = self.northbound.column(Table::LogicalRouter, row, "static_routes").unwrap();
             (name.to_owned(), routes.references().to_vec())
         };
@@ -92,7 +92,7 @@ fn route(router: &str, prefix: &str) -> DesiredRow {
     DesiredRow {
         id: Table::StaticRoute.row_within(router, &columns),
         columns,
-        member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "static_routes" }],
+        member_of: vec![Membership::of(Table::LogicalRouter.row(router), "static_routes")],
         or_member_of: Vec::new(),
         needs: Vec::new(),
     }
@@ -124,7 +124,7 @@ async fn a_match_in_upstreams_words_stays() {
     let mut written = Written::start(&rows).await;
     written.write(&rows).await;
     let id = Table::Acl.row(ObjectId::allow_hairpin("Ingress").to_string());
-    let row = written.northbound.index.find(&id).unwrap();
+    let row = written.northbound.find(&id).unwrap();
     let matching = written.northbound.column(Table::Acl, row, "match").unwrap();
     assert!(matching.is(&spelled.into()), "{:?}", matching.datum());
     for (other, differs) in [(words, false), ("ip4.src == $a", true)] {

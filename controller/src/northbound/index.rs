@@ -26,7 +26,7 @@ use crate::{
     few::{Few, leave},
     key::{Key, Scope},
     rows::{
-        RowName, Table, path,
+        Table, path,
         table::{Life, LogicalRouterPort, Set, StaticRoute},
     },
 };
@@ -125,14 +125,6 @@ impl Index {
     /// All names in a table.
     pub(crate) fn names(&self, table: Table) -> impl Iterator<Item = &Arc<str>> {
         self.names.get(&table).into_iter().flat_map(HashMap::keys)
-    }
-
-    /// The row with this name. Of several, an owned one comes before a foreign one.
-    pub(crate) fn find(&self, id: &RowName) -> Option<Uuid> {
-        self.named(id.table, &id.path())
-            .iter()
-            .copied()
-            .min_by_key(|row| (self.claim(*row).owner().is_none(), *row))
     }
 
     /// The rows that hold this one.
@@ -265,6 +257,11 @@ impl Pass<'_> {
         }
         self.touched.touch(self.index.claim(row).key(), Scope::Whole);
         self.doubtful.insert(row, table);
+        if table.has_hashed_names() {
+            // Its id may be another one now, and then it is another row.
+            let name = self.index.name(row).map(Arc::clone);
+            self.touched.renamed.extend(name.map(|name| (table, name)));
+        }
         if table == Table::LogicalSwitchPort {
             self.index.foreign.doubt(row);
         }
@@ -337,7 +334,7 @@ impl Pass<'_> {
             let rows = self.index.names.entry(table).or_default().entry(Arc::clone(&name)).or_default();
             // Keys that wait for a row with this name can continue.
             if rows.is_empty() {
-                self.touched.appeared.push((table, name));
+                self.touched.renamed.push((table, name));
             }
             rows.insert(row);
         }
@@ -478,10 +475,11 @@ impl Pass<'_> {
         self.unname(table, &name, row);
     }
 
-    fn unname(&mut self, table: Table, name: &str, row: Uuid) {
+    fn unname(&mut self, table: Table, name: &Arc<str>, row: Uuid) {
         if let Some(names) = self.index.names.get_mut(&table) {
-            leave(names, name, &row);
+            leave(names, &**name, &row);
         }
+        self.touched.renamed.push((table, Arc::clone(name)));
         if table == Table::Acl {
             self.hops.extend(&*self.index.node_acls.set(row, []));
         }

@@ -15,8 +15,8 @@ use crate::{
 pub(crate) struct Touched {
     /// The keys whose rows have to be compared again, and how much of them.
     pub(crate) keys: HashMap<Key, Scope>,
-    /// Names that no row had before, in the order of appearance.
-    pub(crate) appeared: Vec<(Table, Arc<str>)>,
+    /// Names that a row has got or lost, or whose row has other ids, in the order of the changes.
+    pub(crate) renamed: Vec<(Table, Arc<str>)>,
     /// Whether a router came, went or has another name.
     pub(crate) routers: bool,
     /// Changed addresses of foreign ports on nodes' switches.

@@ -1,7 +1,7 @@
 //! One transaction: what goes into it, and what its answer means for each key.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -9,7 +9,12 @@ use contract::{error::chain, names::ServiceKey};
 use ovsdb::{Outcome, TransactError};
 use tokio::time::Instant;
 
-use super::{InFlight, Reconciler, Report, database_lock::LOCK, flap::Answer};
+use super::{
+    InFlight, Reconciler, Report,
+    database_lock::LOCK,
+    flap::Answer,
+    taken::OtherKeys,
+};
 use crate::{
     commit::{
         Batch, assemble,
@@ -60,7 +65,10 @@ fn is_over(begun: Instant, compared: usize) -> bool {
 struct Plan {
     items: Vec<Item>,
     edits: Vec<Vec<Edit>>,
-    inserted: HashSet<RowName>,
+    /// By what they are called.
+    inserted: HashMap<RowName, RowName>,
+    /// Keys of which only the groups are written.
+    partial: HashSet<Key>,
     rows: usize,
     bytes: usize,
 }
@@ -70,7 +78,7 @@ impl Plan {
     fn add(&mut self, item: Item, edits: Vec<Edit>) {
         self.rows += edits.len();
         self.bytes += edits.iter().map(Edit::size).sum::<usize>();
-        self.inserted.extend(edits.iter().filter_map(Edit::inserted).cloned());
+        self.inserted.extend(edits.iter().filter_map(Edit::inserted).map(|row| (row.called(), row.clone())));
         self.items.push(item);
         self.edits.push(edits);
     }
@@ -78,6 +86,14 @@ impl Plan {
     fn is_full(&self) -> bool {
         self.rows >= MOST_ROWS || self.bytes >= MOST_BYTES
     }
+}
+
+/// The inserts of port groups among the edits. Ports wait for their groups: those of a policy of the cluster
+/// whose rules the database does not take must not wait for these, too, and with them what isolates the pods
+/// otherwise.
+fn new_groups(edits: &[Edit]) -> Vec<Edit> {
+    let is_group = |edit: &&Edit| edit.inserted().is_some_and(|row| row.table == Table::PortGroup);
+    edits.iter().filter(is_group).cloned().collect()
 }
 
 impl Reconciler {
@@ -162,7 +178,7 @@ impl Reconciler {
                     }
                 }
             }
-            let Plan { mut items, mut edits, .. } = plan;
+            let Plan { mut items, mut edits, partial, .. } = plan;
             // Nothing differs, or the keys wait or rest: go on with the next ones, until the turn is over.
             if items.is_empty() {
                 if is_over(now, compared) {
@@ -186,7 +202,7 @@ impl Reconciler {
             self.metrics.batch.observe(f64::from(u32::try_from(items.len()).unwrap_or(u32::MAX)));
             let Batch { transaction, operations, written } = batch;
             let outcome = Box::pin(connection.transact(transaction));
-            self.in_flight = Some(InFlight { items, operations, written, outcome });
+            self.in_flight = Some(InFlight { items, partial, operations, written, outcome });
             return;
         }
     }
@@ -206,31 +222,44 @@ impl Reconciler {
     fn consider(&mut self, item: Item, schema: &ovsdb::Schema, plan: &mut Plan) {
         let difference = self.parts(&item.key, &item.scope).unwrap_or_else(|| {
             let rows = fit(desired(&self.store, &item.key), schema);
-            let keeps = |key: &Key| self.store.kept(key);
-            diff(&item.key, &rows, &keeps, &self.northbound, &plan.inserted)
+            self.forget_precedence(&item.key, &rows);
+            let Self { store, precedence, northbound, .. } = self;
+            let others = OtherKeys { store, precedence, inserted: &plan.inserted };
+            diff(&item.key, &rows, northbound, &others)
         });
+        let Difference { edits, missing, later, taken } = difference;
         let Item { key, cause, .. } = &item;
-        match difference {
-            Difference::Missing(rows) => {
-                tracing::debug!(%key, ?rows, "waits for rows");
-                self.work_queue.wait(&item.key, rows);
-            }
-            Difference::Edits(edits) if edits.is_empty() => self.settle(item.key),
-            Difference::Edits(edits) => {
-                let now = Instant::now();
-                // Another writer has changed rows that were right, or was faster. To answer at once, each
-                // time, would be a fight without end.
-                if *cause == Cause::Rows
-                    && let Answer::Rest { pause, first } = self.flaps.repair(key, now)
-                {
-                    let row = edits.first().map(|edit| self.describe(edit)).unwrap_or_default();
-                    self.work_queue.rest(key, now + pause);
-                    if first {
-                        self.contested(item.key, row, pause);
-                    }
-                    return;
+        if !edits.is_empty() {
+            let now = Instant::now();
+            // Another writer has changed rows that were right, or was faster. To answer at once, each time,
+            // would be a fight without end.
+            if *cause == Cause::Rows
+                && let Answer::Rest { pause, first } = self.flaps.repair(key, now)
+            {
+                let row = edits.first().map(|edit| self.describe(edit)).unwrap_or_default();
+                self.work_queue.rest(key, now + pause);
+                if first {
+                    self.contested(item.key, row, pause);
                 }
+                return;
+            }
+            let groups = if self.work_queue.is_refused(key) { new_groups(&edits) } else { Vec::new() };
+            if groups.is_empty() {
                 plan.add(item, edits);
+            } else {
+                plan.partial.insert(key.clone());
+                plan.add(item, groups);
+            }
+        } else if !taken.is_empty() {
+            self.refuse_taken(item.key, &taken);
+        } else if !missing.is_empty() {
+            tracing::debug!(%key, ?missing, "waits for rows");
+            self.work_queue.wait(key, &missing);
+        } else {
+            self.settle(item.key.clone());
+            if !later.is_empty() {
+                tracing::debug!(key = %item.key, ?later, "is right but for sets that are not there yet");
+                self.work_queue.wait(&item.key, &later);
             }
         }
     }
@@ -244,7 +273,8 @@ impl Reconciler {
         }
         let parts: Vec<DesiredPart> =
             parts.iter().map(|part| desired_part(&self.store, key, part)).collect::<Option<_>>()?;
-        diff_parts(key, &parts, &self.northbound).map(Difference::Edits)
+        let edits = diff_parts(key, &parts, &self.northbound)?;
+        Some(Difference { edits, ..Difference::default() })
     }
 
     /// The replica shows the key's desired rows.
@@ -298,7 +328,9 @@ impl Reconciler {
 
     /// Takes the answer to the transaction in flight, or the error that there will be none.
     pub(super) fn answered(&mut self, outcome: Result<Outcome, TransactError>) {
-        let Some(InFlight { items, operations, written, outcome: _ }) = self.in_flight.take() else { return };
+        let Some(InFlight { items, partial, operations, written, outcome: _ }) = self.in_flight.take() else {
+            return;
+        };
         let now = Instant::now();
         let error = match outcome {
             Ok(_) => {
@@ -308,7 +340,7 @@ impl Reconciler {
                     self.metrics.rows.with_label_values(&[table.name()]).inc_by(rows);
                 }
                 for item in items {
-                    if self.work_queue.succeeded(&item.key) {
+                    if !partial.contains(&item.key) && self.work_queue.succeeded(&item.key) {
                         self.recovered(&item.key);
                     }
                     // Compared once more: only what the replica shows counts as done.
@@ -408,7 +440,7 @@ impl Reconciler {
         self.report(Report::Recovered { key: key.clone() });
     }
 
-    fn report(&self, report: Report) {
+    pub(super) fn report(&self, report: Report) {
         // Without a receiver, what matters is in the log.
         let _ = self.reports.send(report);
     }

@@ -46,6 +46,8 @@ pub enum Report {
     Refused { key: Key, uid: Option<Arc<str>>, error: String },
     /// The database accepts the rows of this object again.
     Recovered { key: Key },
+    /// The object needs a row that another object has, and is refused alone. `by`: that object.
+    Taken { key: Key, uid: Option<Arc<str>>, row: String, by: String },
     /// Another program changes a row of this object again and again; it is repaired more and more slowly.
     Contested { key: Key, uid: Option<Arc<str>>, row: String },
 }

@@ -254,6 +254,7 @@ async fn a_lost_race_is_that_of_one_object_and_no_repair_of_the_others_in_its_tr
     let (mut reconciler, _observations) = controller(nowhere, Leadership::always()).0.begin();
     let [first, second] = ["n1", "n2"].map(|name| Key::Node(name.into()));
     reconciler.in_flight = Some(InFlight {
+        partial: HashSet::new(),
         items: [&first, &second].map(|key| Item::whole(key.clone(), Cause::Store)).into(),
         // The assert, and one operation of each key.
         operations: vec![vec![], vec![0], vec![1]],

@@ -118,7 +118,7 @@ impl From<Acl> for DesiredRow {
         Self {
             id: Table::Acl.row(id.to_string()),
             columns,
-            member_of: vec![Membership { of, column: "acls" }],
+            member_of: vec![Membership::of(of, "acls")],
             or_member_of: Vec::new(),
             needs,
         }

@@ -74,9 +74,8 @@ impl From<LoadBalancer> for DesiredRow {
         let by_hash = options.affinity == Some(BY_HASH);
         let fields: &[&str] = if by_hash { &["ip_src", "ip_dst"] } else { &[] };
         let ids = [(ovn::KIND, ovn::SERVICE.to_owned()), (ovn::OWNER, service.as_str().to_owned())];
-        let members = |rows: Vec<RowName>| {
-            rows.into_iter().map(|of| Membership { of, column: "load_balancer" }).collect()
-        };
+        let members =
+            |rows: Vec<RowName>| rows.into_iter().map(|of| Membership::of(of, "load_balancer")).collect();
         Self {
             id: Table::LoadBalancer.row(ovn::load_balancer(&service, protocol.as_str(), &part)),
             columns: vec![

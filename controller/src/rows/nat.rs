@@ -32,7 +32,7 @@ impl From<SourceNat> for DesiredRow {
             ("external_port_range", Value::Datum(Datum::set([PORTS]))),
             ("options", Value::Pairs(Pairs::from([("stateless", "false".to_owned())]))),
         ];
-        let in_router = Membership { of: Table::LogicalRouter.row(&*router), column: "nat" };
+        let in_router = Membership::of(Table::LogicalRouter.row(&*router), "nat");
         Self {
             id: Table::Nat.row_within(router, &columns),
             columns,

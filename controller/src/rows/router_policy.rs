@@ -32,7 +32,7 @@ impl From<RouterPolicy> for DesiredRow {
         Self {
             id: Table::RouterPolicy.row_within(router, &columns),
             columns,
-            member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "policies" }],
+            member_of: vec![Membership::of(Table::LogicalRouter.row(router), "policies")],
             or_member_of: Vec::new(),
             needs: Vec::new(),
         }

@@ -41,7 +41,7 @@ impl From<RouterPort> for DesiredRow {
             .into_iter()
             .chain(ids)
             .collect(),
-            member_of: vec![Membership { of: Table::LogicalRouter.row(router), column: "ports" }],
+            member_of: vec![Membership::of(Table::LogicalRouter.row(router), "ports")],
             or_member_of: Vec::new(),
             needs: Vec::new(),
         }
@@ -57,10 +57,7 @@ impl From<GatewayChassis> for DesiredRow {
                 // With a single chassis the priority has no effect; this is upstream's value.
                 ("priority", Value::Datum(Datum::set([1_i64]))),
             ],
-            member_of: vec![Membership {
-                of: Table::LogicalRouterPort.row(router_port),
-                column: "gateway_chassis",
-            }],
+            member_of: vec![Membership::of(Table::LogicalRouterPort.row(router_port), "gateway_chassis")],
             or_member_of: Vec::new(),
             needs: Vec::new(),
         }

@@ -65,7 +65,7 @@ impl From<StaticRoute> for DesiredRow {
             ("output_port", Value::Datum(Datum::set(port))),
         ];
         let columns: Vec<_> = columns.into_iter().chain(ids).collect();
-        let in_router = Membership { of: Table::LogicalRouter.row(&*router), column: "static_routes" };
+        let in_router = Membership::of(Table::LogicalRouter.row(&*router), "static_routes");
         Self {
             id: Table::StaticRoute.row_within(router, &columns),
             columns,

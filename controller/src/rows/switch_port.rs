@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use contract::mac::Mac;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Pairs, RowName, Table, Value};
+use super::{DesiredRow, Joins, Membership, Pairs, RowName, Table, Value};
 
 /// A port of a logical switch.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,8 @@ pub struct SwitchPort {
     pub external_ids: BTreeMap<&'static str, String>,
     /// The port groups that it belongs to.
     pub groups: Vec<RowName>,
+    /// Those of them whose rules only allow: the port does not wait for them.
+    pub allowing: Vec<RowName>,
 }
 
 /// What a port connects to.
@@ -48,13 +50,15 @@ impl SwitchPort {
             options: Pairs::default(),
             external_ids: BTreeMap::new(),
             groups: Vec::new(),
+            allowing: Vec::new(),
         }
     }
 }
 
 impl From<SwitchPort> for DesiredRow {
     fn from(port: SwitchPort) -> Self {
-        let SwitchPort { switch, name, kind, port_security, mut options, external_ids, groups } = port;
+        let SwitchPort { switch, name, kind, port_security, mut options, external_ids, groups, allowing } =
+            port;
         // Other programs may tag the packets of other ports.
         let tag = if let Kind::Localnet { vlan, .. } = &kind { Some(vlan.map(i64::from)) } else { None };
         let tag = tag.map(|tag| ("tag_request", Value::Datum(Datum::set(tag))));
@@ -80,7 +84,7 @@ impl From<SwitchPort> for DesiredRow {
             }
             Kind::Remote { addresses } => ("remote", addresses),
         };
-        let in_switch = Membership { of: Table::LogicalSwitch.row(switch), column: "ports" };
+        let in_switch = Membership::of(Table::LogicalSwitch.row(switch), "ports");
         Self {
             id: Table::LogicalSwitchPort.row(name),
             columns: vec![
@@ -94,7 +98,12 @@ impl From<SwitchPort> for DesiredRow {
             .chain(tag)
             .collect(),
             member_of: std::iter::once(in_switch)
-                .chain(groups.into_iter().map(|of| Membership { of, column: "ports" }))
+                .chain(groups.into_iter().map(|of| Membership::of(of, "ports")))
+                .chain(
+                    allowing
+                        .into_iter()
+                        .map(|of| Membership { joins: Joins::OnceThere, ..Membership::of(of, "ports") }),
+                )
                 .collect(),
             or_member_of: Vec::new(),
             needs: Vec::new(),

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use contract::ovn::ID;
+use contract::ovn::{ID, ObjectId};
 use ovsdb::{Atom, Datum, Field, Monitor, Pairs, Replica, Schema, Texts, Uuid, Where};
 
 use super::{RowName, Value};
@@ -39,6 +39,9 @@ pub(crate) enum Life {
 pub(crate) enum Identity {
     /// Its column `name`.
     Name,
+    /// The id among its `external_ids`, of which its column `name` is a hash. A row without an id is known by
+    /// its name.
+    HashedId,
     /// Its column `chassis`.
     Chassis,
     /// The id among its `external_ids`.
@@ -88,6 +91,7 @@ macro_rules! tables {
     };
     (@identity $identity:ident) => { Identity::$identity };
     (@recognised $row:ident Name) => { Arc::clone(&$row.name) };
+    (@recognised $row:ident HashedId) => { Arc::clone(&$row.name) };
     (@recognised $row:ident Chassis) => { Arc::clone(&$row.chassis) };
     (@recognised $row:ident Id) => { $row.external_ids.get(ID).map_or_else(Arc::default, Arc::from) };
     (@recognised $row:ident Content($($key:ident $(as $column:literal)?),+)) => {
@@ -194,7 +198,7 @@ tables! {
         external_ids: Pairs,
     }
 
-    AddressSet in "Address_Set", Root, Name, [], [], large [addresses] {
+    AddressSet in "Address_Set", Root, HashedId, [], [], large [addresses] {
         name: Arc<str>,
         pub(crate) addresses: Vec<Box<str>>,
         pub(crate) external_ids: Pairs,
@@ -315,7 +319,7 @@ tables! {
         external_ids: Pairs,
     }
 
-    PortGroup in "Port_Group", Root, Name,
+    PortGroup in "Port_Group", Root, HashedId,
         [ports: Weak LogicalSwitchPort, acls: Strong Acl], [] {
         name: Arc<str>,
         ports: Vec<Uuid>,
@@ -343,7 +347,12 @@ impl Table {
 
     /// The row with this name.
     pub fn row(self, name: impl Into<Arc<str>>) -> RowName {
-        RowName { table: self, within: None, name: name.into() }
+        RowName { table: self, within: None, name: name.into(), id: None }
+    }
+
+    /// The row with this id, in a table whose rows are named by a hash of it.
+    pub fn row_of(self, id: &ObjectId) -> RowName {
+        RowName { id: Some(id.to_string().into()), ..self.row(id.hashed()) }
     }
 
     /// The row with these columns, within the row named `holder`. The name has only the columns that identify
@@ -371,10 +380,15 @@ impl Table {
     /// The column with the names of the table's rows, where they have names.
     pub(crate) fn name_column(self) -> Option<&'static str> {
         match self.spec().identity {
-            Identity::Name => Some("name"),
+            Identity::Name | Identity::HashedId => Some("name"),
             Identity::Chassis => Some("chassis"),
             Identity::Id | Identity::Content(_) | Identity::Nameless => None,
         }
+    }
+
+    /// Whether rows are named by a hash of their ids, so that a row of a name may be another one.
+    pub(crate) fn has_hashed_names(self) -> bool {
+        matches!(self.spec().identity, Identity::HashedId)
     }
 
     /// Whether the holding row is part of a row's identity.

@@ -25,18 +25,25 @@ pub(crate) struct Schema {
 
 impl Schema {
     pub(crate) fn of_acls(tiers: bool) -> Self {
+        Self::with(|columns| {
+            columns.remove("tier");
+            if tiers {
+                // As of OVN 23.06, ovn-nb(5).
+                let tier = json!({"type": {"key": {"type": "integer", "minInteger": 0, "maxInteger": 3}}});
+                columns.insert("tier".to_owned(), tier);
+                let actions = columns["action"].pointer_mut("/type/key/enum/1").unwrap();
+                let actions = actions.as_array_mut().unwrap();
+                actions.retain(|action| action != "pass");
+                actions.push(json!("pass"));
+            }
+        })
+    }
+
+    /// The schema with other columns of ACLs.
+    pub(crate) fn with(change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> Self {
         let text = std::fs::read_to_string("/usr/share/ovn/ovn-nb.ovsschema").unwrap();
         let mut schema: Value = serde_json::from_str(&text).unwrap();
-        let columns = schema["tables"]["ACL"]["columns"].as_object_mut().unwrap();
-        columns.remove("tier");
-        if tiers {
-            // As of OVN 23.06, ovn-nb(5).
-            let tier = json!({"type": {"key": {"type": "integer", "minInteger": 0, "maxInteger": 3}}});
-            columns.insert("tier".to_owned(), tier);
-            let actions = columns["action"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
-            actions.retain(|action| action != "pass");
-            actions.push(json!("pass"));
-        }
+        change(schema["tables"]["ACL"]["columns"].as_object_mut().unwrap());
         let scratch = Scratch::new();
         std::fs::write(scratch.join("nb.ovsschema"), schema.to_string()).unwrap();
         Self { scratch }

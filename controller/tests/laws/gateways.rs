@@ -56,7 +56,7 @@ fn plain(number: u32) -> Node {
 }
 
 /// The node with this gateway.
-fn with_gateway(mut node: Node, mode: GatewayMode, external: Gateway) -> Node {
+pub(crate) fn with_gateway(mut node: Node, mode: GatewayMode, external: Gateway) -> Node {
     node.gateway = Some(mode);
     node.external = (mode != GatewayMode::Disabled).then(|| Box::new(external));
     node

@@ -7,6 +7,7 @@ mod bad_policies;
 mod bench;
 mod closed;
 mod cluster;
+mod collisions;
 mod conditions;
 mod cost;
 mod database;

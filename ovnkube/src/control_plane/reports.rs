@@ -143,6 +143,18 @@ fn event(report: Report) -> Option<Event> {
                 note,
             ))
         }
+        Report::Taken { key, uid, row, by } => {
+            let note = format!(
+                "OVN's northbound database has the row {row}, which this object needs, as that of {by}. It \
+                 stays that object's, and this one waits: give one of them another name"
+            );
+            Some(Event::new(
+                object(key)?,
+                &uid.unwrap_or_default(),
+                EventReason::new(ROWS, "RowsOfAnother"),
+                note,
+            ))
+        }
         Report::Contested { key, uid, row } => {
             let note = format!(
                 "another program changes {row} in OVN's northbound database again and again: \

@@ -31,10 +31,10 @@ fn what_others_need_comes_first_and_each_key_once() {
 fn a_key_that_waits_goes_on_when_its_row_appears() {
     let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
     let (switch, other) = (Table::LogicalSwitch.row("n"), Table::LogicalSwitch.row("m"));
-    work_queue.wait(&pod("a"), vec![switch.clone()]);
-    work_queue.appeared(&other, now);
+    work_queue.wait(&pod("a"), std::slice::from_ref(&switch));
+    work_queue.changed(&other, now);
     assert!(work_queue.turn().is_none());
-    work_queue.appeared(&switch, now);
+    work_queue.changed(&switch, now);
     assert_eq!(drain(&mut work_queue), [pod("a")]);
     assert_eq!((work_queue.waiting(), work_queue.is_waited_for()), (0, false));
 }
@@ -75,7 +75,7 @@ fn a_contested_key_that_waits_for_rows_is_not_forgotten_when_its_own_change() {
     work_queue.rest(&pod("a"), now);
     work_queue.retry_due(now);
     assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
-    work_queue.wait(&pod("a"), vec![Table::LogicalSwitch.row("n")]);
+    work_queue.wait(&pod("a"), &[Table::LogicalSwitch.row("n")]);
     work_queue.mark(Item::whole(pod("a"), Cause::Rows), now);
     assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
     assert_eq!((work_queue.waiting(), work_queue.is_waited_for()), (0, false));
@@ -152,7 +152,7 @@ fn parts_of_a_key_add_up_and_a_key_that_may_be_wrong_is_compared_as_a_whole() {
     assert_eq!(work_queue.pop(), Some(item(Scope::Whole, Cause::Store)));
     assert_eq!(work_queue.pop(), None);
 
-    work_queue.wait(&pod("a"), vec![Table::AddressSet.row("s")]);
+    work_queue.wait(&pod("a"), &[Table::AddressSet.row("s")]);
     work_queue.mark(item(part(1), Cause::Store), now);
     assert_eq!(work_queue.pop(), Some(item(Scope::Whole, Cause::Store)), "its other rows are missing");
 

@@ -5,10 +5,12 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::{
-    diff::edit::Cell,
+    config::ClusterConfig,
+    diff::{NoOthers, edit::Cell},
     northbound::{Northbound, connect},
+    reconcile::taken::Precedence,
     rows::{DesiredRow, Membership, Value},
-    store::Kept,
+    store::Store,
 };
 
 fn port(name: &str, addresses: usize) -> Edit {
@@ -78,7 +80,7 @@ fn the_size_of_an_edit_is_about_that_of_its_operation() {
 fn empty() -> Northbound {
     let nowhere = ::testkit::Scratch::new().join("nb.sock");
     let (_client, updates) = connect(Endpoint::Unix(nowhere).into(), ovsdb::Options::default());
-    Northbound::new(updates, [], &crate::config::ClusterConfig::default())
+    Northbound::new(updates, [], &ClusterConfig::default())
 }
 
 /// An ACL that names a set which does not exist drops everything that it should allow.
@@ -88,18 +90,21 @@ async fn a_row_waits_for_those_that_its_texts_name_or_goes_with_them() {
     let acl = DesiredRow {
         id: Table::Acl.row("allow"),
         columns: vec![("match", Value::Datum("ip4.src == $a1".into()))],
-        member_of: vec![Membership { of: switch.clone(), column: "acls" }],
+        member_of: vec![Membership::of(switch.clone(), "acls")],
         or_member_of: Vec::new(),
         needs: vec![set.clone()],
     };
     let northbound = empty();
     let difference = |inserted: &[&RowName]| {
-        let inserted = inserted.iter().map(|row| (*row).clone()).collect();
-        diff(&Key::Cluster, std::slice::from_ref(&acl), &|_| Kept::NOTHING, &northbound, &inserted)
+        let inserted = inserted.iter().map(|row| (row.called(), (*row).clone())).collect();
+        let (store, precedence) = (Store::new(ClusterConfig::default()), Precedence::default());
+        let others = OtherKeys { store: &store, precedence: &precedence, inserted: &inserted };
+        diff(&Key::Cluster, std::slice::from_ref(&acl), &northbound, &others)
     };
-    assert_eq!(difference(&[&switch]), Difference::Missing(vec![set.clone()]));
-    assert_eq!(difference(&[]), Difference::Missing(vec![set.clone(), switch.clone()]));
-    let Difference::Edits(edits) = difference(&[&switch, &set]) else { panic!("both are there") };
+    let waits = |missing| Difference { missing, ..Difference::default() };
+    assert_eq!(difference(&[&switch]), waits(vec![set.clone()]));
+    assert_eq!(difference(&[]), waits(vec![set.clone(), switch.clone()]));
+    let edits = difference(&[&switch, &set]).edits;
     assert_eq!(edits.iter().filter_map(Edit::inserted).collect::<Vec<_>>(), [&acl.id]);
 }
 
@@ -114,8 +119,7 @@ async fn a_new_set_is_inserted_with_all_of_its_elements() {
         needs: Vec::new(),
     };
     let northbound = empty();
-    let difference = diff(&Key::Cluster, &[set], &|_| Kept::NOTHING, &northbound, &HashSet::new());
-    let Difference::Edits(edits) = difference else { panic!("{difference:?}") };
+    let edits = diff(&Key::Cluster, &[set], &northbound, &NoOthers).edits;
     let addresses = Cell::Datum(Datum::set(["10.0.0.1", "10.0.0.2"]));
     let name = Cell::Datum("a1".into());
     let id = Table::AddressSet.row("a1");

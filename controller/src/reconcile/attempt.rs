@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{
     InFlight, Reconciler, Report,
     database_lock::LOCK,
-    flap::Answer,
+    flap::{Answer, Rests},
     taken::OtherKeys,
 };
 use crate::{
@@ -220,8 +220,10 @@ impl Reconciler {
 
     /// Compares a key's desired rows with the replica, and adds the difference to the plan.
     fn consider(&mut self, item: Item, schema: &ovsdb::Schema, plan: &mut Plan) {
+        let mut rests = Rests::Long;
         let difference = self.parts(&item.key, &item.scope).unwrap_or_else(|| {
             let rows = fit(desired(&self.store, &item.key), schema);
+            rests = Rests::of(&item.key, &rows);
             self.forget_precedence(&item.key, &rows);
             let Self { store, precedence, northbound, .. } = self;
             let others = OtherKeys { store, precedence, inserted: &plan.inserted };
@@ -234,7 +236,7 @@ impl Reconciler {
             // Another writer has changed rows that were right, or was faster. To answer at once, each time,
             // would be a fight without end.
             if *cause == Cause::Rows
-                && let Answer::Rest { pause, first } = self.flaps.repair(key, now)
+                && let Answer::Rest { pause, first } = self.flaps.repair(key, rests, now)
             {
                 let row = edits.first().map(|edit| self.describe(edit)).unwrap_or_default();
                 self.work_queue.rest(key, now + pause);

@@ -4,7 +4,11 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{commit::work_queue::pause, key::Key};
+use crate::{
+    commit::work_queue::pause,
+    key::Key,
+    rows::{DesiredRow, Table},
+};
 
 /// Number of repairs of one key that are made at once. A person who tries out something stays below it; two
 /// writers that undo each other reach it within milliseconds.
@@ -13,6 +17,20 @@ const PATIENCE: u32 = 5;
 /// script that runs every few seconds would never count as a fight; with ten times as much, unrelated repairs
 /// would add up.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// The longest rest of rows that isolate pods, and of ports of pods that are in port groups. Meanwhile another
+/// writer may have opened them. A second is short beside what an attack takes; ten thousand ports that are
+/// fought over are then some ten transactions a second.
+const LONGEST_OPEN: Duration = Duration::from_secs(1);
+
+/// How long rows may be wrong in a fight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rests {
+    /// Longer and longer.
+    Long,
+    /// While they are wrong, pods may be open that should not be.
+    Short,
+}
 
 /// Recent repairs of rows that had been right, by key.
 #[derive(Debug, Default)]
@@ -38,9 +56,30 @@ pub(super) enum Answer {
     },
 }
 
+impl Rests {
+    pub(super) fn of(key: &Key, rows: &[DesiredRow]) -> Self {
+        let in_group = |row: &DesiredRow| row.member_of.iter().any(|set| set.of.table == Table::PortGroup);
+        match key {
+            Key::Isolation(_) | Key::ClusterPolicy(_) | Key::Namespace(_) | Key::EgressFirewall(_) => {
+                Self::Short
+            }
+            Key::Pod(_) if rows.iter().any(in_group) => Self::Short,
+            Key::Pod(_)
+            | Key::Cluster
+            | Key::Node(_)
+            | Key::Gateway(_)
+            | Key::SourceNat(_)
+            | Key::Set(_)
+            | Key::Policy(_)
+            | Key::Service(_)
+            | Key::Chassis(_) => Self::Long,
+        }
+    }
+}
+
 impl Flaps {
     /// Counts a repair of the key's rows, and decides when it is made.
-    pub(super) fn repair(&mut self, key: &Key, now: Instant) -> Answer {
+    pub(super) fn repair(&mut self, key: &Key, rests: Rests, now: Instant) -> Answer {
         // Cleaning visits all keys, so not at each repair.
         if self.cleaned.is_none_or(|cleaned| now - cleaned > QUIET) {
             self.keys.retain(|_, repairs| now < repairs.forgotten);
@@ -56,7 +95,10 @@ impl Flaps {
             repairs.forgotten = now + QUIET;
             return Answer::Repair;
         }
-        let pause = pause(beyond - 1);
+        let pause = match rests {
+            Rests::Long => pause(beyond - 1),
+            Rests::Short => pause(beyond - 1).min(LONGEST_OPEN),
+        };
         // The time counts from the end of the pause: a fight that goes on then must not start anew.
         repairs.forgotten = now + QUIET + 2 * pause;
         Answer::Rest { pause, first: beyond == 1 }
@@ -71,19 +113,34 @@ mod tests {
     fn a_row_that_is_changed_again_and_again_is_repaired_more_and_more_slowly() {
         let (mut flaps, now) = (Flaps::default(), Instant::now());
         for _ in 0..PATIENCE {
-            assert_eq!(flaps.repair(&Key::Cluster, now), Answer::Repair);
+            assert_eq!(flaps.repair(&Key::Cluster, Rests::Long, now), Answer::Repair);
         }
-        let Answer::Rest { first: true, pause: short } = flaps.repair(&Key::Cluster, now) else {
+        let Answer::Rest { first: true, pause: short } = flaps.repair(&Key::Cluster, Rests::Long, now) else {
             panic!("no patience is left")
         };
-        let rests = (0..6).map(|_| flaps.repair(&Key::Cluster, now));
+        let rests = (0..6).map(|_| flaps.repair(&Key::Cluster, Rests::Long, now));
         let Some(Answer::Rest { first: false, pause: long }) = rests.last() else { panic!("still none") };
         assert!(long > 4 * short, "{short:?} {long:?}");
-        assert_eq!(flaps.repair(&Key::Node("n1".into()), now), Answer::Repair, "others are not concerned");
         assert_eq!(
-            flaps.repair(&Key::Cluster, now + 3 * long + QUIET),
+            flaps.repair(&Key::Node("n1".into()), Rests::Long, now),
+            Answer::Repair,
+            "others are not concerned"
+        );
+        assert_eq!(
+            flaps.repair(&Key::Cluster, Rests::Long, now + 3 * long + QUIET),
             Answer::Repair,
             "after a quiet time all is well"
         );
+    }
+    /// Another writer that took ports out of groups won for a minute after some rounds, and their pods were
+    /// open.
+    #[test]
+    fn what_isolates_rests_for_a_second_at_most_however_long_the_fight_lasts() {
+        let (mut flaps, now) = (Flaps::default(), Instant::now());
+        for _ in 0..100 {
+            if let Answer::Rest { pause, .. } = flaps.repair(&Key::Cluster, Rests::Short, now) {
+                assert!(pause <= Duration::from_secs(1), "{pause:?}");
+            }
+        }
     }
 }

@@ -77,6 +77,8 @@ pub(crate) trait Others {
     fn wants(&self, key: &Key, row: &RowName) -> bool;
     /// The existing rows of the key that stay, wanted or not.
     fn kept(&self, key: &Key) -> Kept;
+    /// Whether the key's load balancers have to stay on the switch or router of this one.
+    fn keeps_balancers(&self, key: &Key, on: &Key) -> bool;
     /// The key that comes before all others that want a row that is called so, where that is decided, and its
     /// row.
     fn first(&self, row: &RowName) -> Option<(&Key, &RowName)>;
@@ -100,6 +102,10 @@ impl Others for NoOthers {
 
     fn kept(&self, _: &Key) -> Kept {
         Kept::NOTHING
+    }
+
+    fn keeps_balancers(&self, _: &Key, _: &Key) -> bool {
+        false
     }
 
     fn first(&self, _: &RowName) -> Option<(&Key, &RowName)> {
@@ -501,19 +507,16 @@ impl<'a> Diff<'a> {
 
     /// Whether this key may remove its row from the set: only from a set of a row of this controller.
     fn may_take_out(&self, parent: &Parent) -> bool {
-        // The switch may be that of a node that cannot be read, which is on no list of desired ones.
-        if self.kept == Kept::LOAD_BALANCERS {
-            return false;
-        }
         let owner = self.northbound.index.claim(parent.row).owner();
         owner.is_some_and(|owner| !self.stays(parent, owner))
     }
 
-    /// Whether the row stays in the set of another key that cannot be read: a port in a group whose policy may be
-    /// about it.
+    /// Whether the row stays in the set of another key that cannot be read. A load balancer stays on the switch
+    /// or router of a node, which is on no list of desired ones; a port in a group whose policy may be about it.
     fn stays(&self, parent: &Parent, owner: &Key) -> bool {
         let is_of_policy = owner != self.key && parent.set.of == Table::PortGroup;
-        is_of_policy && self.others.kept(owner).has(Table::PortGroup)
+        parent.set.holds == Table::LoadBalancer && self.others.keeps_balancers(self.key, owner)
+            || is_of_policy && self.others.kept(owner).has(Table::PortGroup)
     }
 
     /// Removes the rows of this key that it does not want.
@@ -546,7 +549,11 @@ impl<'a> Diff<'a> {
         for row in rows {
             let Some(table) = index.table(row).filter(|table| !self.kept.has(*table)) else { continue };
             // ovsdb-server deletes a row of a non-root table with the last strong reference to it.
-            if table.needs_holder() {
+            let must_stay = table == Table::LoadBalancer
+                && index.parents(row).iter().any(|parent| {
+                    index.claim(parent.row).owner().is_some_and(|owner| self.stays(parent, owner))
+                });
+            if table.needs_holder() || must_stay {
                 let holders = index.parents(row).iter().filter(|parent| self.may_take_out(parent));
                 let unlinks: Vec<Edit> = holders.map(|parent| unlink(parent, row)).collect();
                 self.found.edits.extend(unlinks);

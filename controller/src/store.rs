@@ -162,8 +162,6 @@ impl Kept {
     pub const ROUTER_PORT_AND_ROUTES: Self =
         Self(&[Table::LogicalRouterPort, Table::GatewayChassis, Table::StaticRoute]);
     pub const GROUPS: Self = Self(&[Table::PortGroup]);
-    /// A Service's load balancers, and the switches and routers that they are on.
-    pub const LOAD_BALANCERS: Self = Self(&[Table::LoadBalancer]);
 
     /// Whether rows of the table stay.
     pub fn has(self, table: Table) -> bool {
@@ -362,7 +360,9 @@ impl Store {
     /// or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) => Kept::NOTHING,
+            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) | Key::Service(_) => {
+                Kept::NOTHING
+            }
             Key::ClusterPolicy(_) | Key::Namespace(_) | Key::EgressFirewall(_) => self.unread.kept(key),
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
@@ -381,11 +381,6 @@ impl Store {
             },
             Key::Gateway(name) => self.kept_of_gateway(name),
             Key::SourceNat(of) => self.kept_of_gateway(&of.node),
-            // Rows of a node that cannot be read are not computed. Those of a Service that is gone go.
-            Key::Service(key) if self.service(key).is_some() && self.has_unreadable_node() => {
-                Kept::LOAD_BALANCERS
-            }
-            Key::Service(_) => Kept::NOTHING,
             Key::Chassis(_) => {
                 if self.has_unknown_chassis() {
                     Kept::ALL
@@ -439,8 +434,11 @@ impl Store {
         self.place(node) != Place::Elsewhere && !self.is_decided(node)
     }
 
-    fn has_unreadable_node(&self) -> bool {
-        self.nodes.has_unreadable()
+    /// Whether load balancers of the key stay on the switch or router of `on`: of a node that cannot be read it
+    /// is not known which it should have. Those of a Service that is gone go.
+    pub(crate) fn keeps_balancers(&self, key: &Key, on: &Key) -> bool {
+        let (Key::Service(service), Key::Node(node) | Key::Gateway(node)) = (key, on) else { return false };
+        self.nodes.cannot_be_read(node) && self.service(service).is_some()
     }
 
     /// UID of the key's object, for events on it.

@@ -49,6 +49,10 @@ impl Others for OtherKeys<'_> {
         self.store.kept(key)
     }
 
+    fn keeps_balancers(&self, key: &Key, on: &Key) -> bool {
+        self.store.keeps_balancers(key, on)
+    }
+
     fn first(&self, row: &RowName) -> Option<(&Key, &RowName)> {
         if self.precedence.0.is_empty() {
             return None;

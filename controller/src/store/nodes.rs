@@ -65,9 +65,9 @@ impl Nodes {
         self.all.contains_key(name)
     }
 
-    /// Whether there is a node whose rows cannot be computed, and which may have some.
-    pub(super) fn has_unreadable(&self) -> bool {
-        !self.unreadable.is_empty()
+    /// Whether the rows of the node cannot be computed, and it may have some.
+    pub(super) fn cannot_be_read(&self, node: &str) -> bool {
+        self.unreadable.contains(node)
     }
 
     /// These nodes, which are about to be put, have rows in the database.
@@ -417,9 +417,10 @@ impl Store {
         self.nodes.chassis.found(chassis, node);
     }
 
-    /// The node is not one that cannot be read. If it was the last one, rows of Services are kept no longer.
+    /// The node is not one that cannot be read: load balancers that are not wanted any more stay on it no
+    /// longer.
     fn readable(&mut self, name: &NodeName, dirty: &mut Dirty<'_>) {
-        if self.nodes.unreadable.remove(name) && !self.nodes.has_unreadable() {
+        if self.nodes.unreadable.remove(name) {
             fanout::services(&self.services, dirty);
         }
     }

@@ -36,4 +36,5 @@ mod service_cost;
 mod services;
 mod static_pods;
 mod templates;
+mod unreadable_nodes;
 mod world;

@@ -74,7 +74,7 @@ fn a_node_concerns_only_services_that_differ_by_node() {
 
 /// The Service had a row for each node, which stayed for ever when it changed while a node could not be read.
 #[test]
-fn every_service_is_compared_when_the_last_node_that_could_not_be_read_is_readable_or_gone() {
+fn every_service_is_compared_when_a_node_that_could_not_be_read_is_readable_or_gone() {
     let garbled = |name: &str| {
         let why = "not JSON".to_owned();
         let unreadable = vec![Unreadable { annotation: NODE_SUBNETS, why }];
@@ -87,25 +87,23 @@ fn every_service_is_compared_when_the_last_node_that_could_not_be_read_is_readab
     }
     apply_service(&mut store, "a", service(1, Traffic::Local));
     apply_service(&mut store, "a", service(1, Traffic::Cluster));
-    assert_eq!(store.kept(&key), Kept::LOAD_BALANCERS);
+    let stays = |store: &Store, on: &str| store.keeps_balancers(&key, &Key::Node(on.into()));
+    assert_eq!(["n1", "n2", "n3"].map(|on| stays(&store, on)), [false, true, true]);
+    assert!(store.keeps_balancers(&key, &Key::Gateway("n2".into())));
     let first = observe(&mut store, Observation::Nodes(Seen::Applied(node("n2", "10.244.2.0/24"))));
-    assert_eq!(
-        (first.contains(&key), store.kept(&key)),
-        (false, Kept::LOAD_BALANCERS),
-        "there is another one"
-    );
+    assert!(first.contains(&key) && !stays(&store, "n2") && stays(&store, "n3"));
     let last = observe(&mut store, Observation::Nodes(Seen::Deleted("n3".into())));
-    assert_eq!((last.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
+    assert_eq!((last.contains(&key), stays(&store, "n3")), (true, false));
     observe(&mut store, garbled("n4"));
-    assert_eq!(store.kept(&key), Kept::LOAD_BALANCERS);
+    assert!(stays(&store, "n4"));
     // A text that was removed says as little as before; it took the rows of the node along.
     let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n4"))));
-    assert_eq!((waits.contains(&key), store.kept(&key)), (false, Kept::LOAD_BALANCERS));
+    assert_eq!((waits.contains(&key), stays(&store, "n4")), (false, true));
     let known = observe(&mut store, Observation::Nodes(Seen::Applied(node("n4", "10.244.4.0/24"))));
-    assert_eq!((known.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
+    assert_eq!((known.contains(&key), stays(&store, "n4")), (true, false));
     // A new node has merely no subnet yet.
     observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n5"))));
-    assert_eq!(store.kept(&key), Kept::NOTHING);
+    assert!(!stays(&store, "n5"));
 }
 
 /// Such a node lost its load balancers at a restart, and had them again when its annotations were back.
@@ -126,16 +124,17 @@ fn load_balancers_stay_while_a_node_that_has_rows_at_the_start_lacks_annotations
         observe(&mut store, Observation::Pods(Seen::All(vec![])));
         without_services(&mut store);
         apply_service(&mut store, "a", service(1, Traffic::Local));
-        assert_eq!(store.kept(&key), Kept::LOAD_BALANCERS);
+        let stays = |store: &Store, on: &str| store.keeps_balancers(&key, &Key::Node(on.into()));
+        assert_eq!(["n1", "n2", "n3", "new"].map(|on| stays(&store, on)), [false, true, false, false]);
         let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n2"))));
-        assert_eq!((waits.contains(&key), store.kept(&key)), (false, Kept::LOAD_BALANCERS));
+        assert_eq!((waits.contains(&key), stays(&store, "n2")), (false, true));
         let ended = observe(&mut store, end);
-        assert_eq!((ended.contains(&key), store.kept(&key)), (true, Kept::NOTHING));
+        assert_eq!((ended.contains(&key), stays(&store, "n2")), (true, false));
     }
     // A node that is new has no rows to lose.
     let mut store = complete(vec![node("n1", "10.244.1.0/24"), Node::named("new")], vec![]);
     apply_service(&mut store, "a", service(1, Traffic::Local));
-    assert_eq!(store.kept(&key), Kept::NOTHING);
+    assert!(!store.keeps_balancers(&key, &Key::Node("new".into())));
 }
 
 /// Each change of a node concerned each of thousands of node ports.

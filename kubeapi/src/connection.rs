@@ -13,6 +13,7 @@
 //! | `transport` | one transport, made from one configuration |
 //! | `reloading_client` | requests over the current transport; reads the files again after a 401 |
 //! | `files` | notices when a file changes |
+//! | `versions` | the version of each kind that an administrator defines |
 //! | `failure` | what the error of a request means |
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -22,11 +23,8 @@ use kube::Client;
 use secrecy::SecretString;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
-use self::reloading_client::ReloadingClient;
-use crate::{
-    discovery::Versions,
-    trouble::{Kind, Trouble},
-};
+use self::{reloading_client::ReloadingClient, versions::Versions};
+use crate::trouble::{Kind, Trouble};
 
 pub mod config;
 mod failure;
@@ -34,6 +32,7 @@ mod files;
 mod kubeconfig;
 mod reloading_client;
 mod transport;
+mod versions;
 
 /// The address of the API server, and the credentials to use.
 #[derive(Debug, Clone)]
@@ -115,8 +114,9 @@ impl Connection {
         self.versions.of(definition)
     }
 
-    pub(crate) fn versions(&self) -> &Versions {
-        &self.versions
+    /// The API server has the kind in this version.
+    pub(crate) fn found(&self, definition: &Definition, version: &'static str) {
+        self.versions.found(definition, version);
     }
 
     /// Changes whenever the credentials or the authorities change. A watch that began before should then be

@@ -1,11 +1,7 @@
 //! In which version the API server has a kind of object that an administrator defines. Knows nothing of the
 //! objects.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use contract::definition::Definition;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -24,22 +20,6 @@ pub enum Served {
     /// In other versions only, which this program cannot read.
     Otherwise(Vec<String>),
     Nowhere,
-}
-
-/// The versions in which kinds were found, for requests about single objects.
-#[derive(Debug, Default)]
-pub(crate) struct Versions(Mutex<BTreeMap<String, &'static str>>);
-
-impl Versions {
-    pub(crate) fn of(&self, definition: &Definition) -> &'static str {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.get(&definition.resource()).copied().unwrap_or_else(|| definition.newest())
-    }
-
-    fn found(&self, definition: &Definition, version: &'static str) {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        found.insert(definition.resource(), version);
-    }
 }
 
 /// `APIGroup`, and `APIResourceList`, as far as they are used.
@@ -93,7 +73,7 @@ pub async fn served(connection: &Connection, definition: &Definition) -> Result<
     }
     Ok(match newest {
         Some(place) => {
-            connection.versions().found(definition, versions[place]);
+            connection.found(definition, versions[place]);
             Served::In(versions[place])
         }
         None if others.is_empty() => Served::Nowhere,

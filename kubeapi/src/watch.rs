@@ -137,8 +137,8 @@ pub enum Presence {
     /// and the API server is asked again after minutes. If objects were read before, only a second answer that
     /// there is no such kind, 10 s later, makes the list empty.
     Newer,
-    /// Where an administrator has added its definition, which may be at any time, in the newest version that this
-    /// program can read. Without it, or without the right to read it, the observer is told so
+    /// Where an administrator has added its definition, which may be at any time, in the newest version
+    /// that this program can read. Without it, or without the right to read it, the observer is told so
     /// ([`Observer::unlisted`]) and keeps what it knows; the API server is asked again after seconds.
     Defined(&'static Definition),
 }

@@ -245,8 +245,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 let (resource, why) = (definition.resource(), trouble.text);
                 self.unlisted(Unlisted::Forbidden { resource, why }).await;
             }
-            // Without the right to read them, there are none as far as this program goes: an upgrade that leaves
-            // its ClusterRole behind must not wait for ever. What was read before stays.
+            // Without the right to read them, there are none as far as this program goes: an upgrade that
+            // leaves its ClusterRole behind must not wait for ever. What was read before stays.
             Presence::Newer if code == Some(403) && self.read.is_none() => {
                 tracing::warn!(
                     kind = K::KIND,

@@ -1,5 +1,6 @@
-//! The event correlator: which series of events exist, how often each occurred, and what may be sent now. One
-//! spam filter limits all series together. Pure: the time is a parameter.
+//! The event correlator: which series of events exist, how often each occurred, and what may be sent now.
+//! One spam filter limits all series together, and each namespace has its share of it: one in which
+//! everything fails silences no other. Pure: the time is a parameter.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -29,6 +30,9 @@ const REFILL: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct EventCorrelator {
     series: HashMap<EventKey, Series>,
+    /// When an event of each namespace was sent last; none for objects of the cluster. Of those with a
+    /// series.
+    served: HashMap<Option<Box<str>>, Instant>,
     /// Events that may be sent now, as of `counted`.
     tokens: u32,
     counted: Instant,
@@ -40,6 +44,7 @@ struct Series {
     note: String,
     count: u32,
     recorded: u32,
+    begun: Instant,
     last_observed: Instant,
     last_recorded: Option<Instant>,
     /// The name of the event whose count grows.
@@ -59,18 +64,26 @@ pub(super) struct Due {
 
 impl EventCorrelator {
     pub(super) fn new(now: Instant) -> Self {
-        Self { series: HashMap::new(), tokens: BURST, counted: now }
+        Self { series: HashMap::new(), served: HashMap::new(), tokens: BURST, counted: now }
     }
 
-    /// Counts an event. Returns false if there is no room for another series.
+    /// Counts an event. Returns false if there is no room for another series: not even that of a namespace
+    /// with more of them.
     pub(super) fn correlate(&mut self, event: Event, now: Instant) -> bool {
         self.series.retain(|_, series| now.duration_since(series.last_observed) < FINISH_TIME);
         let Event { key, note } = event;
-        if self.series.len() >= MAX_SERIES && !self.series.contains_key(&key) {
+        if self.series.len() >= MAX_SERIES && !self.series.contains_key(&key) && !self.make_room(&key) {
             return false;
         }
-        let new =
-            || Series { note, count: 0, recorded: 0, last_observed: now, last_recorded: None, event: None };
+        let new = || Series {
+            note,
+            count: 0,
+            recorded: 0,
+            begun: now,
+            last_observed: now,
+            last_recorded: None,
+            event: None,
+        };
         let series = self.series.entry(key).or_insert_with(new);
         series.count += 1;
         series.last_observed = now;
@@ -83,15 +96,17 @@ impl EventCorrelator {
         if self.tokens == 0 {
             return None;
         }
-        // The longest wait first, so that no series starves while tokens are rare.
+        // The namespace that has waited longest, so that none starves while tokens are rare; of its series
+        // the same.
         let (key, series) = self
             .series
             .iter_mut()
             .filter(|(_, series)| series.due_at().is_some_and(|due| due <= now))
-            .min_by_key(|(_, series)| series.due_at())?;
+            .min_by_key(|(key, series)| (self.served.get(&namespace(key)).copied(), series.due_at()))?;
         self.tokens -= 1;
         series.recorded = series.count;
         series.last_recorded = Some(now);
+        self.served.insert(namespace(key), now);
         Some(Due {
             key: key.clone(),
             note: series.note.clone(),
@@ -113,6 +128,26 @@ impl EventCorrelator {
         }
     }
 
+    /// Ends a series of the namespace with the most of them: of its last ones, which say least. Returns
+    /// whether that namespace has more than that of the new event.
+    fn make_room(&mut self, new: &EventKey) -> bool {
+        let mut counts: HashMap<Option<Box<str>>, usize> = HashMap::new();
+        self.series.keys().for_each(|key| *counts.entry(namespace(key)).or_default() += 1);
+        self.served.retain(|of, _| counts.contains_key(of));
+        let own = counts.get(&namespace(new)).copied().unwrap_or_default();
+        let Some((most, _)) =
+            counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, most)| *most > own + 1)
+        else {
+            return false;
+        };
+        let of_most = self.series.iter().filter(|(key, _)| namespace(key) == most);
+        let Some(last) = of_most.max_by_key(|(_, series)| series.begun).map(|(key, _)| key.clone()) else {
+            return false;
+        };
+        self.series.remove(&last);
+        true
+    }
+
     fn refill(&mut self, now: Instant) {
         while self.tokens < BURST && now.duration_since(self.counted) >= REFILL {
             self.tokens += 1;
@@ -122,6 +157,10 @@ impl EventCorrelator {
             self.counted = now;
         }
     }
+}
+
+fn namespace(key: &EventKey) -> Option<Box<str>> {
+    key.object.namespace().map(Box::from)
 }
 
 impl Series {
@@ -170,6 +209,23 @@ mod tests {
         assert_eq!(correlator.next_due(), Some(start + REFILL));
         assert_eq!(told(&mut correlator, start + 10 * REFILL), 10);
         assert_eq!(told(&mut correlator, start + 1000 * REFILL), 20, "what was not needed does not add up");
+    }
+
+    /// A tenant with hundreds of broken policies silenced everybody's events for a quarter of an hour.
+    #[test]
+    fn a_namespace_in_which_everything_fails_silences_no_other() {
+        let start = Instant::now();
+        let mut correlator = EventCorrelator::new(start);
+        let taken =
+            (0..MAX_SERIES).filter(|n| correlator.correlate(event(&format!("pod-{n}")), start)).count();
+        assert_eq!(taken, MAX_SERIES);
+        while correlator.due(start).is_some() {}
+        let other = contract::names::PodKey::new("other", "pod").unwrap();
+        let reason = EventReason::new("AddNetwork", "NetworkFailed");
+        let other = || Event::new(Object::Pod(other.clone()), "u2", reason.clone(), "no");
+        assert!(correlator.correlate(other(), start + REFILL), "there is room for it");
+        assert_eq!(correlator.due(start + REFILL).unwrap().key, other().key, "it is not behind the others");
+        assert_eq!(correlator.series.len(), MAX_SERIES);
     }
 
     #[test]

@@ -77,8 +77,8 @@ pub(crate) trait Others {
     fn wants(&self, key: &Key, row: &RowName) -> bool;
     /// The existing rows of the key that stay, wanted or not.
     fn kept(&self, key: &Key) -> Kept;
-    /// Whether the key's load balancers have to stay on the switch or router of this one.
-    fn keeps_balancers(&self, key: &Key, on: &Key) -> bool;
+    /// Whether the key's load balancers have to stay on this row of another key: a switch, a router or a group.
+    fn keeps_balancers(&self, key: &Key, of: &Key, on: &str) -> bool;
     /// The key that comes before all others that want a row that is called so, where that is decided, and its
     /// row.
     fn first(&self, row: &RowName) -> Option<(&Key, &RowName)>;
@@ -104,7 +104,7 @@ impl Others for NoOthers {
         Kept::NOTHING
     }
 
-    fn keeps_balancers(&self, _: &Key, _: &Key) -> bool {
+    fn keeps_balancers(&self, _: &Key, _: &Key, _: &str) -> bool {
         false
     }
 
@@ -515,7 +515,8 @@ impl<'a> Diff<'a> {
     /// or router of a node, which is on no list of desired ones; a port in a group whose policy may be about it.
     fn stays(&self, parent: &Parent, owner: &Key) -> bool {
         let is_of_policy = owner != self.key && parent.set.of == Table::PortGroup;
-        parent.set.holds == Table::LoadBalancer && self.others.keeps_balancers(self.key, owner)
+        let on = self.northbound.index.name(parent.row).map_or("", |name| name);
+        parent.set.holds == Table::LoadBalancer && self.others.keeps_balancers(self.key, owner, on)
             || is_of_policy && self.others.kept(owner).has(Table::PortGroup)
     }
 

@@ -69,6 +69,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 use contract::{
     names::PodKey,
     node_annotation::{GatewayMode, NODE_SUBNETS, ZONE},
+    ovn,
 };
 
 pub use announce::PodAnnotation;
@@ -434,11 +435,27 @@ impl Store {
         self.place(node) != Place::Elsewhere && !self.is_decided(node)
     }
 
-    /// Whether load balancers of the key stay on the switch or router of `on`: of a node that cannot be read it
-    /// is not known which it should have. Those of a Service that is gone go.
-    pub(crate) fn keeps_balancers(&self, key: &Key, on: &Key) -> bool {
-        let (Key::Service(service), Key::Node(node) | Key::Gateway(node)) = (key, on) else { return false };
-        self.nodes.cannot_be_read(node) && self.service(service).is_some()
+    /// Whether load balancers of the key stay on the row `on` of the key `of`. Of a node that cannot be read it is
+    /// not known which its switch and its router should have. The groups of all switches and of all routers may
+    /// have one for its sake, but the group of both has none that depends on a node. Those of a Service that is
+    /// gone go.
+    pub(crate) fn keeps_balancers(&self, key: &Key, of: &Key, on: &str) -> bool {
+        let Key::Service(service) = key else { return false };
+        let stays = match of {
+            Key::Node(node) | Key::Gateway(node) => self.nodes.cannot_be_read(node),
+            Key::Cluster => self.nodes.has_unreadable() && on != ovn::CLUSTER_LB_GROUP,
+            Key::SourceNat(_)
+            | Key::Isolation(_)
+            | Key::Set(_)
+            | Key::Policy(_)
+            | Key::ClusterPolicy(_)
+            | Key::Namespace(_)
+            | Key::EgressFirewall(_)
+            | Key::Pod(_)
+            | Key::Service(_)
+            | Key::Chassis(_) => false,
+        };
+        stays && self.service(service).is_some()
     }
 
     /// UID of the key's object, for events on it.

@@ -49,8 +49,8 @@ impl Others for OtherKeys<'_> {
         self.store.kept(key)
     }
 
-    fn keeps_balancers(&self, key: &Key, on: &Key) -> bool {
-        self.store.keeps_balancers(key, on)
+    fn keeps_balancers(&self, key: &Key, of: &Key, on: &str) -> bool {
+        self.store.keeps_balancers(key, of, on)
     }
 
     fn first(&self, row: &RowName) -> Option<(&Key, &RowName)> {

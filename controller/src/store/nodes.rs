@@ -65,6 +65,11 @@ impl Nodes {
         self.all.contains_key(name)
     }
 
+    /// Whether there is a node whose rows cannot be computed, and which may have some.
+    pub(super) fn has_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
     /// Whether the rows of the node cannot be computed, and it may have some.
     pub(super) fn cannot_be_read(&self, node: &str) -> bool {
         self.unreadable.contains(node)

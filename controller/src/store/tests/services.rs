@@ -87,9 +87,14 @@ fn every_service_is_compared_when_a_node_that_could_not_be_read_is_readable_or_g
     }
     apply_service(&mut store, "a", service(1, Traffic::Local));
     apply_service(&mut store, "a", service(1, Traffic::Cluster));
-    let stays = |store: &Store, on: &str| store.keeps_balancers(&key, &Key::Node(on.into()));
+    let stays = |store: &Store, on: &str| store.keeps_balancers(&key, &Key::Node(on.into()), on);
     assert_eq!(["n1", "n2", "n3"].map(|on| stays(&store, on)), [false, true, true]);
-    assert!(store.keeps_balancers(&key, &Key::Gateway("n2".into())));
+    assert!(store.keeps_balancers(&key, &Key::Gateway("n2".into()), "GR_n2"));
+    let in_group = |store: &Store, group: &str| store.keeps_balancers(&key, &Key::Cluster, group);
+    assert_eq!(
+        ["clusterSwitchLBGroup", "clusterLBGroup"].map(|group| in_group(&store, group)),
+        [true, false]
+    );
     let first = observe(&mut store, Observation::Nodes(Seen::Applied(node("n2", "10.244.2.0/24"))));
     assert!(first.contains(&key) && !stays(&store, "n2") && stays(&store, "n3"));
     let last = observe(&mut store, Observation::Nodes(Seen::Deleted("n3".into())));
@@ -124,7 +129,7 @@ fn load_balancers_stay_while_a_node_that_has_rows_at_the_start_lacks_annotations
         observe(&mut store, Observation::Pods(Seen::All(vec![])));
         without_services(&mut store);
         apply_service(&mut store, "a", service(1, Traffic::Local));
-        let stays = |store: &Store, on: &str| store.keeps_balancers(&key, &Key::Node(on.into()));
+        let stays = |store: &Store, on: &str| store.keeps_balancers(&key, &Key::Node(on.into()), on);
         assert_eq!(["n1", "n2", "n3", "new"].map(|on| stays(&store, on)), [false, true, false, false]);
         let waits = observe(&mut store, Observation::Nodes(Seen::Applied(Node::named("n2"))));
         assert_eq!((waits.contains(&key), stays(&store, "n2")), (false, true));
@@ -134,7 +139,7 @@ fn load_balancers_stay_while_a_node_that_has_rows_at_the_start_lacks_annotations
     // A node that is new has no rows to lose.
     let mut store = complete(vec![node("n1", "10.244.1.0/24"), Node::named("new")], vec![]);
     apply_service(&mut store, "a", service(1, Traffic::Local));
-    assert!(!store.keeps_balancers(&key, &Key::Node("new".into())));
+    assert!(!store.keeps_balancers(&key, &Key::Node("new".into()), "new"));
 }
 
 /// Each change of a node concerned each of thousands of node ports.

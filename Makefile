@@ -100,9 +100,9 @@ test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelet
 	@integration/prerequisites.sh cluster test
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) OVN_CLUSTER_CONTAINERD=$(CONTAINERD) cargo nextest run --locked -p integration --test cluster --profile cluster
-	# Rows of the fault matrix that need Kubernetes, with the executables of `make test`.
+	# Rows of both matrices that need Kubernetes, with the executables of `make test`.
 	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
-	cargo nextest run --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES) --test faults --profile cluster-faults
+	cargo nextest run --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES) --test faults --test tenants --profile cluster-faults
 
 conformance: kubernetes ## Run Kubernetes' own specs of networking and the suites of network-policy-api on a cluster (SUITE_OF=kubernetes or network-policy-api, FOCUS='Services should' LANE=ipv4 NODES=3 PROCS=4 GATEWAY=shared, QUICK=1 for ten of them, RECORD=1)
 	@integration/prerequisites.sh conformance

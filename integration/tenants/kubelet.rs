@@ -112,7 +112,9 @@ fn own_address() -> IpAddr {
 
 fn another_nodes_chassis(site: &Site<'_>) -> Result<String> {
     // A NodePort whose addresses are variables of a chassis.
-    let ports = json!([{"name": "t", "protocol": "TCP", "port": 80, "targetPort": 8080, "nodePort": 30_920}]);
+    let mut ports = both(80);
+    ports[0]["nodePort"] = json!(30_920);
+    ports[1]["nodePort"] = json!(30_920);
     site.put(&service(EVIL, "node-port", "10.96.61.1", &ports, &json!({"type": "NodePort"})))?;
     site.put(&slice(EVIL, "node-port", &[site.bystander().there.address()], PORT))?;
     let mut annotations = gateway("breth0_mallory", OWN_MAC, own_address());

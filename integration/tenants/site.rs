@@ -78,8 +78,10 @@ struct Left {
 /// Tries the rows that are selected, in a cluster of their own: with a real API server in the long form. Not the
 /// first row that fails ends it: all of them are told.
 pub(crate) fn try_rows(rows: &[(u8, Body)], gateway: GatewayMode) -> Result<()> {
-    let selected: Vec<(u8, Body)> =
+    let mut selected: Vec<(u8, Body)> =
         rows.iter().copied().filter(|(number, _)| tenants::is_to_run(*number)).collect();
+    // Last, because what one of them breaks may stay broken.
+    selected.sort_by_key(|(number, _)| matrix::find(*number).is_some_and(|row| row.fails.is_some()));
     if selected.is_empty() {
         return Ok(());
     }

@@ -94,8 +94,7 @@ pub const ROWS: &[Row] = &[
         Party::User,
         "a NetworkPolicy whose name hashes to the port group of another namespace's default-deny",
         "the other namespace's pod stays closed, and so it stays when the policy is deleted",
-    )
-    .fails("a port group belongs to whoever's id hashes to its name"),
+    ),
     row(
         2,
         Party::User,
@@ -160,8 +159,7 @@ pub const ROWS: &[Row] = &[
         "a NodePort Service whose EndpointSlice names another namespace's closed pod",
         "the pod stays closed to the world, at each node",
     )
-    .beside("kube-proxy and upstream's local gateways deliver with the node's own address, which policies let in")
-    .fails("what the host forwards gets the management port's address, which policies let in"),
+    .beside("kube-proxy and upstream's local gateways deliver with the node's own address, which policies let in"),
     row(
         11,
         Party::Pod,
@@ -189,15 +187,13 @@ pub const ROWS: &[Row] = &[
         "UDP to the host's addresses by the MAC of the host's end, under a policy that forbids everything",
         "no process of the host hears it",
     )
-    .beside("upstream attaches the same way: on a userspace datapath the host's stack sees the frames of each veth")
-    .fails("on a userspace datapath the host's stack reads the frames of pods"),
+    .beside("upstream attaches the same way: on a userspace datapath the host's stack sees the frames of each veth"),
     row(
         15,
         Party::Pod,
         "the same by broadcast and by multicast, with its own and with false addresses",
         "no process of the host hears it",
-    )
-    .fails("on a userspace datapath the host's stack reads the frames of pods"),
+    ),
     row(
         16,
         Party::Pod,
@@ -263,15 +259,13 @@ pub const ROWS: &[Row] = &[
         Party::Kubelet,
         "a node's annotations with another node's chassis",
         "the other node's gateway, node ports and rows stay as they were",
-    )
-    .fails("a node's claim of another's chassis is believed after three seconds"),
+    ),
     row(
         27,
         Party::Kubelet,
         "a gateway whose interface has the name of another tenant's port",
         "the pod keeps its port and its network",
-    )
-    .fails("the interface of a gateway may have any name"),
+    ),
     row(
         28,
         Party::Kubelet,
@@ -327,8 +321,7 @@ pub const ROWS: &[Row] = &[
         "a route to a closed pod over its node",
         "the pod stays closed",
     )
-    .beside("upstream forwards unless --disable-forwarding is set")
-    .fails("what the host forwards gets the management port's address, which policies let in"),
+    .beside("upstream forwards unless --disable-forwarding is set"),
     row(
         37,
         Party::Neighbour,
@@ -341,8 +334,7 @@ pub const ROWS: &[Row] = &[
         Party::Neighbour,
         "packets for a closed pod from addresses of pods, of the management port and of another node",
         "no pod gets them",
-    )
-    .fails("what the host forwards gets the management port's address, which policies let in"),
+    ),
     row(
         39,
         Party::Neighbour,
@@ -427,7 +419,8 @@ pub const ROWS: &[Row] = &[
         Party::Zone,
         "an answer with the API server's address",
         "it stays closed to the pods",
-    ),
+    )
+    .fails("an answer of the DNS may be any address"),
     row(
         52,
         Party::Zone,
@@ -498,13 +491,15 @@ pub const ROWS: &[Row] = &[
         Party::User,
         "3,000 rules about all namespaces, in a cluster of 200",
         "no other pod waits, nor another namespace",
-    ),
+    )
+    .fails("each namespace is a set in every rule that means it"),
     row(
         63,
         Party::User,
         "12,000 peers with selectors that differ, each of which selects all pods",
         "no other pod waits",
-    ),
+    )
+    .fails("sets of a policy have no bound"),
     row(
         64,
         Party::User,
@@ -681,7 +676,8 @@ pub const ROWS: &[Row] = &[
         Party::Pod,
         "a tunnel's packets (Geneve) to another node, with a frame for another tenant's pod",
         "no pod gets the frame inside",
-    ),
+    )
+    .fails("a pod's datagrams to a node's tunnel port leave with its own node's address, which the other node takes for a member's"),
     row(
         91,
         Party::Pod,
@@ -699,7 +695,8 @@ pub const ROWS: &[Row] = &[
         Party::Pod,
         "20,000 questions of ARP",
         "nobody notices",
-    ),
+    )
+    .fails("on a userspace datapath the frames of all pods of a node wait in one line"),
 ];
 
 /// The row with this number.

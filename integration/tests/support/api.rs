@@ -294,6 +294,12 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
         None if asked.is_watch() => asked.status(403, "may not watch").await,
         // Each process finds that no other one leads.
         None if asked.method == "GET" && path.contains("/leases/") => asked.status(404, "not found").await,
+        None if asked.method == "GET" && path.starts_with("/apis/") && path.split('/').count() < 5 => {
+            match discovered(&of_kind, &path) {
+                Some(page) => asked.json(&page).await,
+                None => asked.status(404, "page not found").await,
+            }
+        }
         None if path == "/api/v1/namespaces/kube-system" => {
             let metadata = json!({"name": "kube-system", "uid": "lab", "resourceVersion": "1"});
             let kind = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
@@ -390,6 +396,18 @@ fn collection(kind: &str) -> &'static str {
         "EndpointSlice" => "/apis/discovery.k8s.io/v1/endpointslices",
         other => panic!("the control plane watches no {other}"),
     }
+}
+
+/// What the API server says of a group, its versions, or of a version, its kinds.
+fn discovered(collections: &[&str], path: &str) -> Option<Value> {
+    let below = |collection: &&str| collection.strip_prefix(path)?.strip_prefix('/').map(str::to_owned);
+    let below: Vec<String> = collections.iter().filter_map(below).collect();
+    if below.is_empty() {
+        return None;
+    }
+    let versions = below.iter().filter_map(|rest| Some(json!({"version": rest.split_once('/')?.0})));
+    let kinds = below.iter().filter(|rest| !rest.contains('/')).map(|plural| json!({"name": plural}));
+    Some(json!({"versions": versions.collect::<Vec<_>>(), "resources": kinds.collect::<Vec<_>>()}))
 }
 
 /// Where an object is that a process writes to: of the kinds whose patches are kept, besides nodes.

@@ -23,7 +23,8 @@ pub(super) struct Number(u32);
 /// The labels of objects of one kind. `O` identifies an object.
 #[derive(Debug)]
 pub struct Labels<O> {
-    /// By text: `key=value`, or `key`, which no key with a value equals.
+    /// By text ([`text`], [`text_of_key`]), which no key with a value shares with a key alone, whatever
+    /// they are.
     by_text: HashMap<Arc<str>, Label>,
     entries: Vec<Entry>,
     /// Numbers of labels that nothing refers to any more.
@@ -196,7 +197,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Labels<O> {
 
     /// The number of a label, or of a key without a value. Adds a reference to it.
     pub(super) fn refer_to(&mut self, key: &str, value: Option<&str>) -> Label {
-        let text = value.map_or_else(|| key.to_owned(), |value| text(key, value));
+        let text = value.map_or_else(|| text_of_key(key), |value| text(key, value));
         if let Some(label) = self.find(&text) {
             self.entry_mut(label).references += 1;
             return label;
@@ -262,4 +263,9 @@ impl Number {
 /// one.
 fn text(key: &str, value: &str) -> String {
     format!("{key}={value}")
+}
+
+/// A key without a value. No label begins with NUL.
+fn text_of_key(key: &str) -> String {
+    format!("\0{key}")
 }

@@ -27,24 +27,30 @@ pub enum Requirement {
     DoesNotExist(Box<str>),
 }
 
-/// Why a selector cannot be used. The API server accepts no such selector in its own kinds of objects.
+/// Why a selector cannot be used. The API server accepts no such selector in its own kinds of objects, and
+/// any in kinds that an administrator defines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     #[error("the operator {operator:?} of the key {key:?} is unknown")]
     Operator { key: String, operator: String },
     #[error("the operator {operator} of the key {key:?} needs values")]
     NoValues { key: String, operator: String },
+    #[error("{0:?} is no key of a label")]
+    Key(String),
+    #[error("the key {key:?} has the value {value:?}, which no label has")]
+    Value { key: String, value: String },
 }
 
 impl Selector {
     /// The selector of objects in this namespace; in all, if none is given.
     ///
     /// # Errors
-    /// A requirement has an unknown operator, or lacks values.
+    /// A requirement has an unknown operator, lacks values, or has a key or a value that no label has.
     pub fn new(namespace: Option<&str>, selector: &LabelSelector) -> Result<Self, SelectorError> {
         let LabelSelector { match_labels, match_expressions } = selector;
         let equal = match_labels.iter().flatten();
         let equal = equal.map(|(key, value)| {
+            check(key, std::slice::from_ref(value))?;
             Ok(Requirement::In(key.as_str().into(), [value.as_str().into()].into_iter().collect()))
         });
         let expressions = match_expressions.iter().flatten().map(Requirement::try_from);
@@ -98,6 +104,7 @@ impl TryFrom<&LabelSelectorRequirement> for Requirement {
     fn try_from(
         LabelSelectorRequirement { key, operator, values }: &LabelSelectorRequirement,
     ) -> Result<Self, SelectorError> {
+        check(key, values.as_deref().unwrap_or_default())?;
         let values: FrozenSet<Box<str>> =
             values.iter().flatten().map(|value| value.as_str().into()).collect();
         let name: Box<str> = key.as_str().into();
@@ -114,8 +121,54 @@ impl TryFrom<&LabelSelectorRequirement> for Requirement {
     }
 }
 
+/// Checks the key and the values of a requirement.
+fn check(key: &str, values: &[String]) -> Result<(), SelectorError> {
+    if !is_key(key) {
+        return Err(SelectorError::Key(cut(key)));
+    }
+    match values.iter().find(|value| !is_value(value)) {
+        Some(value) => Err(SelectorError::Value { key: key.to_owned(), value: cut(value) }),
+        None => Ok(()),
+    }
+}
+
+/// The longest part of a key after its prefix, and the longest value.
+const LONGEST: usize = 63;
+
+/// apimachinery, `IsQualifiedName`: a name, and perhaps a DNS name and a slash before it.
+fn is_key(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let is_prefix = |prefix: &str| {
+        let is_label = |label: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            has_ends(label, is_plain) && label.bytes().all(|byte| is_plain(byte) || byte == b'-')
+        };
+        prefix.len() <= 253 && prefix.split('.').all(is_label)
+    };
+    prefix.is_none_or(is_prefix) && !name.is_empty() && is_value(name)
+}
+
+/// apimachinery, `IsValidLabelValue`.
+fn is_value(value: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    value.is_empty()
+        || value.len() <= LONGEST
+            && has_ends(value, |byte| byte.is_ascii_alphanumeric())
+            && value.bytes().all(is_inner)
+}
+
+fn has_ends(text: &str, is_end: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    [bytes.first(), bytes.last()].iter().all(|byte| byte.is_some_and(|byte| is_end(*byte)))
+}
+
+/// What a message has of a text.
+fn cut(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
 /// As `kubectl get --selector` takes it, after the namespace: `shop/app in (cart,web),!canary`. Equal
-/// selectors have equal texts, and different ones different texts.
+/// selectors have equal texts, and different ones different texts, for no key and no value has a separator.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.namespace.as_deref().unwrap_or("*"))?;
@@ -167,6 +220,31 @@ mod tests {
             &serde_json::json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["web"]}]}),
         );
         assert_eq!(equal, selector(&serde_json::json!({"matchLabels": {"tier": "web"}})));
+    }
+
+    /// The API server does not check selectors of kinds that an administrator defines: `values: ["a,b"]`
+    /// had the text of `values: [a, b]`, and whoever came first decided what the other one meant.
+    #[test]
+    fn a_key_or_value_that_no_label_has_is_refused_and_named() {
+        let refused = |key: &str, value: &str| {
+            let expression = serde_json::json!({"key": key, "operator": "In", "values": [value]});
+            let of_labels = serde_json::json!({"matchLabels": {key: value}});
+            let error = selector(&serde_json::json!({"matchExpressions": [expression]})).unwrap_err();
+            assert_eq!(selector(&of_labels).unwrap_err(), error);
+            error.to_string()
+        };
+        let long = "a".repeat(64);
+        for value in ["a,b", "a)", "a=b", "-a", "a-", "a b", "a\0", "ä", &long] {
+            assert!(refused("role", value).contains("which no label has"), "{value}");
+        }
+        for key in
+            ["", "role=db", "role,", "a/b/c", "/role", "Upper.example/role", "ex_ample/role", "-a", &long]
+        {
+            assert!(refused(key, "a").ends_with("is no key of a label"), "{key}");
+        }
+        for (key, value) in [("a.example/Ro_l.e", ""), ("node-role.kubernetes.io/control-plane", "A.b_c-9")] {
+            assert!(selector(&serde_json::json!({"matchLabels": {key: value}})).is_ok(), "{key}={value}");
+        }
     }
 
     #[test]

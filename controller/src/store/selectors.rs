@@ -1,6 +1,6 @@
 //! Which objects match which selectors, kept up to date with each change of labels.
 //!
-//! Selectors with the same canonical text are one, with a count of references. Each is listed under one of
+//! Equal selectors are one, with a count of references. Each is listed under one of
 //! its requirements: under labels or a key of which its objects must have one. So a change of an object costs
 //! the selectors that are listed under its own labels, and not all selectors. The few that have no such
 //! requirement are listed under their namespace.
@@ -34,7 +34,7 @@ pub enum Moved {
 #[derive(Debug)]
 pub struct Selectors<O> {
     labels: Labels<O>,
-    by_text: HashMap<Arc<str>, SelectorId>,
+    by_value: HashMap<Arc<Selector>, SelectorId>,
     entries: Vec<Entry>,
     /// Numbers of selectors that are no longer in use.
     free: Vec<SelectorId>,
@@ -48,7 +48,8 @@ pub struct Selectors<O> {
 
 #[derive(Debug)]
 struct Entry {
-    text: Arc<str>,
+    /// None of one that is not in use.
+    selector: Option<Arc<Selector>>,
     references: usize,
     namespace: Option<Label>,
     tests: Vec<Test>,
@@ -78,7 +79,7 @@ impl<O> Default for Selectors<O> {
     fn default() -> Self {
         Self {
             labels: Labels::default(),
-            by_text: HashMap::new(),
+            by_value: HashMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
             listed: HashMap::new(),
@@ -129,26 +130,21 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         number.and_then(|number| self.matched_by.get(number.index())).map_or(&[], |ids| ids)
     }
 
-    /// The canonical text of a selector.
-    pub fn text(&self, id: SelectorId) -> &Arc<str> {
-        &self.entry(id).text
-    }
-
     /// Whether nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
-            && self.by_text.is_empty()
+            && self.by_value.is_empty()
             && self.listed.is_empty()
             && self.matched_by.iter().all(|ids| ids.is_empty())
     }
 
     /// Adds a reference to a selector. The first one looks for the objects that match.
     pub fn refer_to(&mut self, selector: &Selector) -> SelectorId {
-        let text: Arc<str> = selector.to_string().into();
-        if let Some(id) = self.by_text.get(&text).copied() {
+        if let Some(id) = self.by_value.get(selector).copied() {
             self.entry_mut(id).references += 1;
             return id;
         }
+        let selector = Arc::new(selector.clone());
         let namespace = selector.namespace().map(|namespace| self.labels.refer_to("", Some(namespace)));
         let tests: Vec<Test> =
             selector.requirements().map(|requirement| Test::new(requirement, &mut self.labels)).collect();
@@ -156,7 +152,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         // them.
         let places = self.places(namespace, &tests);
         let mut entry = Entry {
-            text: Arc::clone(&text),
+            selector: Some(Arc::clone(&selector)),
             references: 1,
             namespace,
             tests,
@@ -179,7 +175,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         for place in &entry.places {
             self.listed.entry(*place).or_default().insert(id);
         }
-        self.by_text.insert(text, id);
+        self.by_value.insert(selector, id);
         match self.entries.get_mut(id.0 as usize) {
             Some(free) => *free = entry,
             None => self.entries.push(entry),
@@ -194,7 +190,7 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
         if entry.references > 0 {
             return;
         }
-        let (text, namespace) = (std::mem::replace(&mut entry.text, Arc::from("")), entry.namespace.take());
+        let (selector, namespace) = (entry.selector.take(), entry.namespace.take());
         let (tests, places) = (std::mem::take(&mut entry.tests), std::mem::take(&mut entry.places));
         for object in std::mem::take(&mut entry.objects).iter() {
             let ids = self.ids_mut(*object);
@@ -208,7 +204,9 @@ impl<O: Debug + Clone + Eq + Hash + Ord> Selectors<O> {
                 }
             }
         }
-        self.by_text.remove(&text);
+        if let Some(selector) = selector {
+            self.by_value.remove(&selector);
+        }
         self.labels.release(namespace.as_slice());
         tests.iter().for_each(|test| self.labels.release(test.labels()));
         // Last: no list has the number any more, so it can be given to another selector.

@@ -199,6 +199,11 @@ impl<K: Ord + std::hash::Hash> Doubt<K> {
         believed
     }
 
+    /// Whether the next list is a second look.
+    pub(crate) fn is_second_look(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.time_passed)
+    }
+
     /// Makes the next list the second look.
     pub(crate) fn time_passed(&mut self) {
         if let Some(held) = &mut self.held {

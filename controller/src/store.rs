@@ -74,7 +74,7 @@ use contract::{
 
 pub use announce::PodAnnotation;
 pub use assign::FoundPort;
-pub use cluster_policies::{ClusterPolicyTrouble, Tiers};
+pub use cluster_policies::{ClusterPolicyTrouble, Placement, Tiers};
 pub use cluster_policy::ClusterPolicy;
 pub use conditions::{Condition as ZoneCondition, PolicyCondition, Standing};
 pub use egress_firewall::EgressFirewall;
@@ -395,7 +395,9 @@ impl Store {
                     .filter(|pod| pod.needs_network())
                     .and_then(|pod| self.node(pod.node.as_ref()?));
                 match node {
-                    Some(node) if self.place(node) != Place::Elsewhere && !self.is_decided(node) => Kept::ALL,
+                    Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
+                    Some(node) if !self.is_decided(node) => Kept::ALL,
+                    Some(_) if !self.knows_namespace(key.namespace()) => Kept::ALL,
                     Some(_) | None => Kept::NOTHING,
                 }
             }

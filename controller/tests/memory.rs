@@ -15,7 +15,7 @@ use controller::{
     annotate::{AnnotationMetrics, AnnotationWriter},
     observation::{Observation, Seen},
     store::{
-        Policy, Store,
+        Namespace, Policy, Store,
         wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
     },
 };
@@ -225,6 +225,8 @@ async fn ten_thousand_pods_are_small_in_the_controller_and_in_the_copy_of_their_
     let northbound = Northbound::start();
     let before = Since::now();
     let mut controller = Running::without_services(northbound.endpoint(), config());
+    let namespace = ("benchmark".into(), Namespace::default());
+    controller.observe(Observation::Namespaces(Seen::Applied(namespace)));
     controller.observe(nodes());
     controller
         .observe(Observation::Pods(Seen::All((0..PODS).map(|number| pod(number, json!({}))).collect())));

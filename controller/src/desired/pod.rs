@@ -21,8 +21,9 @@ use crate::{
 
 /// The rows of pod `key`: one logical switch port on its node's switch, in the groups of its policies, or none.
 ///
-/// None while the pod has no node in this zone, uses the host network, has ended, or has no address yet. Rows
-/// from before are removed by the same rule.
+/// None while the pod has no node in this zone, uses the host network, has ended, or has no address yet.
+/// Rows from before are removed by the same rule, unless they are [kept](Store::kept): without its
+/// namespace a pod gets no port, and one that exists stays.
 pub fn pod(store: &Store, key: &PodKey) -> RowSet {
     let Some(pod) = store.pod(key).filter(|pod| pod.needs_network()) else { return Vec::new() };
     let (Some(node), Some(assigned)) = (&pod.node, store.assigned(key)) else { return Vec::new() };
@@ -30,6 +31,11 @@ pub fn pod(store: &Store, key: &PodKey) -> RowSet {
     else {
         return Vec::new();
     };
+    // Which policies of the cluster are about the pod is not known without its namespace, which always
+    // exists. The watch of pods may be ahead of that of namespaces by minutes.
+    if !store.knows_namespace(key.namespace()) {
+        return Vec::new();
+    }
     let addresses = port_addresses(assigned.mac, &assigned.addresses);
 
     let uid = ("iface-id-ver", pod.uid.to_string());

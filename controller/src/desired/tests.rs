@@ -9,7 +9,10 @@ use crate::{
     config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
     rows::{DesiredRow, Pairs, Value},
-    store::wire::{NodeObject, PodObject},
+    store::{
+        Namespace,
+        wire::{NodeObject, PodObject},
+    },
 };
 
 mod egress_firewall;
@@ -49,7 +52,8 @@ fn store_of(config: ClusterConfig, nodes: &Json, pods: &Json) -> Store {
     store.observe(Observation::Pods(Seen::All(pods)), &mut |_, _| ());
     store.observe(Observation::Services(Seen::All(Vec::new())), &mut |_, _| ());
     store.observe(Observation::Slices(Seen::All(Vec::new())), &mut |_, _| ());
-    store.observe(Observation::Namespaces(Seen::All(Vec::new())), &mut |_, _| ());
+    let namespaces = ["shop", "a", "b", "default"].map(|name| (name.into(), Namespace::default())).into();
+    store.observe(Observation::Namespaces(Seen::All(namespaces)), &mut |_, _| ());
     store.observe(Observation::Policies(Seen::All(Vec::new())), &mut |_, _| ());
     Observation::no_optional_kinds().into_iter().for_each(|list| store.observe(list, &mut |_, _| ()));
     store

@@ -220,6 +220,10 @@ impl Reconciler {
 
     /// Compares a key's desired rows with the replica, and adds the difference to the plan.
     fn consider(&mut self, item: Item, schema: &ovsdb::Schema, plan: &mut Plan) {
+        if !self.store.may_begin(&item.key) && self.northbound.index.owned(&item.key).next().is_none() {
+            tracing::debug!(key = %item.key, "waits until a list of what denies is accepted");
+            return self.work_queue.wait(&item.key, &[]);
+        }
         let mut rests = Rests::Long;
         let difference = self.parts(&item.key, &item.scope).unwrap_or_else(|| {
             let rows = fit(desired(&self.store, &item.key), schema);

@@ -12,7 +12,7 @@ use crate::{
     config::ClusterConfig,
     northbound::connect,
     observation::Seen,
-    store::{Node, Pod, PodAnnotation},
+    store::{Namespace, Node, Pod, PodAnnotation},
 };
 
 /// Longer than anything takes on a busy machine.
@@ -31,6 +31,11 @@ struct Run {
     task: JoinHandle<Stopped>,
 }
 
+/// That of the pods.
+fn namespaces() -> Observation {
+    Observation::Namespaces(Seen::All(vec![("default".into(), Namespace::default())]))
+}
+
 impl Run {
     /// A controller with one node. `zone`: `NB_Global.name` of the database.
     async fn start(leadership: Leadership, zone: Option<&str>) -> Self {
@@ -45,7 +50,7 @@ impl Run {
         }
         run.observe(Observation::Services(Seen::All(Vec::new())));
         run.observe(Observation::Slices(Seen::All(Vec::new())));
-        run.observe(Observation::Namespaces(Seen::All(Vec::new())));
+        run.observe(namespaces());
         run.observe(Observation::Policies(Seen::All(Vec::new())));
         Observation::no_optional_kinds().into_iter().for_each(|list| run.observe(list));
         run.observe(Observation::Nodes(Seen::All(vec![node("n1")])));
@@ -427,7 +432,7 @@ async fn rows_of_which_the_api_server_knows_none_stay_until_somebody_says_whose_
         observations.send(Observation::Cluster(Some("own".into()))).unwrap();
         observations.send(Observation::Services(Seen::All(vec![]))).unwrap();
         observations.send(Observation::Slices(Seen::All(vec![]))).unwrap();
-        observations.send(Observation::Namespaces(Seen::All(Vec::new()))).unwrap();
+        observations.send(namespaces()).unwrap();
         observations.send(Observation::Policies(Seen::All(Vec::new()))).unwrap();
         for list in Observation::no_optional_kinds() {
             observations.send(list).unwrap();
@@ -469,7 +474,7 @@ async fn a_pod_keeps_the_address_of_its_port_when_the_leader_before_did_not_come
     win();
     observations.send(Observation::Services(Seen::All(Vec::new()))).unwrap();
     observations.send(Observation::Slices(Seen::All(Vec::new()))).unwrap();
-    observations.send(Observation::Namespaces(Seen::All(Vec::new()))).unwrap();
+    observations.send(namespaces()).unwrap();
     observations.send(Observation::Policies(Seen::All(Vec::new()))).unwrap();
     for list in Observation::no_optional_kinds() {
         observations.send(list).unwrap();

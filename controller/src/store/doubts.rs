@@ -71,8 +71,8 @@ impl Default for Doubts {
 }
 
 impl Doubts {
-    /// The owners of rows of a kind that an administrator defines, as they were found at the start; none once a
-    /// list of the kind is accepted.
+    /// The owners of rows of a kind that an administrator defines, as they were found at the start; none
+    /// once a list of the kind is accepted.
     pub(super) fn found_of(&self, kind: Kind) -> BTreeSet<Key> {
         match kind {
             Kind::ClusterPolicy(of) => {
@@ -124,6 +124,15 @@ impl Doubts {
         self.egress_firewalls.is_held()
     }
 
+    /// Whether a list of what denies is held back, and with it all later events: a policy that is new, or the
+    /// namespace that it is about, is not known.
+    pub(super) fn hold_denials(&self) -> bool {
+        self.namespaces.is_held()
+            || self.policies.is_held()
+            || self.cluster_policies.values().any(Doubt::is_held)
+            || self.egress_firewalls.is_held()
+    }
+
     /// Whether the API server is another cluster's.
     pub(super) fn is_other_cluster(&self) -> bool {
         self.identity.other_cluster().is_some()
@@ -159,6 +168,12 @@ impl Doubts {
 }
 
 impl Store {
+    /// Whether a key without any rows may get its first ones. A port that would be made while policies are
+    /// held back would be outside of those that are new.
+    pub fn may_begin(&self, key: &Key) -> bool {
+        !matches!(key, Key::Pod(_)) || !self.doubts.hold_denials()
+    }
+
     /// What is held back at the moment, if anything is.
     pub fn doubted(&self) -> Option<Doubted> {
         let Doubts { nodes, pods, services, slices, backends, namespaces, policies, .. } = &self.doubts;
@@ -271,21 +286,25 @@ impl Store {
             }
             false => self.found.iter().map(|(key, port)| (key.clone(), port.uid.clone())).collect(),
         };
-        let successors = if self.listed.contains(Kind::Pod) { 0 } else { self.successors(list) };
+        let successors = self.successors(list);
         self.doubts.identity.other_cluster().is_none()
             && self.doubts.pods.believes_with(successors, known, &listed)
     }
 
-    /// Number of pods in a first list that have no port and need one. Where many pods come and go, they have
-    /// taken the places of those that have gone while nobody led. They count only if the identity of the
-    /// cluster was read just before the list and is the database's: another cluster's pods are no
-    /// successors.
+    /// Number of pods in a list that have no port and need one. Where many pods come and go, they have
+    /// taken the places of those that have gone while nobody led, or while the watch was away. They count
+    /// only if the identity of the cluster was read just before the list and is the database's: another
+    /// cluster's pods are no successors. That is so of the first list, and of a second look.
     fn successors(&self, list: &[(PodKey, Pod)]) -> usize {
-        if !self.doubts.identity.is_confirmed() {
+        let was_listed = self.listed.contains(Kind::Pod);
+        if !self.doubts.identity.is_confirmed() || was_listed && !self.doubts.pods.is_second_look() {
             return 0;
         }
-        let has_port = |key: &PodKey, pod: &Pod| {
-            self.found.get(key).is_some_and(|port| port.uid.is_none() || pod.is_of(port.uid.as_ref()))
+        let has_port = |key: &PodKey, pod: &Pod| match self.pods.get(key) {
+            Some(known) if was_listed => known.network.is_some() && known.pod.uid == pod.uid,
+            Some(_) | None => {
+                self.found.get(key).is_some_and(|port| port.uid.is_none() || pod.is_of(port.uid.as_ref()))
+            }
         };
         let needs_port = |pod: &Pod| pod.needs_network() && pod.node.is_some();
         list.iter().filter(|(key, pod)| needs_port(pod) && !has_port(key, pod)).count()

@@ -280,6 +280,17 @@ pub(super) fn egress_firewall(namespace: &Arc<str>, dirty: &mut Dirty<'_>) {
     dirty(Key::EgressFirewall(Arc::clone(namespace)), Scope::Whole);
 }
 
+/// The namespace is known from now on, and its pods have waited for it; or it is no longer, and their ports stay
+/// as they are.
+pub(super) fn namespace<'a>(pods: impl Iterator<Item = &'a PodKey>, dirty: &mut Dirty<'_>) {
+    pods.for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
+}
+
+/// The lists of all that denies are accepted again: pods without a port have waited for them.
+pub(super) fn denials<'a>(pods: impl Iterator<Item = &'a PodKey>, dirty: &mut Dirty<'_>) {
+    pods.for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
+}
+
 /// The namespace has multicast from now on, or no longer.
 pub(super) fn multicast(namespace: &Arc<str>, dirty: &mut Dirty<'_>) {
     dirty(Key::Set(SetId::Namespace(Arc::clone(namespace))), Scope::Whole);

@@ -72,6 +72,11 @@ impl Namespaces {
 }
 
 impl Store {
+    /// Whether the namespace was read. That of a pod always exists.
+    pub fn knows_namespace(&self, name: &str) -> bool {
+        self.namespaces.contains(name)
+    }
+
     /// How the policies of the namespace are logged.
     pub fn logging(&self, namespace: &str) -> AclLogging {
         self.namespaces.known.get(namespace).map(|known| known.logging).unwrap_or_default()
@@ -117,7 +122,9 @@ impl Store {
         let is_off = is_off.then(|| BadNamespaceAnnotation::MulticastIsOff.into());
         let known = Known { uid, logging, multicast, unusable: unusable.or(is_off) };
         self.tell_namespace(&name, &known);
-        self.namespaces.known.insert(Arc::clone(&name), known);
+        if self.namespaces.known.insert(Arc::clone(&name), known).is_none() {
+            fanout::namespace(self.pods.selectors.labels().namespace(&name), dirty);
+        }
         self.follow_annotations(&name, before, dirty);
         let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let mut moves = Vec::new();
@@ -127,7 +134,9 @@ impl Store {
 
     pub(super) fn remove_namespace(&mut self, name: &Arc<str>, dirty: &mut Dirty<'_>) {
         let before = self.facts_of(name);
-        self.namespaces.known.remove(name);
+        if self.namespaces.known.remove(name).is_some() {
+            fanout::namespace(self.pods.selectors.labels().namespace(name), dirty);
+        }
         self.follow_annotations(name, before, dirty);
         let mut moves = Vec::new();
         self.namespaces.selectors.remove(name, &mut |id, moved| moves.push((id, moved)));

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use super::{
     ClusterPolicy, EgressFirewall, Namespace, Node, Pod, Policy, RangeName, Service, Slice, Store,
-    doubts::Doubts,
+    doubts::Doubts, fanout,
 };
 use crate::{
     key::{Dirty, NodeName},
@@ -41,6 +41,7 @@ impl Store {
     /// been listed once; the observation that completes the lists also concerns the pods that get addresses
     /// then.
     pub fn observe(&mut self, observation: Observation, dirty: &mut Dirty<'_>) {
+        let were_held = self.doubts.hold_denials();
         match observation {
             Observation::Cluster(id) => self.doubts.cluster(id),
             Observation::Nodes(seen) => self.see(&NODES, seen, dirty),
@@ -54,6 +55,9 @@ impl Store {
             Observation::Services(seen) => self.see(&SERVICES, seen, dirty),
             Observation::Slices(seen) => self.see(&SLICES, seen, dirty),
             Observation::Ranges(seen) => self.see(&RANGES, seen, dirty),
+        }
+        if were_held && !self.doubts.hold_denials() {
+            fanout::denials(self.pods.iter().map(|(pod, _)| pod), dirty);
         }
         self.complete(dirty);
     }

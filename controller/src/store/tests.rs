@@ -110,11 +110,16 @@ fn complete(nodes: Vec<Node>, pods: Vec<(PodKey, Pod)>) -> Store {
     store
 }
 
+/// That of the pods.
+fn namespaces() -> Observation {
+    Observation::Namespaces(Seen::All(vec![("shop".into(), Namespace::default())]))
+}
+
 /// The API server has no Services.
 fn without_services(store: &mut Store) {
     observe(store, Observation::Services(Seen::All(Vec::new())));
     observe(store, Observation::Slices(Seen::All(Vec::new())));
-    observe(store, Observation::Namespaces(Seen::All(Vec::new())));
+    observe(store, namespaces());
     observe(store, Observation::Policies(Seen::All(Vec::new())));
     Observation::no_optional_kinds().into_iter().for_each(|list| drop(observe(store, list)));
 }

@@ -586,10 +586,11 @@ impl Fixture {
         names.map(Into::into).collect()
     }
 
-    /// These, and the namespaces of policies.
+    /// These, and the namespaces of policies and pods.
     fn namespaces(&self) -> BTreeSet<Arc<str>> {
         let of_policies = self.policies.iter().filter_map(|policy| policy.metadata.namespace.as_deref());
-        of_policies.map(Into::into).chain(self.with_sets()).collect()
+        let of_pods = self.pods.iter().filter_map(|pod| pod.metadata.namespace.as_deref());
+        of_policies.chain(of_pods).map(Into::into).chain(self.with_sets()).collect()
     }
 
     /// The nodes with gateway routers, which the controller finds in the database.

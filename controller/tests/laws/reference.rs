@@ -4,12 +4,19 @@
 //! Each world is asked as each client, pods and hosts of every node, at each address and port.
 //! `OVN_LAWS_CASES` sets the number of worlds; the default is a few.
 
-use std::fmt::{Debug, Display};
+use std::{
+    collections::BTreeSet,
+    fmt::{Debug, Display},
+    sync::Arc,
+};
 
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
     observation::{Observation, Seen},
-    store::wire::{NodeObject, PodObject, ServiceObject, SliceObject},
+    store::{
+        Namespace,
+        wire::{NodeObject, PodObject, ServiceObject, SliceObject},
+    },
 };
 use kubeapi::watch::Watched;
 use oracle::{Answer, Probe, World, answer as model, probes, random::world};
@@ -89,7 +96,12 @@ fn observe(controller: &Running, world: &World) {
     controller.observe(Observation::Pods(Seen::All(values::<PodObject>(&pods))));
     controller.observe(Observation::Services(Seen::All(values::<ServiceObject>(&services))));
     controller.observe(Observation::Slices(Seen::All(values::<SliceObject>(&slices))));
-    no_policies().into_iter().for_each(|list| controller.observe(list));
+    let of_pods = pods.iter().filter_map(|pod| pod["metadata"]["namespace"].as_str());
+    let namespaces: BTreeSet<Arc<str>> = of_pods.map(Into::into).collect();
+    let namespaces = namespaces.into_iter().map(|name| (name, Namespace::default())).collect();
+    let others = no_policies().into_iter().filter(|list| !matches!(list, Observation::Namespaces(_)));
+    others.for_each(|list| controller.observe(list));
+    controller.observe(Observation::Namespaces(Seen::All(namespaces)));
 }
 
 pub(crate) fn values<T: Watched + DeserializeOwned>(objects: &[Value]) -> Vec<T::Value> {

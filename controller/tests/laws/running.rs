@@ -13,7 +13,7 @@ use controller::{
     northbound::connect,
     observation::{Observation, Seen},
     reconcile::{Progress, Report, Stopped},
-    store::{PodAnnotation, PolicyCondition, Store},
+    store::{Namespace, PodAnnotation, PolicyCondition, Store},
 };
 use kubeapi::election::Leadership;
 use ovsdb::{Endpoint, Options};
@@ -42,6 +42,12 @@ pub(crate) fn at_once() -> Options {
         backoff_max: Duration::from_millis(20),
         ..Options::default()
     }
+}
+
+/// The namespaces of all pods.
+pub(crate) fn all_namespaces() -> Observation {
+    let namespaces = (0..3).map(|number| (format!("ns{number}").into(), Namespace::default()));
+    Observation::Namespaces(Seen::All(namespaces.collect()))
 }
 
 pub(crate) struct Running {
@@ -115,7 +121,7 @@ impl Running {
         let running = Self::start(endpoint, config);
         running.observe(Observation::Services(Seen::All(Vec::new())));
         running.observe(Observation::Slices(Seen::All(Vec::new())));
-        running.observe(Observation::Namespaces(Seen::All(Vec::new())));
+        running.observe(all_namespaces());
         running.observe(Observation::Policies(Seen::All(Vec::new())));
         Observation::no_optional_kinds().into_iter().for_each(|list| running.observe(list));
         running

@@ -238,10 +238,19 @@ impl World {
         self.controller.observe(Observation::Nodes(Seen::Applied(spoiled)));
     }
 
-    /// Restores annotations of nodes, as the cluster manager and the nodes do.
+    /// Restores annotations of nodes, as the cluster manager and the nodes do, and namespaces with pods.
     fn repair(&mut self) {
         for number in std::mem::take(&mut self.garbled).into_keys() {
             self.controller.observe(Observation::Nodes(Seen::Applied(self.nodes[&number].clone())));
+        }
+        // A namespace goes after its pods.
+        for number in 0..3 {
+            let has_pods = self.pods.values().any(|(pod, _)| pod.namespace() == &*namespace(number));
+            let place = &mut self.namespaces[number as usize];
+            if has_pods && place.is_none() {
+                *place = Some((0, Multicast::Off));
+                self.tell_namespace(number);
+            }
         }
     }
 

@@ -1,3 +1,5 @@
+use contract::names::PolicyKey;
+
 use super::*;
 
 /// A store at its start, with ports of the pods `old-0` to `old-99` in the database of the cluster `own`.
@@ -15,7 +17,7 @@ fn with_ports(api_server: Option<&str>) -> Store {
     observe(&mut store, Observation::Cluster(api_server.map(Into::into)));
     observe(&mut store, Observation::Services(Seen::All(Vec::new())));
     observe(&mut store, Observation::Slices(Seen::All(Vec::new())));
-    observe(&mut store, Observation::Namespaces(Seen::All(Vec::new())));
+    observe(&mut store, namespaces());
     observe(&mut store, Observation::Policies(Seen::All(Vec::new())));
     Observation::no_optional_kinds().into_iter().for_each(|list| drop(observe(&mut store, list)));
     observe(&mut store, Observation::Nodes(Seen::All(vec![node("n1", "10.244.1.0/24")])));
@@ -68,6 +70,60 @@ fn later_lists_with_as_many_others_are_doubted() {
     assert_eq!(store.doubted(), None);
     list(&mut store, pods("foreign", 100));
     assert!(store.doubted().is_some());
+}
+
+/// Where pods come and go all the time, a list that came after the API server had forgotten the version of
+/// before was doubted again and again: no new pod for half a minute.
+#[test]
+fn a_second_look_at_pods_that_have_taken_the_places_of_others_is_believed() {
+    let mut store = with_ports(Some("own"));
+    list(&mut store, pods("old", 200));
+    assert_eq!(store.doubted(), None);
+    // 60 have gone, and others have come; until the second look, all have.
+    list(&mut store, pods("old", 140).into_iter().chain(pods("new", 60)));
+    assert!(store.doubted().is_some());
+    observe(&mut store, Observation::Cluster(Some("own".into())));
+    list(&mut store, pods("newer", 200));
+    assert_eq!(store.doubted(), None);
+    assert!(store.pod(&key("newer-0")).is_some());
+}
+
+/// The page said that new pods wait, and they did not: one of a namespace whose policies came while a list
+/// of these was held back had its port, and was open.
+#[test]
+fn no_port_begins_while_a_list_of_what_denies_is_held_back() {
+    let key = |name: &str| PolicyKey::new("shop", name).unwrap();
+    let policies = |names: &[&str]| {
+        let policy = |name: &&str| (key(name), Policy::new(&key(name), name, Ok(None)));
+        Observation::Policies(Seen::All(names.iter().map(policy).collect()))
+    };
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![(self::key("a"), pod("u1"))]);
+    observe(&mut store, policies(&["p1", "p2", "p3"]));
+    let port = Key::Pod(self::key("a"));
+    assert!(store.may_begin(&port));
+    observe(&mut store, policies(&[]));
+    assert!(store.doubted().is_some() && !store.may_begin(&port));
+    assert!(store.may_begin(&Key::Node("n1".into())) && store.kept(&port) == Kept::NOTHING, "others go on");
+    let dirty = observe(&mut store, policies(&["p1", "p2", "p3"]));
+    assert!(dirty.contains(&port) && store.may_begin(&port), "{dirty:?}");
+}
+
+/// Its namespace's labels decide which policies of the cluster are about it: it was about none.
+#[test]
+fn a_pod_whose_namespace_is_not_known_gets_no_port_and_keeps_the_one_that_it_has() {
+    let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![(key("a"), pod("u1"))]);
+    let port = Key::Pod(key("a"));
+    let rows = |store: &Store| desired(store, &port).len();
+    assert_eq!((rows(&store), store.kept(&port)), (1, Kept::NOTHING));
+    observe(&mut store, Observation::Namespaces(Seen::Deleted("shop".into())));
+    assert_eq!((rows(&store), store.kept(&port)), (0, Kept::ALL));
+    let dirty =
+        observe(&mut store, Observation::Namespaces(Seen::Applied(("shop".into(), Namespace::default()))));
+    assert!(dirty.contains(&port), "{dirty:?}");
+    assert_eq!((rows(&store), store.kept(&port)), (1, Kept::NOTHING));
+    let again =
+        observe(&mut store, Observation::Namespaces(Seen::Applied(("shop".into(), Namespace::default()))));
+    assert!(!again.contains(&port), "it was known");
 }
 
 /// With the kubeconfig of another cluster, a patch was answered with 404, and the pod counted as gone: once

@@ -131,7 +131,7 @@ impl World {
         self.observe(store, Observation::Services(Seen::All(services.collect())));
         let slices = self.slices.iter().map(|(key, slice)| (key.clone(), slice.clone()));
         self.observe(store, Observation::Slices(Seen::All(slices.collect())));
-        self.observe(store, Observation::Namespaces(Seen::All(Vec::new())));
+        self.observe(store, namespaces());
         self.observe(store, Observation::Policies(Seen::All(Vec::new())));
         Observation::no_optional_kinds().into_iter().for_each(|list| self.observe(store, list));
     }

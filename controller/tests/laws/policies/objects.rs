@@ -12,6 +12,8 @@ use controller::{
 };
 use serde_json::{Value, json};
 
+use crate::running::all_namespaces;
+
 pub(crate) fn namespace(number: u32) -> Arc<str> {
     format!("ns{number}").into()
 }
@@ -90,9 +92,8 @@ pub(crate) fn firewall(number: u32, kind: u32) -> (Arc<str>, EgressFirewall) {
     (namespace(number), EgressFirewall::new("uid", spec, Value::Null))
 }
 
-/// The API server has no namespaces and no policies.
+/// The API server has the namespaces of pods, and no policies.
 pub(crate) fn no_policies() -> Vec<Observation> {
-    let lists =
-        [Observation::Namespaces(Seen::All(Vec::new())), Observation::Policies(Seen::All(Vec::new()))];
+    let lists = [all_namespaces(), Observation::Policies(Seen::All(Vec::new()))];
     lists.into_iter().chain(Observation::no_optional_kinds()).collect()
 }

@@ -194,11 +194,25 @@ fn of_address(address: IpAddr, relation: Relation, constants: &[String], sets: &
             None => std::slice::from_ref(constant),
         };
         for text in texts {
-            let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
-            is_one |= net.contains(&address);
+            is_one |= match text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)) {
+                Ok(net) => net.contains(&address),
+                Err(_) => is_masked(address, text)?,
+            };
         }
     }
     one_of(Some(is_one), relation)
+}
+
+/// Whether the address is the other one in the bits of a mask: `10.244.0.2/255.255.0.255`.
+fn is_masked(address: IpAddr, text: &str) -> Option<bool> {
+    let (value, mask) = text.split_once('/')?;
+    match (address, value.parse().ok()?, mask.parse().ok()?) {
+        (IpAddr::V4(address), IpAddr::V4(value), IpAddr::V4(mask)) => Some(address & mask == value & mask),
+        (IpAddr::V6(address), IpAddr::V6(value), IpAddr::V6(mask)) => Some(address & mask == value & mask),
+        // Of another family.
+        (_, IpAddr::V4(_), IpAddr::V4(_)) | (_, IpAddr::V6(_), IpAddr::V6(_)) => Some(false),
+        _ => None,
+    }
 }
 
 /// `bits`: `120..127`, or the number of one.
@@ -270,6 +284,7 @@ mod tests {
             "tcp && (tcp.dst==443 || (tcp.dst==80 && (ip4.dst == 10.0.0.2 || ip6.dst == fd00::2)))",
             "(ip4 || ip6) && outport == @a77",
             "!arp && ip && 1",
+            "ip4.src == 10.7.0.1/255.0.0.255",
         ] {
             assert_eq!(asked(text), Some(true), "{text}");
         }
@@ -288,6 +303,7 @@ mod tests {
             "81<=tcp.dst<=90",
             "80<tcp.dst<91",
             "tcp.dst<80",
+            "ip4.src != 10.7.0.1/255.0.0.255",
             "outport == @a77 && (arp || nd)",
         ] {
             assert_eq!(asked(text), Some(false), "{text}");

@@ -7,13 +7,14 @@
 //!
 //! | tier | priorities of ACLs |
 //! |---|---|
-//! | before NetworkPolicies | 31 for each of the priorities 0 to 1000, all above those of NetworkPolicies |
+//! | before NetworkPolicies | 31 for each of the priorities 0 to 1000, and what a policy needs beyond, down to 1100 |
 //! | NetworkPolicies | 1000 and above, below 1100 |
 //! | behind NetworkPolicies | those that the policies need, from 999 down |
 //!
 //! So the priorities alone keep the order where a database has no tiers; what they cannot do is to pass.
-//! Those of the first tier depend on the policy alone: a policy more moves no other one's ACLs. In the last
-//! tier there is less room, and policies are counted.
+//! Those of the first tier depend on the policy alone, unless one needs more than 31: a policy more moves
+//! no other one's ACLs. In the last tier there is less room, and policies are counted. Where there is none,
+//! rules that deny share the last priority.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ use contract::{names::ClusterPolicyKey, ovn::ObjectId};
 use ipnet::IpNet;
 
 use super::{
-    matching::{any_family, in_nets, in_sets, ip, port_match, side},
+    matching::{any_family, but_hosts, in_nets, in_sets, ip, port_match, side},
     policy::{group, group_name},
     ports::Ports,
     set::set_name,
@@ -33,8 +34,8 @@ use crate::{
         acl::{Action, Tier},
     },
     store::{
-        Direction, Store,
-        cluster_policy::{ClusterPeer, ClusterRule, Effect, MOST_LEVELS, PolicyTier, RuleAction},
+        Direction, Placement, Store,
+        cluster_policy::{ClusterPeer, ClusterRule, PolicyTier, RuleAction},
     },
 };
 
@@ -49,10 +50,15 @@ pub fn cluster_policy(store: &Store, key: &ClusterPolicyKey) -> RowSet {
         return Vec::new();
     }
     let mut rows = vec![group(&ObjectId::cluster_policy(key))];
-    let Some(effect) = store.effect(key) else { return rows };
+    let Some((effect, placement)) = store.effect(key) else { return rows };
     for direction in Direction::ALL {
         for (index, (level, rule)) in effect.levels(direction).enumerate() {
-            let priority = priority(store, key, effect, level);
+            let level = match placement {
+                Placement::From(first) => first + level,
+                Placement::DenialsAt(level) if rule.action == RuleAction::Deny => level,
+                Placement::DenialsAt(_) => continue,
+            };
+            let priority = priority(effect.tier, level);
             let rule_of = RuleOf { store, key, tier: effect.tier, direction, index, priority };
             rows.extend(rule_of.acls(rule).into_iter().map(Into::into));
         }
@@ -65,12 +71,12 @@ pub(super) fn groups<'a>(policies: impl IntoIterator<Item = &'a ClusterPolicyKey
     policies.into_iter().map(|key| group_name(&ObjectId::cluster_policy(key))).collect()
 }
 
-fn priority(store: &Store, key: &ClusterPolicyKey, effect: &Effect, level: usize) -> i64 {
-    let number = match effect.tier {
-        PolicyTier::Admin => FIRST - usize::from(effect.priority) * MOST_LEVELS - level,
-        PolicyTier::Baseline => FIRST_BASELINE - store.levels_before(key) - level,
+fn priority(tier: PolicyTier, level: usize) -> i64 {
+    let first = match tier {
+        PolicyTier::Admin => FIRST,
+        PolicyTier::Baseline => FIRST_BASELINE,
     };
-    i64::try_from(number).expect("a priority has five digits")
+    i64::try_from(first - level).expect("a priority has five digits")
 }
 
 /// A rule of a policy.
@@ -127,7 +133,15 @@ impl RuleOf<'_> {
     fn peers(self, rule: &ClusterRule) -> Vec<(&'static str, String, BTreeSet<SetId>)> {
         let Self { store, direction, .. } = self;
         let Some(peers) = &rule.peers else {
-            let all = any_family(store, |family| Some(ip(family).to_owned()));
+            // Of a rule that denies all because a part of it cannot be used. What comes from the hosts of
+            // pods, such as a kubelet's probes, no ingress rule can be about: one typo would restart every
+            // pod with a probe.
+            let all = any_family(store, |family| {
+                Some(match direction {
+                    Direction::Ingress => but_hosts(store, family),
+                    Direction::Egress => ip(family).to_owned(),
+                })
+            });
             return vec![("all", all, BTreeSet::new())];
         };
         let mut nets: Vec<IpNet> = Vec::new();

@@ -1,6 +1,6 @@
 //! Words of OVN's expression language, ovn-sb(5) "Logical_Flow TABLE".
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use contract::ovn::ObjectId;
 use ipnet::IpNet;
@@ -8,6 +8,7 @@ use kubeapi::services::{Family, Protocol};
 
 use super::set::set_name;
 use crate::{
+    config::ClusterSubnet,
     key::SetId,
     rows::acl,
     store::{Direction, Store, policy::Block},
@@ -91,6 +92,30 @@ pub(in crate::desired) fn in_blocks(direction: Direction, blocks: &[&Block]) -> 
     });
     let plain = (!nets.is_empty()).then(|| in_nets(direction, &nets));
     either(plain.into_iter().chain(with_except).collect())
+}
+
+/// Matches what comes from anywhere but the management ports of nodes, which have the same address in each
+/// node's subnet: `10.244.0.2/255.255.0.255`.
+pub(in crate::desired) fn but_hosts(store: &Store, family: Family) -> String {
+    let of_family = |subnet: &&ClusterSubnet| Family::of(&subnet.cidr.addr()) == family;
+    let subnets = store.config.cluster_subnets.iter().filter(of_family);
+    let hosts: Vec<String> = subnets
+        .filter_map(|ClusterSubnet { cidr, host_length }| {
+            let first = IpNet::new(cidr.network(), *host_length).ok()?;
+            let management = contract::ovn::management(&first)?.addr();
+            let mask: IpAddr = match (cidr.netmask(), first.hostmask()) {
+                (IpAddr::V4(net), IpAddr::V4(host)) => (net | host).into(),
+                (IpAddr::V6(net), IpAddr::V6(host)) => (net | host).into(),
+                _ => return None,
+            };
+            Some(format!("{management}/{mask}"))
+        })
+        .collect();
+    match &hosts[..] {
+        [] => ip(family).to_owned(),
+        [one] => format!("{} != {one}", peer_side(Direction::Ingress, family)),
+        all => format!("{} != {{{}}}", peer_side(Direction::Ingress, family), all.join(", ")),
+    }
 }
 
 /// Matches peers in any of the networks.

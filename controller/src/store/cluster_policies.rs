@@ -9,7 +9,7 @@ use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey};
 
 use super::{
     DnsName, Store,
-    cluster_policy::{ClusterPeer, ClusterPolicy, Effect, PolicyTier, Unusable},
+    cluster_policy::{ClusterPeer, ClusterPolicy, Effect, OWN_LEVELS, PolicyTier, Unusable},
     conditions::Standing,
     said::Said,
     selectors::SelectorId,
@@ -37,6 +37,8 @@ pub(super) struct ClusterPolicies {
     by_pods: HashMap<SelectorId, BTreeSet<ClusterPolicyKey>>,
     /// By the selector of the namespaces of their subjects.
     by_namespaces: HashMap<SelectorId, BTreeSet<ClusterPolicyKey>>,
+    /// Of those with an effect.
+    placements: BTreeMap<ClusterPolicyKey, Placement>,
     /// Whether ACLs have tiers.
     tiers: Tiers,
 }
@@ -57,10 +59,13 @@ pub enum ClusterPolicyTrouble {
     Unusable(Box<Unusable>),
     #[error(
         "it has rules that pass, and OVN's northbound database is of a release without tiers of ACLs; \
-         the policy has no effect"
+         only its rules that deny have an effect, without the exceptions before them"
     )]
     NoTiers,
-    #[error("too many policies are before it in its tier; it has no effect")]
+    #[error(
+        "its rules, and those before it in its tier, change their action too often: OVN has no priorities left for \
+         them; only its rules that deny have an effect, without the exceptions before them: divide it into several"
+    )]
     NoRoom,
     #[error("the domain name {name:?} has no addresses yet: {why}; until then the policy allows none for it")]
     NoAddresses { name: DnsName, why: Box<str> },
@@ -78,7 +83,20 @@ impl ClusterPolicyTrouble {
     }
 }
 
-/// Priorities of ACLs of the tier behind NetworkPolicies: so many, all lower than those of NetworkPolicies.
+/// Where the rules of a policy are within its tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Their levels begin at this one.
+    From(usize),
+    /// OVN cannot do what the policy says. What it denies is denied at this level, without the exceptions of the
+    /// rules before: it must not be open.
+    DenialsAt(usize),
+}
+
+/// Levels of the tier before NetworkPolicies: priorities of ACLs from 32767 down to 1100. The last one is for what
+/// has no room.
+const ADMIN_LEVELS: usize = 31_668;
+/// The same behind NetworkPolicies: from 999 down to 0.
 const BASELINE_LEVELS: usize = 1000;
 
 impl ClusterPolicies {
@@ -95,14 +113,44 @@ impl ClusterPolicies {
         self.all.get_mut(key).map(|known| &mut known.said)
     }
 
-    /// The policies of the tier behind NetworkPolicies that have an effect, in the order of their priorities.
-    fn baseline(&self) -> Vec<(&ClusterPolicyKey, &Effect)> {
-        let effects =
-            self.all.iter().filter_map(|(key, known)| Some((key, &**known.policy.effect.as_ref()?)));
-        let mut baseline: Vec<_> =
-            effects.filter(|(_, effect)| effect.tier == PolicyTier::Baseline).collect();
-        baseline.sort_by_key(|(key, effect)| (effect.priority, *key));
-        baseline
+    /// Where the rules of each policy are. Policies before NetworkPolicies have levels of their own for their priority,
+    /// so that a policy more moves no other one's ACLs; only behind one with more levels they move. In the last tier
+    /// there is less room, and levels are counted.
+    fn place(&self) -> BTreeMap<ClusterPolicyKey, Placement> {
+        let effects = self.all.iter().filter_map(|(key, known)| Some((key, known.policy.effect.as_deref()?)));
+        let mut effects: Vec<(&ClusterPolicyKey, &Effect)> = effects.collect();
+        effects.sort_by_key(|(key, effect)| (effect.tier, effect.priority, *key));
+        let mut placements = BTreeMap::new();
+        let (mut next, mut before) = (0, None);
+        for (key, effect) in effects {
+            let place = (effect.tier, effect.priority);
+            let (first, levels) = match effect.tier {
+                // Those of one priority have no order among each other.
+                PolicyTier::Admin if before.is_some_and(|(other, _)| other == place) => {
+                    (before.map_or(0, |(_, first)| first), ADMIN_LEVELS)
+                }
+                PolicyTier::Admin => (next.max(usize::from(effect.priority) * OWN_LEVELS), ADMIN_LEVELS),
+                PolicyTier::Baseline if before.is_some_and(|((tier, _), _)| tier == PolicyTier::Baseline) => {
+                    (next, BASELINE_LEVELS)
+                }
+                PolicyTier::Baseline => (0, BASELINE_LEVELS),
+            };
+            let last = levels - 1;
+            let (placement, end) = match first + effect.depth() {
+                _ if self.tiers == Tiers::Absent && effect.passes() => {
+                    (Placement::DenialsAt(first.min(last)), first + 1)
+                }
+                end if end <= last => (Placement::From(first), end),
+                _ => (Placement::DenialsAt(last), first),
+            };
+            next = match before {
+                Some((other, _)) if other == place => next.max(end),
+                Some(_) | None => end,
+            };
+            before = Some((place, first));
+            placements.insert(key.clone(), placement);
+        }
+        placements
     }
 }
 
@@ -111,12 +159,10 @@ impl Store {
         self.cluster_policies.all.get(key).map(|known| &known.policy)
     }
 
-    /// What the policy does, if OVN can do it.
-    pub fn effect(&self, key: &ClusterPolicyKey) -> Option<&Effect> {
+    /// What the policy does, and where.
+    pub fn effect(&self, key: &ClusterPolicyKey) -> Option<(&Effect, Placement)> {
         let effect = self.cluster_policy(key)?.effect.as_deref()?;
-        let has_room =
-            effect.tier == PolicyTier::Admin || self.levels_before(key) + effect.depth() <= BASELINE_LEVELS;
-        (has_room && !self.lacks_tiers(effect)).then_some(effect)
+        Some((effect, self.cluster_policies.placements.get(key).copied()?))
     }
 
     /// Whether the ACLs of the database have tiers.
@@ -131,12 +177,15 @@ impl Store {
     /// What is wrong with the policy.
     pub fn cluster_policy_trouble(&self, key: &ClusterPolicyKey) -> Option<ClusterPolicyTrouble> {
         let policy = self.cluster_policy(key)?;
-        match (&policy.unusable, &policy.effect, self.effect(key)) {
-            (Some(unusable), _, _) => Some(ClusterPolicyTrouble::Unusable(unusable.clone())),
-            (None, Some(effect), None) if self.lacks_tiers(effect) => Some(ClusterPolicyTrouble::NoTiers),
-            (None, Some(_), None) => Some(ClusterPolicyTrouble::NoRoom),
-            (None, Some(_), Some(_)) => self.unanswered_name(policy),
-            (None, None, _) => None,
+        match (&policy.unusable, self.effect(key)) {
+            (Some(unusable), _) => Some(ClusterPolicyTrouble::Unusable(unusable.clone())),
+            (None, Some((effect, Placement::DenialsAt(_)))) => Some(if self.lacks_tiers(effect) {
+                ClusterPolicyTrouble::NoTiers
+            } else {
+                ClusterPolicyTrouble::NoRoom
+            }),
+            (None, Some((_, Placement::From(_)))) => self.unanswered_name(policy),
+            (None, None) => None,
         }
     }
 
@@ -150,16 +199,11 @@ impl Store {
         })
     }
 
-    /// The levels of the policies that are before this one in the tier behind NetworkPolicies.
-    pub fn levels_before(&self, key: &ClusterPolicyKey) -> usize {
-        let baseline = self.cluster_policies.baseline();
-        baseline.into_iter().take_while(|(other, _)| *other != key).map(|(_, effect)| effect.depth()).sum()
-    }
-
     /// Decides whether ACLs have tiers. To be called only while all keys are about to be compared.
     pub fn use_tiers(&mut self, tiers: Tiers) {
         if self.cluster_policies.tiers != tiers {
             self.cluster_policies.tiers = tiers;
+            self.cluster_policies.placements = self.cluster_policies.place();
             let keys: Vec<ClusterPolicyKey> = self.cluster_policies.all.keys().cloned().collect();
             for key in keys {
                 if self.cluster_policy_trouble(&key) == Some(ClusterPolicyTrouble::NoTiers) {
@@ -257,7 +301,6 @@ impl Store {
         let user = AnyPolicy::Cluster(key.clone());
         let (sets_before, pods_before) = (self.sets_of_cluster_policy(key), self.subject(key));
         let trouble_before = self.cluster_policy_trouble(key);
-        let ranks_before = self.ranks();
         // The new selectors before the old ones go: most are the same, and are searched for once.
         let now = policy.map(|policy| {
             let subject = policy.effect.as_ref().map(|effect| {
@@ -283,6 +326,8 @@ impl Store {
             self.join_sets_of_peers(&user, &known.policy);
             self.cluster_policies.all.insert(key.clone(), known);
         }
+        let placements = self.cluster_policies.place();
+        let before = std::mem::replace(&mut self.cluster_policies.placements, placements);
         let sets = self.sets_of_cluster_policy(key);
         for set in sets_before.difference(&sets) {
             self.policies.sets.hold(&user, set.clone());
@@ -293,24 +338,12 @@ impl Store {
         let concerned = pods.symmetric_difference(&pods_before);
         concerned.for_each(|pod| dirty(Key::Pod(pod.clone()), Scope::Whole));
         // The others make room for its levels.
-        for (other, rank) in self.ranks() {
-            if ranks_before.get(&other) != Some(&rank) {
-                dirty(other.into(), Scope::Whole);
+        for (other, placement) in &self.cluster_policies.placements {
+            if before.get(other) != Some(placement) {
+                dirty(other.clone().into(), Scope::Whole);
             }
         }
         self.tell_cluster_policy(key, trouble_before);
-    }
-
-    /// The places of the policies in the tier behind NetworkPolicies.
-    fn ranks(&self) -> BTreeMap<ClusterPolicyKey, usize> {
-        let mut before = 0;
-        let baseline = self.cluster_policies.baseline().into_iter();
-        let rank = |(key, effect): (&ClusterPolicyKey, &Effect)| {
-            let rank = before;
-            before += effect.depth();
-            (key.clone(), rank)
-        };
-        baseline.map(rank).collect()
     }
 
     fn forget_cluster_policy(&mut self, key: &ClusterPolicyKey, user: &AnyPolicy, known: &Known) {

@@ -1,5 +1,5 @@
-//! A policy of the whole cluster: a ClusterNetworkPolicy (v1alpha2), or an AdminNetworkPolicy or
-//! BaselineAdminNetworkPolicy (v1alpha1), which are read as one. Knows no other object.
+//! A policy of the whole cluster: a ClusterNetworkPolicy, or an AdminNetworkPolicy or
+//! BaselineAdminNetworkPolicy, which are read as one. Knows no other object.
 //!
 //! What cannot be used fails closed, as the API reference of `policy.networking.k8s.io` has it, and the first
 //! such value is named: a rule that accepts is left out, and a rule that denies or passes denies all. A
@@ -114,16 +114,13 @@ pub enum Unusable {
     Action { place: Direction, rule: usize, value: Box<str> },
     #[error("its {place} rule {rule} {what}; {}", closed(*action))]
     Rule { place: Direction, rule: usize, action: RuleAction, what: What },
-    #[error(
-        "its {place} rules change their action more than {most} times; the policy has no effect: \
-         divide it into several"
-    )]
-    TooManyChanges { place: Direction, most: usize },
 }
 
 /// A part of a rule that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum What {
+    #[error("cannot be read ({0})")]
+    Spec(Box<str>),
     #[error("has no peers")]
     NoPeers,
     #[error("has a peer of {0:?}, which is none in this place")]
@@ -161,11 +158,11 @@ impl Unusable {
             Self::Action { .. } => "UnknownAction",
             Self::Rule { what: What::Selector(_), .. } => "UnusableSelector",
             Self::Rule { what: What::NoPeers | What::Peer(_) | What::NamesNotAccepted, .. } => "UnusablePeer",
+            Self::Rule { what: What::Spec(_), .. } => "UnreadableRule",
             Self::Rule { what: What::Wildcard(_), .. } => "Wildcard",
             Self::Rule { what: What::Name(_), .. } => "NoName",
             Self::Rule { what: What::Network(_), .. } => "NoNetwork",
             Self::Rule { what: What::Port(_), .. } => "NoPort",
-            Self::TooManyChanges { .. } => "TooManyChanges",
         }
     }
 }
@@ -246,9 +243,10 @@ impl Effect {
     }
 }
 
-/// Levels of a policy. With one more, the priorities of ACLs would not be enough for 1001 policies with so
-/// many levels, beside those of NetworkPolicies.
-pub const MOST_LEVELS: usize = 31;
+/// Levels that each priority before NetworkPolicies has for itself. With one more, the priorities of ACLs
+/// would not be enough for 1001 policies with so many levels, beside those of NetworkPolicies. A policy
+/// with more takes those of the next priorities (`cluster_policies.rs`).
+pub const OWN_LEVELS: usize = 31;
 
 impl ClusterPeer {
     /// The set of its addresses; none of a network.

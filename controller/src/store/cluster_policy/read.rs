@@ -1,15 +1,18 @@
 //! The API's spelling of a policy of the whole cluster, in all three kinds.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use contract::names::ClusterPolicyKind;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kubeapi::services::Protocol;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 use super::{
-    BEHIND_ALL, ClusterPeer, ClusterRule, Effect, LAST_PRIORITY, MOST_LEVELS, NodePeer, PolicyTier,
-    RuleAction, Unusable, What,
+    BEHIND_ALL, ClusterPeer, ClusterRule, Effect, LAST_PRIORITY, NodePeer, PolicyTier, RuleAction, Unusable,
+    What,
 };
 use crate::{
     frozen::FrozenSet,
@@ -26,29 +29,72 @@ struct Spec {
     tier: Option<String>,
     priority: Option<i64>,
     subject: Option<SubjectSpec>,
-    #[serde(default)]
-    ingress: Option<Vec<RuleSpec>>,
-    #[serde(default)]
-    egress: Option<Vec<RuleSpec>>,
+    /// Each is read by itself: one that this program does not know in full must not take the others with it.
+    ingress: Option<Vec<serde_json::Value>>,
+    egress: Option<Vec<serde_json::Value>>,
 }
 
+// In what follows, a field that this program does not know may say less than what it does know: a selector
+// without it would select more.
+
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SubjectSpec {
-    namespaces: Option<LabelSelector>,
+    namespaces: Option<SelectorSpec>,
     pods: Option<PodsSpec>,
 }
 
+/// An object: a list of nothing would be one with all fields left out.
+type Fields = serde_json::Map<String, serde_json::Value>;
+
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct PodsSpec {
-    namespace_selector: LabelSelector,
-    pod_selector: LabelSelector,
+    namespace_selector: SelectorSpec,
+    pod_selector: SelectorSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Fields")]
+struct SelectorSpec(LabelSelector);
+
+/// A `LabelSelector`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct SelectorFields {
+    match_labels: Option<BTreeMap<String, String>>,
+    match_expressions: Option<Vec<RequirementSpec>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequirementSpec {
+    key: String,
+    operator: String,
+    values: Option<Vec<String>>,
+}
+
+impl TryFrom<Fields> for SelectorSpec {
+    type Error = serde_json::Error;
+
+    fn try_from(fields: Fields) -> Result<Self, Self::Error> {
+        let SelectorFields { match_labels, match_expressions } = serde_json::from_value(fields.into())?;
+        let requirement =
+            |RequirementSpec { key, operator, values }| LabelSelectorRequirement { key, operator, values };
+        let match_expressions = match_expressions.map(|all| all.into_iter().map(requirement).collect());
+        Ok(Self(LabelSelector { match_labels, match_expressions }))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RuleSpec {
-    #[serde(default)]
-    action: String,
+    /// Of no effect.
+    #[serde(default, rename = "name")]
+    _name: IgnoredAny,
+    /// Read before: it decides what is done about the rest.
+    #[serde(default, rename = "action")]
+    _action: IgnoredAny,
     from: Option<Vec<PeerSpec>>,
     to: Option<Vec<PeerSpec>>,
     /// Of v1alpha2.
@@ -129,33 +175,28 @@ impl Reader {
         };
         let subject = match subject {
             Some(SubjectSpec { namespaces: Some(namespaces), pods: None }) => {
-                of_namespaces(&namespaces, &LabelSelector::default())
+                of_namespaces(namespaces, SelectorSpec::default())
             }
             Some(SubjectSpec { namespaces: None, pods: Some(pods) }) => {
-                of_namespaces(&pods.namespace_selector, &pods.pod_selector)
+                of_namespaces(pods.namespace_selector, pods.pod_selector)
             }
             Some(SubjectSpec { .. }) | None => return Err(Unusable::Subject),
         };
         let subject = subject.map_err(Unusable::SubjectSelector)?;
         let ingress = self.rules(Direction::Ingress, ingress.unwrap_or_default());
         let egress = self.rules(Direction::Egress, egress.unwrap_or_default());
-        let effect = Effect { tier, priority, subject, ingress, egress };
-        for place in Direction::ALL {
-            if effect.levels(place).any(|(level, _)| level >= MOST_LEVELS) {
-                return Err(Unusable::TooManyChanges { place, most: MOST_LEVELS - 1 });
-            }
-        }
-        Ok(effect)
+        Ok(Effect { tier, priority, subject, ingress, egress })
     }
 
-    fn rules(&mut self, place: Direction, rules: Vec<RuleSpec>) -> Box<[ClusterRule]> {
+    fn rules(&mut self, place: Direction, rules: Vec<serde_json::Value>) -> Box<[ClusterRule]> {
         let rules = rules.into_iter().enumerate();
         rules.filter_map(|(number, rule)| self.rule(place, number, rule)).collect()
     }
 
-    fn rule(&mut self, place: Direction, rule: usize, spec: RuleSpec) -> Option<ClusterRule> {
+    fn rule(&mut self, place: Direction, rule: usize, spec: serde_json::Value) -> Option<ClusterRule> {
         const DENY_ALL: ClusterRule = ClusterRule { action: RuleAction::Deny, peers: None, ports: None };
-        let RuleSpec { action, from, to, protocols, ports } = spec;
+        let action = spec["action"].as_str().unwrap_or_default().to_owned();
+        let spec = RuleSpec::deserialize(spec).map_err(|error| What::Spec(shown(&error.to_string())));
         let action = match (action.as_str(), self.kind) {
             ("Accept", ClusterPolicyKind::ClusterNetworkPolicy) => RuleAction::Accept,
             (
@@ -171,19 +212,22 @@ impl Reader {
                 return Some(DENY_ALL);
             }
         };
-        let peers = match place {
-            Direction::Ingress => from,
-            Direction::Egress => to,
-        };
-        let ports = match self.kind {
-            ClusterPolicyKind::ClusterNetworkPolicy => read_ports(protocols, of_protocol),
-            ClusterPolicyKind::AdminNetworkPolicy | ClusterPolicyKind::BaselineAdminNetworkPolicy => {
-                read_ports(ports, of_port)
-            }
-        };
-        match (self.peers(place, action, peers.unwrap_or_default()), ports) {
-            (Ok(peers), Ok(ports)) => Some(ClusterRule { action, peers: Some(peers), ports }),
-            (Err(what), _) | (_, Err(what)) => {
+        let read = spec.and_then(|RuleSpec { from, to, protocols, ports, _action, _name }| {
+            let peers = match place {
+                Direction::Ingress => from,
+                Direction::Egress => to,
+            };
+            let ports = match self.kind {
+                ClusterPolicyKind::ClusterNetworkPolicy => read_ports(protocols, of_protocol),
+                ClusterPolicyKind::AdminNetworkPolicy | ClusterPolicyKind::BaselineAdminNetworkPolicy => {
+                    read_ports(ports, of_port)
+                }
+            };
+            Ok((self.peers(place, action, peers.unwrap_or_default())?, ports?))
+        });
+        match read {
+            Ok((peers, ports)) => Some(ClusterRule { action, peers: Some(peers), ports }),
+            Err(what) => {
                 self.unusable(Unusable::Rule { place, rule, action, what });
                 match action {
                     RuleAction::Accept => None,
@@ -216,16 +260,18 @@ impl Reader {
         let (Some((field, value)), None) = (fields.next(), fields.next()) else { return Err(named()) };
         match (field.as_str(), place, self.kind) {
             ("namespaces", _, _) => {
-                let peer = of_namespaces(&from(value).ok_or_else(named)?, &LabelSelector::default());
+                let peer = of_namespaces(from(value).ok_or_else(named)?, SelectorSpec::default());
                 Ok(vec![ClusterPeer::Pods(Arc::new(peer.map_err(What::Selector)?))])
             }
             ("pods", _, _) => {
-                let PodsSpec { namespace_selector, pod_selector } = from(value).ok_or_else(named)?;
-                let peer = of_namespaces(&namespace_selector, &pod_selector);
+                let fields = value.is_object().then(|| from(value)).flatten();
+                let PodsSpec { namespace_selector, pod_selector } = fields.ok_or_else(named)?;
+                let peer = of_namespaces(namespace_selector, pod_selector);
                 Ok(vec![ClusterPeer::Pods(Arc::new(peer.map_err(What::Selector)?))])
             }
             ("nodes", Direction::Egress, _) => {
-                let peer = NodePeer::new(&from(value).ok_or_else(named)?).map_err(What::Selector)?;
+                let nodes: SelectorSpec = from(value).ok_or_else(named)?;
+                let peer = NodePeer::new(&nodes.0).map_err(What::Selector)?;
                 Ok(vec![ClusterPeer::Nodes(peer)])
             }
             ("networks", Direction::Egress, _) => {
@@ -253,8 +299,8 @@ impl Reader {
     }
 }
 
-fn of_namespaces(namespaces: &LabelSelector, pods: &LabelSelector) -> Result<PodPeer, SelectorError> {
-    PodPeer::new("", Some(namespaces), pods)
+fn of_namespaces(namespaces: SelectorSpec, pods: SelectorSpec) -> Result<PodPeer, SelectorError> {
+    PodPeer::new("", Some(&namespaces.0), &pods.0)
 }
 
 impl NodePeer {

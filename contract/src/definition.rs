@@ -1,5 +1,6 @@
 //! Kinds of objects that exist in a cluster once an administrator has added their definitions
-//! (CustomResourceDefinitions): where the API has them, and the versions of them that these programs can read.
+//! (CustomResourceDefinitions): where the API has them, and the versions of them that these programs can
+//! read.
 
 /// A kind of object that a definition adds to the API.
 #[derive(Debug, PartialEq, Eq)]

@@ -80,7 +80,7 @@ pub use conditions::{Condition as ZoneCondition, PolicyCondition, Standing};
 pub use egress_firewall::EgressFirewall;
 pub use egress_firewalls::{EgressFirewallTrouble, FirewallStatus};
 pub use foreign::ForeignAddress;
-pub use names::{Answer, DnsName};
+pub use names::{Answer, DnsName, NameUse};
 pub use namespaces::Namespace;
 pub use node::{Gateway, Node, Unreadable};
 pub use node_addresses::NodesOf;
@@ -207,8 +207,8 @@ impl Store {
         }
     }
 
-    /// Whether every kind of object that justifies rows has been listed once, or is gone on without. Until then no row may be
-    /// removed, and no address is assigned.
+    /// Whether every kind of object that justifies rows has been listed once, or is gone on without. Until
+    /// then no row may be removed, and no address is assigned.
     pub fn is_complete(&self) -> bool {
         self.listed.all
     }
@@ -357,8 +357,8 @@ impl Store {
     }
 
     /// Which existing rows of a key stay as they are, because an annotation that decides on them is missing
-    /// or unreadable, or objects of its kind are, and this process has not read it before. Rows are removed only if the object is gone,
-    /// or if its annotations can be read and call for no such rows.
+    /// or unreadable, or objects of its kind are, and this process has not read it before. Rows are removed
+    /// only if the object is gone, or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
             Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) | Key::Service(_) => {

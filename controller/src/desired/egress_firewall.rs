@@ -90,7 +90,11 @@ pub(crate) fn addresses_of_nodes(matching: &str) -> Option<Vec<IpAddr>> {
 }
 
 /// The matches of the addresses, any of which fits.
-fn matches(store: &Store, namespace: &str, FirewallRule { index, to, .. }: &FirewallRule) -> Vec<String> {
+fn matches(
+    store: &Store,
+    namespace: &str,
+    FirewallRule { index, action, to, .. }: &FirewallRule,
+) -> Vec<String> {
     match to {
         // In parentheses: OVN does not read `&&` beside `||`.
         Destination::Anywhere => {
@@ -101,7 +105,11 @@ fn matches(store: &Store, namespace: &str, FirewallRule { index, to, .. }: &Fire
         Destination::Name(name) => {
             let set = SetId::Name(Arc::clone(name));
             let of_family = |family| format!("{}.dst == ${}", ip(family), set_name(&set, family).name);
-            store.config.families().map(of_family).collect()
+            // Addresses of the cluster itself are in no set of a name, so that none is opened. They stay
+            // denied.
+            let own = store.own_addresses_of_name(name).filter(|_| *action == FirewallAction::Deny);
+            let own = own.map(|address| format!("{}.dst == {address}", ip(Family::of(&address))));
+            store.config.families().map(of_family).chain(own).collect()
         }
         Destination::Nodes(selector) => {
             let addresses = store.addresses_of_rule(namespace, *index, selector);

@@ -1,5 +1,5 @@
-//! How long a state lasts before something follows from it: static pods without their mirror pods, Services that
-//! are idled no longer, kinds of objects that cannot be read. Knows no rows.
+//! How long a state lasts before something follows from it: static pods without their mirror pods, Services
+//! that are idled no longer, kinds of objects that cannot be read. Knows no rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,11 +19,11 @@ pub(super) const ABSENCE: Duration = Duration::from_secs(120);
 /// wait for nothing.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// How long everything waits at a start for a kind of objects that cannot be read: because of a definition that is
-/// missing, a right, or an answer of 500. An API server that has just started, or a ClusterRole that is applied
-/// behind a Deployment, needs some seconds. Ten times shorter, and new pods would be outside of policies that are
-/// readable in a moment; much longer, and one object that the API server cannot decode would keep all new pods of
-/// the cluster from starting.
+/// How long everything waits at a start for a kind of objects that cannot be read: because of a definition
+/// that is missing, a right, or an answer of 500. An API server that has just started, or a ClusterRole
+/// that is applied behind a Deployment, needs some seconds. Ten times shorter, and new pods would be
+/// outside of policies that are readable in a moment; much longer, and one object that the API server
+/// cannot decode would keep all new pods of the cluster from starting.
 pub const UNREAD: Duration = Duration::from_secs(120);
 
 /// The deadline of each object.

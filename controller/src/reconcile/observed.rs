@@ -123,8 +123,8 @@ impl Reconciler {
         }
     }
 
-    /// Treats static pods as gone whose mirror pods have not come back in time, and Services as awake. Goes on
-    /// without kinds of objects that cannot be read.
+    /// Treats static pods as gone whose mirror pods have not come back in time, and Services as awake. Goes
+    /// on without kinds of objects that cannot be read.
     pub(super) fn pass_deadlines(&mut self) {
         for pod in self.absences.take_over(Instant::now()) {
             self.follow(|store, dirty| store.is_gone(&pod, dirty));

@@ -1,6 +1,6 @@
 //! The outputs of the reconciler: reports, progress, and why it ended.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use contract::{
     names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey},
@@ -11,7 +11,7 @@ use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::{Key, NodeName},
-    store::{ClusterPolicyTrouble, DnsName, EgressFirewallTrouble, policy::PolicyTrouble},
+    store::{ClusterPolicyTrouble, DnsName, EgressFirewallTrouble, NameUse, policy::PolicyTrouble},
     trouble::{NodeTrouble, PodTrouble, ServiceTrouble, SharedAddress, Trouble},
 };
 
@@ -34,8 +34,8 @@ pub enum Report {
     ClusterPolicyTrouble(Trouble<ClusterPolicyKey, ClusterPolicyTrouble>),
     /// Something of the EgressFirewall of this namespace cannot be used, or is of no use.
     EgressFirewallTrouble(Trouble<Arc<str>, EgressFirewallTrouble>),
-    /// All names of the DNS to ask for, which are others than before.
-    Names(BTreeSet<DnsName>),
+    /// All names of the DNS to ask for, which are others than before, or have other users.
+    Names(BTreeMap<DnsName, NameUse>),
     /// A connection to an idled Service, which has no pods.
     NeedPods { service: ServiceKey, uid: Arc<str> },
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -67,8 +68,12 @@ pub enum ClusterPolicyTrouble {
          them; only its rules that deny have an effect, without the exceptions before them: divide it into several"
     )]
     NoRoom,
-    #[error("the domain name {name:?} has no addresses yet: {why}; until then the policy allows none for it")]
+    #[error("the domain name {name:?} has no addresses: {why}; until then the policy allows none for it")]
     NoAddresses { name: DnsName, why: Box<str> },
+    #[error(
+        "the domain name {name:?} has the address {address}, which is the cluster's own; no rule about names allows it"
+    )]
+    OwnAddress { name: DnsName, address: IpAddr },
 }
 
 impl ClusterPolicyTrouble {
@@ -79,6 +84,7 @@ impl ClusterPolicyTrouble {
             Self::NoTiers => "NoTiers",
             Self::NoRoom => "NoRoom",
             Self::NoAddresses { .. } => "NoAddresses",
+            Self::OwnAddress { .. } => "OwnAddress",
         }
     }
 }
@@ -88,13 +94,13 @@ impl ClusterPolicyTrouble {
 pub enum Placement {
     /// Their levels begin at this one.
     From(usize),
-    /// OVN cannot do what the policy says. What it denies is denied at this level, without the exceptions of the
-    /// rules before: it must not be open.
+    /// OVN cannot do what the policy says. What it denies is denied at this level, without the exceptions
+    /// of the rules before: it must not be open.
     DenialsAt(usize),
 }
 
-/// Levels of the tier before NetworkPolicies: priorities of ACLs from 32767 down to 1100. The last one is for what
-/// has no room.
+/// Levels of the tier before NetworkPolicies: priorities of ACLs from 32767 down to 1100. The last one is
+/// for what has no room.
 const ADMIN_LEVELS: usize = 31_668;
 /// The same behind NetworkPolicies: from 999 down to 0.
 const BASELINE_LEVELS: usize = 1000;
@@ -113,9 +119,9 @@ impl ClusterPolicies {
         self.all.get_mut(key).map(|known| &mut known.said)
     }
 
-    /// Where the rules of each policy are. Policies before NetworkPolicies have levels of their own for their priority,
-    /// so that a policy more moves no other one's ACLs; only behind one with more levels they move. In the last tier
-    /// there is less room, and levels are counted.
+    /// Where the rules of each policy are. Policies before NetworkPolicies have levels of their own for
+    /// their priority, so that a policy more moves no other one's ACLs; only behind one with more levels
+    /// they move. In the last tier there is less room, and levels are counted.
     fn place(&self) -> BTreeMap<ClusterPolicyKey, Placement> {
         let effects = self.all.iter().filter_map(|(key, known)| Some((key, known.policy.effect.as_deref()?)));
         let mut effects: Vec<(&ClusterPolicyKey, &Effect)> = effects.collect();
@@ -184,9 +190,21 @@ impl Store {
             } else {
                 ClusterPolicyTrouble::NoRoom
             }),
-            (None, Some((_, Placement::From(_)))) => self.unanswered_name(policy),
+            (None, Some((_, Placement::From(_)))) => {
+                self.unanswered_name(policy).or_else(|| self.own_address(policy))
+            }
             (None, None) => None,
         }
+    }
+
+    fn own_address(&self, policy: &ClusterPolicy) -> Option<ClusterPolicyTrouble> {
+        policy.peers().find_map(|peer| match peer {
+            ClusterPeer::Name(name) => {
+                let address = self.names.left_out(name)?;
+                Some(ClusterPolicyTrouble::OwnAddress { name: Arc::clone(name), address })
+            }
+            ClusterPeer::Pods(_) | ClusterPeer::Network(_) | ClusterPeer::Nodes(_) => None,
+        })
     }
 
     fn unanswered_name(&self, policy: &ClusterPolicy) -> Option<ClusterPolicyTrouble> {

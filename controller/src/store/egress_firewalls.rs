@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -50,9 +51,14 @@ pub enum EgressFirewallTrouble {
     #[error(transparent)]
     Unusable(Box<Unusable>),
     #[error(
-        "the name {name:?} of its rule {rule} has no addresses yet: {why}; until then no connection fits the rule"
+        "the name {name:?} of its rule {rule} has no addresses: {why}; until then no connection fits the rule"
     )]
     NoAddresses { rule: usize, name: DnsName, why: Box<str> },
+    #[error(
+        "the name {name:?} of its rule {rule} has the address {address}, which is the cluster's own; no connection to \
+         it fits the rule"
+    )]
+    OwnAddress { rule: usize, name: DnsName, address: IpAddr },
     #[error(
         "its rule {rule} is about {net}, which has only addresses of pods; what these may reach, NetworkPolicies \
          say"
@@ -66,6 +72,7 @@ impl EgressFirewallTrouble {
         match self {
             Self::Unusable(unusable) => unusable.reason(),
             Self::NoAddresses { .. } => "NoAddresses",
+            Self::OwnAddress { .. } => "OwnAddress",
             Self::OnlyPods { .. } => "OnlyPods",
         }
     }
@@ -145,8 +152,17 @@ impl Store {
                 Destination::Net(_) | Destination::Anywhere | Destination::Nodes(_) => None,
             })
         };
+        let own_address = || {
+            firewall.rules.iter().find_map(|rule| match &rule.to {
+                Destination::Name(name) => {
+                    let (rule, name, address) = (rule.index, Arc::clone(name), self.names.left_out(name)?);
+                    Some(EgressFirewallTrouble::OwnAddress { rule, name, address })
+                }
+                Destination::Net(_) | Destination::Anywhere | Destination::Nodes(_) => None,
+            })
+        };
         let unusable = firewall.unusable.clone().map(EgressFirewallTrouble::Unusable);
-        unusable.or_else(no_addresses).or_else(only_pods)
+        unusable.or_else(no_addresses).or_else(own_address).or_else(only_pods)
     }
 
     pub(super) fn replace_egress_firewalls(

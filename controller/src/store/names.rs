@@ -1,21 +1,29 @@
 //! The names of the DNS that rules have, and what the DNS says of them. Asks nobody.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     sync::Arc,
 };
 
-use contract::names::ClusterPolicyKey;
+use contract::names::{ClusterPolicyKey, ServiceKey};
 
 use super::{ClusterPolicyTrouble, EgressFirewallTrouble, Store};
 use crate::key::{AnyPolicy, Dirty, Key, Scope, SetId};
 
-/// A name of the DNS, as the object spells it.
+/// A name of the DNS, in its canonical form: in lower case, and without the final dot. Objects may spell it
+/// in other ways.
 pub type DnsName = Arc<str>;
 
 /// The addresses of a name, or why there is no answer.
 pub type Answer = Result<BTreeSet<IpAddr>, Box<str>>;
+
+/// Whose rules have a name, and its addresses in the database at the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameUse {
+    pub users: BTreeSet<AnyPolicy>,
+    pub found: BTreeSet<IpAddr>,
+}
 
 /// Why a text is no name to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,17 +44,19 @@ pub(super) fn dns_name(text: &str) -> Result<DnsName, NoName> {
         is_plain && (1..=63).contains(&label.len())
     };
     let is_name = labels.len() <= 253 && labels.split('.').all(is_label);
-    if is_name { Ok(text.into()) } else { Err(NoName::NoName) }
+    if is_name { Ok(labels.to_ascii_lowercase().into()) } else { Err(NoName::NoName) }
 }
 
 /// The known names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     all: BTreeMap<DnsName, Known>,
-    /// Whether there may be other names than those that were handed out.
+    /// Whether there may be other names or users than those that were handed out.
     is_changed: bool,
-    /// The names that were handed out.
-    taken: BTreeSet<DnsName>,
+    /// What was handed out.
+    taken: BTreeMap<DnsName, NameUse>,
+    /// The addresses of sets in the database at the start.
+    found: BTreeMap<DnsName, BTreeSet<IpAddr>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +65,8 @@ struct Known {
     users: BTreeSet<AnyPolicy>,
     /// The last answer; none: there was none yet.
     addresses: Option<BTreeSet<IpAddr>>,
+    /// Those of them that no rule about names opens: whoever runs the name's zone may answer with any.
+    left_out: BTreeSet<IpAddr>,
     /// Why there was no answer the last time.
     error: Option<Box<str>>,
 }
@@ -70,28 +82,39 @@ impl Names {
         self.all.iter().filter(|(_, known)| !known.users.is_empty()).map(|(name, _)| name)
     }
 
+    /// The set of a name has these addresses in the database.
+    pub(super) fn found(&mut self, name: DnsName, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.found.entry(name).or_default().extend(addresses);
+    }
+
     pub(super) fn join(&mut self, name: &DnsName, user: &AnyPolicy) {
-        self.is_changed |= !self.contains(name);
+        self.is_changed = true;
         self.all.entry(Arc::clone(name)).or_default().users.insert(user.clone());
     }
 
     pub(super) fn leave(&mut self, name: &DnsName, user: &AnyPolicy) {
         let Some(known) = self.all.get_mut(name) else { return };
         known.users.remove(user);
-        self.is_changed |= known.users.is_empty();
+        self.is_changed = true;
     }
 
     /// No rule in the database has the name.
     pub(super) fn forget(&mut self, name: &str) {
         if !self.contains(name) {
+            self.found.remove(name);
             self.all.remove(name);
         }
     }
 
-    /// Why the name has no addresses, if it was asked for and there was no answer yet.
+    /// Why the name has no addresses, if it was asked for.
     pub(super) fn unanswered(&self, name: &str) -> Option<&str> {
-        let known = self.all.get(name).filter(|known| known.addresses.is_none())?;
-        known.error.as_deref()
+        let has_none = |known: &&Known| known.addresses.as_ref().is_none_or(BTreeSet::is_empty);
+        self.all.get(name).filter(has_none)?.error.as_deref()
+    }
+
+    /// The first of the name's addresses that is left out.
+    pub(super) fn left_out(&self, name: &str) -> Option<IpAddr> {
+        self.all.get(name)?.left_out.first().copied()
     }
 
     fn users(&self, name: &str) -> impl Iterator<Item = &AnyPolicy> {
@@ -107,12 +130,19 @@ struct Troubles {
 }
 
 impl Store {
-    /// All names to ask for, if they are others than the last time.
-    pub fn take_names(&mut self) -> Option<BTreeSet<DnsName>> {
+    /// All names to ask for, if they or their users are others than the last time.
+    pub fn take_names(&mut self) -> Option<BTreeMap<DnsName, NameUse>> {
         if !std::mem::take(&mut self.names.is_changed) {
             return None;
         }
-        let now: BTreeSet<DnsName> = self.names.iter().cloned().collect();
+        let names = &self.names;
+        let known = names.all.iter().filter(|(_, known)| !known.users.is_empty());
+        let now: BTreeMap<DnsName, NameUse> = known
+            .map(|(name, known)| {
+                let found = names.found.get(name).cloned().unwrap_or_default();
+                (Arc::clone(name), NameUse { users: known.users.clone(), found })
+            })
+            .collect();
         let is_same = self.names.taken == now;
         self.names.taken.clone_from(&now);
         (!is_same).then_some(now)
@@ -127,21 +157,48 @@ impl Store {
     }
 
     /// The addresses of the name outside of the cluster: what pods reach of each other, rules about pods
-    /// decide.
+    /// decide, and what is the cluster's own, no answer of the DNS.
     pub(super) fn addresses_of_name(&self, name: &str) -> impl Iterator<Item = IpAddr> + use<'_> {
-        let known = self.names.all.get(name).and_then(|known| known.addresses.as_ref());
-        known.into_iter().flatten().copied().filter(|address| !self.config.is_of_pods(*address))
+        let known = self.names.all.get(name);
+        let all = known.into_iter().flat_map(|known| {
+            let all = known.addresses.iter().flatten();
+            all.filter(|address| !known.left_out.contains(address))
+        });
+        all.copied().filter(|address| !self.config.is_of_pods(*address))
+    }
+
+    /// The addresses of the name that are left out of its set.
+    pub fn own_addresses_of_name(&self, name: &str) -> impl Iterator<Item = IpAddr> {
+        self.names.all.get(name).into_iter().flat_map(|known| &known.left_out).copied()
+    }
+
+    /// Whether the address belongs to the cluster itself: to OVN, to a node, to the API server, or to each
+    /// host.
+    fn is_own(&self, address: IpAddr, hosts: &HashSet<IpAddr>) -> bool {
+        let is_api_server = |key: &ServiceKey| key.namespace() == "default" && key.name() == "kubernetes";
+        self.config.is_infrastructure(address)
+            || hosts.contains(&address)
+            || self.services.with_endpoint(&address).any(is_api_server)
     }
 
     /// The DNS has been asked for the name. Without an answer the last one stays.
     pub(super) fn resolved(&mut self, name: &DnsName, answer: Answer, dirty: &mut Dirty<'_>) {
         let before = self.troubles_of_users(name);
+        let hosts: HashSet<IpAddr> =
+            self.nodes.iter().flat_map(|node| node.host_addresses.iter().copied()).collect();
+        let own = |address: &&IpAddr| self.is_own(**address, &hosts);
+        let left_out: BTreeSet<IpAddr> = answer.iter().flatten().filter(own).copied().collect();
         let Some(known) = self.names.all.get_mut(name) else { return };
         match answer {
             Ok(addresses) => {
                 known.error = None;
-                if known.addresses.as_ref() != Some(&addresses) {
-                    known.addresses = Some(addresses);
+                if known.addresses.as_ref() != Some(&addresses) || known.left_out != left_out {
+                    if known.left_out != left_out {
+                        let rules =
+                            known.users.iter().filter(|user| matches!(user, AnyPolicy::EgressFirewall(_)));
+                        rules.for_each(|user| dirty(user.clone().into(), Scope::Whole));
+                    }
+                    (known.addresses, known.left_out) = (Some(addresses), left_out);
                     dirty(Key::Set(SetId::Name(Arc::clone(name))), Scope::Whole);
                 }
             }

@@ -125,8 +125,8 @@ impl Observation {
         }
     }
 
-    /// Whether the earlier one says nothing any more: a list replaces all that came before it. That there is none
-    /// replaces only the same: it says nothing about objects.
+    /// Whether the earlier one says nothing any more: a list replaces all that came before it. That there
+    /// is none replaces only the same: it says nothing about objects.
     pub(crate) fn replaces(&self, earlier: &Self) -> bool {
         self.is_like(earlier) && (self.is_list() || self.is_unlisted() && earlier.is_unlisted())
     }

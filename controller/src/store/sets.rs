@@ -363,7 +363,8 @@ impl Store {
             match set {
                 SetId::Namespace(name) => drop(self.policies.sets.found.insert(name)),
                 SetId::Nodes(text) => self.found_addresses(NodesOf::Set(text), addresses),
-                SetId::Pods(_) | SetId::Port(..) | SetId::Name(_) => {}
+                SetId::Name(name) => self.names.found(name, addresses),
+                SetId::Pods(_) | SetId::Port(..) => {}
             }
         }
     }

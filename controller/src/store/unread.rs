@@ -1,5 +1,6 @@
-//! Kinds of objects of which there is no list: their definition is not there, is served in other versions only, or
-//! this program may not read them, or the API server cannot list them. None of this removes what denies.
+//! Kinds of objects of which there is no list: their definition is not there, is served in other versions
+//! only, or this program may not read them, or the API server cannot list them. None of this removes what
+//! denies.
 //!
 //! | the kind | then |
 //! |---|---|
@@ -30,8 +31,8 @@ pub(super) struct Unread {
     without: BTreeSet<Kind>,
     /// The owners of their rows in the database.
     keys: BTreeSet<Key>,
-    /// The sets of the database, which their rows may name. Those of pods, with addresses of pods that have had
-    /// these ever since.
+    /// The sets of the database, which their rows may name. Those of pods, with addresses of pods that have
+    /// had these ever since.
     sets: HashMap<SetId, BTreeSet<IpAddr>>,
     /// The same, by address of a pod.
     by_address: HashMap<IpAddr, BTreeSet<SetId>>,
@@ -125,7 +126,8 @@ impl Store {
         if !self.unread.without.remove(&kind) {
             return;
         }
-        // Nothing has to stay for its sake any more: neither its rows, nor what they name, nor pods in its groups.
+        // Nothing has to stay for its sake any more: neither its rows, nor what they name, nor pods in its
+        // groups.
         self.pods.iter().for_each(|(pod, _)| dirty(Key::Pod(pod.clone()), Scope::Whole));
         std::mem::take(&mut self.unread.keys).into_iter().for_each(|key| dirty(key, Scope::Whole));
         let others: BTreeSet<Key> =

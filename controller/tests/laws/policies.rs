@@ -200,12 +200,10 @@ pub(crate) fn observe(controller: &Running, world: &World, manifests: Manifests)
         };
         controller.observe(Observation::ClusterPolicies(kind, Seen::All(read)));
     }
-    // The same name may be spelled in several ways.
+    // However the objects spell it.
     for (name, addresses) in names() {
-        for spelled in [name.to_owned(), name.replace("www.example", "WWW.Example")] {
-            let addresses = addresses.iter().copied().collect();
-            controller.observe(Observation::Name(spelled.into(), Ok(addresses)));
-        }
+        let addresses = addresses.iter().copied().collect();
+        controller.observe(Observation::Name(name.into(), Ok(addresses)));
     }
     controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
     controller.observe(Observation::Services(Seen::All(Vec::new())));

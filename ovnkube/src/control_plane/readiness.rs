@@ -101,9 +101,8 @@ pub(super) async fn northbound(mut state: watch::Receiver<State>, conditions: Co
     }
 }
 
-/// Condition `rows`: the database has been fully reconciled once, and all kinds of objects that it has rows of
-/// can be read. Later changes do not count: a cluster
-/// always changes. A standby has nothing to write.
+/// Condition `rows`: the database has been fully reconciled once, and all kinds of objects that it has rows
+/// of can be read. Later changes do not count: a cluster always changes. A standby has nothing to write.
 pub(super) async fn rows(
     mut leadership: Leadership,
     mut progress: watch::Receiver<Progress>,

@@ -1,12 +1,12 @@
 //! The controller's reports about single objects: log lines, and events on the objects for their owners.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use controller::{
     doubt::{Doubted, Example},
     key::Key,
     reconcile::Report,
-    store::DnsName,
+    store::{DnsName, NameUse},
     trouble::PodTrouble,
 };
 use kubeapi::{
@@ -25,7 +25,7 @@ const UNIDLE: &str = "Unidle";
 pub(super) struct Outlets {
     pub(super) doubts: watch::Sender<Option<Doubted>>,
     /// The names of the DNS to ask for.
-    pub(super) names: watch::Sender<BTreeSet<DnsName>>,
+    pub(super) names: watch::Sender<BTreeMap<DnsName, NameUse>>,
 }
 
 /// Reports until the controller has ended.

@@ -13,7 +13,7 @@
 //! those that do. A leader that has lost it for minutes ends, and another one takes over. Nodes and pods are listed only when it does: the lists
 //! have to contain the last writes of the former leader, or an address could be assigned twice.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use controller::{
     Controller,
@@ -305,13 +305,17 @@ impl RunningTasks {
         self.write(shared, wishes);
         self.write(shared, of_policies);
         self.write(shared, of_firewalls);
-        let (names, wanted) = watch::channel(BTreeSet::new());
+        let (names, wanted) = watch::channel(BTreeMap::new());
         let outlets = Outlets { doubts, names };
         self.tell(reports::tell(reported, recorder.clone(), outlets));
         let to_controller = observed.downgrade();
-        self.tell(
-            Resolver { names: wanted, observations: to_controller.clone(), lookup: resolver::lookup }.run(),
-        );
+        let resolver = Resolver {
+            families: config.cluster.families().collect(),
+            names: wanted,
+            observations: to_controller.clone(),
+            lookup: resolver::lookup,
+        };
+        self.tell(resolver.run());
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed.clone(), (*conditions).clone()));
         if let Some(southbound) = &config.southbound {

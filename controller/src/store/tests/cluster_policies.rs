@@ -202,12 +202,12 @@ fn a_condition_says_that_a_name_has_no_addresses_until_it_has() {
         Observation::Name(name(), answer)
     };
     assert_eq!(put(&mut store, named(&["name0.example"])), [own(), set()]);
-    assert_eq!(store.take_names(), Some([name()].into()));
+    assert_eq!(asked(&mut store), ["name0.example"]);
     store.settled(&own(), &mut |key, _| panic!("{key} is dirty"));
     assert_eq!(said(&mut store), [Standing::Ready]);
 
     assert_eq!(observe(&mut store, says(Err("servfail"))), []);
-    let why = "the domain name \"name0.example\" has no addresses yet: servfail; until then the policy allows none \
+    let why = "the domain name \"name0.example\" has no addresses: servfail; until then the policy allows none \
                for it";
     assert_eq!(said(&mut store), [Standing::Failed(why.into())]);
     assert_eq!(reasons(&mut store), ["NoAddresses"]);
@@ -223,6 +223,51 @@ fn a_condition_says_that_a_name_has_no_addresses_until_it_has() {
     assert_eq!(said(&mut store), []);
 }
 
+/// The names to ask for, if they or their users are others.
+fn asked(store: &mut Store) -> Vec<String> {
+    store.take_names().unwrap().into_keys().map(|name| name.to_string()).collect()
+}
+
+/// Whoever ran the zone of a name could open the kubelets, the API server and each host's own services by
+/// it, and in the first tier against all NetworkPolicies.
+#[test]
+fn an_address_of_the_cluster_itself_is_left_out_of_a_name_and_told() {
+    let host = net("192.0.2.1/32").addr();
+    let mut store = complete(vec![Node { host_addresses: vec![host], ..node("n1", &subnet(1)) }], vec![]);
+    put(&mut store, named(&["name0.example"]));
+    store.settled(&Key::from(policy_key(0)), &mut |_, _| ());
+    assert_eq!(said(&mut store), [Standing::Ready]);
+    let own = ["192.0.2.1", "127.0.0.1", "169.254.169.254", "10.96.0.10", "10.244.1.5"];
+    let all = own.iter().chain(&["203.0.113.1"]).map(|address| address.parse().unwrap()).collect();
+    observe(&mut store, Observation::Name("name0.example".into(), Ok(all)));
+    let set = SetId::Name("name0.example".into());
+    assert_eq!(store.set_addresses(&set).collect::<Vec<_>>(), ["203.0.113.1".parse::<IpAddr>().unwrap()]);
+    assert_eq!(reasons(&mut store), ["OwnAddress"]);
+    let [Standing::Failed(why)] = &said(&mut store)[..] else { panic!("one") };
+    assert!(why.contains("\"name0.example\" has the address 10.96.0.10"), "{why}");
+    // A rule of an EgressFirewall that denies the name still denies them.
+    let spec = json!({"egress": [{"type": "Deny", "to": {"dnsName": "Name0.Example."}}]});
+    let firewall = EgressFirewall::new("uid", spec, json!({}));
+    observe(&mut store, Observation::EgressFirewalls(Seen::Applied(("shop".into(), firewall))));
+    let rule = format!("{:?}", desired(&store, &Key::EgressFirewall("shop".into())));
+    assert!(rule.contains("ip4.dst == 192.0.2.1"), "{rule}");
+    let other = || Ok(["203.0.113.1".parse().unwrap()].into());
+    let dirty = observe(&mut store, Observation::Name("name0.example".into(), other()));
+    assert!(
+        dirty.contains(&Key::EgressFirewall("shop".into())) && dirty.contains(&Key::Set(set)),
+        "{dirty:?}"
+    );
+    assert_eq!(said(&mut store), [Standing::Ready]);
+}
+
+/// `Example.org`, `example.org` and `example.org.` were three names: three questions, and three sets.
+#[test]
+fn a_name_is_one_however_it_is_spelled() {
+    let mut store = complete(vec![], vec![]);
+    put(&mut store, named(&["Name0.Example", "name0.example.", "name0.EXAMPLE"]));
+    assert_eq!(asked(&mut store), ["name0.example"]);
+}
+
 /// The set of a name goes when neither an EgressFirewall nor a policy has it, and its rows are written.
 #[test]
 fn a_name_is_asked_for_as_long_as_a_rule_of_any_kind_has_it() {
@@ -231,16 +276,80 @@ fn a_name_is_asked_for_as_long_as_a_rule_of_any_kind_has_it() {
     let spec = json!({"egress": [{"type": "Allow", "to": {"dnsName": "name0.example"}}]});
     let firewall = EgressFirewall::new("uid", spec, json!({}));
     observe(&mut store, Observation::EgressFirewalls(Seen::Applied(("shop".into(), firewall))));
-    assert_eq!(store.take_names(), Some([name()].into()));
+    assert_eq!(asked(&mut store), ["name0.example"]);
     put(&mut store, named(&["name0.example"]));
-    assert_eq!(store.take_names(), None, "it is asked for already");
+    assert_eq!(asked(&mut store), ["name0.example"], "for two");
+    assert_eq!(store.take_names(), None);
     observe(&mut store, Observation::EgressFirewalls(Seen::Deleted("shop".into())));
-    assert_eq!(store.take_names(), None, "the policy has it");
+    assert_eq!(asked(&mut store), ["name0.example"], "the policy has it");
     assert_eq!(dirtied(|dirty| store.settled(&Key::EgressFirewall("shop".into()), dirty)), []);
     assert!(store.is_set(&SetId::Name(name())));
     put(&mut store, named(&["name1.example"]));
-    assert_eq!(store.take_names(), Some(["name1.example".into()].into()));
+    assert_eq!(asked(&mut store), ["name1.example"]);
     let dirty = dirtied(|dirty| store.settled(&Key::from(policy_key(0)), dirty));
     assert_eq!(dirty, [Key::Set(SetId::Name(name()))]);
     assert!(!store.is_set(&SetId::Name(name())));
+}
+
+/// The policies with these tiers, priorities and actions of ingress rules, each about all.
+fn placed(policies: &[(&str, u16, Vec<&str>)], tiers: Tiers) -> Store {
+    let mut store = complete(vec![node("n1", &subnet(1))], Vec::new());
+    store.use_tiers(tiers);
+    let all = policies.iter().enumerate().map(|(number, (tier, priority, actions))| {
+        let rule = |action: &&str| json!({"action": action, "from": [{"namespaces": {}}]});
+        let spec = json!({
+            "tier": tier, "priority": priority, "subject": {"namespaces": {}},
+            "ingress": actions.iter().map(rule).collect::<Vec<_>>(),
+        });
+        (policy_key(u8::try_from(number).unwrap()), ClusterPolicy::new(KIND, "uid", 1, spec))
+    });
+    observe(&mut store, Observation::ClusterPolicies(KIND, Seen::All(all.collect())));
+    store
+}
+
+fn placement(store: &Store, number: u8) -> Option<Placement> {
+    store.effect(&policy_key(number)).map(|(_, placement)| placement)
+}
+
+/// A policy with more changes of action than its priority has levels denied nothing, nor did one without
+/// room.
+#[test]
+fn a_policy_that_is_too_deep_takes_the_levels_behind_it_and_one_without_room_only_denies() {
+    let deep = |changes: usize| ["Deny", "Accept"].repeat(changes)[..changes].to_vec();
+    let store =
+        placed(&[("Admin", 5, deep(40)), ("Admin", 6, deep(2)), ("Admin", 7, deep(2))], Tiers::Present);
+    assert_eq!(placement(&store, 0), Some(Placement::From(5 * 31)));
+    assert_eq!(placement(&store, 1), Some(Placement::From(5 * 31 + 40)), "it makes room");
+    assert_eq!(placement(&store, 2), Some(Placement::From(7 * 31)), "and no more than needed");
+    assert_eq!(store.cluster_policy_trouble(&policy_key(0)), None);
+
+    let store = placed(&[("Admin", 999, deep(1000)), ("Admin", 1000, deep(2))], Tiers::Present);
+    assert_eq!(placement(&store, 0), Some(Placement::DenialsAt(31_667)));
+    assert_eq!(store.cluster_policy_trouble(&policy_key(0)), Some(ClusterPolicyTrouble::NoRoom));
+    assert_eq!(placement(&store, 1), Some(Placement::From(31_000)), "it holds up no other");
+    let rows = desired(&store, &policy_key(0).into());
+    assert_eq!(rows.len(), 1 + 500, "its group, and all that it denies");
+
+    let store = placed(&[("Baseline", 1, deep(998)), ("Baseline", 2, deep(2))], Tiers::Present);
+    let all = [placement(&store, 0), placement(&store, 1)];
+    assert_eq!(all, [Some(Placement::From(0)), Some(Placement::DenialsAt(999))]);
+
+    let store = placed(&[("Admin", 5, vec!["Pass", "Deny"])], Tiers::Absent);
+    assert_eq!(placement(&store, 0), Some(Placement::DenialsAt(5 * 31)));
+    assert_eq!(store.cluster_policy_trouble(&policy_key(0)), Some(ClusterPolicyTrouble::NoTiers));
+    assert_eq!(desired(&store, &policy_key(0).into()).len(), 2);
+}
+
+/// One typo in a policy about all namespaces denied kubelets' probes, too, and restarted every pod that has
+/// one.
+#[test]
+fn a_rule_that_denies_all_in_place_of_another_one_is_not_about_the_hosts_of_pods() {
+    let mut store = complete(vec![node("n1", &subnet(1))], vec![]);
+    let rule = json!({"action": "Deny", "from": [{"nonsense": {}}]});
+    let spec = json!({"tier": "Admin", "priority": 0, "subject": {"namespaces": {}}, "ingress": [rule],
+        "egress": [{"action": "Deny", "to": [{"nonsense": {}}]}]});
+    put(&mut store, ClusterPolicy::new(KIND, "uid", 1, spec));
+    let rows = format!("{:?}", desired(&store, &policy_key(0).into()));
+    assert!(rows.contains("ip4.src != 10.244.0.2/255.255.0.255 && outport == @"), "{rows}");
+    assert!(rows.contains("\"ip4 && inport == @"), "{rows}");
 }

@@ -3,22 +3,28 @@
 //!
 //! ```text
 //! nodes ─▶ NodeAssignments ─annotations─▶ Writing ─▶ API server
-//!   └─ record lost ─▶ ▲ │
+//!   └─ record lost ─▶ ▲ │ └─ nodes that are gone ─▶ record ─▶ the next leader
 //!      pods' networks ┘ └─ troubles ─▶ events on the node, gauges
 //! ```
 //!
 //! [`node_assignments`](crate::node_assignments) decides; this module only brings
 //! observations there and annotations back.
 
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::jiff::Timestamp;
 use kubeapi::{
     Connection,
     election::Leadership,
     events::{Event, EventReason, Recorder},
     object::Object,
 };
-use tokio::sync::{
-    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    watch,
+use tokio::{
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
+    time::interval,
 };
 
 use crate::{
@@ -26,7 +32,7 @@ use crate::{
     cluster_id::ClusterId,
     doubt::Doubted,
     key::NodeName,
-    node_assignments::{NodeAnnotation, NodeAssignments},
+    node_assignments::{FormerNodes, NodeAnnotation, NodeAssignments},
     observation::{Kind, Observation, Seen},
     store::Node,
     trouble::{NodeTrouble, Trouble},
@@ -34,11 +40,15 @@ use crate::{
 
 mod evidence;
 mod metrics;
+mod record;
 
 pub use metrics::ClusterManagerMetrics;
 
 /// `action` of the events.
 const ACTION: &str = "AssignSubnet";
+
+/// How often the pods of nodes are looked for that are gone. Only what is due is asked for.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// The running role; it ends when this is dropped.
 #[derive(Debug)]
@@ -56,7 +66,7 @@ impl ClusterManager {
     /// the API server is known to be the right cluster's by other evidence, such as the northbound database,
     /// and returns that cluster if it is known. Returns at once. Needs a tokio runtime.
     pub fn start(
-        Told { api, leadership, recorder, observations }: Told,
+        Told { api, leadership, recorder, namespace, observations }: Told,
         assignments: NodeAssignments,
         believed: impl Future<Output = ClusterId> + Send + 'static,
         annotation_metrics: annotate::AnnotationMetrics,
@@ -64,8 +74,17 @@ impl ClusterManager {
     ) -> Self {
         let (annotations, wishes) = unbounded_channel();
         let (doubts, doubted) = watch::channel(None);
-        let mut role =
-            Role { api: api.clone(), assignments, annotations, doubts, recorder: recorder.clone(), metrics };
+        let (records, recorded) = watch::channel(FormerNodes::new());
+        let mut role = Role {
+            api: api.clone(),
+            assignments,
+            annotations,
+            doubts,
+            records,
+            recorder: recorder.clone(),
+            metrics,
+        };
+        let of_records = (api.clone(), leadership.clone());
         let writing = AnnotationWriter::start(api, leadership.clone(), recorder, annotation_metrics, wishes);
         let task = tokio::spawn(async move {
             leadership.won().await;
@@ -73,7 +92,10 @@ impl ClusterManager {
                 if let Some(own) = believed.await {
                     role.assignments.works_for(own);
                 }
-                role.run(observations).await;
+                let Some(namespace) = namespace else { return role.run(observations).await };
+                let (api, leadership) = of_records;
+                role.assignments.restore(record::read(&api, &namespace).await);
+                tokio::join!(record::write(api, namespace, leadership, recorded), role.run(observations));
             };
             // `biased`: a lost leadership ends the work before the next observation is handled.
             tokio::select! {
@@ -108,6 +130,8 @@ pub struct Told {
     pub api: Connection,
     pub leadership: Leadership,
     pub recorder: Recorder,
+    /// Where a Lease records the nodes that are gone, for the next leader; none: only their pods tell.
+    pub namespace: Option<String>,
     /// Nodes, and the identity of their cluster.
     pub observations: UnboundedReceiver<Observation>,
 }
@@ -117,17 +141,29 @@ struct Role {
     assignments: NodeAssignments,
     annotations: UnboundedSender<NodeAnnotation>,
     doubts: watch::Sender<Option<Doubted>>,
+    records: watch::Sender<FormerNodes>,
     recorder: Recorder,
     metrics: ClusterManagerMetrics,
 }
 
 impl Role {
     async fn run(mut self, mut observations: UnboundedReceiver<Observation>) {
-        while let Some(observation) = observations.recv().await {
-            self.observe(observation).await;
+        let mut looks = interval(LOOK);
+        loop {
+            tokio::select! {
+                observation = observations.recv() => match observation {
+                    Some(observation) => self.observe(observation).await,
+                    None => return,
+                },
+                _ = looks.tick() => {}
+            }
             // Decide once for all queued observations: a later one may free what an earlier node needs.
             while let Ok(observation) = observations.try_recv() {
                 self.observe(observation).await;
+            }
+            self.look_for_pods().await;
+            if let Some(record) = self.assignments.take_former() {
+                self.records.send_replace(record);
             }
             self.tell_doubt();
             for annotation in self.assignments.take_annotations() {
@@ -154,6 +190,7 @@ impl Role {
 
 impl Role {
     async fn observe(&mut self, observation: Observation) {
+        self.assignments.at(now());
         match observation {
             Observation::Nodes(seen) => {
                 if let Seen::All(nodes) = &seen {
@@ -176,16 +213,44 @@ impl Role {
         }
     }
 
-    /// Looks for the subnets of nodes whose record was lost while no cluster manager ran.
+    /// Looks for the subnets of nodes whose record was lost while no cluster manager ran, and of nodes that
+    /// have gone meanwhile.
     async fn recall(&mut self, nodes: &[Node]) {
-        for name in self.assignments.without_record(nodes) {
-            let networks = evidence::networks_of_pods(&self.api, &name).await;
+        if !self.assignments.needs_evidence() {
+            return;
+        }
+        let recorded = NodeAssignments::with_record(nodes);
+        let networks = match evidence::networks_elsewhere(&self.api, recorded).await {
+            Some(networks) => networks,
+            None => {
+                let mut networks = evidence::Networks::new();
+                for name in self.assignments.without_record(nodes) {
+                    networks.insert(Arc::clone(&name), evidence::networks_of_pods(&self.api, &name).await);
+                }
+                networks
+            }
+        };
+        for (name, networks) in networks {
             tracing::warn!(
                 node = %name,
                 networks = ?networks,
-                "a node that had a subnet has lost the annotation; its pods are in these networks"
+                "no annotation has the subnet of a node; its pods are in these networks"
             );
             self.assignments.recall(name, networks);
+        }
+    }
+
+    /// Looks for pods of nodes that are gone, so that a subnet without pods becomes free.
+    async fn look_for_pods(&mut self) {
+        self.assignments.at(now());
+        for name in self.assignments.due() {
+            match evidence::networks_left(&self.api, &name).await {
+                Ok(networks) => self.assignments.left(&name, &networks),
+                Err(trouble) => {
+                    tracing::debug!(node = %name, problem = %trouble, "cannot look for pods of a node that is gone");
+                    return;
+                }
+            }
         }
     }
 
@@ -204,6 +269,11 @@ impl Role {
             true
         });
     }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    Timestamp::now().as_second()
 }
 
 fn event(Trouble { subject, uid, why }: &Trouble<NodeName, NodeTrouble>) -> Event {

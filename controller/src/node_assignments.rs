@@ -4,8 +4,10 @@
 //! A node's annotations are the record; all of them are read before anything is assigned. A node keeps its
 //! assignment as long as the Node object exists, even if its annotations are lost or garbled: they are
 //! written again. Two nodes never share an assignment: a node that claims another node's subnet or id is left
-//! as it is, and gets an event.
+//! as it is, and gets an event. The subnets of a node that is gone are kept for its name, while pods have
+//! addresses in them and for ten minutes at least: the machine may be registered again, and its pods run on.
 
+mod former;
 mod ids;
 mod wish;
 
@@ -28,6 +30,8 @@ use crate::{
     store::Node,
     trouble::{Family, NodeTrouble, Trouble},
 };
+pub use former::{FormerNode, FormerNodes};
+use former::{FormerSubnets, KEPT, Lack};
 use ids::Ids;
 
 /// Rules for the assignment, beside the cluster's settings.
@@ -51,6 +55,11 @@ pub struct NodeAssignments {
     identity: ClusterIdentity,
     /// Subnets that pods show to be a node's, although its annotations do not.
     recalled: BTreeMap<NodeName, Vec<IpNet>>,
+    former: FormerSubnets,
+    /// What the last leader recorded of nodes that were gone, until the first list.
+    restored: BTreeMap<NodeName, FormerNode>,
+    /// Seconds since 1970.
+    now: i64,
     outbox: BTreeSet<NodeName>,
     arisen: Vec<Trouble<NodeName, NodeTrouble>>,
 }
@@ -105,6 +114,9 @@ impl NodeAssignments {
             doubt: Doubt::new(Rule::Nodes),
             identity: ClusterIdentity::default(),
             recalled: BTreeMap::new(),
+            former: FormerSubnets::default(),
+            restored: BTreeMap::new(),
+            now: 0,
             outbox: BTreeSet::new(),
             arisen: Vec::new(),
         }
@@ -140,17 +152,62 @@ impl NodeAssignments {
         self.doubt.is_held().then(doubted)
     }
 
+    /// Takes the time, in seconds since 1970. Before an observation.
+    pub fn at(&mut self, now: i64) {
+        self.now = now;
+    }
+
+    /// Takes the nodes that were gone in the last leader's time. Before the first observation.
+    pub fn restore(&mut self, former: FormerNodes) {
+        self.restored = former.into_iter().map(|(name, former)| (name.into(), former)).collect();
+    }
+
+    /// Whether a list will be the first one, and of this cluster: what no annotation says has to be found
+    /// before it is observed.
+    pub fn needs_evidence(&self) -> bool {
+        !self.listed && self.identity.other_cluster().is_none()
+    }
+
+    /// The nodes of a first list whose subnets are recorded, readably or not.
+    pub fn with_record(nodes: &[Node]) -> impl Iterator<Item = &NodeName> {
+        let has_record = |node: &&Node| {
+            !node.subnets.is_empty() || node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]).is_some()
+        };
+        nodes.iter().filter(has_record).map(|node| &node.name)
+    }
+
     /// The nodes of a first list that were assigned something before, and whose subnets are recorded nowhere:
     /// the annotation was lost while no cluster manager ran. Their pods still have addresses of the subnets
     /// ([`recall`](Self::recall)); others would cut them off.
     pub fn without_record(&self, nodes: &[Node]) -> Vec<NodeName> {
+        let recorded: BTreeSet<&NodeName> = Self::with_record(nodes).collect();
         let was_assigned =
             |node: &&Node| node.id.is_some() || !node.join.is_empty() || !node.transit.is_empty();
-        let has_no_record = |node: &&Node| {
-            node.subnets.is_empty() && node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]).is_none()
-        };
-        let nodes = nodes.iter().filter(|_| !self.listed).filter(was_assigned).filter(has_no_record);
-        nodes.map(|node| Arc::clone(&node.name)).collect()
+        let nodes = nodes.iter().filter(|node| !self.listed && !recorded.contains(&node.name));
+        nodes.filter(was_assigned).map(|node| Arc::clone(&node.name)).collect()
+    }
+
+    /// Nodes that are gone, whose pods should be looked for ([`left`](Self::left)).
+    pub fn due(&self) -> Vec<NodeName> {
+        let has_none = |why: &NodeTrouble| matches!(why, NodeTrouble::NoFreeSubnet { .. });
+        let lacks = self.nodes.values().any(|known| known.troubles.iter().any(has_none));
+        self.former.due(self.now, if lacks { Lack::OfSubnets } else { Lack::Nothing })
+    }
+
+    /// Pods in these networks are left of a node that is gone. Without one in a subnet of the node, its
+    /// subnets are free. Pods of another name, or elsewhere, keep nothing.
+    pub fn left(&mut self, node: &NodeName, networks: &[IpNet]) {
+        if self.former.has(node, networks) {
+            self.former.extend(node, self.now);
+        } else if let Some(former) = self.former.take(node) {
+            former.subnets.iter().for_each(|subnet| self.subnets.release(node, subnet));
+            self.retry();
+        }
+    }
+
+    /// The record of nodes that are gone, if it has changed since the last call.
+    pub fn take_former(&mut self) -> Option<FormerNodes> {
+        self.former.take_record()
     }
 
     /// Takes the networks that addresses of a node's pods are in, the most frequent one first. They count in
@@ -234,6 +291,7 @@ impl NodeAssignments {
         // All records before any assignment: a later node may have what looks free now, and an earlier one
         // may claim what a later one has given up.
         let freed = nodes.into_iter().fold(false, |freed, node| self.put(node) | freed);
+        self.restore_former();
         if freed {
             self.read_contested_again();
         }
@@ -245,7 +303,7 @@ impl NodeAssignments {
         let name = Arc::clone(&node.name);
         let mut known = match self.nodes.remove(&name) {
             Some(known) if known.node.uid == node.uid => KnownNode { node, ..known },
-            // Another node of the same name inherits nothing.
+            // Another node of the same name inherits the subnets: its pods may be those of the former one.
             before => {
                 before.iter().for_each(|before| self.give_back(before));
                 KnownNode {
@@ -288,7 +346,7 @@ impl NodeAssignments {
         let before = std::mem::take(&mut known.subnets);
         before.iter().for_each(|subnet| self.subnets.release(name, subnet));
         for subnet in &known.node.subnets {
-            match self.subnets.claim(name, *subnet) {
+            match Self::claim(&mut self.subnets, &mut self.former, &self.nodes, name, *subnet) {
                 Ok(()) => known.subnets.push(*subnet),
                 Err(Overlap { subnet, other, by }) => {
                     let annotation = if known.node.annotations.contains_key(NODE_SUBNETS) {
@@ -346,10 +404,59 @@ impl NodeAssignments {
         }
     }
 
+    /// Frees the id of a node that is gone. Its subnets are kept.
     fn give_back(&mut self, known: &KnownNode) {
         let name = &known.node.name;
-        known.subnets.iter().for_each(|subnet| self.subnets.release(name, subnet));
         known.id.into_iter().for_each(|id| self.ids.release(name, id));
+        if !known.subnets.is_empty() {
+            self.keep(Arc::clone(name), known.subnets.clone(), self.now + KEPT);
+        }
+    }
+
+    /// Keeps subnets for a name. They are its own already.
+    fn keep(&mut self, node: NodeName, subnets: Vec<IpNet>, until: i64) {
+        if let Some((name, former)) = self.former.keep(node, subnets, until) {
+            former.subnets.iter().for_each(|subnet| self.subnets.release(&name, subnet));
+        }
+    }
+
+    /// Keeps what the last leader recorded of nodes that are gone, and what their pods show, as far as no
+    /// node has it. After the records of the nodes have been read.
+    fn restore_former(&mut self) {
+        let recorded = std::mem::take(&mut self.restored);
+        let mut former = recorded.clone();
+        let gone: Vec<NodeName> =
+            self.recalled.keys().filter(|name| !self.nodes.contains_key(*name)).cloned().collect();
+        for name in gone {
+            let subnets = self.recalled.remove(&name).unwrap_or_default();
+            former.entry(name).or_insert_with(|| FormerNode::due(subnets, self.now));
+        }
+        for (name, FormerNode { mut subnets, until, .. }) in former.into_iter().take(former::MOST) {
+            subnets.retain(|subnet| self.subnets.claim(&name, *subnet).is_ok());
+            if !subnets.is_empty() {
+                // A clock that was wrong keeps nothing for ever.
+                self.keep(name, subnets, until.min(self.now + KEPT));
+            }
+        }
+        self.former.is_recorded(&recorded);
+    }
+
+    /// Takes a subnet that a node's annotation claims. What is kept for a node that is gone is no obstacle.
+    fn claim(
+        subnets: &mut Subnets,
+        former: &mut FormerSubnets,
+        nodes: &BTreeMap<NodeName, KnownNode>,
+        name: &NodeName,
+        subnet: IpNet,
+    ) -> Result<(), Overlap> {
+        loop {
+            let overlap = match subnets.claim(name, subnet) {
+                Err(overlap) if !nodes.contains_key(&overlap.by) => overlap,
+                result => return result,
+            };
+            let Some(kept) = former.take(&overlap.by) else { return Err(overlap) };
+            kept.subnets.iter().for_each(|subnet| subnets.release(&overlap.by, subnet));
+        }
     }
 
     /// Something has become free: reads and settles all nodes with problems again, in the order of names.
@@ -436,6 +543,17 @@ impl NodeAssignments {
         // After a contested claim an administrator has to decide first.
         if excluded || contested {
             return;
+        }
+        for subnet in self.former.take(name).map(|former| former.subnets).unwrap_or_default() {
+            let family = Family::of(&subnet.network());
+            if known.subnets.contains(&subnet) {
+                continue;
+            }
+            if known.subnets.iter().any(|known| Family::of(&known.network()) == family) {
+                self.subnets.release(name, &subnet);
+            } else {
+                known.subnets.push(subnet);
+            }
         }
         for subnet in self.recalled.remove(name).unwrap_or_default() {
             let family = Family::of(&subnet.network());

@@ -1,6 +1,9 @@
-//! What the pods of a node show about its subnets, for a node whose own record is lost.
+//! What the pods of nodes show about the nodes' subnets, where no annotation of a node does.
+//!
+//! A pod counts with the addresses of its annotation that its node reports, too (`status.podIPs`): whoever
+//! may create a pod chooses its annotation and its node, but not its status.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use contract::{annotation::PodNetwork, backoff::Backoff, names::Network};
 use ipnet::IpNet;
@@ -9,44 +12,105 @@ use kube::{Api, api::ListParams};
 use kubeapi::{Connection, Trouble};
 use tokio::time::{Instant, sleep};
 
-/// Deadline of one request: longer than a busy API server takes for the metadata of one node's pods. All
-/// nodes wait for the answer, so ten times as much would keep new nodes waiting for a server that is dead.
+use crate::key::NodeName;
+
+/// Deadline of one request: longer than a busy API server takes for the pods of one node. All nodes wait for
+/// the answer, so ten times as much would keep new nodes waiting for a server that is dead.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long requests are repeated: three that time out. Without an answer the node gets other subnets, which
 /// cuts its pods off; but all other nodes wait, too.
 const ALL: Duration = Duration::from_secs(30);
+/// Pods in one answer.
+const PAGE: u32 = 500;
+/// The longest selector of nodes in bytes, about a thousand names: a client's URL holds 64 KiB, in which each
+/// name is longer.
+const LONGEST: usize = 40_000;
+
+/// Networks by node, the most frequent one first.
+pub(super) type Networks = BTreeMap<NodeName, Vec<IpNet>>;
 
 /// The networks that the addresses of the node's pods are in, the most frequent one first. None if the API
 /// server does not tell.
 pub(super) async fn networks_of_pods(api: &Connection, node: &str) -> Vec<IpNet> {
+    let networks = insist(api, &of(node)).await;
+    networks.into_values().next().unwrap_or_default()
+}
+
+/// The same at once, for a node that is gone.
+///
+/// # Errors
+/// The API server does not tell.
+pub(super) async fn networks_left(api: &Connection, node: &str) -> Result<Vec<IpNet>, Trouble> {
+    Ok(ask(api, &of(node)).await?.into_values().next().unwrap_or_default())
+}
+
+/// The networks of pods that are on none of these nodes; none if there are too many nodes for one question, or
+/// if the API server does not tell.
+pub(super) async fn networks_elsewhere<'a>(
+    api: &Connection,
+    nodes: impl Iterator<Item = &'a NodeName>,
+) -> Option<Networks> {
+    let selector = nodes.fold("spec.nodeName!=".to_owned(), |all, name| all + ",spec.nodeName!=" + name);
+    if selector.len() > LONGEST {
+        return None;
+    }
+    Some(insist(api, &selector).await)
+}
+
+fn of(node: &str) -> String {
+    format!("spec.nodeName={node}")
+}
+
+async fn insist(api: &Connection, selector: &str) -> Networks {
     let (begun, mut backoff) = (Instant::now(), Backoff::default());
     loop {
-        match ask(api, node).await {
+        match ask(api, selector).await {
             Ok(networks) => return networks,
             // No right to list pods: a retry gets the same answer.
             Err(trouble) if matches!(trouble.code, Some(403 | 404)) || begun.elapsed() > ALL => {
-                tracing::warn!(node, problem = %trouble, "cannot look for pods of a node without a record");
-                return Vec::new();
+                tracing::warn!(problem = %trouble, "cannot look for pods of nodes without a record");
+                return Networks::new();
             }
             Err(_) => sleep(backoff.next(None)).await,
         }
     }
 }
 
-async fn ask(api: &Connection, node: &str) -> Result<Vec<IpNet>, Trouble> {
-    // The annotations of a pod that has ended may be from an earlier subnet.
-    let living = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");
+async fn ask(api: &Connection, selector: &str) -> Result<Networks, Trouble> {
+    // The annotation of a pod that has ended may be from an earlier subnet.
+    let living = format!("{selector},status.phase!=Succeeded,status.phase!=Failed");
     let pods = Api::<Pod>::all(api.client().clone());
-    let pods = api.ask(PATIENCE, pods.list_metadata(&ListParams::default().fields(&living))).await?;
-    let mut counted = BTreeMap::<IpNet, usize>::new();
-    for annotations in pods.items.into_iter().filter_map(|pod| pod.metadata.annotations) {
-        // What cannot be read shows nothing.
-        let network = PodNetwork::from_annotations(&annotations, &Network::Default).ok().flatten();
-        for address in network.into_iter().flat_map(|network| network.addresses) {
-            *counted.entry(address.trunc()).or_default() += 1;
+    let mut page = ListParams::default().fields(&living).limit(PAGE);
+    let mut counted = BTreeMap::<NodeName, BTreeMap<IpNet, usize>>::new();
+    loop {
+        let answer = api.ask(PATIENCE, pods.list(&page)).await?;
+        for pod in &answer.items {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            let Some(node) = node.filter(|name| !name.is_empty()) else { continue };
+            for network in networks(pod) {
+                *counted.entry(Arc::from(node)).or_default().entry(network).or_default() += 1;
+            }
+        }
+        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => break,
         }
     }
-    let mut networks: Vec<(IpNet, usize)> = counted.into_iter().collect();
-    networks.sort_by_key(|(_, pods)| std::cmp::Reverse(*pods));
-    Ok(networks.into_iter().map(|(network, _)| network).collect())
+    let by_frequency = |networks: BTreeMap<IpNet, usize>| {
+        let mut networks: Vec<(IpNet, usize)> = networks.into_iter().collect();
+        networks.sort_by_key(|(_, pods)| std::cmp::Reverse(*pods));
+        networks.into_iter().map(|(network, _)| network).collect()
+    };
+    Ok(counted.into_iter().map(|(node, networks)| (node, by_frequency(networks))).collect())
+}
+
+/// The networks of one pod. What cannot be read shows nothing.
+fn networks(pod: &Pod) -> Vec<IpNet> {
+    let reported = pod.status.iter().filter_map(|status| status.pod_ips.as_ref()).flatten();
+    let reported: Vec<_> = reported.filter_map(|pod_ip| pod_ip.ip.parse().ok()).collect();
+    let annotations = pod.metadata.annotations.as_ref();
+    let network = annotations
+        .and_then(|annotations| PodNetwork::from_annotations(annotations, &Network::Default).ok().flatten());
+    let addresses = network.into_iter().flat_map(|network| network.addresses);
+    addresses.filter(|net| reported.contains(&net.addr())).map(|net| net.trunc()).collect()
 }

@@ -71,8 +71,17 @@ impl Played {
     async fn patched(&mut self) -> (String, Value) {
         let mut asked = self.api.asked().await;
         // The paused clock advances while a request is on its way, so a second look may come first.
-        while asked.method == "GET" && !asked.is_watch() {
-            identify(asked, Some("own")).await;
+        while asked.method != "PATCH" && !asked.is_watch() {
+            if asked.path.starts_with("/api/v1/pods?") {
+                pods(asked, &[]).await;
+            } else if !asked.path.contains("/leases") {
+                identify(asked, Some("own")).await;
+            } else if asked.method == "GET" {
+                asked.status(404, "no lease").await;
+            } else {
+                let lease: Value = serde_json::from_slice(&asked.body).unwrap();
+                asked.json(&lease).await;
+            }
             asked = self.api.asked().await;
         }
         assert_eq!(asked.method, "PATCH", "{}", asked.path);
@@ -92,8 +101,23 @@ impl Played {
     }
 }
 
+/// Answers a question for pods.
+async fn pods(asked: Asked, pods: &[Value]) {
+    assert!(asked.path.starts_with("/api/v1/pods?"), "{}", asked.path);
+    asked.json(&json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})).await;
+}
+
+/// A pod on the node, with this address in its annotation and in its status.
+fn pod(name: &str, node: &str, address: &str, reported: &[&str]) -> Value {
+    let network = json!({"default": {"ip_addresses": [address], "mac_address": "0a:58:0a:f4:01:05"}});
+    let annotations = json!({"k8s.ovn.org/pod-networks": network.to_string()});
+    let reported: Vec<_> = reported.iter().map(|ip| json!({"ip": ip})).collect();
+    json!({"metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"nodeName": node, "containers": []}, "status": {"podIPs": reported}})
+}
+
 fn start(server: Connection, leadership: Leadership) -> (Registry, ClusterManager, ClusterWatch) {
-    start_for(server, leadership, None)
+    start_for(server, leadership, None, None)
 }
 
 /// `own`: the cluster that the northbound database was written for.
@@ -101,6 +125,7 @@ fn start_for(
     server: Connection,
     leadership: Leadership,
     own: ClusterId,
+    own_namespace: Option<String>,
 ) -> (Registry, ClusterManager, ClusterWatch) {
     let registry = Registry::new();
     let recorder = Recorder::start(
@@ -114,7 +139,8 @@ fn start_for(
     let api_metrics = ApiMetrics::register(&registry, "test").unwrap();
     let assignments = NodeAssignments::new(config(), NodeRules::default());
     let (observed, observations) = unbounded_channel();
-    let told = Told { api: server.clone(), leadership: leadership.clone(), recorder, observations };
+    let (api, leading) = (server.clone(), leadership.clone());
+    let told = Told { api, leadership: leading, recorder, namespace: own_namespace, observations };
     let role = ClusterManager::start(told, assignments, std::future::ready(own), annotation_metrics, metrics);
     let party = Party { observations: observed, wants: ClusterManager::KINDS, doubted: role.doubted() };
     let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &config(), &[party]);
@@ -197,31 +223,78 @@ async fn a_node_without_its_annotation_at_the_start_gets_the_subnet_that_most_of
     let has_id = json!({"k8s.ovn.org/node-id": "2"});
     played.list(&[node("a", &has_id), node("new", &json!({}))]).await;
     let asked = played.api.asked().await;
+    assert!(asked.path.starts_with("/api/v1/pods?"), "{}", asked.path);
     assert!(
-        asked.path.starts_with("/api/v1/pods?") && asked.path.contains("spec.nodeName%3Da"),
+        asked.path.contains("spec.nodeName%21%3D") && !asked.path.contains("nodeName%21%3Da"),
         "{}",
         asked.path
     );
     asked.status(503, "the API server has just started").await;
-    let pod = |name: &str, address: &str| {
-        let network = json!({"default": {"ip_addresses": [address], "mac_address": "0a:58:0a:f4:01:05"}});
-        let annotations = json!({"k8s.ovn.org/pod-networks": network.to_string()});
-        json!({"metadata": {"name": name, "namespace": "default", "annotations": annotations}})
-    };
-    let pods = [
-        pod("preset", "10.244.0.9/24"),
-        pod("p1", "10.244.1.5/24"),
-        pod("p2", "10.244.1.6/24"),
+    let all = [
+        // Its creator has chosen annotation and node. It has no such address.
+        pod("preset1", "a", "10.244.0.9/24", &[]),
+        pod("preset2", "a", "10.244.0.10/24", &["10.244.1.9"]),
+        pod("preset3", "a", "10.244.0.11/24", &[]),
+        pod("p1", "a", "10.244.1.5/24", &["10.244.1.5"]),
         json!({"metadata": {"name": "of-the-host"}}),
         json!({"metadata": {"name": "garbled", "annotations": {"k8s.ovn.org/pod-networks": "{"}}}),
     ];
-    let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": pods});
-    played.api.asked().await.json(&list).await;
+    pods(played.api.asked().await, &all).await;
     let mut given = [played.patched().await, played.patched().await];
     given.sort_by(|one, other| one.0.cmp(&other.0));
     let [(_, of_a), (_, of_new)] = given;
     assert!(subnets(&of_a).contains("10.244.1.0/24"), "{of_a}");
     assert!(subnets(&of_new).contains("10.244.0.0/24"), "{of_new}");
+}
+
+/// It went while no cluster manager ran, or the leader that saw it go has ended.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_keeps_its_subnet_over_a_restart() {
+    let first =
+        json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
+    let of_lease = "/apis/coordination.k8s.io/v1/namespaces/ovn/leases";
+    let mut record = None;
+    for round in 0..2 {
+        let (mut api, server) = scripted::start().await;
+        let (registry, role, watch) = start_for(server, Leadership::always(), None, Some("ovn".to_owned()));
+        let (mut events, mut has_record) = (None, false);
+        while events.is_none() || !has_record {
+            let asked = api.asked().await;
+            if asked.path.starts_with(of_lease) {
+                has_record = true;
+                match &record {
+                    Some(lease) => asked.json(lease).await,
+                    None => asked.status(404, "no lease").await,
+                }
+            } else if asked.is_watch() {
+                events = Some(asked.begin().await);
+            } else {
+                identify(asked, Some("own")).await;
+            }
+        }
+        let mut played = Played { api, events: events.unwrap(), registry, role, _watch: watch };
+        if round == 0 {
+            played.list(&[node("a", &first)]).await;
+            played.patched().await;
+            played.events.send("DELETED", &node("a", &first)).await;
+            let asked = played.api.asked().await;
+            assert!(asked.method == "GET" && asked.path.starts_with(of_lease), "{}", asked.path);
+            asked.status(404, "no lease").await;
+            let created = played.api.asked().await;
+            assert_eq!((created.method.as_str(), created.path.as_str()), ("POST", &*format!("{of_lease}?")));
+            let lease: Value = serde_json::from_slice(&created.body).unwrap();
+            created.json(&lease).await;
+            record = Some(lease);
+        } else {
+            played.list(&[node("b", &json!({}))]).await;
+            let (_, of_b) = played.patched().await;
+            assert!(subnets(&of_b).contains("10.244.1.0/24"), "the other one is kept for a: {of_b}");
+            played.events.send("MODIFIED", &node("b", &of_b)).await;
+            played.events.send("ADDED", &node("a", &json!({}))).await;
+            let (name, of_a) = played.patched().await;
+            assert!(name == "a" && subnets(&of_a).contains("10.244.0.0/24"), "{name} {of_a}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +370,7 @@ async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_ge
 #[tokio::test(start_paused = true)]
 async fn the_right_cluster_is_served_once_it_answers_though_another_was_asked_first() {
     let (mut api, server) = scripted::start().await;
-    let (registry, role, watch) = start_for(server, Leadership::always(), Some("own".into()));
+    let (registry, role, watch) = start_for(server, Leadership::always(), Some("own".into()), None);
     identified(&mut api, Some("another")).await;
     let events = api.asked().await.begin().await;
     let mut played = Played { api, events, registry, role, _watch: watch };

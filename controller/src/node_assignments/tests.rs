@@ -120,7 +120,6 @@ fn a_node_whose_record_was_lost_while_nobody_looked_gets_the_subnet_that_its_pod
         let subnets = format!(r#"{{"default":["{subnet}"]}}"#);
         node(name, created, &[("k8s.ovn.org/node-subnets", &subnets), ("k8s.ovn.org/node-id", id)])
     };
-    let net = |text: &str| text.parse().unwrap();
     let lost = |name: &str, created| node(name, created, &[("k8s.ovn.org/node-id", "7")]);
     let nodes = || vec![lost("a", 1), recorded("b", 2, "10.244.1.0/24", "3"), node("new", 3, &[])];
 
@@ -169,11 +168,107 @@ fn a_subnet_is_free_when_its_node_goes_and_another_of_its_name_gets_its_own() {
     all.observe(Seen::Applied(node("c", 3, &[])));
     assert_eq!(all.take_troubles(), [], "it is told once");
     all.observe(Seen::Deleted("a".into()));
+    assert_eq!(all.due(), ["a".into()], "c waits for a subnet");
+    all.left(&"a".into(), &[]);
     assert_eq!(subnets(&mut all), [r#"c {"default":["10.244.0.0/24"]}"#]);
     all.observe(Seen::Applied(node("b", 9, &[])));
     assert_eq!(subnets(&mut all), [r#"b {"default":["10.244.1.0/24"]}"#]);
     all.observe(Seen::All(vec![node("c", 3, &[])]));
+    assert_eq!(all.subnets.give(&"x".into(), Family::V4), None, "it is kept for b");
+    all.at(KEPT);
+    all.left(&"b".into(), &["10.244.7.0/24".parse().unwrap()]);
     assert_eq!(all.subnets.give(&"x".into(), Family::V4).unwrap().to_string(), "10.244.1.0/24");
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+/// `kubectl delete node`, and its kubelet registered it again: it got another subnet, and the pods that ran
+/// there were cut off.
+#[test]
+fn a_node_that_comes_back_gets_the_subnet_that_it_had() {
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    all.at(1_000);
+    all.observe(Seen::All(vec![node("a", 1, &[]), node("b", 2, &[])]));
+    all.take_annotations();
+    all.observe(Seen::Deleted("a".into()));
+    all.observe(Seen::Applied(node("other", 3, &[])));
+    assert_eq!(subnets(&mut all), [r#"other {"default":["10.244.2.0/24"]}"#]);
+    all.observe(Seen::Applied(node("a", 4, &[])));
+    assert_eq!(subnets(&mut all), [r#"a {"default":["10.244.0.0/24"]}"#]);
+    // As long as pods have addresses in it, and no other node is given it.
+    all.observe(Seen::Deleted("a".into()));
+    assert_eq!(all.due(), [] as [NodeName; 0]);
+    for round in 1..4 {
+        all.at(1_000 + round * KEPT);
+        assert_eq!(all.due(), ["a".into()]);
+        all.left(&"a".into(), &[net("10.244.0.0/24")]);
+        assert_eq!(all.due(), [] as [NodeName; 0], "for ten minutes more");
+    }
+    assert!(all.subnets.claim(&"x".into(), net("10.244.0.0/24")).is_err());
+    all.at(1_000 + 4 * KEPT);
+    all.left(&"a".into(), &[]);
+    assert!(all.subnets.claim(&"x".into(), net("10.244.0.0/24")).is_ok());
+}
+
+#[test]
+fn the_next_leader_knows_the_subnets_of_nodes_that_are_gone() {
+    let range = [("10.244.0.0/16", 24)];
+    let mut all = assignments(&range);
+    all.at(1_000);
+    all.observe(Seen::All(vec![node("a", 1, &[]), node("b", 2, &[])]));
+    assert_eq!(all.take_former(), None, "nothing is written while no node goes");
+    all.observe(Seen::Deleted("b".into()));
+    let record = serde_json::to_string(&all.take_former().unwrap()).unwrap();
+    assert_eq!(record, r#"{"b":{"subnets":["10.244.1.0/24"],"until":1600}}"#);
+    assert_eq!(all.take_former(), None);
+
+    let with_first = ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#);
+    let mut next = assignments(&range);
+    next.at(1_100);
+    next.restore(serde_json::from_str(&record).unwrap());
+    // The pods of a node that went while no leader ran.
+    next.recall("c".into(), vec![net("10.244.2.0/24")]);
+    next.observe(Seen::All(vec![node("a", 1, &[with_first]), node("new", 5, &[])]));
+    assert!(subnets(&mut next).contains(&r#"new {"default":["10.244.3.0/24"]}"#.to_owned()));
+    next.observe(Seen::Applied(node("b", 6, &[])));
+    next.observe(Seen::Applied(node("c", 7, &[])));
+    assert_eq!(
+        subnets(&mut next),
+        [r#"b {"default":["10.244.1.0/24"]}"#, r#"c {"default":["10.244.2.0/24"]}"#]
+    );
+}
+
+/// A record that is wrong, or that came later than the nodes' own, takes nothing from a node.
+#[test]
+fn what_a_node_claims_goes_before_what_is_kept_for_one_that_is_gone() {
+    let claim = ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#);
+    let mut all = assignments(&[("10.244.0.0/16", 24)]);
+    all.restore(BTreeMap::from([("gone".to_owned(), FormerNode::due(vec![net("10.244.0.0/24")], i64::MAX))]));
+    all.observe(Seen::All(vec![node("a", 1, &[claim])]));
+    assert_eq!((all.troubles().count(), all.take_former()), (0, Some(FormerNodes::new())));
+    all.observe(Seen::Deleted("a".into()));
+    all.observe(Seen::Applied(node("b", 2, &[claim])));
+    assert_eq!((all.troubles().count(), all.nodes["b"].subnets[0]), (0, net("10.244.0.0/24")));
+}
+
+#[test]
+fn only_so_many_nodes_that_are_gone_are_remembered() {
+    let mut all = assignments(&[("10.0.0.0/8", 24)]);
+    all.observe(Seen::All(Vec::new()));
+    for number in 0..former::MOST + 3 {
+        let name = format!("n{number}");
+        all.at(i64::try_from(number).unwrap());
+        all.observe(Seen::Applied(node(&name, 1, &[])));
+        all.observe(Seen::Deleted(name.as_str().into()));
+    }
+    let record = all.take_former().unwrap();
+    assert_eq!(
+        (record.len(), record.contains_key("n2"), record.contains_key("n3")),
+        (former::MOST, false, true)
+    );
+    assert!(all.subnets.claim(&"x".into(), net("10.0.2.0/24")).is_ok(), "n2's is free");
 }
 
 #[test]

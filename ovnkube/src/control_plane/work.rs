@@ -270,6 +270,7 @@ impl RunningTasks {
             api: api.clone(),
             leadership: leadership.clone(),
             recorder: recorder.clone(),
+            namespace: config.election.as_ref().map(|election| election.namespace.clone()),
             observations,
         };
         let believed = own_cluster(of_controller);

@@ -72,8 +72,8 @@ use master::Network;
 
 /// How long the nodes may take to be ready. An idle machine needs some seconds; the rest is for a busy one.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Addresses of pods, and the prefix length of the part that each node gets.
-const CLUSTER_SUBNETS: &str = "10.244.0.0/16/24";
+/// Addresses of pods, and the prefix length of the part that each node gets: `--cluster-subnets`.
+pub const CLUSTER_SUBNETS: &str = "10.244.0.0/16/24";
 /// The same in IPv6.
 const CLUSTER_SUBNETS_V6: &str = "fd00:10:244::/48/64";
 /// Port on which `master-1` serves `/readyz` and `/metrics`; `master-N` has the port `N - 1` above.

@@ -53,8 +53,11 @@ impl Part {
     /// The node's gateway works: its pods and the world reach each other. Met on a node without one.
     pub const GATEWAY: Self = Self::new(8, "gateway");
 
+    /// The node's subnets are in the cluster's, as the options give them.
+    pub const CLUSTER_SUBNETS: Self = Self::new(9, "cluster-subnets");
+
     /// All conditions of a node's server.
-    pub const NODE: [Self; 9] = [
+    pub const NODE: [Self; 10] = [
         Self::OPEN_VSWITCH,
         Self::TUNNEL_ADDRESS,
         Self::PLUGIN,
@@ -64,6 +67,7 @@ impl Part {
         Self::CNI_CONF,
         Self::SERVICES,
         Self::GATEWAY,
+        Self::CLUSTER_SUBNETS,
     ];
 
     /// `place` is the position in the order of the start, unique among all conditions. Values below 16 belong

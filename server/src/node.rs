@@ -33,6 +33,7 @@ use crate::{
 
 mod annotations;
 mod cleanup;
+mod cluster_subnets;
 mod gateway;
 mod host_addresses;
 mod life;

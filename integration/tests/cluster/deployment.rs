@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 use anyhow::{Context as _, Result, ensure};
 use integration::{
     Cluster,
-    cluster::{access::MANIFEST, control_plane},
+    cluster::{CLUSTER_SUBNETS, access::MANIFEST, control_plane},
     command, eventually, executable, mounts,
 };
 
@@ -51,7 +51,12 @@ pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
         MANIFEST.contains(placeholder),
         "the manifest has no {placeholder}: its default for the API server's address has changed"
     );
-    fs::write(&file, MANIFEST.replace(placeholder, &format!("apiserver={}", control_plane::URL)))?;
+    let subnets = "cluster-subnets=10.128.0.0/14/23";
+    ensure!(MANIFEST.contains(subnets), "the manifest has no {subnets}: its default has changed");
+    let manifest = MANIFEST
+        .replace(placeholder, &format!("apiserver={}", control_plane::URL))
+        .replace(subnets, &format!("cluster-subnets={CLUSTER_SUBNETS}"));
+    fs::write(&file, manifest)?;
     cluster.kubectl(["apply", "--filename", &file.to_string_lossy()])?;
     eventually("the server is ready on every node", SOON, || {
         let status = &cluster.api.read(DAEMON_SET)?["status"];

@@ -14,6 +14,7 @@ mod names;
 mod network;
 mod node_ports;
 mod node_services;
+mod own_node;
 mod pods;
 mod restarts;
 mod runtimes;

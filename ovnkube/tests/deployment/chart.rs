@@ -40,7 +40,15 @@ fn manifests(values: &Value) -> Manifests {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ovn-kubernetes"}});
     let mut objects = template(Some(values));
     // Helm's order of installation is not that of the plain file.
-    let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet"];
+    let kinds = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ConfigMap",
+        "DaemonSet",
+    ];
     objects.sort_by_key(|object| kinds.iter().position(|kind| object["kind"] == *kind));
     objects.insert(0, namespace);
     Manifests::of(&objects)
@@ -78,7 +86,8 @@ fn every_value_reaches_the_objects() {
         "config": "[default]\nmtu=1300\n",
         "cniChain": [{"type": "portmap", "capabilities": {"portMappings": true}}],
         "extraArgs": ["--loglevel=dbg"],
-        "metrics": {"port": 19410, "tlsSecret": "node-tls"},
+        "metrics": {"address": "127.0.0.1", "port": 19410, "tlsSecret": "node-tls"},
+        "healthAddress": "0.0.0.0",
         "healthPort": 19411,
         "hostPaths": {"cniBin": "/bin-dir", "cniConf": "/conf-dir", "openVSwitch": "/ovs-dir", "ovn": "/ovn-dir", "openVSwitchConf": "/ovs-conf-dir"},
         "maxUnavailable": 3,
@@ -100,8 +109,8 @@ fn every_value_reaches_the_objects() {
         container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()).collect();
     for argument in [
         "--loglevel=dbg",
-        "--metrics-bind-address=:19410",
-        "--healthz-bind-address=127.0.0.1:19411",
+        "--metrics-bind-address=127.0.0.1:19410",
+        "--healthz-bind-address=0.0.0.0:19411",
         "--node-server-privkey=/etc/ovn-kubernetes-tls/tls.key",
         "--node-server-cert=/etc/ovn-kubernetes-tls/tls.crt",
         "--ovs-run-dir=/ovs-dir",
@@ -130,6 +139,17 @@ fn every_value_reaches_the_objects() {
     ] {
         assert_eq!(pod.pointer(pointer), Some(&json!(value)), "{pointer}");
     }
+}
+
+/// Kubernetes before 1.30 does not have these kinds, and Helm would install nothing.
+#[test]
+fn the_policy_about_a_nodes_own_annotations_can_be_left_out() {
+    let kinds: Vec<Value> = template(Some(&json!({"ownNodeOnly": false})))
+        .into_iter()
+        .map(|object| object["kind"].clone())
+        .filter(|kind| kind.as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmission")))
+        .collect();
+    assert_eq!(kinds, Vec::<Value>::new());
 }
 
 /// The paths for the server, and those for the plugin, which runs on the host and does not see the
@@ -173,6 +193,7 @@ fn values_that_make_no_sense_are_refused_by_name() {
     for (values, name) in [
         (json!({"metrics": {"port": 70000}}), "/metrics/port"),
         (json!({"metricsPort": 1}), "metricsPort"),
+        (json!({"healthAddress": "everywhere"}), "/healthAddress"),
         (json!({"image": {"pullPolicy": "Sometimes"}}), "/image/pullPolicy"),
         (json!({"extraArgs": ["loglevel"]}), "/extraArgs/0"),
         (json!({"hostPaths": {"cniBin": "opt"}}), "/hostPaths/cniBin"),

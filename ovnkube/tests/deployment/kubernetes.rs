@@ -7,7 +7,7 @@ use contract::paths::{CNI_CONF_DIR, SERVER_SOCKET};
 use ovnkube::options::{Environment, Options, Program};
 use server::node::PodsFrom;
 
-use crate::manifests::Manifests;
+use crate::manifests::{Manifests, conf, read};
 
 #[test]
 fn the_service_account_may_read_nodes_pods_and_services_annotate_nodes_write_events_and_nothing_else() {
@@ -44,6 +44,50 @@ fn the_service_account_may_read_nodes_pods_and_services_annotate_nodes_write_eve
     assert_eq!(Some(manifests.binding.role_ref.name), manifests.role.metadata.name);
     assert_eq!(manifests.daemon_set.spec.unwrap().template.spec.unwrap().service_account_name, name);
     assert_eq!(manifests.namespace.metadata.name, manifests.account.metadata.namespace);
+}
+
+/// A container breakout on one node could write the addresses, the chassis and the gateway of every other node.
+#[test]
+fn a_nodes_server_may_write_no_other_node_than_its_own() {
+    let Manifests { account, role, policy, policy_binding, .. } = Manifests::plain();
+    let spec = policy.spec.unwrap();
+    assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
+    // Everything of nodes that the role may write is what the policy is about.
+    let [rule] = &spec.match_constraints.unwrap().resource_rules.unwrap()[..] else { panic!("one rule") };
+    let about = rule.resources.clone().unwrap();
+    let reads = ["get", "list", "watch"];
+    let written = role
+        .rules
+        .unwrap()
+        .into_iter()
+        .filter(|rule| rule.verbs.iter().any(|verb| !reads.contains(&verb.as_str())));
+    let of_nodes: Vec<String> = written
+        .flat_map(|rule| rule.resources.unwrap_or_default())
+        .filter(|resource| resource.starts_with("nodes"))
+        .collect();
+    assert!(!of_nodes.is_empty() && of_nodes.iter().all(|resource| about.contains(resource)), "{of_nodes:?}");
+    // A patch is an update.
+    assert_eq!(rule.operations.as_ref().unwrap(), &["UPDATE"]);
+    let [condition] = &spec.match_conditions.unwrap()[..] else { panic!("one condition") };
+    let account = account.metadata;
+    let user =
+        format!("system:serviceaccount:{}:{}", account.namespace.unwrap(), account.name.as_deref().unwrap());
+    assert_eq!(condition.expression, format!("request.userInfo.username == \"{user}\""));
+    let binding = policy_binding.spec.unwrap();
+    assert_eq!(binding.policy_name, policy.metadata.name);
+    assert_eq!(binding.validation_actions.unwrap(), ["Deny"]);
+    assert!(binding.match_resources.is_none(), "it is bound to all nodes");
+}
+
+/// Pods of other ranges counted as hosts, and the kernel translated to them past OVN.
+#[test]
+fn the_nodes_are_told_the_subnets_that_the_control_plane_is_told() {
+    let subnets = |text: &str| {
+        let mut lines = text.lines().map(str::trim);
+        lines.find_map(|line| line.strip_prefix("cluster-subnets=")).unwrap().to_owned()
+    };
+    let of_nodes = subnets(&Manifests::plain().config.data.unwrap()["ovn_k8s.conf"]);
+    assert_eq!(of_nodes, subnets(&read(&conf("kubernetes/ovn-kubernetes-control-plane.yaml"))));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::{
 
 use k8s_openapi::{
     api::{
+        admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
         apps::v1::DaemonSet,
         core::v1::{ConfigMap, Container, Namespace, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -23,6 +24,8 @@ pub(crate) struct Manifests {
     pub(crate) account: ServiceAccount,
     pub(crate) role: ClusterRole,
     pub(crate) binding: ClusterRoleBinding,
+    pub(crate) policy: ValidatingAdmissionPolicy,
+    pub(crate) policy_binding: ValidatingAdmissionPolicyBinding,
     pub(crate) config: ConfigMap,
     pub(crate) daemon_set: DaemonSet,
 }
@@ -49,7 +52,8 @@ impl Manifests {
 
     /// From exactly these objects in this order: each needs those before it.
     pub(crate) fn of(documents: &[Value]) -> Self {
-        let [namespace, account, role, binding, config, daemon_set] = documents else {
+        let [namespace, account, role, binding, policy, policy_binding, config, daemon_set] = documents
+        else {
             panic!("other objects: {documents:#?}")
         };
         Self {
@@ -57,6 +61,8 @@ impl Manifests {
             account: strictly(account),
             role: strictly(role),
             binding: strictly(binding),
+            policy: strictly(policy),
+            policy_binding: strictly(policy_binding),
             config: strictly(config),
             daemon_set: strictly(daemon_set),
         }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::{
     ManagementPort, NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
+    cluster_subnets,
     gateway::{self, GatewayMode, GatewayReconciler},
     management_port::{
         self, AssignedSubnets, AssignedSubnetsOf, ClientAddresses, Happened, PortReconciler, ServiceRanges,
@@ -258,6 +259,7 @@ fn keep_network(
 ) -> Result<watch::Receiver<OwnNode>, StartError> {
     let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
+    conditions.met(Part::CLUSTER_SUBNETS);
     let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
     let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
     // From here on, the object is seen only while it is not another host's.
@@ -277,6 +279,11 @@ fn keep_network(
         }
         Some((_, view)) => object::assigned(name, view.clone()),
     };
+    tokio::spawn(cluster_subnets::compare(
+        management_port.cluster.clone(),
+        assigned.clone(),
+        conditions.clone(),
+    ));
     let (published, gateway) = watch::channel(gateway::Published::default());
     let ties = gateway::Ties {
         node: name.clone(),

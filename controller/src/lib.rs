@@ -43,6 +43,7 @@ pub mod cluster_manager;
 pub mod cluster_watch;
 mod commit;
 pub mod config;
+pub mod dead_chassis;
 pub mod desired;
 mod diff;
 pub mod doubt;

@@ -12,7 +12,7 @@ use std::{
 
 use contract::ovn;
 use futures_util::FutureExt;
-use ovsdb::{Client, Condition, TransactError, Transaction, Updates, Uuid};
+use ovsdb::{Client, TransactError, Transaction, Updates, Uuid};
 
 use crate::{
     cluster_id::ClusterId,
@@ -26,7 +26,7 @@ use crate::{
         NoOthers, diff,
         edit::{Edit, Target},
     },
-    key::Key,
+    key::{Key, NodeName},
     northbound::{CLUSTER_ID, Event, Northbound},
     rows::Table,
     store::Store,
@@ -45,6 +45,8 @@ pub struct Removed {
     pub removed: Vec<String>,
     /// Rows that stay because they hold rows of other programs.
     pub kept: Vec<String>,
+    /// The chassis that the northbound database had for the node and for no other one, by name.
+    pub chassis: BTreeSet<String>,
 }
 
 /// Why no rows were removed from the northbound database.
@@ -105,7 +107,7 @@ pub async fn from_northbound(
     let store = Store::new(config.clone());
     let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
     let mut northbound = Northbound::new(northbound, fixed, config);
-    let mut removed = Vec::new();
+    let (mut removed, mut chassis) = (Vec::new(), BTreeSet::new());
     // Rows of the node that are not removed. Remembered, because an empty switch no longer shows whose it is.
     let mut left = BTreeSet::new();
     loop {
@@ -118,6 +120,8 @@ pub async fn from_northbound(
         let Some(connection) = northbound.connection().cloned() else { continue };
         check(&northbound, &config.zone, cluster)?;
 
+        // Before they go: not every chassis has the name of its node as host name.
+        chassis.extend(own_chassis(&northbound, node));
         let edits = edits(&northbound, node);
         let rows = subjects(&edits);
         if rows.is_empty() {
@@ -126,7 +130,7 @@ pub async fn from_northbound(
                 .filter(|row| northbound.index.table(*row).is_some())
                 .map(|row| northbound.describe(row))
                 .collect();
-            return Ok(Removed { removed, kept });
+            return Ok(Removed { removed, kept, chassis });
         }
         let own = [Key::Node(node.into()), Key::Gateway(node.into())];
         let own = own.iter().flat_map(|key| northbound.index.owned(key));
@@ -162,15 +166,29 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
         .filter_map(|port| index.claim(*port).owner())
         .filter(|owner| matches!(owner, Key::Pod(_)))
         .cloned();
-    // Their names are `<router port>-<chassis>`.
-    let prefix = format!("{}-", ovn::router_to_switch(node));
-    let chassis = index.owned(&key).filter(|row| index.table(*row) == Some(Table::GatewayChassis));
-    let chassis = chassis.filter_map(|row| index.name(row)?.strip_prefix(&*prefix));
-    let mut keys: BTreeSet<Key> = pods.chain(chassis.map(|name| Key::Chassis(name.into()))).collect();
+    let chassis = chassis_names(northbound, node);
+    let mut keys: BTreeSet<Key> =
+        pods.chain(chassis.into_iter().map(|name| Key::Chassis(name.into()))).collect();
     let of_node = |owner: &&Key| matches!(owner, Key::SourceNat(of) if *of.node == *node);
     keys.extend(index.owners().filter(of_node).cloned());
     keys.extend([key, Key::Gateway(node.into())]);
     keys
+}
+
+/// The chassis of the gateway of a node's router port, by name.
+fn chassis_names(northbound: &Northbound, node: &str) -> Vec<String> {
+    let (index, key) = (&northbound.index, Key::Node(node.into()));
+    let rows = index.owned(&key).filter(|row| index.table(*row) == Some(Table::GatewayChassis));
+    // Their names are `<router port>-<chassis>`.
+    let prefix = format!("{}-", ovn::router_to_switch(node));
+    rows.filter_map(|row| Some(index.name(row)?.strip_prefix(&*prefix)?.to_owned())).collect()
+}
+
+/// The chassis of this node that are no other node's.
+fn own_chassis(northbound: &Northbound, node: &str) -> BTreeSet<String> {
+    let others = northbound.nodes().filter(|other| ***other != *node);
+    let taken: BTreeSet<String> = others.flat_map(|other| chassis_names(northbound, other)).collect();
+    chassis_names(northbound, node).into_iter().filter(|name| !taken.contains(name)).collect()
 }
 
 fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
@@ -185,26 +203,48 @@ fn subjects(edits: &[Vec<Edit>]) -> BTreeSet<Uuid> {
     edits.iter().flatten().filter_map(existing).collect()
 }
 
-/// Removes the rows of `Chassis` whose `hostname` is `node` from the southbound database, and those of
+/// What is a node's in the southbound database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChassisOf {
+    /// Name of the node, which is the `hostname` of its chassis as a rule.
+    pub node: NodeName,
+    /// Names of its chassis, whatever their `hostname` is.
+    pub names: BTreeSet<String>,
+    /// Nodes that are there: a chassis with the name of one of them as `hostname` is that one's.
+    pub others: BTreeSet<String>,
+}
+
+impl ChassisOf {
+    /// Whether the chassis is the node's.
+    fn has(&self, name: &str, hostname: &str) -> bool {
+        hostname == &*self.node || self.names.contains(name) && !self.others.contains(hostname)
+    }
+}
+
+/// Removes the rows of `Chassis` that are the node's from the southbound database, and those of
 /// `Chassis_Private` with the same names. Waits for a connection for as long as it takes.
 ///
 /// # Errors
 ///
 /// The database refuses a transaction, or the connection is lost. Another call is safe: it removes what is
 /// left.
-pub async fn from_southbound(southbound: &Client, node: &str) -> Result<Removed, TransactError> {
+pub async fn from_southbound(southbound: &Client, of: &ChassisOf) -> Result<Removed, TransactError> {
     let connection = southbound.connected().await;
     // Older databases have no `Chassis_Private`. Its rows have no host, only the name of their chassis.
     let has_private = connection.schema().table(CHASSIS_PRIVATE).is_some();
     let mut query = Transaction::new();
-    let chassis = query.select(CHASSIS, Condition::equal("hostname", node), &["_uuid", "name"]);
+    let chassis = query.select(CHASSIS, ovsdb::Where::all(), &["_uuid", "name", "hostname"]);
     let private = has_private.then(|| query.select(CHASSIS_PRIVATE, ovsdb::Where::all(), &["_uuid", "name"]));
     let outcome = connection.transact(query).await?;
 
-    let names: BTreeSet<&str> = outcome.rows(chassis).iter().filter_map(|row| row.string("name")).collect();
     let mut found: BTreeMap<Uuid, (&str, &str)> = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for row in outcome.rows(chassis) {
-        found.insert(row.uuid(), (CHASSIS, row.string("name").unwrap_or_default()));
+        let [name, hostname] = ["name", "hostname"].map(|column| row.string(column).unwrap_or_default());
+        if of.has(name, hostname) {
+            found.insert(row.uuid(), (CHASSIS, name));
+            names.insert(name);
+        }
     }
     for row in private.iter().flat_map(|private| outcome.rows(*private)) {
         if let Some(name) = row.string("name").filter(|name| names.contains(name)) {
@@ -221,5 +261,5 @@ pub async fn from_southbound(southbound: &Client, node: &str) -> Result<Removed,
     let mut removed: Vec<String> =
         found.into_values().map(|(table, name)| format!("{table} {name}")).collect();
     removed.sort();
-    Ok(Removed { removed, kept: Vec::new() })
+    Ok(Removed { removed, kept: Vec::new(), chassis: BTreeSet::new() })
 }

@@ -7,7 +7,7 @@ mod server;
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
     northbound,
-    remove_node::{RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
+    remove_node::{ChassisOf, RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
 };
 use ovsdb::{Client, Datum, Monitor, NamedUuid, Options, Row, Transaction, Where};
 use server::Server;
@@ -95,7 +95,7 @@ async fn rows_of_one_node_and_of_its_pods_go_and_others_stay() {
         "Logical_Switch_Port shop_cart-0",
         "Logical_Switch_Port stor-n1",
     ];
-    assert_eq!(removed, Removed { removed: expected.map(str::to_owned).into(), kept: Vec::new() });
+    assert_eq!((&removed.removed[..], removed.kept.len()), (&expected.map(str::to_owned)[..], 0));
     assert_eq!(server.names("Logical_Switch").await, ["n2"]);
     assert_eq!(server.names("Logical_Switch_Port").await, ["k8s-n2", "shop_cart-1", "stor-n2"]);
     assert_eq!(server.names("Logical_Router_Port").await, ["rtos-n2"]);
@@ -123,10 +123,10 @@ async fn a_switch_with_somebody_elses_port_stays_and_is_named() {
 }
 
 #[tokio::test]
-async fn chassis_are_found_by_their_host() {
+async fn chassis_are_found_by_their_host_and_by_their_name() {
     let server = Server::southbound().await;
     let mut transaction = Transaction::new();
-    for (name, host) in [("c1", "n1"), ("c2", "n2")] {
+    for (name, host) in [("c1", "n1"), ("c2", "n2"), ("c3", "n1.example.org")] {
         let encap = Row::new()
             .with("type", "geneve")
             .with("ip", format!("192.0.2.{}", &name[1..]))
@@ -141,16 +141,18 @@ async fn chassis_are_found_by_their_host() {
 
     let (client, _updates) =
         Client::start(server.endpoints(), SOUTHBOUND, Monitor::new(), Options::default());
-    let removed = from_southbound(&client, "n1").await.unwrap();
+    // The host name of the second is another node's, whatever the annotation said.
+    let names = ["c2", "c3"].map(str::to_owned).into();
+    let of = ChassisOf { node: "n1".into(), names, others: ["n2".to_owned()].into() };
     assert_eq!(
-        removed,
-        Removed { removed: vec!["Chassis c1".to_owned(), "Chassis_Private c1".to_owned()], kept: Vec::new() }
+        from_southbound(&client, &of).await.unwrap().removed,
+        ["Chassis c1", "Chassis c3", "Chassis_Private c1", "Chassis_Private c3"]
     );
     assert_eq!(
         (server.names("Chassis").await, server.names("Chassis_Private").await),
         (vec!["c2".to_owned()], vec!["c2".to_owned()])
     );
-    assert_eq!(from_southbound(&client, "n1").await.unwrap(), Removed::default(), "once more");
+    assert_eq!(from_southbound(&client, &of).await.unwrap(), Removed::default(), "once more");
 }
 
 /// The command looked at neither the zone nor the cluster of the database: with another socket, or another

@@ -125,7 +125,8 @@ pub struct ControlPlaneConfig {
     pub foreign_nodes: Option<Selector>,
     /// The controller's database. A cluster manager connects to none.
     pub northbound: Option<Database>,
-    /// The database with events of idled Services; none unless these are reported. Nothing waits for it.
+    /// The database with events of idled Services, which the chassis of deleted nodes leave; none unless it is
+    /// given or these events are reported. Nothing waits for it.
     pub southbound: Option<Database>,
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,

@@ -2,6 +2,7 @@
 //! the rows are found is in the package `controller`.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Write, stdout},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use std::{
 use controller::{
     cluster_id::{self, ClusterId},
     northbound,
-    remove_node::{RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
+    remove_node::{ChassisOf, RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -83,7 +84,9 @@ async fn remove(config: &RemoveNodeConfig) -> bool {
             Monitor::new(),
             config.southbound.options(),
         );
-        let removal = async { from_southbound(&client, node).await.map_err(RemoveNodeError::from) };
+        let names = northbound.as_ref().map(|removed| removed.chassis.clone()).unwrap_or_default();
+        let of = ChassisOf { node: node.as_str().into(), names, others: BTreeSet::new() };
+        let removal = async { from_southbound(&client, &of).await.map_err(RemoveNodeError::from) };
         within(config.patience, &client, removal).await
     };
     let northbound = tell("northbound", &config.northbound.endpoints, node, northbound);
@@ -120,7 +123,7 @@ fn tell(side: &str, endpoints: &ovsdb::Endpoints, node: &str, outcome: Result<Re
     }
 }
 
-fn said(side: &str, node: &str, Removed { removed, kept }: &Removed) -> io::Result<()> {
+fn said(side: &str, node: &str, Removed { removed, kept, chassis: _ }: &Removed) -> io::Result<()> {
     let mut out = stdout().lock();
     for row in removed {
         writeln!(out, "{side} database: removed {row}")?;

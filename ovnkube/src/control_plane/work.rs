@@ -4,6 +4,7 @@
 //! API server ─▶ ClusterWatch ─nodes─▶ ClusterManager ─▶ API server: annotations of nodes
 //!                      │                    ▲ the database is this cluster's
 //!                      └─nodes, pods─▶ Controller ─▶ northbound database
+//!                      └─nodes─▶ DeadChassis ─▶ southbound database: chassis of deleted nodes
 //!  southbound database ─▶ Unidling           └─▶ AnnotationWriter ─▶ API server: annotations of pods,
 //!                                                                             status of policies
 //! Leases ─▶ LeaderElector ─▶ Leadership: whether this process may write
@@ -21,9 +22,12 @@ use controller::{
     cluster_id::ClusterId,
     cluster_manager::{ClusterManager, Told},
     cluster_watch::{ClusterWatch, Party},
+    dead_chassis::DeadChassis,
+    doubt::Doubted,
     node_assignments::{NodeAssignments, NodeRules},
     northbound,
     reconcile::{HOLD, Progress, Stopped, UNREAD},
+    remove_node::SOUTHBOUND,
     resolver::{self, Resolver},
     store::Store,
     unidling::{self, Unidling},
@@ -33,6 +37,7 @@ use kubeapi::{
     election::{Durations, ElectionConfig, ElectionConfigs, LeaderElector, Leadership, Lost, OwnLease},
     events::{Recorder, Reporter},
 };
+use ovsdb::{Client, Monitor};
 use server::conditions::Conditions;
 use tokio::{
     sync::{
@@ -223,7 +228,12 @@ impl RunningTasks {
             Self { cluster_manager: None, watch: None, writing: Vec::new(), tasks: JoinSet::new() };
         let mut parties = Vec::new();
         if let Some(database) = &config.northbound {
-            parties.push(at_work.control(shared, database, progress));
+            let party = at_work.control(shared, database, progress);
+            let doubted = party.doubted.clone();
+            parties.push(party);
+            if let Some(southbound) = &config.southbound {
+                parties.push(at_work.remove_chassis(shared, southbound, progressed.clone(), doubted));
+            }
             if config.election.is_some() {
                 let lost = without_database(leadership.clone(), progressed.clone());
                 at_work.tasks.spawn(async move {
@@ -319,14 +329,14 @@ impl RunningTasks {
         self.tell(resolver.run());
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed.clone(), (*conditions).clone()));
-        if let Some(southbound) = &config.southbound {
+        if let Some(southbound) = config.southbound.as_ref().filter(|_| config.cluster.empty_lb_events) {
             let (southbound, events) = unidling::connect(southbound.endpoints.clone(), southbound.options());
             let unidling = Unidling {
                 events,
                 southbound,
                 northbound: client.clone(),
                 leadership: leadership.clone(),
-                progress: progressed,
+                progress: progressed.clone(),
                 observations: to_controller,
             };
             self.tell(unidling.run());
@@ -347,6 +357,28 @@ impl RunningTasks {
         };
         self.tasks.spawn(async move { Task::Controller(controller.run().await) });
         Party { observations: observed, wants: Store::KINDS, doubted }
+    }
+
+    /// Starts the part that removes the chassis of deleted nodes.
+    fn remove_chassis(
+        &mut self,
+        shared: &Shared<'_>,
+        southbound: &Database,
+        progress: watch::Receiver<Progress>,
+        doubted: watch::Receiver<Option<Doubted>>,
+    ) -> Party {
+        let (observed, observations) = unbounded_channel();
+        let (endpoints, options) = (southbound.endpoints.clone(), southbound.options());
+        // Without a copy: the rows of one node are few, and the southbound database may be large.
+        let (southbound, updates) = Client::start(endpoints, SOUTHBOUND, Monitor::new(), options);
+        let leadership = shared.leadership.clone();
+        let dead = DeadChassis { observations, southbound, leadership, progress, doubted };
+        self.tell(async move {
+            let _connected = updates;
+            dead.run().await;
+        });
+        // It judges no list: the controller does.
+        Party { observations: observed, wants: DeadChassis::KINDS, doubted: watch::channel(None).1 }
     }
 
     /// Waits until no write of the roles is in flight. Cancellation-safe.

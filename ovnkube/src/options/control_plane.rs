@@ -78,9 +78,12 @@ impl Reading {
         let api_server = kubernetes::api_server(self);
         let foreign_nodes = self.read_given(&NO_HOSTSUBNET_NODES, networks::selector);
         let northbound = if of.has_controller() { Some(NORTHBOUND.database(self)) } else { None };
-        // Of the events there, only those of idled Services are of use.
-        let unidles = of.has_controller() && cluster.as_ref().is_some_and(|cluster| cluster.empty_lb_events);
-        let southbound = unidles.then(|| SOUTHBOUND.database(self));
+        // Of the events there, only those of idled Services are of use. With an address, the chassis of deleted
+        // nodes leave it, too.
+        let unidles = cluster.as_ref().is_some_and(|cluster| cluster.empty_lb_events);
+        let is_used =
+            of.has_controller() && (unidles || self.settings.given(&databases::SB_ADDRESS).is_some());
+        let southbound = is_used.then(|| SOUTHBOUND.database(self));
         // A controller in one process with a node's server is the only one of its zone, if the zone is the
         // node's own.
         let zone = cluster.as_ref().map(|cluster| cluster.zone.clone());

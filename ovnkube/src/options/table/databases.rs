@@ -20,7 +20,8 @@ const fn server_file(name: &'static str, section: &'static str, key: &'static st
 options! { Group::Databases;
     SB_ADDRESS = Spec::new("sb-address", DATABASES).key(SOUTH, "address").external_id("ovn-remote")
         .default("unix:/var/run/ovn/ovnsb_db.sock")
-        .help("Southbound database: tcp:IP:PORT, ssl:IP:PORT, several with commas between, or unix:PATH");
+        .help("Southbound database: tcp:IP:PORT, ssl:IP:PORT, several with commas between, or unix:PATH. With it, \
+               the control plane removes the chassis of deleted nodes");
     SB_CLIENT_PRIVKEY = Spec::new("sb-client-privkey", Kind::Path).key(SOUTH, "client-privkey")
         .help("For ssl: ovn-controller's private key (PEM); without it /etc/openvswitch/ovnsb-privkey.pem");
     SB_CLIENT_CERT = Spec::new("sb-client-cert", Kind::Path).key(SOUTH, "client-cert")

@@ -11,11 +11,13 @@ use super::{
     settings::{Origin, Settings},
     spec::{Effect, Group, Part, Spec},
     table::{
-        self, cluster, control_plane, databases,
+        self, cluster, control_plane, databases, gateway,
         kubernetes::{OVN_EMPTY_LB_EVENTS, POD_MANIFESTS},
-        logs, open_vswitch,
+        logs, node, open_vswitch,
     },
 };
+use server::node::GatewayMode;
+
 use crate::roles::Roles;
 
 /// The effects of the given options.
@@ -33,8 +35,10 @@ struct ProcessRoles {
     named: String,
     is_node: bool,
     control_plane: Option<Roles>,
-    /// A controller follows the events of idled Services, which are in the southbound database.
-    unidles: bool,
+    /// A controller connects to the southbound database.
+    has_southbound: bool,
+    /// Of a node. None without one, and if it cannot be read, which is a problem of its own.
+    gateway: Option<GatewayMode>,
 }
 
 /// Why an option that is given has no effect, in the order of the report.
@@ -48,6 +52,12 @@ pub(super) enum Reason {
     Beside(&'static str),
     /// The port of tunnels is not a setting of the node.
     TunnelPort,
+    /// It is about a gateway, and the node has none.
+    NoGateway,
+    /// It is about a shared gateway, and the node has a local one.
+    LocalGateway,
+    /// The API server has what it says.
+    ApiServer,
     /// The end of a sentence that begins with the option.
     Never(&'static str),
 }
@@ -60,7 +70,8 @@ enum Users {
     NodeAndController,
     ControlPlane,
     Controller,
-    /// A controller that follows the events of idled Services.
+    /// A controller that connects to the southbound database: with an address of it, or to follow the events of
+    /// idled Services.
     Unidling,
     /// The node, and such a controller.
     Southbound,
@@ -71,14 +82,14 @@ enum Users {
 }
 
 /// The options that are not used by the roles of their group.
-static EXCEPTIONS: [(&Spec, Users); 23] = [
+static EXCEPTIONS: [(&Spec, Users); 32] = [
     (&POD_MANIFESTS, Users::Node),
     (&logs::CNILOGFILE, Users::Node),
     // The control plane reads `external_ids` there, too.
     (&open_vswitch::OVSDB_ENDPOINT, Users::Everyone),
     (&open_vswitch::OVS_RUN_DIR, Users::Everyone),
     (&open_vswitch::INACTIVITY_PROBE, Users::NodeAndController),
-    (&databases::SB_ADDRESS, Users::Southbound),
+    (&databases::SB_ADDRESS, Users::NodeAndController),
     (&databases::SB_CLIENT_PRIVKEY, Users::Southbound),
     (&databases::SB_CLIENT_CERT, Users::Southbound),
     (&databases::SB_CLIENT_CACERT, Users::Southbound),
@@ -89,6 +100,17 @@ static EXCEPTIONS: [(&Spec, Users); 23] = [
     (&cluster::SERVICE_CIDRS, Users::Everyone),
     (&cluster::ZONE, Users::Everyone),
     (&cluster::DISABLE_REQUESTEDCHASSIS, Users::Controller),
+    (&cluster::ACL_RATE_LIMIT, Users::Controller),
+    (&cluster::MULTICAST, Users::Controller),
+    (&cluster::SVC_TEMPLATE, Users::Controller),
+    (&cluster::STATELESS_NETPOL, Users::Controller),
+    (&OVN_EMPTY_LB_EVENTS, Users::Controller),
+    (&cluster::V4_MASQUERADE_SUBNET, Users::NodeAndController),
+    (&cluster::V6_MASQUERADE_SUBNET, Users::NodeAndController),
+    // Of gateway routers.
+    (&node::MTU, Users::NodeAndController),
+    // Its rows are the controller's.
+    (&gateway::SNAT_MULTIPLE_GWS, Users::NodeAndController),
     (&control_plane::LEASE_DURATION, Users::Controller),
     (&control_plane::RENEW_DEADLINE, Users::Controller),
     (&control_plane::RETRY_PERIOD, Users::Controller),
@@ -114,6 +136,9 @@ impl<'a> Effects<'a> {
         }
         if let Some(process) = self.process.as_ref().filter(|process| !process.uses(spec)) {
             return Some(Reason::OtherRole(process.named.clone()));
+        }
+        if let Some(reason) = self.process.as_ref().and_then(|process| process.reason(self.settings, spec)) {
+            return Some(reason);
         }
         let is_node_alone = self.process.as_ref().is_some_and(|process| process.control_plane.is_none());
         if let Some(other) = kubernetes::in_place_of(self.settings, spec, is_node_alone) {
@@ -151,8 +176,37 @@ impl ProcessRoles {
         };
         let events = &settings.value(&OVN_EMPTY_LB_EVENTS).value;
         // A value that cannot be read is a problem of its own.
-        let unidles = control_plane.is_some_and(Roles::has_controller) && kind::switch(events) == Ok(true);
-        Some(Self { named: roles::named(settings), is_node, control_plane, unidles })
+        let unidles = kind::switch(events) == Ok(true);
+        let has_address = settings.given(&databases::SB_ADDRESS).is_some();
+        let has_southbound = control_plane.is_some_and(Roles::has_controller) && (unidles || has_address);
+        let gateway = super::gateway::mode_of(settings);
+        Some(Self { named: roles::named(settings), is_node, control_plane, has_southbound, gateway })
+    }
+
+    /// Why an option of the node has no effect there. Not if a controller in the same process uses it.
+    fn reason(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
+        let is_one_of = |specs: &[&Spec]| specs.iter().any(|other| other.name == spec.name);
+        let has_controller = self.control_plane.is_some_and(Roles::has_controller);
+        if !self.is_node || has_controller && is_one_of(&[&gateway::SNAT_MULTIPLE_GWS]) {
+            return None;
+        }
+        if is_one_of(&[&node::NODE_SUBNETS]) {
+            return settings.given(&POD_MANIFESTS).is_none().then_some(Reason::ApiServer);
+        }
+        let of_gateway = [
+            &gateway::INTERFACE,
+            &gateway::NEXTHOP,
+            &gateway::VLANID,
+            &gateway::NODEPORT,
+            &gateway::SNAT_MULTIPLE_GWS,
+            &gateway::CONNTRACK_ZONE,
+        ];
+        match self.gateway {
+            None => is_one_of(&of_gateway).then_some(Reason::NoGateway),
+            // A VLAN is an error there.
+            Some(GatewayMode::Local) => is_one_of(&[&gateway::NODEPORT]).then_some(Reason::LocalGateway),
+            Some(GatewayMode::Shared) => None,
+        }
     }
 
     fn uses(&self, spec: &Spec) -> bool {
@@ -164,8 +218,8 @@ impl ProcessRoles {
             Users::NodeAndController => self.is_node || is_controller,
             Users::ControlPlane => is_manager || is_controller,
             Users::Controller => is_controller,
-            Users::Unidling => self.unidles,
-            Users::Southbound => self.is_node || self.unidles,
+            Users::Unidling => self.has_southbound,
+            Users::Southbound => self.is_node || self.has_southbound,
             Users::ManagerAlone => is_manager && !is_controller,
             Users::Removal => false,
         }
@@ -198,6 +252,9 @@ impl Reason {
                 "without effect on this node: {list}; \
                  OVN has the port from options:dst_port of the chassis' Encap row in the southbound database"
             )],
+            Self::NoGateway => vec![format!("without effect without a gateway mode: {list}")],
+            Self::LocalGateway => vec![format!("without effect in local mode: {list}")],
+            Self::ApiServer => vec![format!("without effect beside the API server: {list}")],
             Self::Never(why) => options.iter().map(|option| format!("{option} {why}")).collect(),
         }
     }
@@ -209,6 +266,9 @@ impl Reason {
             Self::OtherRole(roles) => format!("[no effect with {roles}]"),
             Self::Beside(other) => format!("[no effect beside --{other}]"),
             Self::TunnelPort => "[no effect: the southbound database has the port]".to_owned(),
+            Self::NoGateway => "[no effect without a gateway mode]".to_owned(),
+            Self::LocalGateway => "[no effect in local mode]".to_owned(),
+            Self::ApiServer => "[no effect beside the API server]".to_owned(),
             Self::Never(_) => "[no effect]".to_owned(),
         }
     }

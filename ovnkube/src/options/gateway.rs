@@ -8,6 +8,7 @@ use server::node::{GatewayConfig, GatewayMode};
 use super::{
     kind, management_port,
     reading::Reading,
+    settings::Settings,
     spec::Spec,
     table::{gateway, open_vswitch},
 };
@@ -42,6 +43,18 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
         geneve_port: u16::try_from(geneve_port).unwrap_or(u16::MAX),
         conntrack_zone: u16::try_from(conntrack_zone).unwrap_or(u16::MAX),
     }))
+}
+
+/// The mode that the options name; none without one, or if they cannot be read.
+pub(super) fn mode_of(settings: &Settings) -> Option<GatewayMode> {
+    let is_on = |spec: &'static Spec| {
+        settings.given(spec).is_some_and(|given| kind::switch(&given.value) == Ok(true))
+    };
+    match settings.given(&gateway::MODE) {
+        Some(given) => mode(&given.value).ok().flatten(),
+        None if is_on(&gateway::GATEWAY_LOCAL) => Some(GatewayMode::Local),
+        None => is_on(&gateway::INIT_GATEWAYS).then_some(GatewayMode::Shared),
+    }
 }
 
 /// The mode, which the older options name in their own way; an inner `None` for no gateway.

@@ -9,8 +9,8 @@ use super::{
     command_line::heading,
     effect::Effects,
     external_ids::{self, ExternalIds},
-    problems,
-    roles::Role,
+    problems::{self, Gathered},
+    roles::{self, Role},
     settings::Settings,
     spec::{Effect, Group, Spec},
     table, values,
@@ -39,7 +39,8 @@ impl Collected {
         // A node's server goes on without them, and follows them later.
         let of_node = ExternalIds::Read(read.clone().unwrap_or_default());
         let once = read.clone().map_or_else(ExternalIds::Unreadable, ExternalIds::Read);
-        let role = self.role();
+        let mut of_roles = Gathered::default();
+        let role = roles::asked(&self.settings, &mut of_roles);
         let mut text = match role {
             Some(role @ (Role::ControlPlane(_) | Role::RemoveNode | Role::Explain)) if read.is_ok() => {
                 table_of(&self.reading(role, &once).settings)
@@ -66,6 +67,9 @@ impl Collected {
                 self.reading(Role::Node, &of_node).problems.none_or()
             }
         };
+        // Roles that do not go together; without any, there is nothing wrong with them.
+        let of_roles = if roles::are_given(&self.settings) { of_roles.none_or() } else { Ok(()) };
+        let outcome = problems::both(of_roles, outcome);
         for problem in outcome.as_ref().err().into_iter().flat_map(super::Problems::iter) {
             say(&mut text, &format!("PROBLEM: {problem}"));
         }

@@ -103,6 +103,12 @@ pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Role
     }
 }
 
+/// Whether any option says what to be.
+pub(super) fn are_given(settings: &Settings) -> bool {
+    let commands = COMMANDS.iter().map(|(spec, _)| *spec);
+    ROLES.iter().copied().chain(commands).any(|spec| settings.given(spec).is_some())
+}
+
 /// The options that name the roles: `--init-master and --init-node`.
 pub(super) fn named(settings: &Settings) -> String {
     let given = ROLES.iter().filter(|spec| settings.given(spec).is_some());

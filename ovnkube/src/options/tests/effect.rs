@@ -22,8 +22,9 @@ fn an_option_of_another_role_is_without_effect() {
                    10.0.0.7 --encap-port 6082";
     let of_controller = "--nb-address tcp:10.0.0.1:6641 --gateway-v4-join-subnet 100.65.0.0/16";
     let of_manager = "--cluster-manager-ha-election-retry-period 3";
-    let listed = "--encap-ip, --encap-port, --sb-address";
-    let cni = "--mtu, --cni-conf-dir, --cni-bin-dir";
+    let listed = "--encap-ip, --encap-port";
+    // The MTU is that of gateway routers, too.
+    let cni = "--cni-conf-dir, --cni-bin-dir";
     for (line, expected) in [
         (
             format!("--init-node a {API} {of_node} {of_controller} --encap-port 6081"),
@@ -46,9 +47,7 @@ fn an_option_of_another_role_is_without_effect() {
         ),
         (
             format!("--init-cluster-manager a --init-ovnkube-controller a {API} {of_controller} --mtu 1300"),
-            vec![
-                "without effect with --init-cluster-manager and --init-ovnkube-controller: --mtu".to_owned(),
-            ],
+            Vec::new(),
         ),
         // In one process with a node's server, one of the roles uses each of these options.
         (
@@ -81,13 +80,14 @@ fn the_southbound_database_of_a_controller_that_unidles_is_not_named_as_without_
     for role in ["--init-master a", "--init-ovnkube-controller a --zone z"] {
         let line = format!("{role} {API} {southbound}");
         assert_eq!(notes(&format!("{line} --ovn-empty-lb-events")), Vec::<String>::new(), "{role}");
+        assert_eq!(
+            notes(&format!("{line} --ovn-empty-lb-events=false")),
+            Vec::<String>::new(),
+            "for chassis"
+        );
+        let without_address = format!("{role} {API} --sb-cert-common-name ovn");
         let named = role.split_once(' ').unwrap().0;
-        for without in ["", "--ovn-empty-lb-events=false"] {
-            assert_eq!(
-                notes(&format!("{line} {without}")),
-                [format!("without effect with {named}: --sb-address, --sb-cert-common-name")],
-            );
-        }
+        assert_eq!(notes(&without_address), [format!("without effect with {named}: --sb-cert-common-name")],);
     }
     // The cluster manager alone knows nothing of Services.
     let manager = notes(&format!("--init-cluster-manager a {API} {southbound} --ovn-empty-lb-events"));
@@ -103,13 +103,73 @@ fn what_a_file_says_for_another_role_is_named_with_its_place() {
         notes_at(&place, &format!("--init-node a {API}")),
         [format!("without effect with --init-node: {file}:4: address")]
     );
+    assert_eq!(notes_at(&place, &format!("--init-master a {API}")), Vec::<String>::new());
     assert_eq!(
-        notes_at(&place, &format!("--init-master a {API}")),
-        [format!("without effect with --init-master: {file}:2: mtu")]
+        notes_at(&place, &format!("--init-cluster-manager a {API}")),
+        [format!("without effect with --init-cluster-manager: {file}:2: mtu, {file}:4: address")]
     );
     // Files of the Python programs give every default.
     place.file("ovn_k8s.conf", "[default]\nprivate_key=/k\nk8s_ca_certificate=/c\n");
     assert_eq!(notes_at(&place, &format!("--init-node a {API}")), Vec::<String>::new());
+}
+
+/// An option that the node or the controller used was named as one without effect, and others that none used
+/// were not named.
+#[test]
+fn what_a_node_or_a_controller_uses_is_not_named_and_what_nobody_uses_is() {
+    let of_both = "--mtu 1300 --disable-snat-multiple-gws --gateway-v4-masquerade-subnet 169.254.0.0/17";
+    let gateway = "--gateway-interface e1 --gateway-nexthop 192.0.2.1 --nodeport --conntrack-zone 7";
+    for (line, expected) in [
+        (format!("--init-master a {API} {of_both}"), Vec::new()),
+        (
+            format!("--init-node a {API} --gateway-mode shared {of_both} {gateway} --gateway-vlanid 4"),
+            Vec::new(),
+        ),
+        (
+            format!("--init-node a {API} {of_both} {gateway} --gateway-vlanid 4"),
+            vec![
+                "without effect without a gateway mode: --gateway-interface, --gateway-nexthop, --gateway-vlanid, \
+                 --nodeport, --conntrack-zone, --disable-snat-multiple-gws",
+            ],
+        ),
+        (
+            format!("--init-node a {API} --gateway-mode local --nodeport"),
+            vec!["without effect in local mode: --nodeport"],
+        ),
+        (
+            format!("--init-node a {API} --node-subnets 10.244.1.0/24"),
+            vec!["without effect beside the API server: --node-subnets"],
+        ),
+        ("--init-node a --pod-manifests /m --node-subnets 10.244.1.0/24".to_owned(), Vec::new()),
+        (
+            format!(
+                "--init-cluster-manager a {API} {of_both} --acl-logging-rate-limit 7 --enable-multicast \
+                 --enable-svc-template-support --enable-stateless-netpol --ovn-empty-lb-events \
+                 --gateway-v4-join-subnet 100.65.0.0/16 --zone z"
+            ),
+            vec!["without effect with --init-cluster-manager: "],
+        ),
+    ] {
+        let mut notes = notes(&line);
+        if line.contains("--init-cluster-manager") {
+            let [note] = &notes[..] else { panic!("{notes:?}") };
+            for unused in [
+                "--mtu",
+                "--disable-snat",
+                "--gateway-v4-masquerade",
+                "--acl-logging",
+                "--enable-multicast",
+                "--enable-svc-template",
+                "--enable-stateless",
+                "--ovn-empty-lb-events",
+            ] {
+                assert!(note.contains(unused), "{unused}: {note}");
+            }
+            assert!(!note.contains("join-subnet") && !note.contains("zone"), "{note}");
+            notes = vec![expected[0].to_owned()];
+        }
+        assert_eq!(notes, expected, "{line}");
+    }
 }
 
 #[test]

@@ -54,6 +54,22 @@ async fn problems_are_printed_behind_the_values() {
     assert!(!usable && text.contains("PROBLEM: --mtu: MTU 1 is not between"), "{text}");
 }
 
+/// `--print-config` accepted what the process then refused.
+#[tokio::test]
+async fn roles_that_do_not_go_together_are_a_problem() {
+    let api = "--k8s-apiserver https://a:6443 --k8s-token t --ovsdb-endpoint unix:/nonexistent/db.sock";
+    for (roles, problem) in [
+        ("--init-cluster-manager m --init-node m", Some("a cluster manager beside a node's server")),
+        ("--init-node a --remove-node b", Some("give one of them")),
+        ("--init-master m --init-node m", None),
+        ("", None),
+    ] {
+        let (text, usable) = printed(&Place::new(), &format!("--print-config {roles} {api}")).await;
+        assert_eq!(usable, problem.is_none(), "{roles}: {text}");
+        assert!(problem.is_none_or(|problem| text.contains(problem)), "{roles}: {text}");
+    }
+}
+
 #[tokio::test]
 async fn what_has_no_effect_for_the_role_is_marked() {
     let place = Place::new();
@@ -78,7 +94,8 @@ async fn what_has_no_effect_for_the_role_is_marked() {
             [
                 "https://a command line [no effect beside --k8s-kubeconfig]",
                 "tcp:10.0.0.1:6641 command line",
-                "1300 command line [no effect with --init-master]",
+                // Of gateway routers.
+                "1300 command line",
                 "6082 command line [no effect with --init-master]",
             ],
         ),

@@ -44,6 +44,7 @@ pub const TOO_LARGE: &str = "TooLarge";
 /// The kinds as Kubernetes spells them.
 const EGRESS_FIREWALL: &str = "EgressFirewall";
 const SERVICE: &str = "Service";
+const NODE: &str = "Node";
 
 /// Rules of an EgressFirewall.
 pub static EGRESS_FIREWALL_RULES: Limit = Limit {
@@ -54,18 +55,63 @@ pub static EGRESS_FIREWALL_RULES: Limit = Limit {
     why: "each rule has a priority of its own, as upstream has them: 10000 to 2000",
 };
 
+/// Addresses and ports where a Service takes connections.
+pub static SERVICE_FRONT_ENDS: Limit = Limit {
+    of: Subject::Each(SERVICE),
+    counted: "addresses and ports (a node port counts as one)",
+    most: 5_000,
+    beyond: "ports from the first one beyond it on are not served",
+    why: "each is a flow of ovn-northd, which takes 0.3 ms for it, and before OVN 24.03 as much again for each new pod",
+};
+
 /// Backends of a Service over all of its addresses and ports.
 pub static SERVICE_BACKENDS: Limit = Limit {
     of: Subject::Each(SERVICE),
-    counted: "backends over all of its addresses and ports",
+    counted: "backends, source ranges and EndpointSlices over all of its addresses and ports",
     most: 100_000,
     beyond: "ports from the first one beyond it on are not served",
     why: "a hundred thousand are a row of two megabytes, which ovn-northd still turns into flows; Kubernetes \
           supports 250 pods behind a port, and with a tenth a Service of 5,000 ports and a few pods would lose some",
 };
 
+/// Addresses and ports of all Services of a namespace.
+pub static NAMESPACE_FRONT_ENDS: Limit = Limit {
+    of: Subject::AllOfNamespace(SERVICE),
+    counted: "addresses and ports (a node port counts as one)",
+    most: 10_000,
+    beyond: "Services younger than those that fit are not served",
+    why: "Kubernetes supports 5,000 Services in a namespace: each with two",
+};
+
+/// Backends of all Services of a namespace.
+pub static NAMESPACE_BACKENDS: Limit = Limit {
+    of: Subject::AllOfNamespace(SERVICE),
+    counted: "backends, source ranges and EndpointSlices over all addresses and ports",
+    most: 200_000,
+    beyond: "Services younger than those that fit are not served",
+    why: "two Services of the largest size; 3,000 pods behind 30 addresses and ports are less than half of it",
+};
+
+/// Addresses of a node at which OVN serves node ports.
+pub static NODE_PORT_ADDRESSES: Limit = Limit {
+    of: Subject::Each(NODE),
+    counted: "addresses of a family in k8s.ovn.org/host-cidrs",
+    most: 8,
+    beyond: "node ports are served for pods at the first ones alone, those of its gateway and its primary ones before \
+             others",
+    why: "with templates each node port has as many rows as the node with the most addresses, which a kubelet's \
+          credential can write",
+};
+
 /// Every limit, in the order of the page.
-pub static ALL: [&Limit; 2] = [&EGRESS_FIREWALL_RULES, &SERVICE_BACKENDS];
+pub static ALL: [&Limit; 6] = [
+    &EGRESS_FIREWALL_RULES,
+    &SERVICE_FRONT_ENDS,
+    &SERVICE_BACKENDS,
+    &NAMESPACE_FRONT_ENDS,
+    &NAMESPACE_BACKENDS,
+    &NODE_PORT_ADDRESSES,
+];
 
 impl Limit {
     /// Compares a cost with the limit.

@@ -11,7 +11,7 @@
 //! | [`JOIN_ADDRESSES`], [`JOIN_ADDRESS`] | gateway router on join switch | cluster manager | controller |
 //! | [`TRANSIT_ADDRESSES`] | the node on the switch between zones | cluster manager | controller |
 //! | [`CHASSIS_ID`] | the node's name in OVN | node | controller |
-//! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | upstream's programs |
+//! | [`PRIMARY_ADDRESSES`] | addresses for other nodes | node | controller, nodes |
 //! | [`HOST_CIDRS`] | all addresses of the host | node | controller |
 //! | [`GATEWAY_CONFIG`] | the node's gateway: its mode, its place in the physical network, and whether ports lead to services | node | controller |
 //! | [`GATEWAY_MTU_SUPPORT`] | whether OVN may answer packets that are too large | node | controller |
@@ -210,6 +210,17 @@ impl NodeAnnotations<'_> {
     /// As for [`join_addresses`](Self::join_addresses).
     pub fn primary_addresses(self) -> Result<Vec<IpNet>, NodeAnnotationError> {
         self.read(PRIMARY_ADDRESSES, value::interface_addresses).map(Option::unwrap_or_default)
+    }
+
+    /// The addresses at which others know the node: its primary ones, and those of its gateway. Not in these are
+    /// addresses that move from node to node. What cannot be read is left out.
+    pub fn own_addresses(self) -> Vec<IpAddr> {
+        let primary = self.primary_addresses().unwrap_or_default();
+        let gateway = self.gateway().place.map(|place| place.addresses).unwrap_or_default();
+        let mut addresses: Vec<IpAddr> = primary.iter().chain(&gateway).map(IpNet::addr).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
     }
 
     /// The MAC address of the management port.

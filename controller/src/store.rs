@@ -182,6 +182,7 @@ impl Store {
         let config = Arc::new(config);
         Self {
             ranges: ranges::Ranges::new(Arc::clone(&config)),
+            services: services::Services::new(&config),
             config,
             nodes: nodes::Nodes::default(),
             namespaces: namespaces::Namespaces::default(),
@@ -191,7 +192,6 @@ impl Store {
             egress_firewalls: egress_firewalls::EgressFirewalls::default(),
             names: names::Names::default(),
             node_addresses: node_addresses::NodeAddresses::default(),
-            services: services::Services::default(),
             gateways: BTreeSet::new(),
             templates: false,
             variables: false,
@@ -330,7 +330,7 @@ impl Store {
     pub fn template_addresses(&self) -> [usize; 2] {
         let most = |family| {
             let nodes = self.local_nodes().filter(|_| self.templates);
-            nodes.map(|node| node.template_addresses(family).len()).max().unwrap_or_default()
+            nodes.map(|node| node.node_port_addresses(family).len()).max().unwrap_or_default()
         };
         [Family::V4, Family::V6].map(most)
     }

@@ -4,10 +4,14 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use contract::{mac::Mac, names::PodKey};
+use contract::{
+    limits::{Exceeded, TOO_LARGE},
+    mac::Mac,
+    names::{PodKey, ServiceKey},
+};
 use ipnet::IpNet;
 pub use kubeapi::services::Family;
-use kubeapi::services::Unusable;
+use kubeapi::services::{Claim, Unusable};
 
 use crate::key::NodeName;
 
@@ -128,6 +132,8 @@ pub enum NodeTrouble {
     OutsideOfSubnets { annotation: &'static str, address: IpNet },
     #[error("id {id} has no address in {subnet}; a larger subnet is needed")]
     SubnetTooSmall { id: u16, subnet: IpNet },
+    #[error(transparent)]
+    TooManyAddresses(Exceeded),
     #[error("its annotation {annotation} cannot be read: {why}; correct or delete it")]
     UnreadableAnnotation { annotation: &'static str, why: String },
 }
@@ -137,11 +143,21 @@ pub enum NodeTrouble {
 pub enum ServiceTrouble {
     #[error(transparent)]
     Unusable(Box<Unusable>),
+    #[error("{exceeded}; the first of these is {first}")]
+    TooLarge { exceeded: Exceeded, first: u16 },
+    #[error(transparent)]
+    NamespaceTooLarge(Exceeded),
     #[error(
-        "it has more than {most} backends over all of its addresses and ports; those of its ports from \
-         {first} on are left out"
+        "its address {}, port {}/{}, is served by the Service {by}, which comes first (docs/decisions/\
+         addresses-that-two-services-want.md)",
+        claim.address, claim.port, claim.protocol
     )]
-    TooManyBackends { most: usize, first: u16 },
+    AddressTaken { claim: Claim, by: ServiceKey },
+    #[error(
+        "its externalIPs has {address}, which is an address of the cluster itself (of a pod, a Service, OVN, a node or an \
+         API server); it is left out"
+    )]
+    ReservedAddress { address: IpAddr },
     #[error(
         "its address {address} is in the range of no ServiceCIDR; it is served, but nodes may have no route \
          to it"
@@ -154,7 +170,9 @@ impl ServiceTrouble {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unusable(unusable) => unusable.reason(),
-            Self::TooManyBackends { .. } => "TooManyBackends",
+            Self::TooLarge { .. } | Self::NamespaceTooLarge(_) => TOO_LARGE,
+            Self::AddressTaken { .. } => "AddressTaken",
+            Self::ReservedAddress { .. } => "ReservedAddress",
             Self::OutsideOfRanges { .. } => "OutsideOfServiceCIDRs",
         }
     }
@@ -201,6 +219,7 @@ impl NodeTrouble {
             | Self::ChassisTaken { .. }
             | Self::ChassisClaimed { .. }
             | Self::JoinAddressTaken { .. }
+            | Self::TooManyAddresses(_)
             | Self::UnreadableAnnotation { .. } => false,
         }
     }
@@ -208,6 +227,7 @@ impl NodeTrouble {
     /// One word for an event's `reason` and a metric's label.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::TooManyAddresses(_) => TOO_LARGE,
             Self::NoFreeSubnet { .. } => "NoFreeSubnet",
             Self::NoFreeId { .. } => "NoFreeNodeId",
             Self::SubnetTaken { .. } => "SubnetTaken",

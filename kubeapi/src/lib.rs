@@ -19,9 +19,11 @@
 //! | [`patch`] | [`patch::Patch`]: a patch of one object's status, with conditions | – | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |
 //! | [`selector`] | [`selector::parse()`]: a label selector | its text | – |
+//! | [`address`] | addresses and networks as API servers take them | their text | – |
 //! | [`services`] | [`services::Service`], [`services::Slice`]: what Services and EndpointSlices say | their JSON | – |
 //! | [`metrics`] | [`metrics::Metrics`]: watch restarts and leadership, as metrics | – | – |
 
+pub mod address;
 pub mod connection;
 pub mod discovery;
 pub mod election;

@@ -1,13 +1,23 @@
 //! Services, EndpointSlices and ServiceCIDRs: what the API says of them, for every program that acts on them.
 //!
 //! ```text
-//! JSON ─▶ ServiceObject, SliceObject, RangeObject ─▶ Service, Slice, ranges
-//!         services/wire.rs: the fields in use
+//! JSON ─▶ ServiceObject, SliceObject, RangeObject ─▶ Service, Slice, ranges ─▶ Claims, Quotas
+//!         services/wire.rs: the fields in use                                  which of it is served
 //! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | `wire` | the objects as the API spells them |
+//! | `claims` | [`Claims`]: which of several Services serves an address and port |
+//! | `cost` | [`Cost`]: what a Service costs, and how many of its ports are served |
+//! | `quota` | [`Quotas`]: what the Services of a namespace may cost together |
 //!
 //! Knows what the API's fields mean; neither who may reach whom, nor how connections are balanced. A value
 //! that cannot be used is left out, and the first one is named: one bad port must not take away the others.
 
+mod claims;
+mod cost;
+mod quota;
 mod wire;
 
 use std::{fmt, net::IpAddr, sync::Arc};
@@ -15,17 +25,27 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use contract::names::ServiceKey;
 use ipnet::IpNet;
 
-pub use wire::{RangeObject, ServiceObject, SliceObject};
+pub use claims::{AddressField, Claim, Claims, Refusal};
+pub use cost::{Cost, Priced, affinity_lots};
+pub use quota::Quotas;
+pub use wire::{NodeAddressesObject, RangeObject, ServiceObject, SliceObject};
+
+/// The Service of the API servers: its endpoints are their addresses.
+pub const API_SERVER: &str = "default/kubernetes";
 
 /// A Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
     pub uid: Arc<str>,
+    /// Seconds since 1970.
+    pub created: i64,
     /// Its addresses in the cluster, at most one of each family; none if it is headless or an `ExternalName`,
     /// if it is left to another proxy, or while they are not assigned.
     pub cluster_ips: Box<[IpAddr]>,
-    /// `externalIPs`, and the load balancer's addresses, sorted.
+    /// `externalIPs`, sorted.
     pub external_ips: Box<[IpAddr]>,
+    /// The load balancer's addresses (`status.loadBalancer.ingress`), sorted.
+    pub ingress_ips: Box<[IpAddr]>,
     /// `loadBalancerSourceRanges`. None: clients of any address may connect.
     pub source_ranges: Option<Box<SourceRanges>>,
     pub ports: Box<[ServicePort]>,
@@ -48,7 +68,7 @@ pub struct Service {
 /// node port, are limited to them (Service API, `loadBalancerSourceRanges`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRanges {
-    /// Those of `external_ips` that are limited.
+    /// Those of `ingress_ips` that are limited.
     pub addresses: Box<[IpAddr]>,
     /// The networks of the clients. Without any, nobody may connect: each that was given is unusable.
     pub clients: Box<[IpNet]>,
@@ -84,6 +104,8 @@ pub struct Slice {
     /// Sorted by protocol and name.
     pub ports: Box<[SlicePort]>,
     pub endpoints: Box<[Endpoint]>,
+    /// Number of endpoints, also of a reader that keeps some of them only.
+    pub endpoints_count: usize,
     /// When the change happened that made this slice, in microseconds since 1970.
     pub triggered: Option<i64>,
     /// The first of its values that cannot be used.
@@ -181,6 +203,26 @@ pub enum Unusable {
     NoPort { place: &'static str, port: i64 },
     #[error("{place} has the protocol {protocol:?}, which cannot be balanced; the port is left out")]
     OtherProtocol { place: &'static str, protocol: Box<str> },
+}
+
+impl Service {
+    /// Its addresses, each once: under the field that comes first.
+    pub fn addresses(&self) -> impl Iterator<Item = (AddressField, IpAddr)> + Clone {
+        let Self { cluster_ips, ingress_ips, external_ips, .. } = self;
+        let inside = cluster_ips.iter().map(|address| (AddressField::ClusterIps, *address));
+        let ingress = ingress_ips.iter().filter(|address| !cluster_ips.contains(address));
+        let ingress = ingress.map(|address| (AddressField::LoadBalancer, *address));
+        let is_new =
+            |address: &&IpAddr| !cluster_ips.contains(address) && ingress_ips.binary_search(address).is_err();
+        let external = external_ips.iter().filter(is_new);
+        inside.chain(ingress).chain(external.map(|address| (AddressField::ExternalIps, *address)))
+    }
+
+    /// Its addresses outside of the cluster, each once.
+    pub fn outside(&self) -> impl Iterator<Item = IpAddr> + Clone {
+        let all = self.addresses().filter(|(field, _)| *field != AddressField::ClusterIps);
+        all.map(|(_, address)| address)
+    }
 }
 
 impl SourceRanges {

@@ -99,6 +99,8 @@ macro_rules! watched {
 pub struct Selection {
     /// A field selector: `spec.nodeName=n1`.
     pub fields: Option<String>,
+    /// A label selector: `app,!headless`.
+    pub labels: Option<&'static str>,
     pub extent: Extent,
     pub first: First,
     pub presence: Presence,
@@ -274,6 +276,7 @@ impl Default for Selection {
         // hung one.
         Self {
             fields: None,
+            labels: None,
             extent: Extent::Whole,
             first: First::Stream,
             presence: Presence::Certain,

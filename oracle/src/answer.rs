@@ -9,11 +9,13 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use ipnet::IpNet;
+
 use crate::{
     probe::{Client, Probe},
     world::{
-        AddressType, Endpoint, EndpointPort, EndpointSlice, HEADLESS, Node, PROXY_NAME, Protocol, Service,
-        ServicePort, ServiceType, TrafficPolicy, World,
+        AddressType, CLUSTER_RANGES, Endpoint, EndpointPort, EndpointSlice, HEADLESS, Node, PROXY_NAME,
+        Protocol, SERVICE_RANGES, Service, ServicePort, ServiceType, TrafficPolicy, World,
     },
 };
 
@@ -30,20 +32,43 @@ pub enum Answer {
 
 /// What the client of `probe` finds.
 pub fn answer(world: &World, probe: &Probe) -> Answer {
-    let mut found = None;
+    let mut found: Vec<(Precedence, BTreeSet<SocketAddr>)> = Vec::new();
     for service in world.services.iter().filter(|service| is_served(service)) {
         for port in service.ports.iter().filter(|port| port.protocol == probe.protocol) {
-            if let Some(policy) = reached(service, port, probe) {
-                assert!(found.is_none(), "two Services have {probe:?}: the API server prevents that");
-                found = Some(endpoints(world, service, port, policy, &probe.client, probe.address));
+            if let Some((field, policy)) = reached(world, service, port, probe) {
+                let precedence = Precedence { field, created: service.created, uid: service.uid() };
+                let endpoints = endpoints(world, service, port, policy, &probe.client, probe.address);
+                found.push((precedence, endpoints));
             }
         }
     }
-    match found {
+    // Several Services may write the same address: the API server gives `clusterIPs` and node ports to one each, and
+    // nothing else. Nothing in the reference says which of them answers, but that the answer must not be another
+    // one from moment to moment, from node to node, and from pods to hosts is what a user expects.
+    match found.into_iter().min_by(|(a, _), (b, _)| a.cmp(b)) {
         None => Answer::NoService,
-        Some(endpoints) if endpoints.is_empty() => Answer::Refused,
-        Some(endpoints) => Answer::OneOf(endpoints),
+        Some((_, endpoints)) if endpoints.is_empty() => Answer::Refused,
+        Some((_, endpoints)) => Answer::OneOf(endpoints),
     }
+}
+
+/// Which of several Services answers: the smallest one.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Precedence {
+    field: Field,
+    /// The older one. Of two of the same second, the one whose UID is smaller.
+    created: u8,
+    uid: String,
+}
+
+/// The field in which a Service has the address, by how many may write it: `clusterIPs` are the API server's to
+/// give, the status is written by controllers, and `externalIPs` by every user of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Field {
+    ClusterIp,
+    NodePort,
+    LoadBalancer,
+    ExternalIp,
 }
 
 /// Whether the cluster's own proxy serves the Service at all.
@@ -63,12 +88,18 @@ fn is_served(service: &Service) -> bool {
         && !service.labels.contains(&HEADLESS)
 }
 
-/// The traffic policy under which the probe reaches the Service's port; none if it does not reach it.
-fn reached(service: &Service, port: &ServicePort, probe: &Probe) -> Option<TrafficPolicy> {
+/// The field by which the probe reaches the Service's port, and the traffic policy under which it does; none if it
+/// does not reach it.
+fn reached(
+    world: &World,
+    service: &Service,
+    port: &ServicePort,
+    probe: &Probe,
+) -> Option<(Field, TrafficPolicy)> {
     let address = probe.address;
     // > internalTrafficPolicy describes how nodes distribute service traffic they receive on the ClusterIP.
     if probe.port == port.port && service.cluster_ips.contains(&address) {
-        return Some(service.internal_traffic_policy);
+        return Some((Field::ClusterIp, service.internal_traffic_policy));
     }
     // > externalIPs is a list of IP addresses for which nodes in the cluster will also accept traffic for
     // > this service.
@@ -76,12 +107,18 @@ fn reached(service: &Service, port: &ServicePort, probe: &Probe) -> Option<Traff
     // > Setting this to "VIP" indicates that traffic is delivered to the node with the destination set to the
     // > load-balancer's IP and port. Setting this to "Proxy" indicates that traffic is delivered to the node
     // > or pod with the destination set to the node's IP and node port or the pod's IP and port.
-    let is_external = service.external_ips.contains(&address)
-        || service.ingress.iter().any(|ingress| ingress.ip == address && !ingress.is_proxy);
-    if probe.port == port.port && is_external {
+    //
+    // > These IPs are not managed by Kubernetes. The user is responsible for ensuring that traffic arrives at a
+    // > node with this IP.
+    //
+    // So an address that Kubernetes does manage has no meaning there: of a pod, a Service, or a node.
+    let of_balancer = || service.ingress.iter().any(|ingress| ingress.ip == address && !ingress.is_proxy);
+    let of_user = || service.external_ips.contains(&address) && !is_of_cluster(world, address);
+    let outside = [(Field::LoadBalancer, of_balancer()), (Field::ExternalIp, of_user())];
+    if let Some((field, _)) = outside.into_iter().find(|(_, has)| *has && probe.port == port.port) {
         // > Note that traffic sent to an External IP or LoadBalancer IP from within the cluster will always
         // > get "Cluster" semantics
-        return Some(TrafficPolicy::Cluster);
+        return Some((field, TrafficPolicy::Cluster));
     }
     // > nodePort: The port on each node on which this service is exposed when type is NodePort or
     // > LoadBalancer.
@@ -96,9 +133,17 @@ fn reached(service: &Service, port: &ServicePort, probe: &Probe) -> Option<Traff
         //
         // The client has picked its own node, whose proxy need not tell it from a client of a ClusterIP, and
         // kube-proxy's does not.
-        return Some(TrafficPolicy::Cluster);
+        return Some((Field::NodePort, TrafficPolicy::Cluster));
     }
     None
+}
+
+/// Whether the address is of the cluster itself.
+fn is_of_cluster(world: &World, address: IpAddr) -> bool {
+    let contains =
+        |range: &&str| range.parse::<IpNet>().expect("it is written as a network").contains(&address);
+    world.nodes.iter().any(|node| node.addresses().contains(&address))
+        || SERVICE_RANGES.iter().chain(&CLUSTER_RANGES).any(contains)
 }
 
 /// An endpoint with the address and the port that a connection to the Service's port goes to.

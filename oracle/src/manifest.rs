@@ -166,7 +166,8 @@ fn service(service: &Service) -> Value {
         "metadata": {
             "namespace": service.namespace,
             "name": service.name,
-            "uid": format!("uid-of-{}-{}", service.namespace, service.name),
+            "uid": service.uid(),
+            "creationTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", service.created / 60, service.created % 60),
             "labels": labels(&service.labels),
         },
         "spec": spec,

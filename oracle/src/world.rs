@@ -35,6 +35,8 @@ pub struct Pod {
 pub struct Service {
     pub namespace: &'static str,
     pub name: String,
+    /// `creationTimestamp`, in seconds after an arbitrary time.
+    pub created: u8,
     pub labels: Vec<&'static str>,
     pub kind: ServiceType,
     /// `clusterIPs`. Empty: `None`, a headless Service.
@@ -134,6 +136,21 @@ pub const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 /// The label that the control plane gives to the endpoints of a headless Service.
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
+/// The ranges of Services' addresses.
+pub const SERVICE_RANGES: [&str; 2] = ["10.96.0.0/16", "fd00:10:96::/112"];
+/// The ranges of pods' addresses, and those that OVN-Kubernetes uses by itself between its routers, between
+/// zones, and between a host and its gateway (upstream's defaults).
+pub const CLUSTER_RANGES: [&str; 8] = [
+    "10.244.0.0/16",
+    "fd00:10:244::/48",
+    "100.64.0.0/16",
+    "fd98::/64",
+    "100.88.0.0/16",
+    "fd97::/64",
+    "169.254.169.0/29",
+    "fd69::/125",
+];
+
 impl World {
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name() == name)
@@ -192,11 +209,16 @@ impl Pod {
 }
 
 impl Service {
+    pub fn uid(&self) -> String {
+        format!("uid-of-{}-{}", self.namespace, self.name)
+    }
+
     /// A Service of type `ClusterIP` with these ports, for named tests.
     pub fn named(name: &str, cluster_ips: &[&str], ports: Vec<ServicePort>) -> Self {
         Self {
             namespace: "a",
             name: name.to_owned(),
+            created: 0,
             labels: Vec::new(),
             kind: ServiceType::ClusterIp,
             cluster_ips: cluster_ips.iter().map(|ip| text_address(ip)).collect(),

@@ -117,15 +117,34 @@ fn nested(kind: u16, inner: &impl Emitable) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, value)
 }
 
-/// UDP connections to a Service that are translated to what it does not have any more. Without an address
-/// and without an endpoint: those that are not translated, from before there was the NodePort.
+/// UDP connections to a Service that are translated to what it does not have any more, or not translated though
+/// they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stale {
     /// The Service's address; `None` for any, as with a NodePort.
     pub address: Option<IpAddr>,
     pub port: u16,
-    /// The endpoint that is gone; `None` for any, as with a Service that is gone.
-    pub endpoint: Option<SocketAddr>,
+    pub end: StaleEnd,
+}
+
+/// Where stale connections lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StaleEnd {
+    /// To this endpoint, which is gone.
+    Endpoint(SocketAddr),
+    /// Anywhere: the Service is gone.
+    Any,
+    /// To the very address that the client sends to, from before there was the Service.
+    Itself,
+}
+
+impl StaleEnd {
+    fn endpoint(self) -> Option<SocketAddr> {
+        match self {
+            Self::Endpoint(endpoint) => Some(endpoint),
+            Self::Any | Self::Itself => None,
+        }
+    }
 }
 
 /// A UDP connection whose first packet went to `to`, and was translated to `by`.
@@ -161,7 +180,7 @@ impl Stale {
     /// Whether it means connections of this family.
     fn is_of(&self, family: NetfilterProtoFamily) -> bool {
         let is_v4 = matches!(family, NetfilterProtoFamily::IPv4);
-        let address = self.endpoint.map(|endpoint| endpoint.ip()).or(self.address);
+        let address = self.end.endpoint().map(|endpoint| endpoint.ip()).or(self.address);
         address.is_none_or(|address| address.is_ipv4() == is_v4)
     }
 
@@ -171,14 +190,12 @@ impl Stale {
         original.is_udp
             && original.port_to == Some(self.port)
             && (self.address.is_none() || original.to == self.address)
-            && match self.endpoint {
-                Some(endpoint) => {
+            && match self.end {
+                StaleEnd::Endpoint(endpoint) => {
                     reply.from == Some(endpoint.ip()) && reply.port_from == Some(endpoint.port())
                 }
-                None if self.address.is_none() => {
-                    reply.from == original.to && reply.port_from == original.port_to
-                }
-                None => true,
+                StaleEnd::Any => true,
+                StaleEnd::Itself => reply.from == original.to && reply.port_from == original.port_to,
             }
     }
 }
@@ -242,7 +259,7 @@ pub async fn flush_stale(stale: &[Stale]) -> io::Result<usize> {
         }
         // The endpoint is where the replies come from.
         let endpoints: Option<BTreeSet<Ipv4Addr>> =
-            wanted.iter().map(|stale| of_v4(stale.endpoint?.ip())).collect();
+            wanted.iter().map(|stale| of_v4(stale.end.endpoint()?.ip())).collect();
         let questions: Vec<Question> = match endpoints {
             Some(few) if few.len() <= MOST_FILTERED => {
                 few.into_iter().map(|endpoint| Some((Sender::Reply, endpoint))).collect()

@@ -2,27 +2,27 @@
 //! for what OVN does not do.
 //!
 //! ```text
-//! API server ─watch─▶ wire ─▶ Known ─┬▶ Facts: ranges, destinations ─▶ management port: routes and rules
-//!                                    ├▶ stale connections ─▶ Pending ─▶ Connections
-//!                                    └▶ HealthChecks
+//! API server ─watch─▶ Known ─┬▶ Facts: ranges, destinations ─▶ management port: routes and rules
+//!                            ├▶ stale connections ─▶ Pending ─▶ Connections
+//!                            └▶ HealthChecks
 //! ```
 //!
 //! | module | noun |
 //! |---|---|
-//! | `wire` | Services, EndpointSlices and ServiceCIDRs as the API server spells them |
-//! | `reduced` | what is kept of them |
-//! | `known` | all of it, and what follows; pure |
+//! | `known` | Services, EndpointSlices, ServiceCIDRs and nodes' addresses, and what follows; pure |
 //! | `destination` | addresses whose connections the host's kernel translates; pure |
 //! | `pending` | when stale connections are removed; pure |
 //! | `connections` | removes them |
 //! | `health_checks` | `healthCheckNodePort` |
 
-use std::{net::IpAddr, path::Path};
+use std::{net::IpAddr, path::Path, sync::Arc};
 
+use contract::names::{ServiceKey, SliceKey};
 use ipnet::IpNet;
 use kubeapi::{
     Connection,
-    watch::{self, Observer, Prompt, Seen, Selection, Watched, WrongVersion},
+    services::{NodeAddressesObject, RangeObject, Service, ServiceObject, Slice, SliceObject},
+    watch::{self, Extent, Observer, Prompt, Seen, Selection, Watched, WrongVersion},
 };
 use ovslog::LogRateLimit;
 use podnet::control_socket::{ControlSocket, VSWITCHD};
@@ -37,8 +37,6 @@ use self::{
     health_checks::HealthChecks,
     known::{Known, Moves},
     pending::Pending,
-    reduced::{Service, ServiceKey, Slice},
-    wire::{RangeObject, ServiceObject, SliceObject},
 };
 
 mod connections;
@@ -46,28 +44,39 @@ mod destination;
 mod health_checks;
 mod known;
 mod pending;
-mod reduced;
-mod wire;
 
 pub(crate) use destination::Destination;
 pub(crate) use known::Facts;
 pub(crate) use kubeapi::services::Protocol;
 
+/// The name of a ServiceCIDR, and its ranges.
+type Range = (Arc<str>, Box<[IpNet]>);
+/// The name of a node, and its addresses.
+type NodeAddresses = (Arc<str>, Box<[IpAddr]>);
+
 /// What the watches report.
 enum Event {
     Services(Seen<ServiceKey, (ServiceKey, Service)>),
-    Slices(Seen<ServiceKey, (ServiceKey, Slice)>),
-    Ranges(Seen<ServiceKey, (ServiceKey, Vec<IpNet>)>),
+    Slices(Seen<SliceKey, (SliceKey, Slice)>),
+    Ranges(Seen<Arc<str>, Range>),
+    Nodes(Seen<Arc<str>, NodeAddresses>),
+    /// The API server does not tell of the nodes, or not now.
+    NoNodes,
 }
 
+/// Slices of Services that no proxy serves are not read at all.
+const NOT_HEADLESS: &str = "!service.kubernetes.io/headless";
+
 /// Which Services matter to which node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct ServicesConfig<'a> {
     pub(crate) node: &'a str,
     /// The subnets of all pods.
     pub(crate) cluster: &'a [IpNet],
     /// The ranges of Services' addresses that the options name.
     pub(crate) ranges: &'a [IpNet],
+    /// The ranges of OVN itself.
+    pub(crate) reserved: &'a [IpNet],
     /// The masquerade addresses, IPv4 and IPv6, at which OVN has node ports for local traffic.
     pub(crate) local_traffic: [IpAddr; 2],
     /// The directory with the control socket of ovs-vswitchd.
@@ -76,38 +85,50 @@ pub(crate) struct ServicesConfig<'a> {
 
 /// Follows the Services from now on, for as long as the runtime lives.
 pub(crate) fn start(connection: &Connection, config: &ServicesConfig<'_>) -> values::Receiver<Facts> {
-    let mut known = Known::new(config.node, config.cluster, config.ranges, config.local_traffic);
+    let mut known = Known::new(config);
     let (facts, receiver) = values::channel(known.facts());
     let (events, received) = mpsc::unbounded_channel();
-    follow::<ServiceObject>(connection, &events, Event::Services);
-    follow::<SliceObject>(connection, &events, Event::Slices);
-    follow::<RangeObject>(connection, &events, Event::Ranges);
+    let whole = Selection::default;
+    let with_proxy = Selection { labels: Some(NOT_HEADLESS), ..whole() };
+    follow::<ServiceObject>(connection, &events, whole(), Event::Services, None);
+    follow::<SliceObject>(connection, &events, with_proxy, Event::Slices, None);
+    follow::<RangeObject>(connection, &events, whole(), Event::Ranges, None);
     let connections = Connections {
         switch: ControlSocket::of(config.ovs_run_dir, VSWITCHD),
         failing: LogRateLimit::default(),
     };
-    tokio::spawn(run(known, received, facts, connections));
+    let connection = connection.clone();
+    // Most clusters have no `externalIPs`: a node of such a one hears of no other node.
+    let follow_nodes = move || {
+        let metadata = Selection { extent: Extent::Metadata, ..Selection::default() };
+        follow::<NodeAddressesObject>(&connection, &events, metadata, Event::Nodes, Some(|| Event::NoNodes));
+    };
+    tokio::spawn(run(known, received, follow_nodes, facts, connections));
     receiver
 }
 
 fn follow<K: Watched>(
     connection: &Connection,
     events: &mpsc::UnboundedSender<Event>,
+    selection: Selection,
     event: fn(Seen<K::Key, K::Value>) -> Event,
+    lost: Option<fn() -> Event>,
 ) {
-    let selection = Selection { presence: K::PRESENCE, ..Selection::default() };
-    let follower = Follower { events: events.clone(), event, complained: None };
+    let selection = Selection { presence: K::PRESENCE, ..selection };
+    let follower = Follower { events: events.clone(), event, lost, complained: None };
     tokio::spawn(watch::follow::<K, _>(connection.clone(), selection, Prompt::default(), follower));
 }
 
 async fn run(
     mut known: Known,
     mut events: mpsc::UnboundedReceiver<Event>,
+    follow_nodes: impl FnOnce(),
     facts: values::Sender<Facts>,
     mut connections: Connections,
 ) {
     let (mut pending, mut health_checks) = (Pending::default(), HealthChecks::default());
     let (mut has_looked, mut look) = (false, JoinSet::new());
+    let mut follow_nodes = Some(follow_nodes);
     loop {
         let next = pending.next();
         let event = tokio::select! {
@@ -124,6 +145,11 @@ async fn run(
         let Some(event) = event else { return };
         let Moves { stale, valid } = take(&mut known, event);
         pending.take(stale, valid, Instant::now());
+        if known.awaits_nodes()
+            && let Some(follow) = follow_nodes.take()
+        {
+            follow();
+        }
         // Watches tell of changes, and before the first lists nobody looked. Beside the events: a switch that
         // hangs must not delay what the node needs to be ready.
         if known.is_complete() && !std::mem::replace(&mut has_looked, true) {
@@ -133,7 +159,10 @@ async fn run(
         if events.is_empty() {
             let now = known.facts();
             facts.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
-            health_checks.answer(known.health_checks());
+            // Before the lists are there, each node would seem to have no endpoint.
+            if known.is_complete() {
+                health_checks.answer(known.health_checks());
+            }
         }
     }
 }
@@ -153,17 +182,18 @@ fn take(known: &mut Known, event: Event) -> Moves {
         Event::Slices(Seen::All(all)) => known.all_slices(all),
         Event::Slices(Seen::Applied((key, slice))) => known.slice(&key, Some(slice)),
         Event::Slices(Seen::Deleted(key)) => known.slice(&key, None),
+        Event::Ranges(Seen::All(all)) => known.all_ranges(all),
+        Event::Ranges(Seen::Applied((key, nets))) => known.range(key, Some(nets)),
+        Event::Ranges(Seen::Deleted(key)) => known.range(key, None),
         // Only of kinds that an administrator defines.
-        Event::Services(Seen::Unlisted(_)) | Event::Slices(Seen::Unlisted(_)) => Moves::default(),
-        Event::Ranges(ranges) => {
-            match ranges {
-                Seen::All(all) => known.all_ranges(all),
-                Seen::Applied((key, nets)) => known.range(key, Some(nets)),
-                Seen::Deleted(key) => known.range(key, None),
-                Seen::Unlisted(_) => {}
-            }
-            Moves::default()
-        }
+        Event::Services(Seen::Unlisted(_))
+        | Event::Slices(Seen::Unlisted(_))
+        | Event::Ranges(Seen::Unlisted(_))
+        | Event::Nodes(Seen::Unlisted(_)) => Moves::default(),
+        Event::Nodes(Seen::All(all)) => known.all_nodes(all),
+        Event::Nodes(Seen::Applied((name, addresses))) => known.node(name, addresses),
+        Event::Nodes(Seen::Deleted(name)) => known.node(name, Box::default()),
+        Event::NoNodes => known.no_nodes(),
     }
 }
 
@@ -171,6 +201,8 @@ fn take(known: &mut Known, event: Event) -> Moves {
 struct Follower<K: Watched> {
     events: mpsc::UnboundedSender<Event>,
     event: fn(Seen<K::Key, K::Value>) -> Event,
+    /// What it means that nothing can be read.
+    lost: Option<fn() -> Event>,
     /// The problem that was logged last, until it is over.
     complained: Option<String>,
 }
@@ -212,6 +244,9 @@ impl<K: Watched> Observer<K> for Follower<K> {
         // Called after each failed attempt: logged once for each reason.
         if self.complained.as_deref() != Some(why) {
             tracing::warn!(kind = K::KIND, problem = why, "the watch is disconnected");
+            if let Some(event) = self.lost {
+                let _ = self.events.send(event());
+            }
         }
         self.complained = Some(why.to_owned());
     }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use contract::{names::ServiceKey, ovn};
-use kubeapi::services::chosen;
+use kubeapi::services::{AddressField, Family, chosen};
 
 use crate::{
     config::{ClusterConfig, Masquerade},
@@ -56,7 +56,7 @@ struct Backend<'a> {
 struct Front<'a> {
     service: &'a Service,
     port: &'a Port<'a>,
-    at: At<'a>,
+    at: At,
     /// Which backends connections from pods may get.
     inside: Traffic,
     /// Which backends connections from outside may get.
@@ -66,9 +66,9 @@ struct Front<'a> {
 }
 
 /// Where connections arrive.
-enum At<'a> {
+enum At {
     /// At these addresses, and the port of the Service.
-    Addresses(Vec<&'a IpAddr>),
+    Addresses(Vec<IpAddr>),
     /// At all addresses of each node that are of a family of the Service, and this port.
     Nodes(u16),
 }
@@ -79,8 +79,8 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
     else {
         return Vec::new();
     };
-    let ports = ports(service, known);
-    let fronts = ports.iter().flat_map(|port| fronts(port, service));
+    let ports = ports(store, key, service, known);
+    let fronts = ports.iter().flat_map(|port| fronts(store, key, port, service));
     let (templates, fronts): (Vec<_>, Vec<_>) = fronts.partition(|front| front.is_template(store));
     let (by_node, everywhere): (Vec<_>, Vec<_>) =
         fronts.into_iter().partition(|front| front.differs_by_node(&store.config));
@@ -107,7 +107,7 @@ pub fn service(store: &Store, key: &ServiceKey) -> RowSet {
     if !templates.is_empty() {
         rows.extend(variables::load_balancers(store, key, service, &templates, &options));
     }
-    let limits = source_ranges::rules(key, service);
+    let limits = source_ranges::rules(store, key, service);
     rows.into_iter().map(Into::into).chain(limits.into_iter().map(Into::into)).collect()
 }
 
@@ -124,12 +124,12 @@ fn options(service: &Service, known: &Known, config: &ClusterConfig) -> Options 
 }
 
 /// The ports of the Service that get load balancers.
-fn ports<'a>(service: &'a Service, known: &'a Known) -> Vec<Port<'a>> {
-    service.ports.iter().take(known.served()).map(|port| Port::new(port, service, known)).collect()
+fn ports<'a>(store: &Store, key: &ServiceKey, service: &'a Service, known: &'a Known) -> Vec<Port<'a>> {
+    store.served_ports(key, service).iter().map(|port| Port::new(port, service, known)).collect()
 }
 
 /// The addresses that lead to a port. The traffic policies decide on different ones of them (Service API).
-fn fronts<'a>(port: &'a Port<'a>, service: &'a Service) -> Vec<Front<'a>> {
+fn fronts<'a>(store: &Store, key: &ServiceKey, port: &'a Port<'a>, service: &'a Service) -> Vec<Front<'a>> {
     let mut fronts = Vec::with_capacity(3);
     let node_port = port.port.node_port.map(|node_port| Front {
         service,
@@ -140,12 +140,14 @@ fn fronts<'a>(port: &'a Port<'a>, service: &'a Service) -> Vec<Front<'a>> {
         with_nodes: true,
     });
     fronts.extend(node_port);
-    let mut inside: Vec<&IpAddr> = service.cluster_ips.iter().collect();
-    let outside = service.external_ips.iter();
+    let served = store.served_addresses(key, service, port.port);
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        served.partition(|(field, _)| *field == AddressField::ClusterIps);
+    let of = |served: Vec<(AddressField, IpAddr)>| served.into_iter().map(|(_, address)| address).collect();
+    let (mut inside, outside): (Vec<IpAddr>, Vec<IpAddr>) = (of(inside), of(outside));
     match service.external {
         Traffic::Cluster if service.internal == Traffic::Cluster => inside.extend(outside),
         external => {
-            let outside: Vec<&IpAddr> = outside.collect();
             if !outside.is_empty() {
                 fronts.push(Front {
                     service,
@@ -228,13 +230,14 @@ impl Front<'_> {
     fn addresses(&self, node: Option<&Node>) -> Vec<SocketAddr> {
         match (&self.at, node) {
             (At::Addresses(addresses), _) => {
-                addresses.iter().map(|address| SocketAddr::new(**address, self.port.port.port)).collect()
+                addresses.iter().map(|address| SocketAddr::new(*address, self.port.port.port)).collect()
             }
-            (At::Nodes(port), Some(node)) if node.node_ports => {
-                let families = self.service.cluster_ips.iter().map(family);
-                let is_served = |address: &&IpAddr| families.clone().any(|own| own == family(address));
-                let addresses = node.host_addresses.iter().filter(is_served);
-                addresses.map(|address| SocketAddr::new(*address, *port)).collect()
+            (At::Nodes(port), Some(node)) => {
+                let has =
+                    |family: &Family| self.service.cluster_ips.iter().any(|own| Family::of(own) == *family);
+                let families = [Family::V4, Family::V6].into_iter().filter(has);
+                let addresses = families.flat_map(|family| node.node_port_addresses(family));
+                addresses.map(|address| SocketAddr::new(address, *port)).collect()
             }
             (At::Nodes(_), _) => Vec::new(),
         }

@@ -35,7 +35,7 @@ pub fn templates(store: &Store, chassis: &str) -> RowSet {
 
 fn variables(store: &Store, node: &Node) -> BTreeMap<Box<str>, String> {
     let of_family = |family| {
-        let addresses = node.template_addresses(family).into_iter().enumerate();
+        let addresses = node.node_port_addresses(family).into_iter().enumerate();
         addresses.map(move |(number, address)| (node_address(family, number).into(), address.to_string()))
     };
     let of_node = [Family::V4, Family::V6].into_iter().flat_map(of_family);

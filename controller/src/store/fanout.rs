@@ -14,7 +14,8 @@
 //! | Service, slice, such a node's addresses: NodePorts that are templates have, or had, hosts as backends | the variables of each chassis |
 //! | the last node whose chassis was not known: known, or gone | the variables of each chassis that no node has any longer |
 //! | gateway router of a node: came or went | the node, and the Services whose load balancers depend on the nodes |
-//! | Service, slice: came, went, or any field that is kept | the Service |
+//! | Service, slice: came, went, or any field that is kept | the Service; others that serve an address and port of it from now on, or no longer; others of its namespace that fit into the namespace's bounds from now on, or no longer |
+//! | node, API server, range of Services: came, went, or addresses | the Services with these in `externalIPs` |
 //! | node: what the rows of its gateway derive from, where each pod is translated | the translation of each of its pods' addresses |
 //! | pod: has an address on a node, or has it no longer, where each pod is translated | the translation of that address |
 //! | pod: came, went, or what its row derives from, its network and its policies included | the pod |

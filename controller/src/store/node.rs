@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use contract::{
+    limits::NODE_PORT_ADDRESSES,
     mac::Mac,
     node_annotation::{self, CHASSIS_ID, GATEWAY_CONFIG, GatewayMode, MANAGEMENT_MAC, MANAGEMENT_MACS, ZONE},
     ovn,
@@ -40,6 +41,8 @@ pub struct Node {
     pub forwarded_source: bool,
     /// All addresses of the host.
     pub host_addresses: Vec<IpAddr>,
+    /// The addresses at which others know the node. None is for `externalIPs` of a Service.
+    pub own_addresses: Vec<IpAddr>,
     /// Whether ports of the node lead to services; false if the node says so.
     pub node_ports: bool,
     /// The zone of the data centre, from its label.
@@ -118,6 +121,7 @@ impl Node {
             management_mac: None,
             forwarded_source: false,
             host_addresses: Vec::new(),
+            own_addresses: Vec::new(),
             node_ports: true,
             topology_zone: None,
             gateway: None,
@@ -149,6 +153,7 @@ impl Node {
             management_mac,
             forwarded_source,
             host_addresses,
+            own_addresses,
             node_ports,
             gateway,
             external,
@@ -183,6 +188,9 @@ impl Node {
         self.forwarded_source |= forwarded_source;
         if self.host_addresses.is_empty() {
             self.host_addresses.clone_from(host_addresses);
+        }
+        if self.own_addresses.is_empty() {
+            self.own_addresses.clone_from(own_addresses);
         }
         if self.is_unreadable(&[GATEWAY_CONFIG]) {
             self.node_ports = *node_ports;
@@ -235,7 +243,12 @@ impl Node {
             annotation,
             why: why.clone(),
         };
-        self.unreadable.iter().filter(own).map(trouble)
+        let exceeded = [Family::V4, Family::V6].into_iter().find_map(|family| {
+            let of_family = self.host_addresses.iter().filter(|address| Family::of(address) == family);
+            NODE_PORT_ADDRESSES.check(of_family.count()).err()
+        });
+        let exceeded = exceeded.filter(|_| self.node_ports).map(NodeTrouble::TooManyAddresses);
+        self.unreadable.iter().filter(own).map(trouble).chain(exceeded)
     }
 
     /// Whether both have the same rows. Labels and the object's identity do not matter.
@@ -262,19 +275,27 @@ impl Node {
                 )
     }
 
-    /// The addresses of a family at which NodePorts are, in the order of their variables.
-    pub fn template_addresses(&self, family: Family) -> Vec<IpAddr> {
+    /// The addresses of a family at which NodePorts are, in the order of their variables. Of many, those at which others
+    /// know the node come first: each is a front end of each NodePort, in the rows of all nodes if these have
+    /// variables.
+    pub fn node_port_addresses(&self, family: Family) -> Vec<IpAddr> {
         let addresses =
             self.host_addresses.iter().filter(|address| self.node_ports && Family::of(address) == family);
         let mut addresses: Vec<IpAddr> = addresses.copied().collect();
         addresses.sort_unstable();
         addresses.dedup();
+        if addresses.len() > NODE_PORT_ADDRESSES.most {
+            addresses.sort_by_key(|address| !self.own_addresses.contains(address));
+            addresses.truncate(NODE_PORT_ADDRESSES.most);
+            addresses.sort_unstable();
+        }
         addresses
     }
 
     /// Whether NodePorts are at the same addresses of both.
     pub(super) fn same_addresses(&self, other: &Self) -> bool {
-        (&self.host_addresses, self.node_ports) == (&other.host_addresses, other.node_ports)
+        (&self.host_addresses, &self.own_addresses, self.node_ports)
+            == (&other.host_addresses, &other.own_addresses, other.node_ports)
     }
 
     /// Whether both have the same addresses of the host, known or not.

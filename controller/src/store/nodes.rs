@@ -283,6 +283,10 @@ impl Store {
         });
         let before = self.accept_node(node, dirty);
         let now = self.node(&name);
+        let own = |node: Option<&Node>| node.map(|node| node.own_addresses.clone()).unwrap_or_default();
+        let (own_before, own_now) = (own(before.as_ref()), own(now));
+        self.own_addresses_changed(&own_before, &own_now, dirty);
+        let now = self.node(&name);
         let is_same = |(before, now): (&Node, &Node)| before.same_host(now);
         if !before.as_ref().zip(now).is_some_and(is_same) {
             selectors.extend(self.nodes.selectors.matched_by(&name));
@@ -388,6 +392,7 @@ impl Store {
         self.follow_variables(fanout::has_variables(change, &self.services), dirty);
         self.abandon(Some(&node), dirty);
         self.subnets_changed(name, &node.subnets, dirty);
+        self.own_addresses_changed(&node.own_addresses, &[], dirty);
         self.give_contested(dirty);
         let claims = self.nodes.give_up_claims(name);
         self.follow_claims(&claims, dirty);

@@ -193,7 +193,7 @@ const RANGES: Handling<RangeName, (RangeName, Box<[IpNet]>)> = Handling {
     // A list without a range takes nothing away. One of another cluster names Services for nothing.
     believes: |store, _| !store.doubts.is_other_cluster(),
     is_held: Doubts::is_other_cluster,
-    replace: |store, ranges, _| store.replace_ranges(ranges),
-    put: |store, (name, ranges), _| store.put_range(name, ranges),
-    remove: |store, name, _| store.remove_range(name),
+    replace: |store, ranges, dirty| store.replace_ranges(ranges, dirty),
+    put: |store, (name, ranges), dirty| store.put_range(name, ranges, dirty),
+    remove: |store, name, dirty| store.remove_range(name, dirty),
 };

@@ -418,7 +418,7 @@ pub(super) fn canonical(LabelSelector { match_labels, match_expressions }: &Labe
 
 /// A network, without the bits of a host.
 pub(super) fn net(text: &str) -> Option<IpNet> {
-    text.trim().parse().ok().map(|net: IpNet| net.trunc())
+    kubeapi::address::parse_net(text.trim()).map(|net| net.trunc())
 }
 
 pub(super) fn shown(text: &str) -> Box<str> {

@@ -1,15 +1,15 @@
 //! The ranges of Services' addresses: those of the ServiceCIDR objects, which come and go while the
 //! controller runs. Without such objects, as before Kubernetes 1.33, those of the options.
 //!
-//! A range decides on no row. It is a route in the annotations of later pods, it is what no pod may claim,
-//! and a Service outside of all ranges is named.
+//! A range is a route in the annotations of later pods, it is what no pod may claim, an address in it is not for
+//! `externalIPs`, and a Service outside of all ranges is named.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
 
 use super::Store;
-use crate::config::ClusterConfig;
+use crate::{config::ClusterConfig, key::Dirty};
 
 /// Name of a ServiceCIDR object.
 pub type RangeName = Arc<str>;
@@ -59,23 +59,28 @@ impl Store {
         &self.ranges.config.service_cidrs
     }
 
-    pub(super) fn replace_ranges(&mut self, ranges: Vec<(RangeName, Box<[IpNet]>)>) {
-        self.change_ranges(|objects| *objects = ranges.into_iter().collect());
+    pub(super) fn replace_ranges(&mut self, ranges: Vec<(RangeName, Box<[IpNet]>)>, dirty: &mut Dirty<'_>) {
+        self.change_ranges(|objects| *objects = ranges.into_iter().collect(), dirty);
     }
 
-    pub(super) fn put_range(&mut self, name: RangeName, ranges: Box<[IpNet]>) {
-        self.change_ranges(|objects| drop(objects.insert(name, ranges)));
+    pub(super) fn put_range(&mut self, name: RangeName, ranges: Box<[IpNet]>, dirty: &mut Dirty<'_>) {
+        self.change_ranges(|objects| drop(objects.insert(name, ranges)), dirty);
     }
 
-    pub(super) fn remove_range(&mut self, name: &RangeName) {
-        self.change_ranges(|objects| drop(objects.remove(name)));
+    pub(super) fn remove_range(&mut self, name: &RangeName, dirty: &mut Dirty<'_>) {
+        self.change_ranges(|objects| drop(objects.remove(name)), dirty);
     }
 
-    fn change_ranges(&mut self, change: impl FnOnce(&mut BTreeMap<RangeName, Box<[IpNet]>>)) {
+    fn change_ranges(
+        &mut self,
+        change: impl FnOnce(&mut BTreeMap<RangeName, Box<[IpNet]>>),
+        dirty: &mut Dirty<'_>,
+    ) {
         let before = self.ranges.objects.clone();
         change(&mut self.ranges.objects);
         if before != self.ranges.objects {
             self.ranges.follow(&self.config);
+            self.service_ranges_changed(self.service_ranges().to_vec(), dirty);
             self.tell_services();
         }
     }

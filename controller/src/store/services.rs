@@ -7,11 +7,13 @@ use std::{
 };
 
 use contract::{
-    limits::SERVICE_BACKENDS,
+    limits::Exceeded,
     names::{ServiceKey, SliceKey},
 };
+use ipnet::IpNet;
+use kubeapi::services::{API_SERVER, AddressField, Claim, Claims, Priced, Quotas, Refusal};
 
-use super::{Service, ServicePort, Slice, Store, Traffic, fanout, ranges::Ranges};
+use super::{Service, ServicePort, Slice, Store, Traffic, fanout};
 use crate::{
     config::ClusterConfig,
     key::Dirty,
@@ -25,6 +27,10 @@ pub struct Known {
     service: Option<Service>,
     /// Sorted by name.
     slices: Vec<(SliceKey, Slice)>,
+    /// How many of its ports fit into the bounds of a Service: the first ones.
+    ports: usize,
+    /// Why the next one does not.
+    exceeded: Option<Exceeded>,
     /// The trouble that was reported last.
     told: Option<ServiceTrouble>,
     /// It is idled no longer, and the pods that it needs may not be there yet.
@@ -55,6 +61,12 @@ const MOST_TRIGGERS: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Services {
     all: HashMap<ServiceKey, Box<Known>>,
+    /// Which Service serves an address and port that several want.
+    claims: Claims,
+    /// Which Services of a namespace are served.
+    quotas: Quotas,
+    /// The addresses of the API servers.
+    api_servers: BTreeSet<IpAddr>,
     of_slice: HashMap<SliceKey, ServiceKey>,
     /// Services whose load balancers depend on the nodes.
     per_node: BTreeSet<ServiceKey>,
@@ -88,20 +100,6 @@ impl Known {
         self.slices.iter().map(|(_, slice)| slice)
     }
 
-    /// How many of its ports get load balancers: all, unless it has too many backends.
-    pub fn served(&self) -> usize {
-        let Some(service) = &self.service else { return 0 };
-        let addresses = service.cluster_ips.len() + service.external_ips.len();
-        let mut sum = 0;
-        let fits = |port: &&ServicePort| {
-            let backends: usize =
-                self.slices().map(|slice| slice.targets(port).count() * slice.endpoints.len()).sum();
-            sum += (addresses + usize::from(port.node_port.is_some())) * (1 + backends);
-            sum <= SERVICE_BACKENDS.most
-        };
-        service.ports.iter().take_while(fits).count()
-    }
-
     /// How its load balancers depend on the nodes.
     fn by_node(&self, config: &ClusterConfig) -> ByNode {
         let Some(service) = self.service.as_ref().filter(|service| !service.cluster_ips.is_empty()) else {
@@ -109,7 +107,7 @@ impl Known {
         };
         let node_ports = service.ports.iter().any(|port| port.node_port.is_some());
         let by_policy = service.internal == Traffic::Local
-            || service.external == Traffic::Local && (node_ports || !service.external_ips.is_empty());
+            || service.external == Traffic::Local && (node_ports || service.outside().next().is_some());
         let endpoints = || self.slices().flat_map(|slice| &slice.endpoints);
         let hosts =
             endpoints().map(|endpoint| endpoint.address).filter(|address| !config.is_of_pods(*address));
@@ -131,23 +129,31 @@ impl Known {
         self.service.is_none() && self.slices.is_empty()
     }
 
-    fn trouble(&self, ranges: &Ranges) -> Option<ServiceTrouble> {
+    fn price(&self) -> Option<(&Service, Priced)> {
         let service = self.service.as_ref()?;
-        let of_slices = || self.slices().find_map(|slice| slice.unusable.clone());
-        let too_many = || {
-            let first = service.ports.get(self.served())?.port;
-            Some(ServiceTrouble::TooManyBackends { most: SERVICE_BACKENDS.most, first })
-        };
-        let unusable = service.unusable.clone().or_else(of_slices);
-        let outside = || {
-            let address = *service.cluster_ips.iter().find(|address| ranges.lack(**address))?;
-            Some(ServiceTrouble::OutsideOfRanges { address })
-        };
-        unusable.map(ServiceTrouble::Unusable).or_else(too_many).or_else(outside)
+        Some((service, Priced::of(service, self.slices())))
     }
 }
 
+/// The Services that a change concerns.
+#[derive(Debug, Default)]
+struct Concerned {
+    /// Others, which serve more or less from now on.
+    others: BTreeSet<ServiceKey>,
+    /// Whether variables may stand for backends of the changed one, or did so.
+    variables: bool,
+}
+
 impl Services {
+    pub(super) fn new(config: &ClusterConfig) -> Self {
+        let ClusterConfig { cluster_subnets, join_subnets, transit_subnets, masquerade, .. } = config;
+        let of_ovn = join_subnets.iter().chain(transit_subnets).chain(masquerade);
+        let mut claims =
+            Claims::new(cluster_subnets.iter().map(|subnet| subnet.cidr).chain(of_ovn.copied()).collect());
+        claims.set_ranges(config.service_cidrs.clone());
+        Self { claims, ..Self::default() }
+    }
+
     pub(super) fn get(&self, key: &ServiceKey) -> Option<&Known> {
         self.all.get(key).map(|known| &**known)
     }
@@ -207,13 +213,46 @@ impl Services {
         self.at_hosts.get(host).into_iter().flatten()
     }
 
-    /// Changes a Service or its slices, and follows the change in the indexes. Returns whether variables may
-    /// stand for its backends, or did so.
-    fn change(&mut self, key: &ServiceKey, config: &ClusterConfig, change: impl FnOnce(&mut Known)) -> bool {
+    /// The Service that is to serve the claim.
+    fn serves(&self, key: &ServiceKey, address: IpAddr, port: &ServicePort) -> bool {
+        self.claims.serves(key, &Claim::new(address, port))
+    }
+
+    /// Changes what a Service claims, before it is changed itself.
+    fn claim(&mut self, key: &ServiceKey, after: Option<&Service>) -> BTreeSet<ServiceKey> {
+        let before = self.all.get(key).and_then(|known| known.service());
+        self.claims.change(key, before, after)
+    }
+
+    /// Follows the addresses of the API servers, if this is their Service.
+    fn follow_api_servers(&mut self, key: &ServiceKey) -> BTreeSet<ServiceKey> {
+        if key.as_str() != API_SERVER {
+            return BTreeSet::new();
+        }
+        let slices = self.all.get(key).into_iter().flat_map(|known| known.slices());
+        let now = slices.flat_map(|slice| &slice.endpoints).map(|endpoint| endpoint.address).collect();
+        let before = std::mem::replace(&mut self.api_servers, now);
+        let [before, now] =
+            [&before, &self.api_servers].map(|all| all.iter().copied().collect::<Vec<IpAddr>>());
+        self.claims.change_own(&before, &now)
+    }
+
+    /// Changes a Service or its slices, and follows the change in the indexes.
+    fn change(
+        &mut self,
+        key: &ServiceKey,
+        config: &ClusterConfig,
+        change: impl FnOnce(&mut Known),
+    ) -> Concerned {
         let known = self.all.entry(key.clone()).or_default();
         let was_there = known.service.is_some();
         let ByNode { hosts: before, variables: had_variables, .. } = known.by_node(config);
         change(known);
+        let priced = known.price();
+        let (ports, exceeded) = priced.map_or((0, None), |(_, priced)| (priced.ports, priced.exceeded));
+        let mut others = self.quotas.set(key, priced.map(|(service, priced)| (service, priced.cost)));
+        others.remove(key);
+        (known.ports, known.exceeded) = (ports, exceeded);
         let is_there = known.service.is_some();
         let ByNode { differ, node_ports, variables, zones, hosts } = known.by_node(config);
         for host in before.difference(&hosts) {
@@ -244,7 +283,8 @@ impl Services {
             self.all.remove(key);
         }
         self.services = self.services + usize::from(is_there) - usize::from(was_there);
-        variables || had_variables
+        others.extend(self.follow_api_servers(key));
+        Concerned { others, variables: variables || had_variables }
     }
 }
 
@@ -258,6 +298,51 @@ impl Store {
     /// Number of Services.
     pub fn services(&self) -> usize {
         self.services.count()
+    }
+
+    /// The ports of the Service that get load balancers: all that fit into its bounds and its namespace's.
+    pub(crate) fn served_ports<'a>(&self, key: &ServiceKey, service: &'a Service) -> &'a [ServicePort] {
+        let fit = self.services.get(key).map_or(0, |known| known.ports);
+        let served = if self.services.quotas.admits(key) { fit } else { 0 };
+        &service.ports[..served.min(service.ports.len())]
+    }
+
+    /// The addresses at which the Service, and no other one, serves the port.
+    pub(crate) fn served_addresses<'a>(
+        &'a self,
+        key: &'a ServiceKey,
+        service: &'a Service,
+        port: &'a ServicePort,
+    ) -> impl Iterator<Item = (AddressField, IpAddr)> + 'a {
+        service.addresses().filter(move |(_, address)| self.services.serves(key, *address, port))
+    }
+
+    /// Addresses of a node have changed, none of which is for `externalIPs`.
+    pub(super) fn own_addresses_changed(
+        &mut self,
+        before: &[IpAddr],
+        after: &[IpAddr],
+        dirty: &mut Dirty<'_>,
+    ) {
+        if before != after {
+            let others = self.services.claims.change_own(before, after);
+            self.follow_others(others, dirty);
+        }
+    }
+
+    /// The ranges of Services have changed.
+    pub(super) fn service_ranges_changed(&mut self, ranges: Vec<IpNet>, dirty: &mut Dirty<'_>) {
+        let others = self.services.claims.set_ranges(ranges);
+        self.follow_others(others, dirty);
+    }
+
+    /// These Services serve more or less from now on.
+    fn follow_others(&mut self, others: BTreeSet<ServiceKey>, dirty: &mut Dirty<'_>) {
+        for key in others {
+            self.tell_service(&key);
+            fanout::service(&key, dirty);
+            self.follow_variables(self.services.variables.contains(&key), dirty);
+        }
     }
 
     /// Services with NodePorts that can be templates.
@@ -306,7 +391,8 @@ impl Store {
         }
         let config = Arc::clone(&self.config);
         let (was_idled, is_idled) = (before.is_some_and(|before| before.idled), service.idled);
-        let variables = self.services.change(&key, &config, |known| {
+        let mut others = self.services.claim(&key, Some(&service));
+        let concerned = self.services.change(&key, &config, |known| {
             known.in_grace = !is_idled && (known.in_grace || was_idled);
             known.service = Some(service);
         });
@@ -318,7 +404,9 @@ impl Store {
         self.tell_service(&key);
         fanout::service(&key, dirty);
         self.may_need_variables(dirty);
-        self.follow_variables(variables, dirty);
+        self.follow_variables(concerned.variables, dirty);
+        others.extend(concerned.others);
+        self.follow_others(others, dirty);
     }
 
     pub(super) fn remove_service(&mut self, key: &ServiceKey, dirty: &mut Dirty<'_>) {
@@ -326,12 +414,15 @@ impl Store {
             return;
         }
         let config = Arc::clone(&self.config);
-        let variables = self.services.change(key, &config, |known| {
+        let mut others = self.services.claim(key, None);
+        let concerned = self.services.change(key, &config, |known| {
             (known.service, known.told, known.in_grace) = (None, None, false);
         });
         self.services.in_grace.remove(key);
         fanout::service(key, dirty);
-        self.follow_variables(variables, dirty);
+        self.follow_variables(concerned.variables, dirty);
+        others.extend(concerned.others);
+        self.follow_others(others, dirty);
     }
 
     pub(super) fn replace_slices(&mut self, slices: Vec<(SliceKey, Slice)>, dirty: &mut Dirty<'_>) {
@@ -363,7 +454,7 @@ impl Store {
             return;
         }
         let config = Arc::clone(&self.config);
-        let variables = self.services.change(&service, &config, |known| {
+        let concerned = self.services.change(&service, &config, |known| {
             match known.slices.binary_search_by(|(other, _)| other.cmp(&key)) {
                 Ok(place) => known.slices[place].1 = slice,
                 Err(place) => {
@@ -379,23 +470,26 @@ impl Store {
         self.tell_service(&service);
         fanout::slice(&service, dirty);
         self.may_need_variables(dirty);
-        self.follow_variables(variables, dirty);
+        self.follow_variables(concerned.variables, dirty);
+        self.follow_others(concerned.others, dirty);
     }
 
     pub(super) fn remove_slice(&mut self, key: &SliceKey, dirty: &mut Dirty<'_>) {
         let Some(service) = self.services.of_slice.remove(key) else { return };
         let config = Arc::clone(&self.config);
         let others = |known: &mut Known| known.slices.retain(|(other, _)| other != key);
-        let variables = self.services.change(&service, &config, others);
+        let concerned = self.services.change(&service, &config, others);
+        self.tell_service(&service);
         fanout::slice(&service, dirty);
         self.may_need_variables(dirty);
-        self.follow_variables(variables, dirty);
+        self.follow_variables(concerned.variables, dirty);
+        self.follow_others(concerned.others, dirty);
     }
 
     /// Queues an event if the Service or its slices have begun to have a value that cannot be used.
     fn tell_service(&mut self, key: &ServiceKey) {
+        let trouble = self.service_trouble(key);
         let Some(known) = self.services.all.get_mut(key) else { return };
-        let trouble = known.trouble(&self.ranges);
         if trouble == known.told {
             return;
         }
@@ -408,6 +502,34 @@ impl Store {
 }
 
 impl Store {
+    /// What of the Service cannot be used, or is not served: the first that matters.
+    fn service_trouble(&self, key: &ServiceKey) -> Option<ServiceTrouble> {
+        let known = self.services.get(key)?;
+        let service = known.service.as_ref()?;
+        let of_slices = || known.slices().find_map(|slice| slice.unusable.clone());
+        let unusable = service.unusable.clone().or_else(of_slices).map(ServiceTrouble::Unusable);
+        let refused = || {
+            Some(match self.services.claims.refusal(key, service)? {
+                Refusal::Reserved { address } => ServiceTrouble::ReservedAddress { address },
+                Refusal::Taken { claim, by } => ServiceTrouble::AddressTaken { claim, by },
+            })
+        };
+        let outside = || {
+            let address = *service.cluster_ips.iter().find(|address| self.ranges.lack(**address))?;
+            Some(ServiceTrouble::OutsideOfRanges { address })
+        };
+        unusable.or_else(|| self.oversize(key, known, service)).or_else(refused).or_else(outside)
+    }
+
+    /// The bound that keeps some of the Service's ports from being served.
+    fn oversize(&self, key: &ServiceKey, known: &Known, service: &Service) -> Option<ServiceTrouble> {
+        if let Some(exceeded) = self.services.quotas.exceeded(key) {
+            return Some(ServiceTrouble::NamespaceTooLarge(exceeded));
+        }
+        let (exceeded, first) = (known.exceeded?, service.ports.get(known.ports)?.port);
+        Some(ServiceTrouble::TooLarge { exceeded, first })
+    }
+
     /// The ranges have changed: queues events for Services that are outside of them now.
     pub(super) fn tell_services(&mut self) {
         let keys: Vec<ServiceKey> = self.services.iter().map(|(key, _)| key.clone()).collect();

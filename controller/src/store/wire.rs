@@ -192,6 +192,7 @@ impl NodeObject {
         node.chassis = readable(read.chassis_id(), &mut unreadable);
         node.zone = readable(read.zone(), &mut unreadable).map(Zone);
         node.id = readable(read.id(), &mut unreadable);
+        node.own_addresses = read.own_addresses();
         node.join = readable(read.join_addresses(), &mut unreadable);
         node.transit = readable(read.transit_addresses(), &mut unreadable);
         node.management_mac = readable(read.management_mac(), &mut unreadable);

@@ -150,7 +150,7 @@ async fn five_thousand_ports_are_served_and_of_too_many_backends_the_first() {
 
     // A hundred endpoints: half a million backends, which ovn-northd could not turn into flows.
     let told = scene.after([with(100)]).await;
-    assert!(told.len() == 1 && told[0].starts_with("TooManyBackends: "), "{told:#?}");
+    assert!(told.len() == 1 && told[0].starts_with("TooLarge: "), "{told:#?}");
     let served = scene.backends("cart").await.len();
     assert!((1..5000).contains(&served), "{served} ports are served");
     assert_eq!(scene.after([with(1)]).await, [""; 0]);

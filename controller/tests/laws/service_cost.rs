@@ -132,6 +132,7 @@ fn slice(number: u32, generation: u32) -> (SliceKey, Slice) {
     let slice = Slice {
         service: Some(key(number)),
         family: Some(Family::V4),
+        endpoints_count: 5,
         ports: [SlicePort { name: Some("p80".into()), protocol: Protocol::Tcp, port: Some(8080) }].into(),
         endpoints: (0..5).map(endpoint).collect(),
         triggered: None,
@@ -205,7 +206,8 @@ async fn law_5_a_change_of_a_service_costs_the_same_among_a_hundred_and_among_th
     let (mut few, mut many) = (Cluster::of(FEW).await, Cluster::of(MANY).await);
     let ports = f64::from(NODE_PORTS);
     compare("an EndpointSlice", [&mut few, &mut many], of_slice, [1.0, 1.0, 700.0]).await;
-    compare("a Service", [&mut few, &mut many], of_service, [1.0, 1.0, 700.0]).await;
+    // Each second change gives it an affinity, whose list of backends has 256 lots.
+    compare("a Service", [&mut few, &mut many], of_service, [1.0, 1.0, 3000.0]).await;
     compare("a node's chassis", [&mut few, &mut many], of_node_alone, [1.0, 3.0, 2000.0]).await;
     let of_address = [1.0 + ports, ports, 700.0 * ports];
     compare("a node's address", [&mut few, &mut many], of_node_ports, of_address).await;

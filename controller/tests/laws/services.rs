@@ -50,6 +50,7 @@ pub(crate) fn slice(number: u32, service: u32, node: u32) -> (SliceKey, Slice) {
     let slice = Slice {
         service: Some(service_key(service)),
         family: Some(Family::V4),
+        endpoints_count: 1,
         ports: [port("web", Protocol::Tcp, 8080), port("dns", Protocol::Udp, 5353)].into(),
         endpoints: [Endpoint {
             address: if number == 1 { host(node) } else { pod },

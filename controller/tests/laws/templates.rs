@@ -63,6 +63,7 @@ async fn cluster_of(
         let slice = Slice {
             service: Some(service_key(number)),
             family: Some(Family::V4),
+            endpoints_count: 1,
             ports: [SlicePort { name: None, protocol: Protocol::Tcp, port: Some(8080) }].into(),
             endpoints: [Endpoint {
                 address: format!("10.0.1.{}", 10 + number % 200).parse().unwrap(),

@@ -1,3 +1,4 @@
+use contract::limits::{Exceeded, Limit, SERVICE_BACKENDS, SERVICE_FRONT_ENDS};
 use serde_json::{Value, json};
 
 use super::*;
@@ -48,10 +49,10 @@ fn a_service_that_is_left_to_others_has_no_addresses() {
     let status = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.2"}, {"ip": "192.0.2.3", "ipMode": "Proxy"}, {}]}});
     let read = |metadata, kind| {
         let read = service(metadata, spec(kind), status.clone());
-        (texts(&read.cluster_ips), texts(&read.external_ips))
+        (texts(&read.cluster_ips), texts(&read.external_ips), texts(&read.ingress_ips))
     };
     let text = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let all = (text(&["10.96.0.1"]), text(&["192.0.2.1", "192.0.2.2"]));
+    let all = (text(&["10.96.0.1"]), text(&["192.0.2.1"]), text(&["192.0.2.2"]));
     assert_eq!(read(json!({}), "ClusterIP"), all);
     assert_eq!(read(json!({"labels": {"app": "x"}}), "ClusterIP"), all);
     for (metadata, kind) in [
@@ -59,7 +60,7 @@ fn a_service_that_is_left_to_others_has_no_addresses() {
         (json!({"labels": {"service.kubernetes.io/headless": ""}}), "ClusterIP"),
         (json!({"labels": {"service.kubernetes.io/service-proxy-name": "other"}}), "ClusterIP"),
     ] {
-        assert_eq!(read(metadata, kind), (vec![], vec![]));
+        assert_eq!(read(metadata, kind), (vec![], vec![], vec![]));
     }
     assert_eq!(texts(&service(json!({}), json!({"clusterIP": "None"}), json!({})).cluster_ips), text(&[]));
 }
@@ -84,6 +85,57 @@ fn what_cannot_be_used_is_left_out_and_the_first_is_named() {
     );
     assert_eq!(read.endpoints.len(), 1);
     assert_eq!(read.unusable.unwrap().reason(), "AddressOfOtherFamily");
+}
+
+/// Kubernetes 1.34 takes them, and kube-proxy serves them.
+#[test]
+fn addresses_with_leading_zeros_are_served() {
+    let read = service(
+        json!({}),
+        json!({"clusterIPs": ["10.096.011.211"], "externalIPs": ["172.031.000.091"],
+            "loadBalancerSourceRanges": ["010.000.000.000/8"]}),
+        json!({"loadBalancer": {"ingress": [{"ip": "192.000.002.002"}]}}),
+    );
+    assert_eq!(texts(&read.cluster_ips), ["10.96.11.211"]);
+    assert_eq!(texts(&read.external_ips), ["172.31.0.91"]);
+    assert_eq!(texts(&read.ingress_ips), ["192.0.2.2"]);
+    assert_eq!(*read.source_ranges.unwrap().clients, ["10.0.0.0/8".parse().unwrap()]);
+    assert_eq!(read.unusable, None);
+    let read = slice(json!({"endpoints": [{"addresses": ["010.244.000.003"]}]}));
+    assert_eq!((read.endpoints[0].address.to_string(), read.unusable), ("10.244.0.3".to_owned(), None));
+}
+
+/// A Service with a thousand addresses and ports cost the nodes and the database what they had.
+#[test]
+fn a_service_is_served_as_far_as_it_fits_into_its_bounds() {
+    let ports = |count: u16| {
+        (1..=count).map(|port| json!({"name": format!("p{port}"), "port": port, "nodePort": port}))
+    };
+    let of = |addresses: u32, count: u16, endpoints: usize| {
+        let external: Vec<String> = (0..addresses)
+            .map(|number| IpAddr::from((0xc612_0000 + number).to_be_bytes()).to_string())
+            .collect();
+        let spec = json!({"clusterIPs": ["10.96.0.1"], "externalIPs": external,
+            "ports": ports(count).collect::<Vec<_>>()});
+        let slice_ports: Vec<Value> = ports(count).collect();
+        let endpoints: Vec<Value> = (0..endpoints)
+            .map(|number| json!({"addresses": [format!("10.244.{}.{}", number / 250, number % 250 + 1)]}))
+            .collect();
+        let slice = slice(json!({"ports": slice_ports, "endpoints": endpoints}));
+        Priced::of(&service(json!({}), spec, json!({})), std::iter::once(&slice))
+    };
+    let priced = |front_ends, backends, ports, exceeded: Option<(&'static Limit, usize)>| Priced {
+        cost: Cost { front_ends, backends },
+        ports,
+        exceeded: exceeded.map(|(limit, value)| Exceeded { limit, value }),
+    };
+    // The slice counts as one more.
+    assert_eq!(of(0, 2, 3), priced(4, 16, 2, None));
+    let front_ends = |value| Some((&SERVICE_FRONT_ENDS, value));
+    assert_eq!(of(1000, 1000, 0), priced(4 * 1002, 4 * 1002, 4, front_ends(1000 * 1002)));
+    assert_eq!(of(0, 3000, 1), priced(5000, 10_000, 2500, front_ends(6000)));
+    assert_eq!(of(0, 1000, 249), priced(400, 100_000, 200, Some((&SERVICE_BACKENDS, 100_500))));
+    assert_eq!(of(5000, 1, 0), priced(0, 0, 0, front_ends(5002)));
 }
 
 /// `serving` without a value counted as `ready` on nodes, and as true in the control plane.

@@ -1,9 +1,12 @@
 //! The objects as the API spells them, reduced to the fields in use while they are parsed. Any field may be
 //! missing or `null`.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
-use contract::names::{ServiceKey, SliceKey};
+use contract::{
+    names::{ServiceKey, SliceKey},
+    node_annotation::NodeAnnotations,
+};
 use ipnet::IpNet;
 use k8s_openapi::jiff::Timestamp;
 use serde::{
@@ -15,7 +18,7 @@ use super::{
     Condition, Endpoint, Family, Hints, Protocol, Service, ServicePort, Slice, SlicePort, SourceRanges,
     Traffic, Unusable,
 };
-use crate::{watch::Presence, watched};
+use crate::{address, watch::Presence, watched};
 
 /// The headless address.
 const NONE: &str = "None";
@@ -31,6 +34,7 @@ struct Metadata {
     name: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    creation_timestamp: Option<String>,
     labels: Option<Labels>,
     annotations: Option<Annotations>,
 }
@@ -235,6 +239,27 @@ struct SlicePortSpec {
     port: Option<i64>,
 }
 
+/// A Node of the API, of which only metadata are read.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeAddressesObject {
+    metadata: NodeMetadata,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct NodeMetadata {
+    name: Option<String>,
+    resource_version: Option<String>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl NodeMetadata {
+    fn name(&self) -> Result<Arc<str>, String> {
+        Ok(self.name.as_deref().filter(|name| !name.is_empty()).ok_or("it has no name")?.into())
+    }
+}
+
 /// A ServiceCIDR of the API.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -256,12 +281,15 @@ watched! {
         SliceKey = Metadata::slice, (SliceKey, Slice) = SliceObject::slice;
     RangeObject, "servicecidrs" at "/apis/networking.k8s.io/v1/servicecidrs",
         Arc<str> = Metadata::name, (Arc<str>, Box<[IpNet]>) = RangeObject::ranges, Presence::Newer;
+    NodeAddressesObject, "nodes" at "/api/v1/nodes",
+        Arc<str> = NodeMetadata::name, (Arc<str>, Box<[IpAddr]>) = NodeAddressesObject::addresses;
 }
 
 impl ServiceObject {
     fn service(self) -> Result<(ServiceKey, Service), String> {
         let key = self.metadata.service()?;
-        let Metadata { uid, labels, annotations, .. } = self.metadata;
+        let Metadata { uid, creation_timestamp, labels, annotations, .. } = self.metadata;
+        let created = creation_timestamp.and_then(|time| time.parse::<Timestamp>().ok());
         let ServiceSpec {
             r#type,
             cluster_ip,
@@ -293,18 +321,15 @@ impl ServiceObject {
         let ingress = ingress.filter(|_| has_addresses);
         let external_ips = external_ips.filter(|_| has_addresses).unwrap_or_default();
         let cluster_ips = addresses("clusterIPs", inside, &mut unusable);
-        let mut outside =
-            addresses("externalIPs", external_ips.iter().map(String::as_str), &mut unusable).into_vec();
-        let ingress = addresses("status.loadBalancer.ingress", ingress, &mut unusable);
-        let limited: Box<[IpAddr]> =
-            ingress.iter().copied().filter(|address| !outside.contains(address)).collect();
+        let external_ips =
+            sorted(addresses("externalIPs", external_ips.iter().map(String::as_str), &mut unusable));
+        let ingress_ips = sorted(addresses("status.loadBalancer.ingress", ingress, &mut unusable));
+        let is_limited = |address: &IpAddr| external_ips.binary_search(address).is_err();
+        let limited: Box<[IpAddr]> = ingress_ips.iter().copied().filter(is_limited).collect();
         let clients = load_balancer_source_ranges.filter(|ranges| !(ranges.is_empty() || limited.is_empty()));
         let source_ranges = clients.map(|texts| {
             Box::new(SourceRanges { addresses: limited, clients: networks(&texts, &mut unusable) })
         });
-        outside.extend(ingress);
-        outside.sort_unstable();
-        outside.dedup();
         let timeout = || {
             let configured = session_affinity_config.and_then(|config| config.client_ip?.timeout_seconds);
             configured.filter(|seconds| *seconds > 0).unwrap_or(AFFINITY)
@@ -315,8 +340,10 @@ impl ServiceObject {
         let ports = ports.unwrap_or_default().into_iter().filter_map(|spec| port(spec, &mut unusable));
         let service = Service {
             uid: uid.unwrap_or_default().into(),
+            created: created.map_or(0, Timestamp::as_second),
             cluster_ips,
-            external_ips: outside.into(),
+            external_ips,
+            ingress_ips,
             source_ranges,
             ports: ports.collect(),
             affinity: (session_affinity.as_deref() == Some("ClientIP")).then(timeout),
@@ -347,7 +374,7 @@ fn addresses<'a>(
     first: &mut First,
 ) -> Box<[IpAddr]> {
     let parse = |text: &str| {
-        let address = text.parse::<IpAddr>().ok();
+        let address = address::parse(text);
         if address.is_none() {
             note(first, || Unusable::NoAddress { field, value: shown(text) });
         }
@@ -356,11 +383,18 @@ fn addresses<'a>(
     texts.into_iter().filter_map(parse).collect()
 }
 
+fn sorted(addresses: Box<[IpAddr]>) -> Box<[IpAddr]> {
+    let mut addresses = addresses.into_vec();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.into()
+}
+
 /// The networks of clients. Those that are in each other, or next to each other, are one.
 fn networks(texts: &[String], first: &mut First) -> Box<[IpNet]> {
     let parse = |text: &String| {
         // The API trims them (`ServiceSpec`, validation).
-        let network = text.trim().parse::<IpNet>().ok();
+        let network = address::parse_net(text.trim());
         if network.is_none() {
             note(first, || Unusable::NoNetwork { field: "loadBalancerSourceRanges", value: shown(text) });
         }
@@ -414,10 +448,12 @@ impl SliceObject {
         let mut ports: Box<[SlicePort]> = ports.collect();
         ports.sort_by(|a, b| (a.protocol, &a.name).cmp(&(b.protocol, &b.name)));
         let endpoints = self.endpoints.unwrap_or_default().into_iter();
-        let endpoints = endpoints.filter_map(|spec| endpoint(spec, family?, &key, &mut unusable)).collect();
+        let endpoints: Box<[Endpoint]> =
+            endpoints.filter_map(|spec| endpoint(spec, family?, &key, &mut unusable)).collect();
+        let endpoints_count = endpoints.len();
         let triggered = annotations.and_then(|annotations| annotations.changed?.parse::<Timestamp>().ok());
         let triggered = triggered.map(|time| time.as_microsecond());
-        Ok((key, Slice { service, family, ports, endpoints, triggered, unusable }))
+        Ok((key, Slice { service, family, ports, endpoints, endpoints_count, triggered, unusable }))
     }
 }
 
@@ -425,7 +461,7 @@ fn endpoint(spec: EndpointSpec, family: Family, slice: &SliceKey, first: &mut Fi
     let EndpointSpec { addresses, conditions, node_name, hints } = spec;
     // Further addresses are of the same endpoint; nobody uses them (EndpointSlice API, `addresses`).
     let text = addresses?.into_iter().next()?;
-    let Some(address) = text.parse::<IpAddr>().ok().filter(|address| Family::of(address) == family) else {
+    let Some(address) = address::parse(&text).filter(|address| Family::of(address) == family) else {
         note(first, || Unusable::OtherFamily {
             slice: shown(&slice.to_string()),
             family,
@@ -478,9 +514,18 @@ fn shown(text: &str) -> Box<str> {
 impl RangeObject {
     fn ranges(self) -> Result<(Arc<str>, Box<[IpNet]>), String> {
         let texts = self.spec.and_then(|spec| spec.cidrs).unwrap_or_default();
-        let nets = texts.iter().filter_map(|text| text.parse::<IpNet>().ok());
+        let nets = texts.iter().filter_map(|text| address::parse_net(text));
         // A range of all addresses would take every packet.
         let nets = nets.filter(|net| net.prefix_len() > 0).map(|net| net.trunc());
         Ok((self.metadata.name()?, nets.collect()))
+    }
+}
+
+impl NodeAddressesObject {
+    /// The addresses at which others know the node.
+    fn addresses(self) -> Result<(Arc<str>, Box<[IpAddr]>), String> {
+        let annotations = self.metadata.annotations.as_ref();
+        let own = annotations.map(|annotations| NodeAnnotations(annotations).own_addresses());
+        Ok((self.metadata.name()?, own.unwrap_or_default().into()))
     }
 }

@@ -456,12 +456,13 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     /// The request for the changes after `from`, or for a streaming list.
     fn request(&self, from: Option<&str>) -> Result<hyper::Request<Vec<u8>>, Trouble> {
-        let Selection { fields, extent, .. } = &self.selection;
+        let Selection { fields, labels, extent, .. } = &self.selection;
         let params = WatchParams {
             send_initial_events: from.is_none(),
             ..WatchParams::default().timeout(WATCH_SECONDS)
         };
-        let params = WatchParams { field_selector: fields.clone(), ..params };
+        let label_selector = labels.map(str::to_owned);
+        let params = WatchParams { field_selector: fields.clone(), label_selector, ..params };
         let request = Request::new(&self.path);
         // An empty version asks for the newest state, not for what one API server has in its cache.
         let from = from.unwrap_or_default();

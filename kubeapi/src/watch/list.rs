@@ -68,7 +68,11 @@ pub(super) async fn pages<K: Watched>(
     freshness: Freshness,
     mut read: impl FnMut(K) -> Option<K::Value>,
 ) -> Result<(Vec<K::Value>, String), Trouble> {
-    let mut params = ListParams { field_selector: selection.fields.clone(), ..ListParams::default() };
+    let mut params = ListParams {
+        field_selector: selection.fields.clone(),
+        label_selector: selection.labels.map(str::to_owned),
+        ..ListParams::default()
+    };
     match freshness {
         // From the API server's cache. It has no pages: the API server ignores a limit together with version
         // 0.

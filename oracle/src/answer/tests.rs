@@ -143,3 +143,34 @@ fn services_of_other_proxies_and_without_addresses_are_not_served() {
     world.services[0].cluster_ips = vec![];
     assert_eq!(asked(&world, 1, "203.0.113.1:80"), Answer::NoService);
 }
+
+/// A Service whose pod answers at port 9090, and which wants the address.
+fn rival(name: &str, created: u8, cluster_ip: &str) -> (Service, EndpointSlice) {
+    let service = Service { created, ..Service::named(name, &[cluster_ip], vec![ServicePort::tcp(80)]) };
+    (service, EndpointSlice::of(name, 9090, vec![Endpoint::of(&Pod { node: 1, host: 3 })]))
+}
+
+#[test]
+fn of_services_with_the_same_address_the_one_that_has_it_by_the_api_server_answers_then_the_oldest() {
+    let mut world = world();
+    let (mut thief, slice) = rival("a", 0, "10.96.0.66");
+    thief.external_ips = vec!["10.96.0.10".parse().unwrap(), "203.0.113.1".parse().unwrap()];
+    world.services.push(thief);
+    world.slices.push(slice);
+    world.services[0].created = 1;
+    world.services[0].external_ips = vec!["203.0.113.1".parse().unwrap()];
+    assert_eq!(asked(&world, 1, "10.96.0.10:80"), one_of(&BOTH));
+    assert_eq!(asked(&world, 1, "203.0.113.1:80"), one_of(&["10.244.1.3:9090"]));
+    world.services[0].ingress = vec![Ingress { ip: "203.0.113.1".parse().unwrap(), is_proxy: false }];
+    assert_eq!(asked(&world, 1, "203.0.113.1:80"), one_of(&BOTH));
+}
+
+#[test]
+fn external_ips_of_the_cluster_itself_answer_nothing() {
+    let mut world = world();
+    let own = ["10.96.0.99", "10.244.2.77", "172.30.0.11", "100.64.0.2"];
+    world.services[0].external_ips = own.iter().map(|text| text.parse().unwrap()).collect();
+    for own in own {
+        assert_eq!(asked(&world, 2, &format!("{own}:80")), Answer::NoService, "{own}");
+    }
+}

@@ -1,5 +1,7 @@
 //! Random Services.
 
+use std::net::IpAddr;
+
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::{protocol, service_name};
@@ -16,9 +18,12 @@ pub(super) struct Sketch {
     kind: ServiceType,
     families: Families,
     labels: Vec<&'static str>,
-    has_external_ip: bool,
-    /// `ipMode: Proxy` or not, if it has an address of a load balancer.
-    ingress: Option<bool>,
+    created: u8,
+    external_ip: Option<Outside>,
+    /// With `ipMode: Proxy` or not, if it has an address of a load balancer.
+    ingress: Option<(Outside, bool)>,
+    /// Whether its ports have the numbers that those of others have.
+    shares_numbers: bool,
     ports: Vec<(Protocol, Option<u16>)>,
     is_unnamed: bool,
     allocates_node_ports: bool,
@@ -27,6 +32,41 @@ pub(super) struct Sketch {
     external: TrafficPolicy,
     affinity: Option<u32>,
     traffic_distribution: Option<&'static str>,
+}
+
+/// An address that is not the Service's own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Outside {
+    /// One that other Services have, too.
+    Shared,
+    /// One that load balancers give.
+    Balancer,
+    /// The address in the cluster that the Service with this index has, or would have.
+    ClusterIp(u16),
+    /// Those of nodes and pods; those of pods are of no pod.
+    Node,
+    Pod,
+}
+
+impl Outside {
+    fn address(self, ipv4: bool) -> IpAddr {
+        match (self, ipv4) {
+            (Self::ClusterIp(index), _) => cluster_ip(index, ipv4),
+            (Self::Shared, true) => text_address("203.0.113.1"),
+            (Self::Shared, false) => text_address("2001:db8::1"),
+            (Self::Balancer, true) => text_address("198.51.100.1"),
+            (Self::Balancer, false) => text_address("2001:db8:1::1"),
+            (Self::Node, true) => text_address("172.30.0.11"),
+            (Self::Node, false) => text_address("fd00:172:30::11"),
+            (Self::Pod, true) => text_address("10.244.1.200"),
+            (Self::Pod, false) => text_address("fd00:10:244:1::c8"),
+        }
+    }
+}
+
+fn cluster_ip(index: u16, ipv4: bool) -> IpAddr {
+    let number = 10 + index;
+    text_address(&if ipv4 { format!("10.96.0.{number}") } else { format!("fd00:10:96::{number:x}") })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,21 +96,36 @@ pub(super) fn sketch() -> impl Strategy<Value = Sketch> {
     let ports = vec((protocol(), option::weighted(0.3, 8080..8083_u16)), 1..=3);
     let distribution = select(vec!["PreferClose", "PreferSameZone", "PreferSameNode"]);
     let rarely = || prop::bool::weighted(0.15);
-    let addresses = (kind, families, labels, any::<bool>(), option::of(rarely()));
-    let numbers = (ports, any::<bool>(), prop::bool::weighted(0.85));
+    let external_ip = prop_oneof![
+        6 => Just(Outside::Shared),
+        2 => Just(Outside::Balancer),
+        2 => (0..4_u16).prop_map(Outside::ClusterIp),
+        1 => Just(Outside::Node),
+        1 => Just(Outside::Pod),
+    ];
+    let ingress = prop_oneof![
+        4 => Just(Outside::Balancer),
+        2 => Just(Outside::Shared),
+        1 => (0..4_u16).prop_map(Outside::ClusterIp),
+    ];
+    let outside = (option::of(external_ip), option::of((ingress, rarely())));
+    let addresses = (kind, families, labels, 0..3_u8, outside);
+    let numbers = (ports, any::<bool>(), prop::bool::weighted(0.85), any::<bool>());
     // The larger one is the longest that the API server accepts, and its default.
     let timeout = option::weighted(0.2, select(vec![5_u32, 10_800, 86_400]));
     let choice = (rarely(), policy(), policy(), timeout, option::weighted(0.3, distribution));
     (addresses, numbers, choice).prop_map(|(addresses, numbers, choice)| {
-        let (kind, families, labels, has_external_ip, ingress) = addresses;
-        let (ports, is_unnamed, allocates_node_ports) = numbers;
+        let (kind, families, labels, created, (external_ip, ingress)) = addresses;
+        let (ports, is_unnamed, allocates_node_ports, shares_numbers) = numbers;
         let (publish_not_ready_addresses, internal, external, affinity, traffic_distribution) = choice;
         Sketch {
             kind,
             families,
             labels,
-            has_external_ip,
+            created,
+            external_ip,
             ingress,
+            shares_numbers,
             ports,
             is_unnamed,
             allocates_node_ports,
@@ -91,8 +146,8 @@ impl Sketch {
     pub(super) fn service(self, index: u16) -> Service {
         let (namespace, name) = service_name(index.into());
         let is_alias = self.kind == ServiceType::ExternalName;
-        let (v4, v6) = (format!("10.96.0.{}", 10 + index), format!("fd00:10:96::{:x}", 10 + index));
-        let cluster_ips: Vec<String> = match self.families {
+        let [v4, v6] = [true, false].map(|ipv4| cluster_ip(index, ipv4));
+        let cluster_ips: Vec<IpAddr> = match self.families {
             _ if is_alias => vec![],
             Families::Headless => vec![],
             Families::Ipv4 => vec![v4],
@@ -107,9 +162,7 @@ impl Sketch {
             ServiceType::LoadBalancer => self.allocates_node_ports,
             ServiceType::ClusterIp | ServiceType::ExternalName => false,
         };
-        // All Services share one external address of a family, so that their port numbers differ.
-        let is_ipv4 = cluster_ips.first().is_none_or(|first| !first.contains(':'));
-        let outside = |v4: &str, v6: &str| text_address(if is_ipv4 { v4 } else { v6 });
+        let is_ipv4 = cluster_ips.first().is_none_or(IpAddr::is_ipv4);
         let is_unnamed = self.is_unnamed && self.ports.len() == 1;
         let first = self.ports[0].0;
         let ports = (0_u16..).zip(PORT_NAMES).zip(self.ports).map(|((at, name), (protocol, target_port))| {
@@ -123,7 +176,7 @@ impl Sketch {
             ServicePort {
                 name: (!is_unnamed).then_some(name),
                 protocol,
-                port: number + 100 * index,
+                port: number + if self.shares_numbers { 0 } else { 100 * index },
                 target_port,
                 node_port: has_node_ports.then_some(30_000 + 10 * index + at),
             }
@@ -132,19 +185,16 @@ impl Sketch {
         Service {
             namespace,
             name,
+            created: self.created,
             labels: self.labels,
             kind,
             ports: ports.collect(),
-            external_ips: self
-                .has_external_ip
-                .then(|| outside("203.0.113.1", "2001:db8::1"))
-                .into_iter()
-                .collect(),
+            external_ips: self.external_ip.map(|outside| outside.address(is_ipv4)).into_iter().collect(),
             ingress: ingress
-                .map(|is_proxy| Ingress { ip: outside("198.51.100.1", "2001:db8:1::1"), is_proxy })
+                .map(|(outside, is_proxy)| Ingress { ip: outside.address(is_ipv4), is_proxy })
                 .into_iter()
                 .collect(),
-            cluster_ips: cluster_ips.iter().map(|ip| text_address(ip)).collect(),
+            cluster_ips,
             publish_not_ready_addresses: self.publish_not_ready_addresses,
             internal_traffic_policy: self.internal,
             external_traffic_policy: self.external,

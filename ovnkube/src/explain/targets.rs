@@ -161,9 +161,7 @@ fn backends<'a>(slices: &'a [Slice], key: &ServiceKey, port: &ServicePort) -> Ve
 async fn service_at(api: &Connection, address: IpAddr) -> Result<Option<(ServiceKey, Service)>, Unanswered> {
     let found: Vec<ServiceObject> = list(api, "/api/v1/services").await?;
     let mut services = found.into_iter().filter_map(|object| object.value().ok());
-    Ok(services.find(|(_, service)| {
-        service.cluster_ips.contains(&address) || service.external_ips.contains(&address)
-    }))
+    Ok(services.find(|(_, service)| service.addresses().any(|(_, own)| own == address)))
 }
 
 fn no_port(key: &ServiceKey, service: &Service) -> Unanswered {

@@ -27,6 +27,13 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         true => Forwarding::OfServices,
         false => Forwarding::OfAll,
     };
+    let between = [
+        reading.read(&cluster::V4_JOIN_SUBNET, |text| networks::v4(text).map(IpNet::V4)),
+        reading.read(&cluster::V6_JOIN_SUBNET, |text| networks::v6(text).map(IpNet::V6)),
+        reading.read(&cluster::V4_TRANSIT_SUBNET, |text| networks::v4(text).map(IpNet::V4)),
+        reading.read(&cluster::V6_TRANSIT_SUBNET, |text| networks::v6(text).map(IpNet::V6)),
+    ];
+    let reserved = between.into_iter().flatten().chain(masquerade).collect();
     let mtu = reading.read(&node::MTU, values::mtu);
     let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
     Some(ManagementPort {
@@ -38,6 +45,7 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         local_traffic: Masquerade::LocalTraffic.in_each(masquerade),
         to_gateway: Masquerade::NextHop.in_each(masquerade),
         forwarding,
+        reserved,
         mtu: mtu?,
         routable_mtu: routable_mtu?,
     })

@@ -92,7 +92,7 @@ fn ipv6_connections_to_an_endpoint_that_is_gone_stayed() {
         let stale = Stale {
             address: Some("fd00:96::a".parse().unwrap()),
             port: 53,
-            endpoint: Some("[fd00::3]:5353".parse().unwrap()),
+            end: StaleEnd::Endpoint("[fd00::3]:5353".parse().unwrap()),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert_eq!(runtime.block_on(flush_stale(&[stale])).unwrap(), 2);

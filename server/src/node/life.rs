@@ -357,7 +357,7 @@ fn keep_network(
 /// The ranges of Services that this node reaches. With an API server, also starts what the node does for
 /// Services.
 fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> ServiceRanges {
-    let ManagementPort { cluster, services: ranges, local_traffic, .. } = &config.management_port;
+    let ManagementPort { cluster, services: ranges, reserved, local_traffic, .. } = &config.management_port;
     // As for the flows of the bridge: `gateway/plan.rs`.
     let clients = match config.gateway.as_ref().map(|gateway| gateway.mode) {
         Some(GatewayMode::Shared) => ClientAddresses::Given,
@@ -368,7 +368,8 @@ fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> Servi
     };
     let ovs_run_dir = ovs_run_dir(config);
     let (node, local_traffic) = (config.name.as_str(), *local_traffic);
-    let of_services = ServicesConfig { node, cluster, ranges, local_traffic, ovs_run_dir: &ovs_run_dir };
+    let of_services =
+        ServicesConfig { node, cluster, ranges, reserved, local_traffic, ovs_run_dir: &ovs_run_dir };
     ServiceRanges::new(services::start(connection, &of_services), Some(ovs_run_dir), clients)
 }
 

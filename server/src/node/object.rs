@@ -52,6 +52,7 @@ pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<Nod
     let (view, views) = watch::channel(NodeView::Unknown(waiting));
     let selection = Selection {
         fields: Some(format!("metadata.name={name}")),
+        labels: None,
         extent: Extent::Whole,
         first: First::Pages,
         presence: Presence::Certain,

@@ -5,7 +5,13 @@
 //! While it seems to be another host's, tasks that write to it or take something from it do not see it: each
 //! would act for that host (`--init-node` with a wrong name).
 
-use std::{collections::HashSet, io, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    io,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use contract::node_annotation::CHASSIS_ID;
 use netlink_packet_route::address::AddressAttribute;
@@ -130,6 +136,13 @@ fn own_node(name: &str, view: &NodeView, hosts: &HashSet<IpAddr>) -> OwnNode {
 }
 
 /// Every address of the host but loopback ones, on any link.
+///
+/// # Errors
+/// The kernel does not list them.
+pub(crate) async fn own_addresses() -> io::Result<BTreeSet<IpAddr>> {
+    Ok(kernel_thread::ask(async { addresses() }).await.flatten()?.into_iter().collect())
+}
+
 fn addresses() -> io::Result<HashSet<IpAddr>> {
     let all = Netlink::open()?.addresses(|message| {
         // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.

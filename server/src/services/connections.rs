@@ -10,9 +10,11 @@ use std::{
 
 use ovslog::LogRateLimit;
 use podnet::{
-    conntrack::{self, Stale, Translated},
+    conntrack::{self, Stale, StaleEnd, Translated},
     control_socket::ControlSocket,
 };
+
+use crate::node::own_addresses;
 
 /// How long ovs-vswitchd may take for one. It answers in milliseconds, unless it is busy with ten thousands
 /// of connections; there will be another attempt.
@@ -31,26 +33,32 @@ const LONGEST: usize = 32 << 20;
 
 impl Connections {
     pub(super) async fn remove(&mut self, stale: &[Stale]) {
-        // What OVN does not translate is not for a Service there.
-        let is_of_ovn = |stale: &&Stale| stale.address.is_some() || stale.endpoint.is_some();
-        for one in stale.iter().filter(is_of_ovn) {
+        let needs_hosts = stale.iter().any(is_at_hosts);
+        let hosts = if needs_hosts { addresses_of_host().await } else { BTreeSet::new() };
+        let stale: Vec<Stale> = stale.iter().flat_map(|one| at_hosts(one, &hosts)).collect();
+        let with_datapath = match datapath(&self.switch).await {
+            // The kernel's datapath has the kernel's connections. Of these, ovs-vswitchd would read all for each that
+            // is stale, and forward nothing new meanwhile.
+            Ok(None) => &[][..],
+            Ok(Some(_)) => &stale,
+            Err(error) => {
+                self.tell(&error);
+                &[]
+            }
+        };
+        for one in with_datapath {
             let [original, reply] = tuples(one);
             let arguments: Vec<&str> =
                 [&original, &reply].into_iter().flatten().map(String::as_str).collect();
             if let Err(error) = self.switch.ask("dpctl/flush-conntrack", &arguments, PATIENCE).await {
-                self.failing.now(|times| {
-                    tracing::warn!(
-                        %error, times,
-                        "ovs-vswitchd does not remove connections to endpoints that are gone"
-                    )
-                });
+                self.tell(&error);
                 break;
             }
         }
         if !conntrack::has_connections() {
             return;
         }
-        match conntrack::flush_stale(stale).await {
+        match conntrack::flush_stale(&stale).await {
             Ok(0) => {}
             Ok(removed) => tracing::debug!(removed, "removed tracked connections to endpoints that are gone"),
             Err(error) => self.failing.now(|times| {
@@ -61,6 +69,35 @@ impl Connections {
             }),
         }
     }
+
+    fn tell(&mut self, error: &io::Error) {
+        self.failing.now(|times| {
+            tracing::warn!(
+                %error, times,
+                "ovs-vswitchd does not remove connections to endpoints that are gone"
+            )
+        });
+    }
+}
+
+/// Connections to a node port from before there was one lead to the host itself, at any of its addresses. Others with
+/// the same port have nothing to do with it: those of pods to another machine.
+fn at_hosts(stale: &Stale, hosts: &BTreeSet<IpAddr>) -> Vec<Stale> {
+    if !is_at_hosts(stale) {
+        return vec![*stale];
+    }
+    hosts.iter().map(|host| Stale { address: Some(*host), ..*stale }).collect()
+}
+
+fn is_at_hosts(stale: &Stale) -> bool {
+    stale.address.is_none() && stale.end == StaleEnd::Itself
+}
+
+async fn addresses_of_host() -> BTreeSet<IpAddr> {
+    own_addresses().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "this host's addresses are unknown: a UDP client of a new node port may wait");
+        BTreeSet::new()
+    })
 }
 
 /// The translated UDP connections that there are. What cannot be asked is logged, and left out.
@@ -77,12 +114,15 @@ pub(super) async fn translated(switch: ControlSocket) -> BTreeSet<Translated> {
 
 /// Those of the datapath in user space, if the switch has one. Another one has the kernel's.
 async fn of_switch(switch: &ControlSocket) -> io::Result<BTreeSet<Translated>> {
-    let datapaths = switch.ask("dpctl/dump-dps", &[], PATIENCE).await?;
-    let Some(datapath) = datapaths.lines().map(str::trim).find(|line| line.starts_with("netdev@")) else {
-        return Ok(BTreeSet::new());
-    };
-    let lines = switch.ask_at_length("dpctl/dump-conntrack", &[datapath], PATIENCE_FOR_ALL, LONGEST).await?;
+    let Some(datapath) = datapath(switch).await? else { return Ok(BTreeSet::new()) };
+    let lines = switch.ask_at_length("dpctl/dump-conntrack", &[&datapath], PATIENCE_FOR_ALL, LONGEST).await?;
     Ok(lines.lines().filter_map(read).collect())
+}
+
+/// The switch's datapath in user space, if it has one: that one tracks connections by itself.
+async fn datapath(switch: &ControlSocket) -> io::Result<Option<String>> {
+    let datapaths = switch.ask("dpctl/dump-dps", &[], PATIENCE).await?;
+    Ok(datapaths.lines().map(str::trim).find(|line| line.starts_with("netdev@")).map(str::to_owned))
 }
 
 fn unknown(tracker: &str, error: &io::Error) -> BTreeSet<Translated> {
@@ -115,9 +155,13 @@ fn tuples(stale: &Stale) -> [Option<String>; 2] {
     };
     let to = stale.address.map(|to| address("dst", to)).unwrap_or_default();
     let original = format!("{to}ct_nw_proto=17,ct_tp_dst={}", stale.port);
-    let reply = stale.endpoint.map(|endpoint| {
-        format!("{}ct_nw_proto=17,ct_tp_src={}", address("src", endpoint.ip()), endpoint.port())
-    });
+    let from = match stale.end {
+        StaleEnd::Endpoint(endpoint) => Some(endpoint),
+        StaleEnd::Any => None,
+        StaleEnd::Itself => stale.address.map(|to| SocketAddr::new(to, stale.port)),
+    };
+    let reply =
+        from.map(|from| format!("{}ct_nw_proto=17,ct_tp_src={}", address("src", from.ip()), from.port()));
     [Some(original), reply]
 }
 
@@ -144,13 +188,39 @@ mod tests {
     #[test]
     fn tuples_are_those_of_ovs_vswitchd() {
         let texts = |stale: Stale| tuples(&stale).into_iter().flatten().collect::<Vec<_>>();
-        let service = Stale { address: Some([10, 96, 0, 10].into()), port: 53, endpoint: None };
+        let service = Stale { address: Some([10, 96, 0, 10].into()), port: 53, end: StaleEnd::Any };
         assert_eq!(texts(service), ["ct_nw_dst=10.96.0.10,ct_nw_proto=17,ct_tp_dst=53"]);
         let node_port =
-            Stale { address: None, port: 30053, endpoint: Some("[fd00::5]:5353".parse().unwrap()) };
+            Stale { address: None, port: 30053, end: StaleEnd::Endpoint("[fd00::5]:5353".parse().unwrap()) };
         assert_eq!(
             texts(node_port),
             ["ct_nw_proto=17,ct_tp_dst=30053", "ct_ipv6_src=fd00::5,ct_nw_proto=17,ct_tp_src=5353"]
         );
+    }
+
+    /// A new node port ended connections of pods to the same port of other machines.
+    #[test]
+    fn what_is_not_translated_to_a_node_port_is_at_an_address_of_this_host() {
+        let hosts = ["192.0.2.7", "2001:db8::7"].map(|text| text.parse().unwrap()).into();
+        let node_port = Stale { address: None, port: 30053, end: StaleEnd::Itself };
+        let texts = at_hosts(&node_port, &hosts)
+            .iter()
+            .map(|stale| tuples(stale).map(Option::unwrap))
+            .collect::<Vec<_>>();
+        assert_eq!(
+            texts,
+            [
+                [
+                    "ct_nw_dst=192.0.2.7,ct_nw_proto=17,ct_tp_dst=30053",
+                    "ct_nw_src=192.0.2.7,ct_nw_proto=17,ct_tp_src=30053"
+                ],
+                [
+                    "ct_ipv6_dst=2001:db8::7,ct_nw_proto=17,ct_tp_dst=30053",
+                    "ct_ipv6_src=2001:db8::7,ct_nw_proto=17,ct_tp_src=30053",
+                ],
+            ]
+        );
+        let other = Stale { address: Some([10, 96, 0, 10].into()), ..node_port };
+        assert_eq!(at_hosts(&other, &hosts), [other]);
     }
 }

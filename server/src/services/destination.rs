@@ -13,14 +13,13 @@
 //! node port in OVN, with the endpoints of this node alone, and keeps the client's address.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
     net::{IpAddr, SocketAddr},
 };
 
 use ipnet::IpNet;
-use kubeapi::services::{Condition, Protocol, Traffic, chosen};
-
-use super::reduced::{Service, ServicePort};
+use kubeapi::services::{Condition, Protocol, Service, ServicePort, Traffic, chosen};
 
 /// An address and port that the kernel translates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,15 +50,27 @@ pub(super) struct Candidate {
     pub(super) is_host: bool,
 }
 
-/// The destinations of a port. `local_traffic`: the masquerade addresses for local traffic, IPv4 and IPv6.
+/// Targets of one destination. Of more than these each node has some others: together they reach all.
+const MOST_TARGETS: usize = 64;
+
+/// What of a node the destinations depend on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfNode<'a> {
+    pub(super) name: &'a str,
+    /// The masquerade addresses for local traffic, IPv4 and IPv6.
+    pub(super) local_traffic: [IpAddr; 2],
+}
+
+/// The destinations of a port, which is served at these addresses outside of the cluster.
 pub(super) fn of_port(
+    node: OfNode<'_>,
     service: &Service,
     port: &ServicePort,
+    outside_addresses: &[IpAddr],
     candidates: &[Candidate],
-    local_traffic: [IpAddr; 2],
 ) -> Vec<Destination> {
     let mut all = Vec::new();
-    for cluster in &service.cluster {
+    for cluster in &service.cluster_ips {
         let is_same = |address: &IpAddr| address.is_ipv4() == cluster.is_ipv4();
         let of_family = || candidates.iter().filter(|candidate| is_same(&candidate.address.ip()));
         let add = |all: &mut Vec<Destination>, address: Option<IpAddr>, port: u16, choice: &Choice, local| {
@@ -69,21 +80,21 @@ pub(super) fn of_port(
             let clients = clients.map(Iterator::collect);
             all.push(Destination { address, protocol, port, cluster, targets, local, hosts, clients });
         };
-        let is_near = |candidate: &&Candidate| service.inside == Traffic::Cluster || candidate.is_local;
-        let inside = Choice::new(port.protocol, of_family().filter(is_near));
+        let is_near = |candidate: &&Candidate| service.internal == Traffic::Cluster || candidate.is_local;
+        let inside = Choice::new(node, port.protocol, of_family().filter(is_near));
         if !inside.hosts.is_empty() {
             add(&mut all, Some(*cluster), port.port, &inside, None);
         }
-        let mut outside = Choice::new(port.protocol, of_family());
+        let mut outside = Choice::new(node, port.protocol, of_family());
         // `internalTrafficPolicy: Local` is about the cluster's address alone, where OVN has the endpoints of the
         // node only: then the kernel chooses among all of them. Without any, OVN refuses.
-        let by_ovn = service.inside == Traffic::Cluster || outside.targets.is_empty();
+        let by_ovn = service.internal == Traffic::Cluster || outside.targets.is_empty();
         if outside.hosts.is_empty() && by_ovn {
             outside.targets = vec![SocketAddr::new(*cluster, port.port)];
         }
-        let local = (service.outside == Traffic::Local).then(|| {
-            let local = Choice::new(port.protocol, of_family().filter(|candidate| candidate.is_local));
-            let by_ovn = of_family_of(&service.cluster, local_traffic).find(is_same);
+        let local = (service.external == Traffic::Local).then(|| {
+            let local = Choice::new(node, port.protocol, of_family().filter(|candidate| candidate.is_local));
+            let by_ovn = of_family_of(&service.cluster_ips, node.local_traffic).find(is_same);
             match (port.node_port, by_ovn) {
                 (Some(node_port), Some(by_ovn)) if local.hosts.is_empty() => {
                     vec![SocketAddr::new(by_ovn, node_port)]
@@ -94,7 +105,7 @@ pub(super) fn of_port(
         if let Some(node_port) = port.node_port {
             add(&mut all, None, node_port, &outside, local.clone());
         }
-        for address in service.external.iter().filter(|address| is_same(address) && is_sensible(address)) {
+        for address in outside_addresses.iter().filter(|address| is_same(address)) {
             add(&mut all, Some(*address), port.port, &outside, local.clone());
         }
     }
@@ -106,10 +117,8 @@ pub(super) fn of_family_of(cluster: &[IpAddr], addresses: [IpAddr; 2]) -> impl I
     addresses.into_iter().filter(|address| cluster.iter().any(|own| own.is_ipv4() == address.is_ipv4()))
 }
 
-/// Whether a Service may have the address: no program of the host may lose its own ones.
-fn is_sensible(address: &IpAddr) -> bool {
-    !(address.is_loopback() || address.is_unspecified() || address.is_multicast())
-}
+/// Whether an endpoint is outside of the overlay.
+struct IsHost(bool);
 
 /// The endpoints that get connections.
 struct Choice {
@@ -119,16 +128,28 @@ struct Choice {
 }
 
 impl Choice {
-    fn new<'a>(protocol: Protocol, candidates: impl Iterator<Item = &'a Candidate> + Clone) -> Self {
+    fn new<'a>(
+        node: OfNode<'_>,
+        protocol: Protocol,
+        candidates: impl Iterator<Item = &'a Candidate> + Clone,
+    ) -> Self {
         // An endpoint may be in two slices while these are rearranged.
-        let (mut targets, mut hosts) = (BTreeSet::new(), BTreeSet::new());
-        for candidate in chosen(candidates, |candidate| candidate.condition) {
-            targets.insert(candidate.address);
-            if candidate.is_host {
-                hosts.insert(candidate.address);
-            }
+        let chosen = chosen(candidates, |candidate| candidate.condition);
+        let mut all: BTreeMap<SocketAddr, IsHost> = BTreeMap::new();
+        for candidate in chosen {
+            all.insert(candidate.address, IsHost(candidate.is_host));
         }
-        Self { protocol, targets: targets.into_iter().collect(), hosts: hosts.into_iter().collect() }
+        if all.len() > MOST_TARGETS {
+            // Hosts first: OVN cannot reach them for this host. The same ones for as long as they are there.
+            let hasher = BuildHasherDefault::<DefaultHasher>::default();
+            let lot = |address: &SocketAddr| hasher.hash_one((node.name, address));
+            let mut drawn: Vec<(SocketAddr, IsHost)> = all.into_iter().collect();
+            drawn.sort_by_cached_key(|(address, is_host)| (!is_host.0, lot(address), *address));
+            drawn.truncate(MOST_TARGETS);
+            all = drawn.into_iter().collect();
+        }
+        let hosts = all.iter().filter(|(_, is_host)| is_host.0).map(|(address, _)| *address).collect();
+        Self { protocol, targets: all.into_keys().collect(), hosts }
     }
 }
 
@@ -143,19 +164,51 @@ mod tests {
     /// A Service with node port 30080 for its port 80.
     fn service(cluster: &[&str]) -> Service {
         let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        Service { cluster: parse(cluster), ..Service::default() }
+        Service { cluster_ips: parse(cluster), ..Service::default() }
     }
 
     fn candidate(address: &str, is_local: bool, is_host: bool) -> Candidate {
         Candidate { address: address.parse().unwrap(), condition: Condition::Ready, is_local, is_host }
     }
 
+    fn node(name: &str) -> OfNode<'_> {
+        OfNode { name, local_traffic: LOCAL_TRAFFIC.map(|text| text.parse().unwrap()) }
+    }
+
+    /// The 64 lowest addresses had all connections of all nodes.
+    #[test]
+    fn of_many_endpoints_on_hosts_each_node_has_others() {
+        let service = service(&["10.96.0.7"]);
+        let port =
+            ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port: None };
+        let all: Vec<Candidate> =
+            (0..500).map(|n| candidate(&format!("192.0.{}.{}:80", n / 250, n % 250), false, true)).collect();
+        let targets =
+            |name: &str, all: &[Candidate]| of_port(node(name), &service, &port, &[], all).remove(0).targets;
+        let mut reached = BTreeMap::new();
+        for number in 0..100 {
+            let of_node = targets(&format!("node{number}"), &all);
+            assert_eq!(of_node.len(), MOST_TARGETS);
+            of_node.into_iter().for_each(|target| *reached.entry(target).or_insert(0) += 1);
+        }
+        assert_eq!(reached.len(), 500);
+        assert!(reached.values().all(|times| *times < 40), "{reached:?}");
+        // One more changes nothing but that it may be one of them.
+        let (before, after) = (targets("n1", &all[1..]), targets("n1", &all));
+        assert!(after.iter().filter(|target| !before.contains(target)).count() <= 1);
+        // A pod does not take the place of a host.
+        let pods = (0..500).map(|n| candidate(&format!("10.244.{}.{}:80", n / 250, n % 250), false, false));
+        let mixed: Vec<Candidate> = pods.chain([all[7]]).collect();
+        assert!(targets("n1", &mixed).contains(&all[7].address));
+    }
+
     /// Each destination as `address port -> targets / local targets`.
     fn texts(service: &Service, node_port: Option<u16>, candidates: &[Candidate]) -> Vec<String> {
-        let port = ServicePort { name: "".into(), protocol: Protocol::Tcp, port: 80, node_port };
+        let port = ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port };
+        let outside: Vec<IpAddr> = service.outside().collect();
         let join =
             |targets: &[SocketAddr]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        of_port(service, &port, candidates, LOCAL_TRAFFIC.map(|text| text.parse().unwrap()))
+        of_port(node("n1"), service, &port, &outside, candidates)
             .into_iter()
             .map(|Destination { address, port, targets, local, .. }| {
                 let address = address.map_or("*".to_owned(), |address| address.to_string());
@@ -168,7 +221,7 @@ mod tests {
     #[test]
     fn a_node_port_leads_to_the_cluster_address_of_each_family() {
         let mut service = service(&["10.96.0.7", "fd00:10:96::7"]);
-        service.external = vec!["198.51.100.7".parse().unwrap(), "127.0.0.1".parse().unwrap()];
+        service.external_ips = ["198.51.100.7".parse().unwrap()].into();
         assert_eq!(
             texts(&service, Some(30080), &[candidate("10.244.2.5:8080", false, false)]),
             ["* 30080 -> 10.96.0.7:80", "198.51.100.7 80 -> 10.96.0.7:80", "* 30080 -> [fd00:10:96::7]:80"]
@@ -178,8 +231,8 @@ mod tests {
     #[test]
     fn under_a_local_policy_what_comes_from_outside_goes_to_endpoints_of_the_node() {
         let mut service = service(&["10.96.0.7"]);
-        service.outside = Traffic::Local;
-        service.external = vec!["198.51.100.7".parse().unwrap()];
+        service.external = Traffic::Local;
+        service.external_ips = ["198.51.100.7".parse().unwrap()].into();
         let here = [candidate("10.244.1.5:8080", true, false), candidate("10.244.2.5:8080", false, false)];
         assert_eq!(
             texts(&service, Some(30080), &here),
@@ -197,8 +250,8 @@ mod tests {
     #[test]
     fn an_internal_policy_takes_no_endpoint_from_what_comes_from_outside() {
         let mut service = service(&["10.96.0.7"]);
-        service.inside = Traffic::Local;
-        service.external = vec!["198.51.100.7".parse().unwrap()];
+        service.internal = Traffic::Local;
+        service.external_ips = ["198.51.100.7".parse().unwrap()].into();
         let there = [candidate("10.244.2.5:8080", false, false), candidate("10.244.3.5:8080", false, false)];
         assert_eq!(
             texts(&service, Some(30080), &there),
@@ -215,15 +268,21 @@ mod tests {
     #[test]
     fn only_addresses_of_a_load_balancer_are_limited_to_clients_of_the_own_family() {
         let mut service = service(&["10.96.0.7", "fd00:10:96::7"]);
-        service.external =
-            ["198.51.100.7", "198.51.100.8", "2001:db8::8"].map(|text| text.parse().unwrap()).to_vec();
+        service.external_ips = ["198.51.100.7".parse().unwrap()].into();
+        service.ingress_ips = ["198.51.100.8", "2001:db8::8"].map(|text| text.parse().unwrap()).into();
         service.source_ranges = Some(Box::new(SourceRanges {
-            addresses: service.external[1..].into(),
+            addresses: service.ingress_ips.clone(),
             clients: ["192.0.2.0/24", "203.0.113.7/32"].map(|text| text.parse().unwrap()).into(),
         }));
-        let port = ServicePort { name: "".into(), protocol: Protocol::Tcp, port: 80, node_port: Some(30080) };
-        let local_traffic = LOCAL_TRAFFIC.map(|text| text.parse().unwrap());
-        let found = of_port(&service, &port, &[], local_traffic).into_iter().map(|destination| {
+        let port = ServicePort {
+            name: None,
+            protocol: Protocol::Tcp,
+            port: 80,
+            target: None,
+            node_port: Some(30080),
+        };
+        let outside = ["198.51.100.7", "198.51.100.8", "2001:db8::8"].map(|text| text.parse().unwrap());
+        let found = of_port(node("n1"), &service, &port, &outside, &[]).into_iter().map(|destination| {
             let clients = destination.clients.map(|all| all.iter().map(ToString::to_string).collect());
             (destination.address.map(|address| address.to_string()), clients)
         });
@@ -253,7 +312,7 @@ mod tests {
             [format!("10.96.0.7 80 -> {both}"), format!("* 30080 -> {both}")]
         );
         let mut local = service.clone();
-        (local.outside, local.inside) = (Traffic::Local, Traffic::Local);
+        (local.external, local.internal) = (Traffic::Local, Traffic::Local);
         assert_eq!(
             texts(&local, Some(30080), &endpoints),
             [format!("* 30080 -> {both} / 169.254.169.3:30080")]

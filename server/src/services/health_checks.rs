@@ -138,7 +138,7 @@ fn answer(check: &HealthCheck) -> Response<Full<Bytes>> {
         namespace: &'a str,
         name: &'a str,
     }
-    let (namespace, name) = check.service.split_once('/').unwrap_or_default();
+    let (namespace, name) = (check.service.namespace(), check.service.name());
     let body = Body {
         service: Name { namespace, name },
         local_endpoints: check.local_endpoints,

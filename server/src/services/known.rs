@@ -2,10 +2,12 @@
 //!
 //! | kept of | what |
 //! |---|---|
-//! | each Service | addresses, ports, health check |
-//! | EndpointSlices | those with a UDP port, an endpoint of this node, or an endpoint outside of the overlay |
+//! | each Service | what it says, what it claims and costs |
+//! | EndpointSlices | ports, and how many endpoints there are |
+//! | those with a UDP port, an endpoint of this node, or an endpoint outside of the overlay | the endpoints |
 //!
-//! So a node of a large cluster keeps little more than its DNS servers.
+//! So a node of a large cluster keeps little more than its DNS servers. What of a Service is served is decided as in
+//! the controller ([`Claims`], [`Priced`], [`Quotas`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,13 +15,17 @@ use std::{
     sync::Arc,
 };
 
+use contract::names::{ServiceKey, SliceKey};
 use ipnet::IpNet;
-use kubeapi::services::{Condition, Protocol, Traffic};
-use podnet::conntrack::{Stale, Translated};
+use kubeapi::services::{
+    API_SERVER, AddressField, Claim, Claims, Condition, Endpoint, Priced, Protocol, Quotas, Service,
+    ServicePort, Slice, Traffic,
+};
+use podnet::conntrack::{Stale, StaleEnd, Translated};
 
 use super::{
-    destination::{self, Candidate, Destination},
-    reduced::{Endpoint, Service, ServiceKey, ServicePort, Slice, SlicePort},
+    ServicesConfig,
+    destination::{self, Candidate, Destination, OfNode},
 };
 
 /// Addresses in a range that show whether OVN serves it. The first one alone could be that of a Service which
@@ -73,13 +79,22 @@ pub(crate) struct Known {
     local_traffic: [IpAddr; 2],
     /// The ranges that the options name.
     configured: Vec<IpNet>,
-    ranges: BTreeMap<ServiceKey, Vec<IpNet>>,
+    ranges: BTreeMap<Arc<str>, Box<[IpNet]>>,
     are_all_ranges: bool,
     services: HashMap<ServiceKey, Service>,
-    slices: HashMap<ServiceKey, Slice>,
+    slices: HashMap<SliceKey, Slice>,
     /// The slices of each Service.
-    of_service: HashMap<ServiceKey, BTreeSet<ServiceKey>>,
-    /// The cluster's addresses of Services with a port.
+    of_service: HashMap<ServiceKey, BTreeSet<SliceKey>>,
+    claims: Claims,
+    quotas: Quotas,
+    /// How many ports of each Service fit into its own bounds.
+    ports: HashMap<ServiceKey, usize>,
+    /// The addresses of each node, while any Service has `externalIPs`.
+    nodes: HashMap<Arc<str>, Box<[IpAddr]>>,
+    nodes_are: Nodes,
+    /// The addresses of the API servers.
+    api_servers: BTreeSet<IpAddr>,
+    /// The cluster's addresses of Services that are served.
     addresses: BTreeSet<IpAddr>,
     udp: HashMap<ServiceKey, UdpEndpoints>,
     destinations: BTreeMap<ServiceKey, Vec<Destination>>,
@@ -90,23 +105,38 @@ pub(crate) struct Known {
     health_checks: BTreeMap<u16, ServiceKey>,
 }
 
+/// Whether the nodes' addresses are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nodes {
+    /// Nobody has asked for them.
+    NotNeeded,
+    Awaited,
+    /// They are, or the API server does not tell.
+    Settled,
+}
+
 impl Known {
-    pub(crate) fn new(
-        node: &str,
-        cluster: &[IpNet],
-        configured: &[IpNet],
-        local_traffic: [IpAddr; 2],
-    ) -> Self {
+    pub(super) fn new(config: &ServicesConfig<'_>) -> Self {
+        let ServicesConfig { node, cluster, ranges, reserved, local_traffic, ovs_run_dir: _ } = *config;
+        let configured: Vec<IpNet> = ranges.iter().map(IpNet::trunc).collect();
+        let mut claims = Claims::new(cluster.iter().chain(reserved).map(IpNet::trunc).collect());
+        claims.set_ranges(configured.clone());
         Self {
             node: node.to_owned(),
             cluster: cluster.to_vec(),
             local_traffic,
-            configured: configured.iter().map(IpNet::trunc).collect(),
+            configured,
             ranges: BTreeMap::new(),
             are_all_ranges: false,
             services: HashMap::new(),
             slices: HashMap::new(),
             of_service: HashMap::new(),
+            claims,
+            quotas: Quotas::default(),
+            ports: HashMap::new(),
+            nodes: HashMap::new(),
+            nodes_are: Nodes::NotNeeded,
+            api_servers: BTreeSet::new(),
             addresses: BTreeSet::new(),
             udp: HashMap::new(),
             destinations: BTreeMap::new(),
@@ -119,23 +149,39 @@ impl Known {
 
     /// All Services.
     pub(crate) fn all_services(&mut self, services: Vec<(ServiceKey, Service)>) -> Moves {
-        let there: BTreeSet<ServiceKey> = services.iter().map(|(key, _)| Arc::clone(key)).collect();
+        let there: BTreeSet<ServiceKey> = services.iter().map(|(key, _)| key.clone()).collect();
         let gone: Vec<ServiceKey> =
             self.services.keys().filter(|key| !there.contains(*key)).cloned().collect();
-        let mut moves = Moves::default();
-        gone.into_iter().for_each(|key| moves.add(self.service(&key, None)));
-        services.into_iter().for_each(|(key, service)| moves.add(self.service(&key, Some(service))));
+        // Services are derived once at the end: one that goes may leave its place to one that comes.
+        let mut touched = BTreeSet::new();
+        gone.into_iter().for_each(|key| self.put_service(&key, None, &mut touched));
+        services.into_iter().for_each(|(key, service)| self.put_service(&key, Some(service), &mut touched));
+        let moves = self.derive_all(touched);
         self.are_all_services = true;
         moves
     }
 
     /// A Service, or that it is gone.
     pub(crate) fn service(&mut self, key: &ServiceKey, service: Option<Service>) -> Moves {
+        let mut touched = BTreeSet::new();
+        self.put_service(key, service, &mut touched);
+        self.derive_all(touched)
+    }
+
+    fn put_service(
+        &mut self,
+        key: &ServiceKey,
+        service: Option<Service>,
+        touched: &mut BTreeSet<ServiceKey>,
+    ) {
         if self.services.get(key) == service.as_ref() {
-            return Moves::default();
+            return;
         }
-        if let Some(before) = self.services.remove(key) {
-            for address in &before.cluster {
+        touched.insert(key.clone());
+        let before = self.services.remove(key);
+        touched.extend(self.claims.change(key, before.as_ref(), service.as_ref()));
+        if let Some(before) = before {
+            for address in &before.cluster_ips {
                 self.addresses.remove(address);
             }
             if let Some(port) = before.health_check {
@@ -143,22 +189,59 @@ impl Known {
             }
         }
         if let Some(service) = service {
-            if !service.ports.is_empty() {
-                self.addresses.extend(&service.cluster);
-            }
             if let Some(port) = service.health_check {
-                self.health_checks.insert(port, Arc::clone(key));
+                self.health_checks.insert(port, key.clone());
             }
-            self.services.insert(Arc::clone(key), service);
+            self.services.insert(key.clone(), service);
         }
-        self.derive(key)
+        if self.nodes_are == Nodes::NotNeeded && self.claims.has_external_ips() {
+            self.nodes_are = Nodes::Awaited;
+        }
+    }
+
+    /// Whether the nodes' addresses have to be read.
+    pub(crate) fn awaits_nodes(&self) -> bool {
+        self.nodes_are == Nodes::Awaited
+    }
+
+    /// The addresses of all nodes.
+    pub(crate) fn all_nodes(&mut self, nodes: Vec<(Arc<str>, Box<[IpAddr]>)>) -> Moves {
+        let there: BTreeSet<Arc<str>> = nodes.iter().map(|(name, _)| Arc::clone(name)).collect();
+        let gone: Vec<Arc<str>> = self.nodes.keys().filter(|name| !there.contains(*name)).cloned().collect();
+        let mut touched = BTreeSet::new();
+        // First those that come: an address that moves from one node to another is never nobody's.
+        nodes.into_iter().for_each(|(name, now)| touched.extend(self.put_node(name, now)));
+        gone.into_iter().for_each(|name| touched.extend(self.put_node(name, Box::default())));
+        self.nodes_are = Nodes::Settled;
+        self.derive_all(touched)
+    }
+
+    /// The addresses of a node; none if it is gone.
+    pub(crate) fn node(&mut self, name: Arc<str>, addresses: Box<[IpAddr]>) -> Moves {
+        let touched = self.put_node(name, addresses);
+        self.derive_all(touched)
+    }
+
+    fn put_node(&mut self, name: Arc<str>, addresses: Box<[IpAddr]>) -> BTreeSet<ServiceKey> {
+        let before = self.nodes.remove(&name).unwrap_or_default();
+        let touched = self.claims.change_own(&before, &addresses);
+        if !addresses.is_empty() {
+            self.nodes.insert(name, addresses);
+        }
+        touched
+    }
+
+    /// The API server does not tell the nodes' addresses.
+    pub(crate) fn no_nodes(&mut self) -> Moves {
+        self.nodes_are = Nodes::Settled;
+        Moves::default()
     }
 
     /// All slices.
-    pub(crate) fn all_slices(&mut self, slices: Vec<(ServiceKey, Slice)>) -> Moves {
+    pub(crate) fn all_slices(&mut self, slices: Vec<(SliceKey, Slice)>) -> Moves {
         self.are_all_slices = true;
-        let there: BTreeSet<ServiceKey> = slices.iter().map(|(key, _)| Arc::clone(key)).collect();
-        let gone: Vec<ServiceKey> = self.slices.keys().filter(|key| !there.contains(*key)).cloned().collect();
+        let there: BTreeSet<SliceKey> = slices.iter().map(|(key, _)| key.clone()).collect();
+        let gone: Vec<SliceKey> = self.slices.keys().filter(|key| !there.contains(*key)).cloned().collect();
         // Services are derived once at the end: an endpoint may move from one slice to another.
         let mut touched = BTreeSet::new();
         gone.into_iter().for_each(|key| self.put_slice(&key, None, &mut touched));
@@ -167,14 +250,14 @@ impl Known {
     }
 
     /// A slice, or that it is gone.
-    pub(crate) fn slice(&mut self, key: &ServiceKey, slice: Option<Slice>) -> Moves {
+    pub(crate) fn slice(&mut self, key: &SliceKey, slice: Option<Slice>) -> Moves {
         let mut touched = BTreeSet::new();
         self.put_slice(key, slice, &mut touched);
         self.derive_all(touched)
     }
 
-    fn put_slice(&mut self, key: &ServiceKey, slice: Option<Slice>, touched: &mut BTreeSet<ServiceKey>) {
-        let slice = slice.filter(|slice| self.matters(slice));
+    fn put_slice(&mut self, key: &SliceKey, slice: Option<Slice>, touched: &mut BTreeSet<ServiceKey>) {
+        let slice = slice.filter(|slice| slice.service.is_some()).map(|slice| self.reduced(slice));
         if self.slices.get(key) == slice.as_ref() {
             return;
         }
@@ -189,17 +272,23 @@ impl Known {
         }
         if let Some(slice) = slice {
             if let Some(service) = &slice.service {
-                self.of_service.entry(Arc::clone(service)).or_default().insert(Arc::clone(key));
-                touched.insert(Arc::clone(service));
+                self.of_service.entry(service.clone()).or_default().insert(key.clone());
+                touched.insert(service.clone());
             }
-            self.slices.insert(Arc::clone(key), slice);
+            self.slices.insert(key.clone(), slice);
         }
     }
 
-    fn matters(&self, slice: &Slice) -> bool {
+    /// What a node keeps of a slice. Hints are OVN's.
+    fn reduced(&self, slice: Slice) -> Slice {
         let is_udp = slice.ports.iter().any(|port| port.protocol == Protocol::Udp);
         let is_near = |endpoint: &Endpoint| self.is_local(endpoint) || self.is_outside(endpoint.address);
-        slice.service.is_some() && (is_udp || slice.endpoints.iter().any(is_near))
+        let endpoints = if is_udp || slice.endpoints.iter().any(is_near) {
+            slice.endpoints.into_iter().map(|endpoint| Endpoint { hints: None, ..endpoint }).collect()
+        } else {
+            Box::default()
+        };
+        Slice { endpoints, triggered: None, unusable: None, ..slice }
     }
 
     fn is_local(&self, endpoint: &Endpoint) -> bool {
@@ -214,17 +303,27 @@ impl Known {
     }
 
     /// Objects of the ranges: all of them.
-    pub(crate) fn all_ranges(&mut self, ranges: Vec<(ServiceKey, Vec<IpNet>)>) {
+    pub(crate) fn all_ranges(&mut self, ranges: Vec<(Arc<str>, Box<[IpNet]>)>) -> Moves {
         self.ranges = ranges.into_iter().collect();
         self.are_all_ranges = true;
+        self.follow_ranges()
     }
 
     /// One of these objects, or that it is gone.
-    pub(crate) fn range(&mut self, key: ServiceKey, range: Option<Vec<IpNet>>) {
+    pub(crate) fn range(&mut self, name: Arc<str>, range: Option<Box<[IpNet]>>) -> Moves {
         match range {
-            Some(nets) => drop(self.ranges.insert(key, nets)),
-            None => drop(self.ranges.remove(&key)),
+            Some(nets) => drop(self.ranges.insert(name, nets)),
+            None => drop(self.ranges.remove(&name)),
         }
+        self.follow_ranges()
+    }
+
+    fn follow_ranges(&mut self) -> Moves {
+        let objects: Vec<IpNet> = self.ranges.values().flatten().copied().collect();
+        // As in the controller: what the options name counts where there are no objects.
+        let ranges = if objects.is_empty() { self.configured.clone() } else { objects };
+        let touched = self.claims.set_ranges(ranges);
+        self.derive_all(touched)
     }
 
     /// What the management port has to know now.
@@ -254,14 +353,14 @@ impl Known {
             let local =
                 local.filter(|endpoint| endpoint.condition == Condition::Ready && self.is_local(endpoint));
             let addresses: BTreeSet<IpAddr> = local.map(|endpoint| endpoint.address).collect();
-            (*port, HealthCheck { service: Arc::clone(key), local_endpoints: addresses.len() })
+            (*port, HealthCheck { service: key.clone(), local_endpoints: addresses.len() })
         };
         self.health_checks.iter().map(check).collect()
     }
 
-    /// Whether all Services and their endpoints are known.
+    /// Whether all is known that decides what of the Services is served, and by which endpoints.
     pub(crate) fn is_complete(&self) -> bool {
-        self.are_all_services && self.are_all_slices
+        self.are_all_services && self.are_all_slices && self.nodes_are != Nodes::Awaited
     }
 
     /// What is stale among the connections that there are: what changed while nobody looked. Only for
@@ -274,15 +373,15 @@ impl Known {
         let stale = |Translated { to, by }: &Translated| {
             let (address, port) = (to.ip(), to.port());
             if let Some(known) = endpoints.get(&(Some(address), port)) {
-                let stale = Stale { address: Some(address), port, endpoint: Some(*by) };
+                let stale = Stale { address: Some(address), port, end: StaleEnd::Endpoint(*by) };
                 return (!known.contains(by)).then_some(stale);
             }
             if self.is_of_range(address) {
-                return Some(Stale { address: Some(address), port, endpoint: None });
+                return Some(Stale { address: Some(address), port, end: StaleEnd::Any });
             }
             // Another program of the host may translate the same port; its clients are translated anew.
             let known = endpoints.get(&(None, port))?;
-            (!known.contains(by)).then_some(Stale { address: None, port, endpoint: Some(*by) })
+            (!known.contains(by)).then_some(Stale { address: None, port, end: StaleEnd::Endpoint(*by) })
         };
         connections.iter().filter_map(stale).collect()
     }
@@ -292,19 +391,73 @@ impl Known {
         self.configured.iter().chain(self.ranges.values().flatten()).any(|range| range.contains(&address))
     }
 
-    fn slices_of<'a>(&'a self, service: &ServiceKey) -> impl Iterator<Item = &'a Slice> + use<'a> {
+    fn slices_of<'a>(&'a self, service: &ServiceKey) -> impl Iterator<Item = &'a Slice> + Clone + use<'a> {
         let slices = self.of_service.get(service);
         slices.into_iter().flatten().filter_map(|key| self.slices.get(key))
     }
 
+    /// Derives what is kept of these Services and their slices, and of others that serve more or less because of
+    /// them.
     fn derive_all(&mut self, services: BTreeSet<ServiceKey>) -> Moves {
+        let mut all = services.clone();
+        for key in &services {
+            if key.as_str() == API_SERVER {
+                all.extend(self.follow_api_servers(key));
+            }
+            all.extend(self.price(key));
+        }
         let mut moves = Moves::default();
-        services.iter().for_each(|key| moves.add(self.derive(key)));
+        all.iter().for_each(|key| moves.add(self.derive(key)));
         moves
+    }
+
+    /// Returns the Services that are served from now on, or no longer.
+    fn price(&mut self, key: &ServiceKey) -> BTreeSet<ServiceKey> {
+        let Some(service) = self.services.get(key) else {
+            self.ports.remove(key);
+            return self.quotas.set(key, None);
+        };
+        let priced = Priced::of(service, self.slices_of(key));
+        self.ports.insert(key.clone(), priced.ports);
+        self.quotas.set(key, Some((service, priced.cost)))
+    }
+
+    /// Returns the Services with `externalIPs` that are addresses of API servers from now on, or no longer.
+    fn follow_api_servers(&mut self, key: &ServiceKey) -> BTreeSet<ServiceKey> {
+        let endpoints = self.slices_of(key).flat_map(|slice| &slice.endpoints);
+        let now: BTreeSet<IpAddr> = endpoints.map(|endpoint| endpoint.address).collect();
+        let before = std::mem::replace(&mut self.api_servers, now);
+        let [before, now] =
+            [&before, &self.api_servers].map(|all| all.iter().copied().collect::<Vec<IpAddr>>());
+        self.claims.change_own(&before, &now)
+    }
+
+    /// The ports of the Service that are served.
+    fn served_ports<'a>(&self, key: &ServiceKey, service: &'a Service) -> &'a [ServicePort] {
+        let fit = self.ports.get(key).copied().unwrap_or_default();
+        let served = if self.quotas.admits(key) { fit } else { 0 };
+        &service.ports[..served.min(service.ports.len())]
+    }
+
+    /// The addresses at which the Service serves the port.
+    fn served_addresses<'a>(
+        &'a self,
+        key: &'a ServiceKey,
+        service: &'a Service,
+        port: &'a ServicePort,
+    ) -> impl Iterator<Item = (AddressField, IpAddr)> + 'a {
+        let is_served =
+            |(_, address): &(AddressField, IpAddr)| self.claims.serves(key, &Claim::new(*address, port));
+        service.addresses().filter(is_served)
     }
 
     /// Derives what is kept of a Service and its slices together.
     fn derive(&mut self, key: &ServiceKey) -> Moves {
+        if let Some(service) = self.services.get(key)
+            && !self.served_ports(key, service).is_empty()
+        {
+            self.addresses.extend(&service.cluster_ips);
+        }
         let destinations = self.destinations(key);
         if self.destinations.get(key).map_or(&[][..], Vec::as_slice) != destinations {
             self.all_destinations = None;
@@ -312,7 +465,7 @@ impl Known {
         if destinations.is_empty() {
             self.destinations.remove(key);
         } else {
-            self.destinations.insert(Arc::clone(key), destinations);
+            self.destinations.insert(key.clone(), destinations);
         }
         let now = self.udp_endpoints(key);
         let none = UdpEndpoints::new();
@@ -325,7 +478,7 @@ impl Known {
         if now.is_empty() {
             self.udp.remove(key);
         } else {
-            self.udp.insert(Arc::clone(key), now);
+            self.udp.insert(key.clone(), now);
         }
         moves
     }
@@ -335,23 +488,24 @@ impl Known {
     fn udp_endpoints(&self, key: &ServiceKey) -> UdpEndpoints {
         let mut all = UdpEndpoints::new();
         let Some(service) = self.services.get(key) else { return all };
-        for port in service.ports.iter().filter(|port| port.protocol == Protocol::Udp) {
+        let served = self.served_ports(key, service).iter();
+        for port in served.filter(|port| port.protocol == Protocol::Udp) {
             let endpoints = self.endpoints(key, port);
             let endpoints =
-                endpoints.filter(|(endpoint, _)| service.condition(endpoint) != Condition::Neither);
+                endpoints.filter(|(endpoint, _)| condition(service, endpoint) != Condition::Neither);
             let endpoints: BTreeSet<SocketAddr> =
                 endpoints.map(|(endpoint, port)| SocketAddr::new(endpoint.address, port)).collect();
             let of_family = |is_v4: bool| endpoints.iter().copied().filter(move |it| it.is_ipv4() == is_v4);
-            for address in service.cluster.iter().chain(&service.external) {
-                all.entry((Some(*address), port.port)).or_default().extend(of_family(address.is_ipv4()));
+            for (_, address) in self.served_addresses(key, service, port) {
+                all.entry((Some(address), port.port)).or_default().extend(of_family(address.is_ipv4()));
             }
             if let Some(node_port) = port.node_port {
                 let known = all.entry((None, node_port)).or_default();
                 known.extend(&endpoints);
                 // What the host's kernel translates its node port to: OVN goes on from there.
-                known.extend(service.cluster.iter().map(|address| SocketAddr::new(*address, port.port)));
-                if service.outside == Traffic::Local {
-                    let local = destination::of_family_of(&service.cluster, self.local_traffic);
+                known.extend(service.cluster_ips.iter().map(|address| SocketAddr::new(*address, port.port)));
+                if service.external == Traffic::Local {
+                    let local = destination::of_family_of(&service.cluster_ips, self.local_traffic);
                     known.extend(local.map(|address| SocketAddr::new(address, node_port)));
                 }
             }
@@ -366,9 +520,8 @@ impl Known {
         port: &'a ServicePort,
     ) -> impl Iterator<Item = (&'a Endpoint, u16)> + use<'a> {
         self.slices_of(key).flat_map(move |slice| {
-            let same = |other: &&SlicePort| other.name == port.name && other.protocol == port.protocol;
-            let number = slice.ports.iter().find(same).map(|port| port.port);
-            slice.endpoints.iter().filter_map(move |endpoint| Some((endpoint, number?)))
+            let numbers = slice.targets(port);
+            numbers.flat_map(|number| slice.endpoints.iter().map(move |endpoint| (endpoint, number)))
         })
     }
 
@@ -378,46 +531,56 @@ impl Known {
         let of_port = |port| {
             let endpoints = self.endpoints(key, port).map(|(endpoint, port)| Candidate {
                 address: SocketAddr::new(endpoint.address, port),
-                condition: service.condition(endpoint),
+                condition: condition(service, endpoint),
                 is_local: self.is_local(endpoint),
                 is_host: self.is_outside(endpoint.address),
             });
-            destination::of_port(service, port, &endpoints.collect::<Vec<_>>(), self.local_traffic)
+            let served = self.served_addresses(key, service, port);
+            let outside = served.filter(|(field, _)| *field != AddressField::ClusterIps);
+            let outside: Vec<IpAddr> = outside.map(|(_, address)| address).collect();
+            let endpoints: Vec<Candidate> = endpoints.collect();
+            let node = OfNode { name: &self.node, local_traffic: self.local_traffic };
+            destination::of_port(node, service, port, &outside, &endpoints)
         };
-        service.ports.iter().flat_map(of_port).collect()
+        self.served_ports(key, service).iter().flat_map(of_port).collect()
     }
+}
+
+/// The condition of an endpoint of this Service.
+fn condition(service: &Service, endpoint: &Endpoint) -> Condition {
+    if service.publish_not_ready { Condition::Ready } else { endpoint.condition }
 }
 
 impl Moves {
     fn between(before: &UdpEndpoints, now: &UdpEndpoints) -> Self {
         let mut moves = Self::default();
         for ((address, port), endpoints) in before {
-            let stale = |endpoint: Option<SocketAddr>| Stale { address: *address, port: *port, endpoint };
+            let stale = |end: StaleEnd| Stale { address: *address, port: *port, end };
+            let to = |endpoint: &SocketAddr| stale(StaleEnd::Endpoint(*endpoint));
             match (now.get(&(*address, *port)), address) {
-                (Some(now), _) => {
-                    moves.stale.extend(endpoints.difference(now).map(|endpoint| stale(Some(*endpoint))))
-                }
-                (None, Some(_)) => drop(moves.stale.insert(stale(None))),
+                (Some(now), _) => moves.stale.extend(endpoints.difference(now).map(to)),
+                (None, Some(_)) => drop(moves.stale.insert(stale(StaleEnd::Any))),
                 // Other programs of the host may use the same port: only what was translated is stale.
-                (None, None) => moves.stale.extend(endpoints.iter().map(|endpoint| stale(Some(*endpoint)))),
+                (None, None) => moves.stale.extend(endpoints.iter().map(to)),
             }
         }
         for ((address, port), endpoints) in now {
-            let valid = |endpoint: Option<SocketAddr>| Stale { address: *address, port: *port, endpoint };
+            let valid = |end: StaleEnd| Stale { address: *address, port: *port, end };
             if address.is_some() {
-                moves.valid.insert(valid(None));
+                moves.valid.insert(valid(StaleEnd::Any));
             }
-            moves.valid.extend(endpoints.iter().map(|endpoint| valid(Some(*endpoint))));
+            moves.valid.extend(endpoints.iter().map(|endpoint| valid(StaleEnd::Endpoint(*endpoint))));
         }
         moves
     }
 
-    /// A client that sent to a node port before there was one has a connection to the host itself, and keeps
-    /// it for as long as it sends.
+    /// A client that sent to an address and port before there was the Service has a connection to the address
+    /// itself, and keeps it for as long as it sends.
     fn add_untranslated(&mut self, before: &UdpEndpoints, now: &UdpEndpoints) {
         let only_in = |some: &UdpEndpoints, other: &UdpEndpoints| -> Vec<Stale> {
-            let node_ports = some.keys().filter(|key| key.0.is_none() && !other.contains_key(key));
-            node_ports.map(|(_, port)| Stale { address: None, port: *port, endpoint: None }).collect()
+            let new = some.keys().filter(|key| !other.contains_key(key));
+            new.map(|(address, port)| Stale { address: *address, port: *port, end: StaleEnd::Itself })
+                .collect()
         };
         self.stale.extend(only_in(now, before));
         self.valid.extend(only_in(before, now));

@@ -88,10 +88,12 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use podnet::conntrack::StaleEnd;
+
     use super::*;
 
     fn stale(port: u16) -> Stale {
-        Stale { address: Some([10, 96, 0, 10].into()), port, endpoint: None }
+        Stale { address: Some([10, 96, 0, 10].into()), port, end: StaleEnd::Any }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The rules that keep pods from addresses of a load balancer whose clients are limited
 //! (`loadBalancerSourceRanges`). Nodes limit hosts and clients outside of the cluster.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{
     names::ServiceKey,
@@ -19,22 +19,32 @@ use crate::{
         Acl,
         acl::{Action, Direction, Tier},
     },
-    store::Service,
+    store::{Service, ServicePort, Store},
 };
 
 /// Before all policies: these rules allow nothing, and what they drop is not for policies to allow.
 const PRIORITY: i64 = 2000;
 
-/// One rule for each family of the limited addresses.
-pub(super) fn rules(key: &ServiceKey, service: &Service) -> Vec<Acl> {
+/// One rule for each family of the limited addresses. Where another Service serves a limited address, it is that
+/// one's to limit.
+pub(super) fn rules(store: &Store, key: &ServiceKey, service: &Service) -> Vec<Acl> {
     let Some(ranges) = &service.source_ranges else { return Vec::new() };
-    let Some(ports) = ports(service) else { return Vec::new() };
     let rule = |(family, name)| {
         let ip = ip(family);
-        let of_family = ranges.addresses.iter().filter(|address| Family::of(address) == family);
-        let addresses: Vec<IpAddr> = of_family.copied().collect();
-        let clients = ranges.of(*addresses.first()?)?;
-        let mut matching = format!("{ip}.dst == {} && {ports}", list(&addresses));
+        let mut by_addresses: BTreeMap<Vec<IpAddr>, Vec<&ServicePort>> = BTreeMap::new();
+        for port in store.served_ports(key, service) {
+            let served = store.served_addresses(key, service, port).map(|(_, address)| address);
+            let limited = served.filter(|it| Family::of(it) == family && ranges.addresses.contains(it));
+            by_addresses.entry(limited.collect()).or_default().push(port);
+        }
+        by_addresses.remove(&Vec::new());
+        let clients = ranges.of(*by_addresses.keys().flatten().next()?)?;
+        let term = |(addresses, ports): (&Vec<IpAddr>, &Vec<&ServicePort>)| {
+            format!("{ip}.dst == {} && {}", list(addresses), of_ports(ports))
+        };
+        let terms = by_addresses.iter().map(term);
+        let terms = terms.map(|term| if by_addresses.len() == 1 { term } else { format!("({term})") });
+        let mut matching = either(terms.collect());
         let clients: Vec<IpNet> = clients.collect();
         // Without a range of the family nobody may connect, as on nodes.
         if !clients.is_empty() {
@@ -56,15 +66,14 @@ pub(super) fn rules(key: &ServiceKey, service: &Service) -> Vec<Acl> {
     [(Family::V4, "v4"), (Family::V6, "v6")].into_iter().filter_map(rule).collect()
 }
 
-/// The Service's ports; none if it has none.
-fn ports(service: &Service) -> Option<String> {
+/// Connections to one of these ports.
+fn of_ports(ports: &[&ServicePort]) -> String {
     let of_protocol = |protocol: Protocol| {
-        let ports = service.ports.iter().filter(|port| port.protocol == protocol);
+        let ports = ports.iter().filter(|port| port.protocol == protocol);
         let numbers: Vec<u16> = ports.map(|port| port.port).collect();
         (!numbers.is_empty()).then(|| format!("{}.dst == {}", spelled(protocol), list(&numbers)))
     };
-    let terms: Vec<String> = Protocol::ALL.into_iter().filter_map(of_protocol).collect();
-    (!terms.is_empty()).then(|| either(terms))
+    either(Protocol::ALL.into_iter().filter_map(of_protocol).collect())
 }
 
 /// A set of OVN's expression language.

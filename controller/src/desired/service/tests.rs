@@ -90,7 +90,7 @@ fn lines(store: &Store) -> Vec<String> {
     for DesiredRow { id, columns, member_of, .. } in crate::desired::desired(store, &key) {
         let on: Vec<&str> = member_of.iter().map(|set| &*set.of.name).collect();
         for (_, value) in columns {
-            let Value::Lists(vips) = value else { continue };
+            let (Value::Lists(vips) | Value::Entries(vips)) = value else { continue };
             for (vip, backends) in vips {
                 let name = id.name.strip_prefix("Service_shop/cart_").unwrap();
                 lines.push(format!("{name} on {}: {vip} = {backends}", on.join(" ")));
@@ -409,11 +409,13 @@ fn a_service_with_too_many_backends_loses_ports_and_says_which() {
     };
     assert_eq!(of(&endpoints[..1]), (5_000, Vec::new()), "many ports alone are served");
     let (rows, troubles) = of(&endpoints);
+    // The slice counts as one more.
     assert_eq!(rows, 497);
     assert_eq!(
         troubles,
         [
-            "it has more than 100000 backends over all of its addresses and ports; those of its ports from 498 on are left out"
+            "it has 100098 backends, source ranges and EndpointSlices over all of its addresses and ports, and 100000 can \
+             be used; ports from the first one beyond it on are not served; the first of these is 498"
         ]
     );
 }
@@ -454,8 +456,8 @@ fn pods_outside_of_the_source_ranges_do_not_reach_the_balancers_address() {
         service["status"] =
             json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}, {"ip": "2001:db8::7"}]}});
         let store = store(&[service]);
-        let key = "shop/cart".parse().unwrap();
-        let rules = source_ranges::rules(&key, store.service(&key).unwrap().0);
+        let key: ServiceKey = "shop/cart".parse().unwrap();
+        let rules = source_ranges::rules(&store, &key, store.service(&key).unwrap().0);
         let rows = crate::desired::desired(&store, &Key::Service(key));
         assert_eq!(rows.iter().filter(|row| row.id.table == Table::Acl).count(), rules.len());
         rules.into_iter().map(|rule| rule.matching).collect::<Vec<_>>()
@@ -469,4 +471,27 @@ fn pods_outside_of_the_source_ranges_do_not_reach_the_balancers_address() {
             "ip6.dst == {2001:db8::7} && (tcp.dst == {80, 81} || udp.dst == {53})",
         ]
     );
+}
+
+/// Somebody else's Service with the address of a load balancer, too, limited its clients.
+#[test]
+fn an_address_that_another_service_serves_has_no_rows_of_this_one() {
+    let balanced = |name: &str, created: &str, cluster_ip: &str| {
+        json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "creationTimestamp": created},
+            "spec": {"type": "LoadBalancer", "clusterIPs": [cluster_ip], "loadBalancerSourceRanges": ["192.0.2.0/24"],
+                "ports": [{"port": 80, "targetPort": 8080}]},
+            "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}},
+        })
+    };
+    let mut store = store(&[
+        balanced("cart", "2026-01-01T00:00:01Z", "10.96.0.7"),
+        balanced("shop", "2026-01-01T00:00:00Z", "10.96.0.8"),
+    ]);
+    assert_eq!(lines(&store), ["TCP_cluster on clusterLBGroup: 10.96.0.7:80 = "]);
+    let key: ServiceKey = "shop/cart".parse().unwrap();
+    assert_eq!(source_ranges::rules(&store, &key, store.service(&key).unwrap().0), []);
+    let troubles: Vec<&str> =
+        store.take_service_troubles().iter().map(|trouble| trouble.why.reason()).collect();
+    assert_eq!(troubles, ["AddressTaken"]);
 }

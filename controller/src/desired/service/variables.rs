@@ -80,8 +80,11 @@ pub(super) fn load_balancers(
 /// The variables that stand for backends of the Service on the router of `node`, with these backends.
 pub(in crate::desired) fn variables(store: &Store, key: &ServiceKey, node: &Node) -> Vec<(Box<str>, String)> {
     let Some((service, known)) = store.service(key) else { return Vec::new() };
-    let ports = ports(service, known);
-    let fronts = ports.iter().flat_map(|port| fronts(port, service)).filter(|front| front.is_template(store));
+    let ports = ports(store, key, service, known);
+    let fronts = ports
+        .iter()
+        .flat_map(|port| fronts(store, key, port, service))
+        .filter(|front| front.is_template(store));
     let fronts: Vec<Front<'_>> = fronts.collect();
     let mut variables = Vec::new();
     for (index, family, _) in families(store, service) {

@@ -86,6 +86,7 @@ fn slice_of(number: u8, is: SliceIs) -> Option<Slice> {
             hints,
         }]
         .into(),
+        endpoints_count: 1,
         triggered: None,
         unusable: None,
     })

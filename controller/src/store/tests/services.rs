@@ -37,6 +37,7 @@ fn slice(of: &str, address: &str) -> Slice {
         family: Some(Family::V4),
         ports: [SlicePort { name: None, protocol: Protocol::Tcp, port: Some(8080) }].into(),
         endpoints: [endpoint].into(),
+        endpoints_count: 1,
         triggered: None,
         unusable: None,
     }
@@ -341,4 +342,97 @@ fn a_service_that_is_idled_no_longer_awaits_its_pods_for_a_while() {
     apply_service(&mut store, "a", idled(false));
     observe(&mut store, Observation::Services(Seen::Deleted(service_key("a"))));
     assert!(store.in_grace().is_empty());
+}
+
+/// A Service of this age with an address of `externalIPs`.
+fn external(created: i64, last: u8, external: &str) -> Service {
+    let uid = format!("u{created}").into();
+    Service {
+        created,
+        uid,
+        external_ips: [external.parse().unwrap()].into(),
+        ..service(last, Traffic::Cluster)
+    }
+}
+
+fn told(store: &mut Store) -> Vec<String> {
+    let troubles = store.take_service_troubles().into_iter();
+    troubles.map(|trouble| format!("{} {}", trouble.subject, trouble.why.reason())).collect()
+}
+
+/// Which of two load balancers with the same address OVN used depended on the order of its flows.
+#[test]
+fn the_younger_of_two_services_with_an_address_serves_once_the_older_one_has_gone() {
+    let mut store = Store::new(ClusterConfig::default());
+    assert_eq!(apply_service(&mut store, "young", external(2, 7, "198.51.100.7")), of(&["young"]));
+    assert_eq!(told(&mut store), [""; 0]);
+    let served = |store: &Store, name: &str| {
+        let key = service_key(name);
+        let (service, _) = store.service(&key).unwrap();
+        store.served_addresses(&key, service, &service.ports[0]).count() - service.cluster_ips.len()
+    };
+    assert_eq!(served(&store, "young"), 1);
+    assert_eq!(apply_service(&mut store, "old", external(1, 8, "198.51.100.7")), of(&["old", "young"]));
+    assert_eq!(told(&mut store), ["shop/young AddressTaken"]);
+    assert_eq!((served(&store, "young"), served(&store, "old")), (0, 1));
+    let gone = Observation::Services(Seen::Deleted(service_key("old")));
+    assert_eq!(observe(&mut store, gone), of(&["old", "young"]));
+    assert_eq!(served(&store, "young"), 1);
+    // A change that does not concern the address is that Service's alone.
+    apply_service(&mut store, "old", external(1, 8, "198.51.100.7"));
+    let other = Service { affinity: Some(5), ..external(1, 8, "198.51.100.7") };
+    assert_eq!(apply_service(&mut store, "old", other), of(&["old"]));
+}
+
+#[test]
+fn a_service_with_an_address_of_a_node_in_external_ips_is_told_of_and_served_once_no_node_has_it() {
+    let mut store = Store::new(ClusterConfig::default());
+    let node = |address: &str| {
+        let own_addresses = vec![address.parse().unwrap()];
+        Observation::Nodes(Seen::Applied(Node { own_addresses, ..Node::named("n9") }))
+    };
+    observe(&mut store, node("192.0.2.9"));
+    apply_service(&mut store, "thief", external(1, 7, "192.0.2.9"));
+    assert_eq!(told(&mut store), ["shop/thief ReservedAddress"]);
+    let concerned = observe(&mut store, node("192.0.2.10"));
+    assert!(of(&["thief"]).iter().all(|key| concerned.contains(key)), "{concerned:?}");
+    assert_eq!(told(&mut store), [""; 0]);
+}
+
+#[test]
+fn the_youngest_services_of_a_namespace_beyond_its_limits_have_no_ports_and_are_told_of() {
+    let mut store = Store::new(ClusterConfig::default());
+    let large = |last: u8| {
+        let mut large = external(last.into(), last, "198.51.100.7");
+        let port = large.ports[0].clone();
+        large.external_ips = [].into();
+        large.ports = (1..=4000).map(|number| ServicePort { port: number, ..port.clone() }).collect();
+        large
+    };
+    for (name, created) in [("c", 3), ("b", 2)] {
+        apply_service(&mut store, name, large(created));
+    }
+    assert_eq!(told(&mut store), [""; 0]);
+    assert_eq!(apply_service(&mut store, "a", large(1)), of(&["a", "c"]));
+    assert_eq!(told(&mut store), ["shop/c TooLarge"]);
+    let ports = |store: &Store, name: &str| {
+        let key = service_key(name);
+        store.served_ports(&key, store.service(&key).unwrap().0).len()
+    };
+    assert_eq!(["a", "b", "c"].map(|name| ports(&store, name)), [4000, 4000, 0]);
+}
+
+/// Each NodePort had a row for each of the 1,024 addresses that one kubelet's credential may write.
+#[test]
+fn of_a_node_with_many_addresses_eight_have_node_ports_its_own_ones_first_and_it_is_told_of() {
+    let host_addresses: Vec<IpAddr> = (1..=200).map(|last| IpAddr::from([10, 0, 0, last])).collect();
+    let own_addresses = vec![host_addresses[150]];
+    let many = Node { host_addresses, own_addresses, ..node("n1", "10.244.1.0/24") };
+    let addresses = many.node_port_addresses(Family::V4);
+    assert_eq!(addresses.len(), 8);
+    assert!(addresses.contains(&many.own_addresses[0]) && addresses.is_sorted());
+    let mut store = Store::new(ClusterConfig::default());
+    observe(&mut store, Observation::Nodes(Seen::Applied(many)));
+    let told: Vec<&str> = store.take_node_troubles().iter().map(|trouble| trouble.why.reason()).collect();
+    assert_eq!(told, ["TooLarge"]);
 }

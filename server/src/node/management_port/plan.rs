@@ -29,6 +29,8 @@ pub struct ManagementPort {
     pub services: Vec<IpNet>,
     /// The masquerade subnets, IPv4 and IPv6. Their addresses are no host's.
     pub masquerade: [IpNet; 2],
+    /// The ranges of OVN itself: between routers, between zones, and between a host and its gateway router.
+    pub reserved: Vec<IpNet>,
     /// The masquerade addresses, IPv4 and IPv6, at which OVN has node ports for local traffic.
     pub local_traffic: [IpAddr; 2],
     /// The masquerade addresses, IPv4 and IPv6, by way of which the host of a gateway of upstream's reaches Services.

@@ -457,6 +457,7 @@ mod tests {
             cluster_is_given: true,
             services: Vec::new(),
             masquerade: ["169.254.169.0/29", "fd69::/125"].map(|net| net.parse().unwrap()),
+            reserved: Vec::new(),
             local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
             to_gateway: ["169.254.169.4", "fd69::4"].map(|text| text.parse().unwrap()),
             forwarding: Forwarding::OfServices,

@@ -153,11 +153,8 @@ impl ToServices {
 }
 
 /// The destinations that this host reaches through OVN. What another program routes elsewhere is that program's to
-/// translate. An address of the ranges is the cluster's to give: no Service gets it by asking.
+/// translate.
 fn routed(all: &[Destination], ranges: &[IpNet]) -> Vec<Destination> {
     let is_routed = |address: &IpAddr| ranges.iter().any(|range| range.contains(address));
-    let is_own = |destination: &Destination| {
-        destination.address.is_none_or(|address| address == destination.cluster || !is_routed(&address))
-    };
-    all.iter().filter(|destination| is_routed(&destination.cluster) && is_own(destination)).cloned().collect()
+    all.iter().filter(|destination| is_routed(&destination.cluster)).cloned().collect()
 }

@@ -119,6 +119,7 @@ pub(super) async fn list_now(shared: &Shared) -> Result<HashMap<PodKey, String>,
 fn selection(shared: &Shared) -> Selection {
     Selection {
         fields: Some(format!("spec.nodeName={}", shared.node)),
+        labels: None,
         extent: Extent::Metadata,
         first: First::Memory,
         presence: Presence::Certain,

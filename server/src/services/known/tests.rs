@@ -1,21 +1,31 @@
-use kubeapi::watch::Watched as _;
+use std::path::Path;
+
+use kubeapi::{
+    services::{RangeObject, ServiceObject, SliceObject},
+    watch::Watched as _,
+};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::services::wire::{RangeObject, ServiceObject, SliceObject};
 
 fn known() -> Known {
     let net = |text: &str| text.parse().unwrap();
-    Known::new(
-        "n1",
-        &[net("10.244.0.0/16"), net("fd00:10:244::/48")],
-        &[net("10.96.0.0/16")],
-        local_traffic(),
-    )
+    Known::new(&ServicesConfig {
+        node: "n1",
+        cluster: &[net("10.244.0.0/16"), net("fd00:10:244::/48")],
+        ranges: &[net("10.96.0.0/16")],
+        reserved: &[net("100.64.0.0/16")],
+        local_traffic: local_traffic(),
+        ovs_run_dir: Path::new("/nonexistent"),
+    })
 }
 
 fn local_traffic() -> [IpAddr; 2] {
     ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap())
+}
+
+fn key(name: &str) -> ServiceKey {
+    ServiceKey::new("shop", name).unwrap()
 }
 
 fn service(name: &str, spec: Value) -> (ServiceKey, Service) {
@@ -25,7 +35,7 @@ fn service(name: &str, spec: Value) -> (ServiceKey, Service) {
 }
 
 /// A slice of `service`. `endpoints`: address, node and conditions.
-fn slice(name: &str, service: &str, ports: Value, endpoints: &[(&str, &str, Value)]) -> (ServiceKey, Slice) {
+fn slice(name: &str, service: &str, ports: Value, endpoints: &[(&str, &str, Value)]) -> (SliceKey, Slice) {
     let family =
         if endpoints.first().is_some_and(|(address, ..)| address.contains(':')) { "IPv6" } else { "IPv4" };
     let endpoints: Vec<Value> = endpoints
@@ -57,14 +67,15 @@ fn ready() -> Value {
 }
 
 fn stale(address: &str, port: u16, endpoint: &str) -> Stale {
-    Stale { address: address.parse().ok(), port, endpoint: endpoint.parse().ok() }
+    let end = endpoint.parse().map_or(StaleEnd::Any, StaleEnd::Endpoint);
+    Stale { address: address.parse().ok(), port, end }
 }
 
 fn put(known: &mut Known, (key, service): (ServiceKey, Service)) -> Moves {
     known.service(&key, Some(service))
 }
 
-fn put_slice(known: &mut Known, (key, slice): (ServiceKey, Slice)) -> Moves {
+fn put_slice(known: &mut Known, (key, slice): (SliceKey, Slice)) -> Moves {
     known.slice(&key, Some(slice))
 }
 
@@ -144,15 +155,18 @@ fn connections_to_a_service_that_went_are_stale_whatever_their_endpoint() {
 
 /// Its client would get no answer from the Service for as long as it sends.
 #[test]
-fn connections_to_the_host_at_a_port_that_becomes_a_node_port_are_stale() {
+fn connections_to_an_address_or_node_port_from_before_there_was_the_service_are_stale() {
     let mut known = known();
     let (key, service) = dns();
     // What the first list has was there before.
     assert_eq!(known.all_services(vec![(key.clone(), service.clone())]).stale, [].into());
-    let untranslated = stale("", 30053, "");
-    assert!(known.service(&key, None).valid.contains(&untranslated));
+    let itself = |address: &str, port| Stale { address: address.parse().ok(), port, end: StaleEnd::Itself };
+    let untranslated = [itself("", 30053), itself("10.96.0.10", 53)];
+    let gone = known.service(&key, None);
+    assert!(untranslated.iter().all(|one| gone.valid.contains(one)), "{gone:?}");
     let came = known.service(&key, Some(service));
-    assert!(came.stale == [untranslated].into() && !came.valid.contains(&untranslated), "{came:?}");
+    assert_eq!(came.stale, untranslated.into());
+    assert!(!untranslated.iter().any(|one| came.valid.contains(one)), "{came:?}");
 }
 
 #[test]
@@ -173,7 +187,7 @@ fn each_slice_has_its_own_number_of_a_port() {
     let number = |port: u16| json!([{"name": "dns", "protocol": "UDP", "port": port}]);
     put_slice(&mut known, slice("dns-a", "dns", number(5353), &[("10.244.1.5", "n1", ready())]));
     put_slice(&mut known, slice("dns-b", "dns", number(5454), &[("10.244.1.6", "n1", ready())]));
-    let gone = known.slice(&"shop/dns-b".into(), None);
+    let gone = known.slice(&SliceKey::new("shop", "dns-b").unwrap(), None);
     assert!(gone.stale.contains(&stale("10.96.0.10", 53, "10.244.1.6:5454")), "{gone:?}");
 }
 
@@ -181,14 +195,116 @@ fn each_slice_has_its_own_number_of_a_port() {
 fn what_no_part_of_the_node_needs_is_not_kept() {
     let mut known = known();
     let tcp = json!([{"name": "", "protocol": "TCP", "port": 80}]);
+    let kept = |known: &Known| -> usize { known.slices.values().map(|slice| slice.endpoints.len()).sum() };
     put_slice(&mut known, slice("web-a", "web", tcp.clone(), &[("10.244.2.5", "n2", ready())]));
-    assert_eq!(known.slices.len(), 0);
+    assert_eq!(kept(&known), 0);
     for endpoint in [("10.244.1.5", "n1", ready()), ("192.0.2.7", "n2", ready())] {
         put_slice(&mut known, slice("web-a", "web", tcp.clone(), &[endpoint]));
-        assert_eq!(known.slices.len(), 1);
+        assert_eq!(kept(&known), 1);
     }
     put_slice(&mut known, slice("web-a", "web", tcp, &[("10.244.2.5", "n2", ready())]));
-    assert_eq!((known.slices.len(), known.of_service.len()), (0, 0));
+    // What it costs is known all the same.
+    let known_slice = known.slices.values().next().unwrap();
+    assert_eq!((kept(&known), known_slice.endpoints_count), (0, 1));
+}
+
+/// The controller gives it each port of its protocol, the node wanted an equal name.
+#[test]
+fn a_port_without_a_name_has_the_endpoints_of_a_slices_port_of_any_name() {
+    let mut known = known();
+    put(&mut known, service("web", json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80}]})));
+    let ports = json!([{"name": "http", "protocol": "TCP", "port": 8080}]);
+    put_slice(&mut known, slice("web-a", "web", ports, &[("192.0.2.7", "n2", ready())]));
+    (known.are_all_services, known.are_all_slices) = (true, true);
+    assert_eq!(served(&mut known), ["10.96.0.7:80 -> 192.0.2.7:8080"]);
+}
+
+/// Each destination that is not a node port.
+fn served(known: &mut Known) -> Vec<String> {
+    let all = known.facts().destinations.expect("all is known");
+    let targets = |to: &Destination| to.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let text = |to: &Destination| Some(format!("{}:{} -> {}", to.address?, to.port, targets(to)));
+    all.iter().filter_map(text).collect()
+}
+
+/// A Service with this age, address in the cluster and `externalIPs`.
+fn external(name: &str, created: u8, cluster_ip: &str, external_ips: &[&str]) -> (ServiceKey, Service) {
+    let object = json!({
+        "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1",
+            "creationTimestamp": format!("2026-01-01T00:00:{created:02}Z")},
+        "spec": {"clusterIPs": [cluster_ip], "externalIPs": external_ips, "ports": [{"port": 80}]},
+    });
+    serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap()
+}
+
+/// A namespace that sorts earlier took an address of another one's Service, at once and on all nodes.
+#[test]
+fn an_address_that_two_services_want_is_the_older_ones_until_it_goes() {
+    let mut known = known();
+    known.all_slices(Vec::new());
+    known.all_services(vec![
+        external("a-thief", 2, "10.96.0.6", &["198.51.100.7"]),
+        external("shop", 1, "10.96.0.7", &["198.51.100.7"]),
+    ]);
+    known.all_nodes(Vec::new());
+    assert_eq!(served(&mut known), ["198.51.100.7:80 -> 10.96.0.7:80"]);
+    known.service(&key("shop"), None);
+    assert_eq!(served(&mut known), ["198.51.100.7:80 -> 10.96.0.6:80"]);
+}
+
+#[test]
+fn external_ips_of_nodes_and_api_servers_are_not_translated() {
+    let mut known = known();
+    let api = json!({
+        "metadata": {"namespace": "default", "name": "kubernetes", "resourceVersion": "1",
+            "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4", "ports": [{"name": "https", "port": 6443}],
+        "endpoints": [{"addresses": ["192.0.2.6"]}],
+    });
+    let api = serde_json::from_value::<SliceObject>(api).unwrap().value().unwrap();
+    let api_key = api.0.clone();
+    known.all_slices(vec![api]);
+    let all = ["192.0.2.6", "192.0.2.7", "10.96.0.99", "10.244.9.9", "100.64.0.9", "198.51.100.7"];
+    known.all_services(vec![external("thief", 1, "10.96.0.6", &all)]);
+    assert!(known.awaits_nodes() && known.facts().destinations.is_none(), "no node may lose its address");
+    let addresses = |text: &str| -> Box<[IpAddr]> { [text.parse().unwrap()].into() };
+    known.all_nodes(vec![("n2".into(), addresses("192.0.2.7"))]);
+    let free = "198.51.100.7:80 -> 10.96.0.6:80".to_owned();
+    assert_eq!(served(&mut known), std::slice::from_ref(&free));
+    // Both are not the cluster's any more.
+    known.node("n2".into(), addresses("192.0.2.8"));
+    known.slice(&api_key, None);
+    let two = ["192.0.2.6", "192.0.2.7"].map(|address| format!("{address}:80 -> 10.96.0.6:80"));
+    assert_eq!(served(&mut known), [two.to_vec(), vec![free]].concat());
+}
+
+/// Without permission to list nodes, `externalIPs` were to wait for ever.
+#[test]
+fn external_ips_are_served_where_the_api_server_does_not_tell_of_nodes() {
+    let mut known = known();
+    known.all_slices(Vec::new());
+    known.all_services(vec![external("web", 1, "10.96.0.6", &["198.51.100.7"])]);
+    known.no_nodes();
+    assert_eq!(served(&mut known).len(), 1);
+}
+
+/// It made a million destinations on each node.
+#[test]
+fn a_service_with_a_thousand_addresses_and_ports_costs_a_node_next_to_nothing() {
+    let addresses: Vec<String> =
+        (0..1000).map(|number| format!("198.18.{}.{}", number / 250, number % 250)).collect();
+    let ports: Vec<Value> =
+        (1..=1000).map(|port| json!({"name": format!("p{port}"), "port": port, "protocol": "UDP"})).collect();
+    let spec = json!({"clusterIPs": ["10.96.0.7"], "externalIPs": addresses, "ports": ports});
+    let mut known = known();
+    known.all_services(Vec::new());
+    known.all_slices(Vec::new());
+    let began = std::time::Instant::now();
+    let moves = put(&mut known, service("big", spec));
+    known.all_nodes(Vec::new());
+    assert_eq!(known.facts().destinations.unwrap().len(), 4 * 1000);
+    assert!(moves.stale.len() <= 4 * 1001, "{}", moves.stale.len());
+    assert!(began.elapsed().as_millis() < 1000, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -239,14 +355,14 @@ fn each_range_has_a_service_in_it_if_there_is_one() {
         serde_json::from_value::<RangeObject>(object).unwrap().value().unwrap()
     };
     known.all_ranges(vec![object("kubernetes", json!(["10.96.0.0/16", "fd00:10:96::/112"]))]);
-    let (key, nets) = object("more", json!(["192.168.128.0/24", "0.0.0.0/0", "nonsense"]));
-    known.range(key, Some(nets));
+    let (more, nets) = object("more", json!(["192.168.128.0/24", "0.0.0.0/0", "nonsense"]));
+    known.range(more, Some(nets));
     put(&mut known, service("web", json!({"clusterIP": "192.168.128.7", "ports": [{"port": 80}]})));
     let Facts { ranges, are_all_ranges, .. } = known.facts();
     let found: Vec<String> = ranges.iter().map(|(range, sample)| format!("{range} {sample:?}")).collect();
     assert_eq!(found, ["10.96.0.0/16 []", "192.168.128.0/24 [192.168.128.7]", "fd00:10:96::/112 []"]);
     assert!(are_all_ranges);
-    known.service(&"shop/web".into(), None);
+    known.service(&key("web"), None);
     known.range("more".into(), None);
     assert_eq!(known.facts().ranges.len(), 2);
 }
@@ -270,7 +386,7 @@ fn a_health_check_counts_the_ready_endpoints_of_this_node() {
             &[("10.244.1.5", "n1", ready()), ("10.244.1.6", "n1", unready), ("10.244.2.5", "n2", ready())],
         ),
     );
-    let check = HealthCheck { service: "shop/web".into(), local_endpoints: 1 };
+    let check = HealthCheck { service: key("web"), local_endpoints: 1 };
     assert_eq!(known.health_checks(), [(31000, check)].into());
     put(&mut known, service("web", spec("Cluster")));
     assert_eq!(known.health_checks(), [].into());
@@ -286,26 +402,5 @@ fn addresses_of_load_balancers_that_the_node_must_not_serve_are_left_out() {
     let object = json!({"metadata": {"namespace": "shop", "name": "web", "resourceVersion": "1"},
         "spec": spec, "status": {"loadBalancer": {"ingress": ingress}}});
     let read = serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap().1;
-    assert_eq!(read.external, addresses(&["198.51.100.1", "198.51.100.2"]));
-}
-
-/// Whatever the API server sends.
-#[test]
-fn objects_with_nothing_or_null_in_them_are_read() {
-    let object =
-        json!({"metadata": {"namespace": "a", "name": "b", "labels": null}, "spec": null, "status": null});
-    assert_eq!(
-        serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap().1,
-        Service::default()
-    );
-    let object = json!({"metadata": {"namespace": "a", "name": "b", "labels": {}}, "addressType": "IPv4", "endpoints": null,
-        "ports": [{"name": null, "port": null}]});
-    assert_eq!(serde_json::from_value::<SliceObject>(object).unwrap().value().unwrap().1, Slice::default());
-    let wrong_family = slice(
-        "c",
-        "b",
-        json!([{"protocol": "UDP", "port": 53}]),
-        &[("10.244.1.5", "n1", ready()), ("fd00::1", "n1", ready())],
-    );
-    assert_eq!(wrong_family.1.endpoints.len(), 1);
+    assert_eq!(read.outside().collect::<Vec<_>>(), addresses(&["198.51.100.2", "198.51.100.1"]));
 }

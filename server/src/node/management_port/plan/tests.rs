@@ -8,6 +8,7 @@ fn port(cluster: &[&str]) -> ManagementPort {
         masquerade: ["169.254.169.0/29", "fd69::/125"].map(|net| net.parse().unwrap()),
         local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
         to_gateway: ["169.254.169.4", "fd69::4"].map(|text| text.parse().unwrap()),
+        reserved: Vec::new(),
         services: Vec::new(),
         forwarding: Forwarding::OfServices,
         mtu: Mtu::DEFAULT,

@@ -3,7 +3,7 @@
 //! alone.
 //!
 //! ```text
-//! map services-v4 {                   address . number of targets . the one that is drawn . protocol . port
+//! map services-v4 {                   address . number of lots . the one that is drawn . protocol . port
 //!     0.0.0.0 . 1 . 0 . tcp . 30080 : 10.96.0.7 . 80            a node port: any address of the host
 //!     198.51.100.7 . 1 . 0 . tcp . 80 : 10.96.0.7 . 80
 //!     10.96.0.1 . 2 . 0 . tcp . 443 : 192.0.2.7 . 6443          endpoints on hosts
@@ -17,6 +17,8 @@
 //! set clients-v4                      these: address . protocol . port . network of the client
 //! chain services-prerouting-late {
 //!     type nat hook prerouting priority dstnat + 5
+//!     meta l4proto udp th dport 6081 accept
+//!     meta l4proto udp th dport 4789 accept
 //!     iifname "ovn-k8s-mp0" accept
 //!     ip daddr . meta l4proto . th dport @limited-v4 ip daddr . … . ip saddr != @clients-v4 drop
 //!     ip daddr . meta l4proto . th dport @refused-v4 reject
@@ -25,7 +27,7 @@
 //!     dnat ip to ip daddr . 1 . … map @services-v4
 //!     fib daddr type local ip daddr != 127.0.0.0/8 dnat ip to 0.0.0.0 . 1 . … map @services-v4
 //! }
-//! chain services-output-late          `limited-v4`, and the last two
+//! chain services-output-late          the first two, `limited-v4`, and the last two
 //! chain services-postrouting {
 //!     type nat hook postrouting priority srcnat - 5
 //!     oifname "ovn-k8s-mp0" ct status dnat ip daddr . meta l4proto . th dport @source-kept-v4 snat ip to ip saddr
@@ -33,7 +35,10 @@
 //! }
 //! ```
 //!
-//! - There is a rule for each number of targets that some Service has: most have one, the cluster's address.
+//! - There is a rule for each number of lots: most Services have one target, the cluster's address, and one lot. A
+//!   number of targets that is no power of two has at least four lots for each target, some one more than others:
+//!   a user who varies endpoints makes no more than nine numbers, and all rules of a chain fit into one message.
+//! - Packets of tunnels between nodes are nobody's to translate, whatever addresses a Service has.
 //! - Pods' connections are OVN's. One that comes here all the same is for the host.
 //! - `loadBalancerSourceRanges` are checked before anything else, as kube-proxy does; what it forbids gets no
 //!   answer. The rule and its sets are there with the first Service: a large change is several transactions,
@@ -57,7 +62,7 @@ use podnet::nftables::{
     create_table,
 };
 
-use self::wording::{draw, keep_source, leave_to_host, limit, masquerade, refuse};
+use self::wording::{draw, keep_source, leave_to_host, leave_tunnel, limit, masquerade, refuse};
 use super::{
     rules::{TABLE, Worded},
     service_ranges::ClientAddresses,
@@ -79,9 +84,8 @@ pub(super) const WHAT: &str = "addresses of Services";
 pub(super) const WITHOUT: &str =
     "node ports and external addresses are not served, nor this host by Services with endpoints on hosts";
 
-/// Targets of one destination: each is an element. A Service with more of them on hosts gets no further by
-/// more.
-const MOST_TARGETS: usize = 64;
+/// The UDP ports of tunnels between nodes (RFC 8926, RFC 7348), which nodes find in each other without asking.
+const TUNNELS: [u16; 2] = [6081, 4789];
 /// Changes of one transaction, each of at most 400 elements with at most 80 bytes: the kernel takes some 200
 /// KiB at once. What is more follows in further transactions: elements do not depend on each other.
 const MOST_CHANGES: usize = 4;
@@ -214,17 +218,7 @@ struct Plan {
 impl Plan {
     fn new(destinations: &[Destination]) -> Self {
         let mut plan = Self::default();
-        // The first one of an address has it: those of the cluster before those that anybody may write into a
-        // Service.
-        let is_cluster = |destination: &&Destination| destination.address == Some(destination.cluster);
-        let (first, then): (Vec<_>, Vec<_>) = destinations.iter().partition(is_cluster);
-        let mut taken = BTreeSet::new();
-        for destination in first.into_iter().chain(then) {
-            let Destination { address, protocol, port, cluster, .. } = destination;
-            if taken.insert((*address, cluster.is_ipv4(), *protocol, *port)) {
-                plan.add(destination);
-            }
-        }
+        destinations.iter().for_each(|destination| plan.add(destination));
         plan
     }
 
@@ -261,11 +255,7 @@ impl Plan {
         protocol: Protocol,
         targets: &[SocketAddr],
     ) {
-        let targets = &targets[..targets.len().min(MOST_TARGETS)];
-        let Ok(number) = u32::try_from(targets.len()) else { return };
-        if number == 0 {
-            return;
-        }
+        let Some(number) = lots(targets.len()) else { return };
         let elements = self.sets.entry((map, family)).or_default();
         let key = |index: u32| {
             let mut key = octets(at.ip());
@@ -275,7 +265,7 @@ impl Plan {
             key.extend(end(protocol, at.port()));
             key
         };
-        for (index, target) in (0..).zip(targets) {
+        for (index, target) in (0..number).zip(targets.iter().cycle()) {
             let mut value = octets(target.ip());
             value.extend(target.port().to_be_bytes());
             value.extend([0; 2]);
@@ -329,11 +319,12 @@ impl Plan {
             .chain(self.draws(Use::LocalServices))
             .chain(self.draws(Use::Services))
             .collect();
-        if rules.is_empty() { rules } else { [vec![leave_to_host()], rules].concat() }
+        if rules.is_empty() { rules } else { [leave_tunnels(), vec![leave_to_host()], rules].concat() }
     }
 
     fn output(&self) -> Vec<Rule> {
-        self.limits().chain(self.draws(Use::Services)).collect()
+        let rules: Vec<Rule> = self.limits().chain(self.draws(Use::Services)).collect();
+        if rules.is_empty() { rules } else { [leave_tunnels(), rules].concat() }
     }
 
     fn limits(&self) -> impl Iterator<Item = Rule> {
@@ -351,6 +342,20 @@ impl Plan {
         let of_map = self.numbers.iter().filter(move |(of, ..)| *of == map);
         of_map.map(|(map, family, to, number)| draw(*map, *family, *to, *number))
     }
+}
+
+/// How many lots there are for so many targets; none without a target.
+fn lots(targets: usize) -> Option<u32> {
+    let targets = u32::try_from(targets).ok().filter(|targets| *targets > 0)?;
+    if targets.is_power_of_two() {
+        Some(targets)
+    } else {
+        targets.checked_mul(4)?.checked_next_power_of_two()
+    }
+}
+
+fn leave_tunnels() -> Vec<Rule> {
+    TUNNELS.map(leave_tunnel).into()
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -438,11 +443,11 @@ impl ServiceRules {
             elements.extend(additions);
         }
         elements.extend(unlimited);
-        let (mut rules, mut written) = (Vec::new(), Vec::new());
+        let (mut former_rules, mut rules, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut flushes = Vec::new();
         if plan.draws_any(Family::V4) || plan.draws_any(Family::V6) {
             for former in FORMER {
-                rules.extend(former.removal(&former.look().await?));
+                former_rules.extend(former.removal(&former.look().await?));
             }
         }
         for ((chain, wanted), worded) in chains.into_iter().zip(&mut self.worded) {
@@ -452,9 +457,12 @@ impl ServiceRules {
             }
             let is_right = worded.is(&found, &wanted) || found == Found::Nothing && wanted.is_empty();
             if !is_right || !obsolete.is_empty() {
-                rules.extend(chain.replacement(&found, &wanted));
+                rules.push(chain.replacement(&found, &wanted));
                 written.push((chain, wanted, worded));
             }
+        }
+        if !former_rules.is_empty() {
+            rules.insert(0, former_rules);
         }
         if elements.is_empty() && rules.is_empty() && sets.len() == 1 {
             return Ok(false);
@@ -489,8 +497,8 @@ pub(super) async fn remove() -> io::Result<Vec<&'static str>> {
     Ok(names)
 }
 
-/// Makes all changes at once, unless there are more elements than the kernel takes.
-async fn transact(sets: Vec<Change>, elements: Vec<Change>, rules: Vec<Change>) -> io::Result<()> {
+/// Makes the changes in transactions of a size that the kernel takes. `rules`: of each chain.
+async fn transact(sets: Vec<Change>, elements: Vec<Change>, rules: Vec<Vec<Change>>) -> io::Result<()> {
     let mut rest = elements.into_iter().peekable();
     let mut changes = sets;
     loop {
@@ -500,8 +508,14 @@ async fn transact(sets: Vec<Change>, elements: Vec<Change>, rules: Vec<Change>) 
         }
         commit(std::mem::take(&mut changes)).await?;
     }
+    if changes.len() > 1 {
+        commit(changes).await?;
+    }
     // Last: the rules that go may still need elements that go, and the new ones find theirs.
-    commit(changes.into_iter().chain(rules).collect()).await
+    for of_chain in rules {
+        commit(of_chain).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

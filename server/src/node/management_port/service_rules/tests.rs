@@ -200,7 +200,7 @@ fn ten_thousand_node_ports_are_elements_and_not_rules() {
         let began = std::time::Instant::now();
         assert_eq!(elements(Use::Services, Family::V6).await.len(), 10_000);
         assert!(began.elapsed().as_secs() < 2, "{:?}", began.elapsed());
-        assert_eq!(Plan::new(&many).prerouting().len(), 4);
+        assert_eq!(Plan::new(&many).prerouting().len(), 6);
         assert!(rules.correct(&many[1..]).await.unwrap());
         assert!(rules.correct(&[]).await.unwrap());
     });
@@ -231,24 +231,59 @@ fn the_clients_of_a_load_balancer_change_while_it_is_there() {
     });
 }
 
-/// Nobody may open what another Service limits by naming its address.
+/// With sixty numbers of targets, the rules of all chains were more than one message, and none was written.
 #[test]
-fn the_clients_of_an_address_are_those_of_the_service_that_has_it() {
-    let first = limited("198.51.100.10", "10.96.0.10", &["192.0.2.0/24"]);
-    let thief = limited("198.51.100.10", "10.96.0.66", &["0.0.0.0/0"]);
-    assert_eq!(Plan::new(&[first.clone(), thief]), Plan::new(&[first]));
+fn services_with_each_number_of_targets_on_hosts_have_their_rules_written() {
+    in_a_namespace(async || {
+        let targets: Vec<String> = (1..=64).map(|host| format!("192.0.2.{host}:80")).collect();
+        let targets_v6: Vec<String> = (1..=64).map(|host| format!("[2001:db8::{host:x}]:80")).collect();
+        let every: Vec<Destination> = (1..=64_usize)
+            .flat_map(|number| {
+                let of = |all: &[String], cluster: &str, at: &str| {
+                    let some: Vec<&str> = all[..number].iter().map(String::as_str).collect();
+                    let port = u16::try_from(20_000 + number).unwrap();
+                    let of_host = node_port(port, cluster, &some, Some(&some));
+                    [Destination { address: Some(address(at)), ..of_host.clone() }, of_host]
+                };
+                let v4 = of(&targets, "10.96.0.7", "198.51.100.7");
+                v4.into_iter().chain(of(&targets_v6, "fd00:10:96::7", "2001:db8:9::7"))
+            })
+            .collect();
+        let mut rules = ServiceRules::default();
+        assert!(rules.correct(&every).await.unwrap());
+        assert!(!ServiceRules::default().correct(&every).await.unwrap());
+        // For each number, family, kind of address and map: a number for each power of two up to 256.
+        assert_eq!(Plan::new(&every).draws(Use::Services).count(), 9 * 4);
+    });
 }
 
 #[test]
-fn an_address_that_two_services_have_is_that_of_the_cluster() {
-    let of_cluster = Destination {
-        address: Some(address("10.96.0.1")),
-        ..node_port(443, "10.96.0.1", &["192.0.2.7:6443"], None)
-    };
-    let thief = Destination {
-        address: Some(address("10.96.0.1")),
-        ..node_port(443, "10.96.0.66", &["10.96.0.66:443"], None)
-    };
-    let alone = Plan::new(std::slice::from_ref(&of_cluster));
-    assert_eq!(Plan::new(&[thief, of_cluster]), alone);
+fn each_target_has_its_share_of_the_lots() {
+    assert_eq!(lots(0), None);
+    for targets in 1..=64_usize {
+        let lots = usize::try_from(lots(targets).unwrap()).unwrap();
+        assert!(lots.is_power_of_two() && (lots == targets || lots >= 4 * targets && lots < 8 * targets));
+    }
+}
+
+/// A Service with the addresses of all nodes as those of its load balancer ended the overlay.
+#[test]
+fn packets_of_tunnels_are_not_translated() {
+    in_a_namespace(async || {
+        let thief = Destination {
+            address: Some(address("192.0.2.7")),
+            protocol: Protocol::Udp,
+            ..node_port(6081, "10.96.0.66", &["10.96.0.66:6081"], None)
+        };
+        assert!(ServiceRules::default().correct(&[thief]).await.unwrap());
+        for chain in [PREROUTING, OUTPUT] {
+            let output = std::process::Command::new("nft")
+                .args(["list", "chain", "inet", chain.table, chain.name])
+                .output()
+                .expect("nft can be started");
+            let text = String::from_utf8(output.stdout).unwrap();
+            let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{text}"));
+            assert!(at("udp dport 6081 accept").max(at("udp dport 4789 accept")) < at("dnat"), "{text}");
+        }
+    });
 }

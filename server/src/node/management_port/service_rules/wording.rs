@@ -87,6 +87,20 @@ fn is_in(set: Use, family: Family) -> Vec<Expressions> {
     matches
 }
 
+/// A packet of a tunnel has the destination that its sender means.
+pub(super) fn leave_tunnel(port: u16) -> Rule {
+    // `IPPROTO_UDP`, `NF_ACCEPT`
+    let protocol =
+        Expressions::Meta(vec![Meta::Key(MetaKey::L4Proto), Meta::DestinationRegister(register(0))]);
+    rule([
+        protocol,
+        compare(Operator::Equal, vec![17]),
+        payload(0, TRANSPORT_HEADER, 2, 2),
+        compare(Operator::Equal, port.to_be_bytes().to_vec()),
+        verdict(1),
+    ])
+}
+
 /// Packets of pods are for the host, whatever their destination.
 pub(super) fn leave_to_host() -> Rule {
     // `NF_ACCEPT`

@@ -2,11 +2,10 @@
 //! balancer outside of the cluster asks each node whether it has an endpoint. Answers as kube-proxy does.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     convert::Infallible,
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::Arc,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -16,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -25,6 +24,8 @@ use super::known::HealthCheck;
 
 /// Limit for one connection, from accept(2) to the last byte. Load balancers give up after some seconds.
 const DEADLINE: Duration = Duration::from_secs(5);
+/// Limit for the request, which a prober sends at once. Those that are silent are others.
+const SILENCE: Duration = Duration::from_secs(1);
 /// Open connections of one port. A load balancer has a handful of probers; more would use up descriptors.
 const MOST: usize = 32;
 /// Pause before a port that another process has is tried again, and after accept(2) has failed.
@@ -83,20 +84,48 @@ async fn listen(port: u16, check: watch::Receiver<HealthCheck>) {
             }
         }
     };
-    let places = Arc::new(Semaphore::new(MOST));
+    let mut open = OpenConnections::default();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 let check = check.borrow().clone();
-                tokio::spawn(async move {
-                    // The caller hung up or was too slow: it will ask again.
-                    let _ = timeout(DEADLINE, speak(stream, check)).await;
-                    drop(place);
-                });
+                // The caller hung up or was too slow: it will ask again.
+                let spoken = async { drop(timeout(DEADLINE, speak(stream, check)).await) };
+                open.spawn(from.ip(), spoken);
             }
             Err(_) => sleep(RETRY).await,
         }
+    }
+}
+
+/// The connections of a port, the oldest first. They end when this is dropped.
+#[derive(Debug, Default)]
+struct OpenConnections(VecDeque<(IpAddr, JoinHandle<()>)>);
+
+impl OpenConnections {
+    /// Adds a connection. Without room, the oldest one of the address with the most ends: a prober gets its answer
+    /// within milliseconds, and others that hold connections open must not keep it away.
+    fn spawn(&mut self, from: IpAddr, connection: impl Future<Output = ()> + Send + 'static) {
+        self.0.retain(|(_, task)| !task.is_finished());
+        self.0.push_back((from, tokio::spawn(connection)));
+        if self.0.len() <= MOST {
+            return;
+        }
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for (from, _) in &self.0 {
+            *counts.entry(*from).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(from, _)| from);
+        let oldest = self.0.iter().position(|(from, _)| Some(*from) == most);
+        if let Some((_, task)) = oldest.and_then(|oldest| self.0.remove(oldest)) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for OpenConnections {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(_, task)| task.abort());
     }
 }
 
@@ -118,7 +147,7 @@ async fn speak(stream: TcpStream, check: HealthCheck) -> Result<(), hyper::Error
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(DEADLINE)
+        .header_read_timeout(SILENCE)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
         .await
@@ -155,4 +184,38 @@ fn answer(check: &HealthCheck) -> Response<Full<Bytes>> {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
     headers.insert("x-load-balancing-endpoint-weight", check.local_endpoints.into());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Forty connections that say nothing kept a load balancer's prober away, on every node.
+    #[tokio::test]
+    async fn silent_connections_do_not_keep_a_prober_away() {
+        let service = "shop/web".parse().unwrap();
+        // One that is free now.
+        let port = bind(0).await.unwrap().local_addr().unwrap().port();
+        let (_sender, check) = watch::channel(HealthCheck { service, local_endpoints: 1 });
+        let listening = tokio::spawn(listen(port, check));
+        let connect = async || loop {
+            if let Ok(stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+                return stream;
+            }
+            tokio::task::yield_now().await;
+        };
+        let mut silent = Vec::new();
+        for _ in 0..4 * MOST {
+            silent.push(connect().await);
+        }
+        let mut prober = connect().await;
+        prober.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        let read = timeout(Duration::from_millis(900), prober.read_to_string(&mut answer)).await;
+        read.expect("an answer before the silent ones are given up").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"localEndpoints\": 1"), "{answer}");
+        listening.abort();
+    }
 }

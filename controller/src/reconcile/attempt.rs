@@ -306,8 +306,7 @@ impl Reconciler {
             return;
         }
         let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
-        for trigger in triggers {
-            let since = now.saturating_sub(Duration::from_micros(u64::try_from(trigger).unwrap_or_default()));
+        for since in triggers.into_iter().filter_map(|trigger| since(trigger, now)) {
             self.metrics.programming.observe(since.as_secs_f64());
         }
     }
@@ -460,6 +459,16 @@ impl Reconciler {
     fn count(&self, result: &str) {
         self.metrics.transactions.with_label_values(&[result]).inc();
     }
+}
+
+/// A change of endpoints that was longer ago is not measured: its time is an annotation, which every user of a
+/// namespace may write. The API server, and the program that noticed the change, take seconds.
+const OLDEST_TRIGGER: Duration = Duration::from_secs(600);
+
+/// How long ago a change was, in microseconds since 1970; none if it cannot be right.
+fn since(trigger: i64, now: Duration) -> Option<Duration> {
+    let at = Duration::from_micros(u64::try_from(trigger).ok()?);
+    now.checked_sub(at).filter(|since| *since <= OLDEST_TRIGGER)
 }
 
 #[cfg(test)]

@@ -125,3 +125,14 @@ async fn a_new_set_is_inserted_with_all_of_its_elements() {
     let id = Table::AddressSet.row("a1");
     assert_eq!(edits, [Edit::Insert { id, columns: vec![("addresses", addresses), ("name", name)] }]);
 }
+
+/// The histogram of how long a change takes was anybody's to spoil.
+#[test]
+fn a_change_of_endpoints_that_a_user_dates_to_1970_or_the_future_is_not_measured() {
+    let now = Duration::from_secs(1_000_000);
+    let micros = |seconds: i64| seconds * 1_000_000;
+    assert_eq!(since(micros(999_998), now), Some(Duration::from_secs(2)));
+    for trigger in [0, -1, i64::MIN, micros(999_000), micros(1_000_001), i64::MAX] {
+        assert_eq!(since(trigger, now), None, "{trigger}");
+    }
+}

@@ -200,16 +200,18 @@ impl<'a> Diff<'a> {
             desired.columns.iter().all(|(column, value)| {
                 let now = self.northbound.column(Table::LoadBalancer, row, column);
                 match value {
-                    Value::Lists(pairs) => now.and_then(Field::pairs).is_some_and(|now| {
-                        value::entries(now, pairs, value::same_list).is_empty() && !pairs.is_empty()
-                    }),
+                    Value::Lists(pairs) | Value::Entries(pairs) => {
+                        let same = same_of(value);
+                        now.and_then(Field::pairs).is_some_and(|now| {
+                            value::entries(now, pairs, same).is_empty() && !pairs.is_empty()
+                        })
+                    }
                     Value::Datum(datum) => now.is_some_and(|now| now.is(datum)),
                     Value::Pairs(pairs) => {
                         now.and_then(Field::pairs).is_some_and(|now| value::pairs(now, pairs).is_none())
                     }
                     Value::Match(_)
                     | Value::Elements(_)
-                    | Value::Entries(_)
                     | Value::References(_)
                     | Value::Including(_)
                     | Value::Parts { .. } => false,
@@ -373,7 +375,8 @@ impl<'a> Diff<'a> {
         if self.northbound.index.name(row.row).is_some_and(|name| **name != *desired.id.path()) {
             columns.push(("name", Cell::Datum((&*desired.id.name).into())));
         }
-        for (column, value) in &desired.columns {
+        let wanted = if self.has_other_form(row, desired) { &[][..] } else { &desired.columns };
+        for (column, value) in wanted {
             if let Some(now) = self.northbound.column(row.table, row.row, column) {
                 columns.extend(self.compare_column(row, column, value, now).map(|cell| (*column, cell)));
             }
@@ -385,6 +388,19 @@ impl<'a> Diff<'a> {
         if !self.is_in(row, &desired.or_member_of) {
             self.compare_holders(row, &desired.member_of);
         }
+    }
+
+    /// Whether the row has all columns in their other form.
+    fn has_other_form(&mut self, row: Existing, desired: &DesiredRow) -> bool {
+        let before = self.found.edits.len();
+        let is_same = !desired.or_columns.is_empty()
+            && desired.or_columns.iter().all(|(column, value)| {
+                let now = self.northbound.column(row.table, row.row, column);
+                now.is_some_and(|now| self.compare_column(row, column, value, now).is_none())
+                    && self.found.edits.len() == before
+            });
+        self.found.edits.truncate(before);
+        is_same
     }
 
     /// Whether the row is in all of these sets. False for no sets.
@@ -433,8 +449,7 @@ impl<'a> Diff<'a> {
                 None
             }
             Value::Entries(pairs) | Value::Lists(pairs) => {
-                let same = if matches!(value, Value::Lists(_)) { value::same_list } else { value::same_text };
-                let delta = value::entries(now.pairs()?, pairs, same);
+                let delta = value::entries(now.pairs()?, pairs, same_of(value));
                 if delta.is_most_of(pairs.len()) {
                     return Some(Cell::Datum(whole_map(pairs)));
                 }
@@ -624,6 +639,11 @@ fn unlink(parent: &Parent, element: Uuid) -> Edit {
         column: parent.set.column,
         element,
     }
+}
+
+/// When two entries of such a value are equal.
+fn same_of(value: &Value) -> fn(&str, &str) -> bool {
+    if matches!(value, Value::Lists(_)) { value::same_list } else { value::same_text }
 }
 
 #[cfg(test)]

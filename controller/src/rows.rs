@@ -57,6 +57,9 @@ pub struct DesiredRow {
     /// Sets that together have the effect of those in `member_of`. A row that is in all of these stays in its
     /// sets.
     pub or_member_of: Vec<Membership>,
+    /// Columns in another form, of upstream's or of an earlier release. A row that has exactly these stays as it is;
+    /// they are never written. None: there is no such form.
+    pub or_columns: Vec<(&'static str, Value)>,
     /// Rows that a text of this one names without a reference, such as the sets in an ACL's match. The row is
     /// written only when they exist, or together with them.
     pub needs: Vec<RowName>,

@@ -125,5 +125,12 @@ fn join_switch(config: &ClusterConfig) -> Vec<DesiredRow> {
 
 /// A row without columns beside its name.
 pub(super) fn bare(id: RowName) -> DesiredRow {
-    DesiredRow { id, columns: Vec::new(), member_of: Vec::new(), or_member_of: Vec::new(), needs: Vec::new() }
+    DesiredRow {
+        id,
+        columns: Vec::new(),
+        member_of: Vec::new(),
+        or_member_of: Vec::new(),
+        or_columns: Vec::new(),
+        needs: Vec::new(),
+    }
 }

@@ -68,6 +68,7 @@ fn switch(node: &Node, store: &Store) -> DesiredRow {
         ],
         member_of: Vec::new(),
         or_member_of: Vec::new(),
+        or_columns: Vec::new(),
         needs: Vec::new(),
     }
 }

@@ -29,6 +29,7 @@ pub fn templates(store: &Store, chassis: &str) -> RowSet {
         columns: vec![("variables", Value::Lists(variables))],
         member_of: Vec::new(),
         or_member_of: Vec::new(),
+        or_columns: Vec::new(),
         needs: Vec::new(),
     }]
 }

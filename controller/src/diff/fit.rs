@@ -13,11 +13,12 @@ pub(crate) fn fit(rows: RowSet, schema: &Schema) -> RowSet {
 }
 
 fn fit_row(
-    DesiredRow { id, mut columns, mut member_of, mut or_member_of, mut needs }: DesiredRow,
+    DesiredRow { id, mut columns, mut member_of, mut or_member_of, mut or_columns, mut needs }: DesiredRow,
     schema: &Schema,
 ) -> DesiredRow {
     let table = id.table.name();
     columns.retain(|(column, _)| schema.has_column(table, column));
+    or_columns.retain(|(column, _)| schema.has_column(table, column));
     for (_, value) in &mut columns {
         match value {
             Value::References(rows) | Value::Including(rows) => {
@@ -40,7 +41,7 @@ fn fit_row(
         sets.retain(|set| schema.has_column(set.of.table.name(), set.column));
     }
     needs.retain(|row| schema.has_table(row.table.name()));
-    DesiredRow { id, columns, member_of, or_member_of, needs }
+    DesiredRow { id, columns, member_of, or_member_of, or_columns, needs }
 }
 
 #[cfg(test)]
@@ -73,6 +74,7 @@ mod tests {
             columns,
             member_of,
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         };
         let port = Table::LogicalSwitchPort.row("p");

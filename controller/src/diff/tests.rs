@@ -14,7 +14,10 @@ use crate::{
     commit::assemble,
     key::{Part, Scope},
     northbound::{Event, connect},
-    rows::{Acl, DesiredPart, Piece, acl},
+    rows::{
+        Acl, DesiredPart, LoadBalancer, Piece, acl,
+        load_balancer::{self, Options, WithoutBackend},
+    },
 };
 
 struct Written {
@@ -82,6 +85,7 @@ fn router(name: &str) -> DesiredRow {
         columns: Vec::new(),
         member_of: Vec::new(),
         or_member_of: Vec::new(),
+        or_columns: Vec::new(),
         needs: Vec::new(),
     }
 }
@@ -94,6 +98,7 @@ fn route(router: &str, prefix: &str) -> DesiredRow {
         columns,
         member_of: vec![Membership::of(Table::LogicalRouter.row(router), "static_routes")],
         or_member_of: Vec::new(),
+        or_columns: Vec::new(),
         needs: Vec::new(),
     }
 }
@@ -179,6 +184,45 @@ async fn equal_routes_of_two_routers_are_two_rows_and_each_is_repaired_and_remov
     assert_eq!(written.edits(&without).iter().filter_map(Edit::inserted).collect::<Vec<_>>(), [&rows[3].id]);
 }
 
+/// A take-over writes nothing. The first change gives the row the form in which no connection hangs.
+#[tokio::test]
+async fn a_load_balancer_with_affinity_stays_as_upstream_wrote_it_until_it_changes() {
+    let balancer = |backends: &str| {
+        DesiredRow::from(LoadBalancer {
+            service: "shop/cart".parse().unwrap(),
+            protocol: load_balancer::Protocol::Tcp,
+            part: "cluster".to_owned(),
+            vips: [("10.96.0.7:80".into(), backends.to_owned())].into(),
+            options: Options {
+                without_backend: WithoutBackend::Reject,
+                skip_snat: false,
+                affinity: Some(600),
+                template: None,
+                hairpin: ["169.254.169.5", "fd69::5"].map(|text| text.parse().unwrap()),
+            },
+            on: Vec::new(),
+            or_on: Vec::new(),
+        })
+    };
+    let ours = balancer("10.244.1.4:8080,10.244.2.4:8080");
+    let mut upstreams = ours.clone();
+    let other_form = std::mem::take(&mut upstreams.or_columns);
+    upstreams.columns.retain(|(column, _)| !other_form.iter().any(|(other, _)| other == column));
+    upstreams.columns.extend(other_form);
+    let mut written = Written::start(std::slice::from_ref(&ours)).await;
+    written.write(&[upstreams]).await;
+    assert_eq!(written.edits(std::slice::from_ref(&ours)), []);
+
+    written.write(&[balancer("10.244.1.4:8080,10.244.2.4:8080,10.244.3.4:8080")]).await;
+    let row = written.northbound.index.named(Table::LoadBalancer, &ours.id.name)[0];
+    let column = |name: &str| written.northbound.column(Table::LoadBalancer, row, name).unwrap();
+    assert!(column("selection_fields").is(&Datum::set(["ip_src", "ip_dst"])));
+    let options = format!("{:?}", column("options").datum());
+    assert!(options.contains("reject") && !options.contains("affinity_timeout"), "{options}");
+    let lots = format!("{:?}", column("vips").datum()).matches(":8080").count();
+    assert_eq!(lots, 256);
+}
+
 /// What another program changes in a set of thousands concerns the changed addresses, and not the set.
 #[tokio::test]
 async fn a_large_set_is_changed_and_repaired_by_its_difference() {
@@ -190,6 +234,7 @@ async fn a_large_set_is_changed_and_repaired_by_its_difference() {
         )],
         member_of: Vec::new(),
         or_member_of: Vec::new(),
+        or_columns: Vec::new(),
         needs: Vec::new(),
     };
     let mut written = Written::start(&[set(0..1)]).await;

@@ -120,6 +120,7 @@ impl From<Acl> for DesiredRow {
             columns,
             member_of: vec![Membership::of(of, "acls")],
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs,
         }
     }

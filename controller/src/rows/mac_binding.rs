@@ -29,6 +29,7 @@ impl From<StaticMacBinding> for DesiredRow {
             columns,
             member_of: Vec::new(),
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }

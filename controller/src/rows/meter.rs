@@ -24,6 +24,7 @@ impl From<Meter> for DesiredRow {
             ],
             member_of: Vec::new(),
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }

@@ -38,6 +38,7 @@ impl From<SourceNat> for DesiredRow {
             columns,
             member_of: vec![in_router],
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }

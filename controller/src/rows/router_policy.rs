@@ -34,6 +34,7 @@ impl From<RouterPolicy> for DesiredRow {
             columns,
             member_of: vec![Membership::of(Table::LogicalRouter.row(router), "policies")],
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }

@@ -43,6 +43,7 @@ impl From<RouterPort> for DesiredRow {
             .collect(),
             member_of: vec![Membership::of(Table::LogicalRouter.row(router), "ports")],
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }
@@ -59,6 +60,7 @@ impl From<GatewayChassis> for DesiredRow {
             ],
             member_of: vec![Membership::of(Table::LogicalRouterPort.row(router_port), "gateway_chassis")],
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }

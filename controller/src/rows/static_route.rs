@@ -71,6 +71,7 @@ impl From<StaticRoute> for DesiredRow {
             columns,
             member_of: vec![in_router],
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }

@@ -106,6 +106,7 @@ impl From<SwitchPort> for DesiredRow {
                 )
                 .collect(),
             or_member_of: Vec::new(),
+            or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }

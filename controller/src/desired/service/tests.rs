@@ -365,18 +365,20 @@ fn hints_keep_connections_in_their_zone_or_on_their_node() {
 }
 
 #[test]
-fn affinity_is_an_option_and_a_day_of_it_a_hash() {
+fn affinity_is_a_hash_and_what_upstream_has_for_its_timeout_stays() {
     let columns = |timeout: u32| {
         let spec = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": timeout}}});
         let store = store(&[cart(spec)]);
         let row = crate::desired::desired(&store, &Key::Service("shop/cart".parse().unwrap())).remove(0);
-        let column = |name: &str| row.columns.iter().find(|(column, _)| *column == name).unwrap().1.clone();
-        let Value::Pairs(options) = column("options") else { panic!("pairs") };
-        let Value::Datum(fields) = column("selection_fields") else { panic!("a set") };
-        (options.with.get("affinity_timeout").cloned(), fields.atoms().len())
+        [row.columns, row.or_columns].map(|columns| {
+            let column = |name: &str| columns.iter().find(|(column, _)| *column == name).unwrap().1.clone();
+            let Value::Pairs(options) = column("options") else { panic!("pairs") };
+            let Value::Datum(fields) = column("selection_fields") else { panic!("a set") };
+            (options.with.get("affinity_timeout").cloned(), fields.atoms().len())
+        })
     };
-    assert_eq!(columns(600), (Some("600".to_owned()), 0));
-    assert_eq!(columns(86_400), (None, 2));
+    assert_eq!(columns(600), [(None, 2), (Some("600".to_owned()), 0)]);
+    assert_eq!(columns(86_400), [(None, 2), (None, 2)]);
 }
 
 #[test]

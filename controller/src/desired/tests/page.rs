@@ -14,7 +14,7 @@ use crate::{
 /// The rows as text. Empty columns are left out.
 fn page(rows: &[DesiredRow]) -> String {
     let mut page = String::new();
-    for DesiredRow { id, columns, member_of, or_member_of: _, needs: _ } in rows {
+    for DesiredRow { id, columns, member_of, or_member_of: _, or_columns: _, needs: _ } in rows {
         let _ = writeln!(page, "{} {}", id.table.name(), id.name);
         for (column, value) in columns {
             let text = text(value);

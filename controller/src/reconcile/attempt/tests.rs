@@ -92,6 +92,7 @@ async fn a_row_waits_for_those_that_its_texts_name_or_goes_with_them() {
         columns: vec![("match", Value::Datum("ip4.src == $a1".into()))],
         member_of: vec![Membership::of(switch.clone(), "acls")],
         or_member_of: Vec::new(),
+        or_columns: Vec::new(),
         needs: vec![set.clone()],
     };
     let northbound = empty();
@@ -116,6 +117,7 @@ async fn a_new_set_is_inserted_with_all_of_its_elements() {
         columns: vec![("addresses", Value::Elements(["10.0.0.1".into(), "10.0.0.2".into()].into()))],
         member_of: Vec::new(),
         or_member_of: Vec::new(),
+        or_columns: Vec::new(),
         needs: Vec::new(),
     };
     let northbound = empty();

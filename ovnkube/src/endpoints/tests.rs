@@ -66,7 +66,8 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     let list = "[+]open-vswitch ok\n[+]tunnel-address ok\n[+]plugin ok\n[+]socket ok\n\
                 [-]pods not ready: the API server does not answer:  [2Jconnection refused\n\
-                [+]management-port ok\n[+]cni-configuration ok\n[+]services ok\n[+]gateway ok\nreadyz check failed\n";
+                [+]management-port ok\n[+]cni-configuration ok\n[+]services ok\n[+]gateway ok\n\
+                [+]cluster-subnets ok\nreadyz check failed\n";
     assert!(answer.ends_with(list), "{answer}");
     assert!(ask(address, "GET /healthz").await.starts_with("HTTP/1.1 200 "));
 
@@ -74,8 +75,10 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
     let answer = ask(address, "GET /readyz?verbose").await;
     assert!(
         answer.starts_with("HTTP/1.1 200 ")
-            && answer
-                .ends_with("[+]cni-configuration ok\n[+]services ok\n[+]gateway ok\nreadyz check passed\n"),
+            && answer.ends_with(
+                "[+]cni-configuration ok\n[+]services ok\n[+]gateway ok\n[+]cluster-subnets ok\n\
+                 readyz check passed\n"
+            ),
         "{answer}"
     );
 }

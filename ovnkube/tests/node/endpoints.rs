@@ -229,7 +229,7 @@ fn whoever_asks_is_answered_from_the_first_moment_with_what_is_waited_for() {
         Some(get(&address, "/readyz")).filter(|page| *page == (200, "ok\n".to_owned())).ok_or(())
     });
     let (_, list) = get(&address, "/readyz?verbose");
-    assert!(list.lines().count() == 10 && !list.contains("[-]"), "{list}");
+    assert!(list.lines().count() == 11 && !list.contains("[-]"), "{list}");
 }
 
 #[test]

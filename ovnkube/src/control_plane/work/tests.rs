@@ -80,6 +80,9 @@ impl Cluster {
                     asked.json(&json!({"versions": [{"version": "v1"}]})).await;
                 } else if path == "/apis/k8s.ovn.org/v1" {
                     asked.json(&json!({"resources": [{"name": "egressfirewalls"}]})).await;
+                } else if path == "/api/v1/pods" {
+                    let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []});
+                    asked.json(&list).await;
                 } else {
                     asked.json(&json!({})).await;
                 }

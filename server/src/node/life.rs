@@ -132,8 +132,12 @@ async fn serve(
     let object = api_server.zip(view);
     let node = config.name.clone();
     tokio::spawn(release::warn_of_abort(client.clone(), ovs_run_dir(&config), node, events.clone()));
-    // Before the management port's rules are written.
-    let wish = management_port::Wish::at_start().await;
+    // Before the management port's rules are written. The kernel may keep the question waiting, and without
+    // the node's object there is no annotation that could wish for anything.
+    let wish = match &object {
+        Some(_) => management_port::Wish::at_start().await,
+        None => management_port::Wish::Nothing,
+    };
     let switch = (identity, client.clone());
     let own_node = keep_network(&config, object, switch, &events, (conditions, metrics), (happened, wish))?;
     let (ports, queue) = Ports::channel();

@@ -1,5 +1,6 @@
 //! A Kubernetes API server for the control plane and the nodes of a lab: it lists and watches the objects that a
-//! test puts into it, keeps what is patched of nodes, and accepts whatever else is written without keeping it.
+//! test puts into it, keeps what is patched of nodes, and accepts whatever else is written without keeping it. A pod
+//! brings its namespace with it, if the test has not put that one: there are no pods without one.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::{
@@ -184,11 +185,24 @@ impl State {
     }
 
     fn put(&mut self, mut object: Value) {
+        if object["kind"] == "Pod" {
+            self.begin_namespace_of(&object);
+        }
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let collection = collection(object["kind"].as_str().expect("an object has a kind"));
         self.tell(collection, "MODIFIED", &object);
         self.objects.insert((collection, key(&object)), object);
+    }
+
+    /// Creates the namespace of a pod, if it is not there.
+    fn begin_namespace_of(&mut self, pod: &Value) {
+        let name = &pod["metadata"]["namespace"];
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "uid": name}});
+        if !self.has(&(collection("Namespace"), key(&namespace))) {
+            self.put(namespace);
+        }
     }
 
     fn delete(&mut self, collection: &'static str, key: String) {

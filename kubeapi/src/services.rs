@@ -25,7 +25,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use contract::names::ServiceKey;
 use ipnet::IpNet;
 
-pub use claims::{AddressField, Claim, Claims, Refusal};
+pub use claims::{AddressField, Claim, Claimant, Claims, Refusal};
 pub use cost::{Cost, Priced, affinity_lots};
 pub use quota::Quotas;
 pub use wire::{NodeAddressesObject, RangeObject, ServiceObject, SliceObject};

@@ -30,9 +30,9 @@ pub struct Known {
     /// How many of its ports fit into the bounds of a Service: the first ones.
     ports: usize,
     /// Why the next one does not.
-    exceeded: Option<Exceeded>,
+    exceeded: Option<Box<Exceeded>>,
     /// The trouble that was reported last.
-    told: Option<ServiceTrouble>,
+    told: Option<Box<ServiceTrouble>>,
     /// It is idled no longer, and the pods that it needs may not be there yet.
     in_grace: bool,
     /// When the changes happened whose rows are not in the database yet, in microseconds since 1970.
@@ -250,9 +250,10 @@ impl Services {
         change(known);
         let priced = known.price();
         let (ports, exceeded) = priced.map_or((0, None), |(_, priced)| (priced.ports, priced.exceeded));
-        let mut others = self.quotas.set(key, priced.map(|(service, priced)| (service, priced.cost)));
+        let cost = priced.map(|(service, priced)| (self.claims.claimant(key, service), priced.cost));
+        let mut others = self.quotas.set(key, cost);
         others.remove(key);
-        (known.ports, known.exceeded) = (ports, exceeded);
+        (known.ports, known.exceeded) = (ports, exceeded.map(Box::new));
         let is_there = known.service.is_some();
         let ByNode { differ, node_ports, variables, zones, hosts } = known.by_node(config);
         for host in before.difference(&hosts) {
@@ -490,10 +491,10 @@ impl Store {
     fn tell_service(&mut self, key: &ServiceKey) {
         let trouble = self.service_trouble(key);
         let Some(known) = self.services.all.get_mut(key) else { return };
-        if trouble == known.told {
+        if trouble.as_ref() == known.told.as_deref() {
             return;
         }
-        known.told.clone_from(&trouble);
+        known.told = trouble.clone().map(Box::new);
         if let (Some(why), Some(service)) = (trouble, &known.service) {
             let uid = Arc::clone(&service.uid);
             self.outbox.tell_service(Trouble { subject: key.clone(), uid, why });
@@ -526,7 +527,7 @@ impl Store {
         if let Some(exceeded) = self.services.quotas.exceeded(key) {
             return Some(ServiceTrouble::NamespaceTooLarge(exceeded));
         }
-        let (exceeded, first) = (known.exceeded?, service.ports.get(known.ports)?.port);
+        let (exceeded, first) = (*known.exceeded.as_deref()?, service.ports.get(known.ports)?.port);
         Some(ServiceTrouble::TooLarge { exceeded, first })
     }
 

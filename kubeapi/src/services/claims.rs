@@ -45,7 +45,7 @@ pub enum AddressField {
 
 /// A Service, the oldest first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Claimant {
+pub struct Claimant {
     created: i64,
     uid: Arc<str>,
     pub(super) service: ServiceKey,
@@ -75,7 +75,6 @@ pub enum Refusal {
 #[derive(Debug, Default)]
 pub struct Claims {
     claimants: HashMap<Claim, Claimants>,
-    services: HashMap<ServiceKey, Arc<Claimant>>,
     /// The Services with these addresses in `externalIPs`.
     external: BTreeMap<IpAddr, BTreeSet<ServiceKey>>,
     /// The cluster's own ranges that never change, and those of Services.
@@ -94,6 +93,10 @@ impl Claim {
 impl Claimant {
     pub(super) fn new(key: &ServiceKey, service: &Service) -> Self {
         Self { created: service.created, uid: Arc::clone(&service.uid), service: key.clone() }
+    }
+
+    fn is(&self, key: &ServiceKey, service: &Service) -> bool {
+        (self.created, &self.uid, &self.service) == (service.created, &service.uid, key)
     }
 }
 
@@ -139,11 +142,10 @@ impl Claims {
         if before.zip(after).is_some_and(is_same) {
             return others;
         }
-        if let Some(before) = before
-            && let Some(claimant) = self.services.remove(key)
-        {
+        let former = before.map(|before| (before, self.claimant(key, before)));
+        if let Some((before, claimant)) = &former {
             for (field, claim) in claims(before) {
-                self.release(claim, &(field, Arc::clone(&claimant)), &mut others);
+                self.release(claim, &(field, Arc::clone(claimant)), &mut others);
             }
             for address in &before.external_ips {
                 if let Some(services) = self.external.get_mut(address) {
@@ -155,8 +157,8 @@ impl Claims {
             }
         }
         if let Some(after) = after {
-            let claimant = Arc::new(Claimant::new(key, after));
-            self.services.insert(key.clone(), Arc::clone(&claimant));
+            let same = former.map(|(_, claimant)| claimant).filter(|claimant| claimant.is(key, after));
+            let claimant = same.unwrap_or_else(|| self.claimant(key, after));
             for (field, claim) in claims(after) {
                 self.claim(claim, (field, Arc::clone(&claimant)), &mut others);
             }
@@ -166,6 +168,13 @@ impl Claims {
         }
         others.remove(key);
         others
+    }
+
+    /// The Service as [`Quotas`](super::Quotas) know it: the same allocation as here, where there is one.
+    pub fn claimant(&self, key: &ServiceKey, service: &Service) -> Arc<Claimant> {
+        let first = claims(service).next().and_then(|(_, claim)| self.claimants.get(&claim));
+        let known = first.map(|claimants| &claimants.first.1).filter(|first| first.is(key, service));
+        known.map_or_else(|| Arc::new(Claimant::new(key, service)), Arc::clone)
     }
 
     fn claim(&mut self, claim: Claim, rank: Rank, others: &mut BTreeSet<ServiceKey>) {

@@ -1,14 +1,16 @@
 //! What all Services of a namespace may cost together: the older ones are served, as many as fit.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    hash::{Hash, Hasher},
     ops::Bound,
     sync::Arc,
 };
 
 use contract::{limits::Exceeded, names::ServiceKey};
 
-use super::{Service, claims::Claimant, cost::Cost};
+use super::{claims::Claimant, cost::Cost};
 
 /// The costs of all Services.
 #[derive(Debug, Default)]
@@ -20,18 +22,42 @@ pub struct Quotas {
 #[derive(Debug, Default)]
 struct Namespace {
     costs: BTreeMap<Arc<Claimant>, Cost>,
-    of_service: HashMap<ServiceKey, Arc<Claimant>>,
+    members: HashSet<Member>,
     /// The first Service that is not served; none: all are.
     first_out: Option<Arc<Claimant>>,
     /// What those before cost.
     sum: Cost,
 }
 
+/// A Service of a namespace, found by its key.
+#[derive(Debug)]
+struct Member(Arc<Claimant>);
+
+impl Borrow<ServiceKey> for Member {
+    fn borrow(&self) -> &ServiceKey {
+        &self.0.service
+    }
+}
+
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.service == other.0.service
+    }
+}
+
+impl Eq for Member {}
+
+impl Hash for Member {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.service.hash(state);
+    }
+}
+
 impl Quotas {
     /// A Service costs this from now on; none: it has gone. Returns the Services that are served from now on,
     /// or no longer.
-    pub fn set(&mut self, key: &ServiceKey, cost: Option<(&Service, Cost)>) -> BTreeSet<ServiceKey> {
-        let namespace = match (self.namespaces.get_mut(key.namespace()), cost) {
+    pub fn set(&mut self, key: &ServiceKey, cost: Option<(Arc<Claimant>, Cost)>) -> BTreeSet<ServiceKey> {
+        let namespace = match (self.namespaces.get_mut(key.namespace()), &cost) {
             (Some(namespace), _) => namespace,
             (None, None) => return BTreeSet::new(),
             (None, Some(_)) => self.namespaces.entry(key.namespace().into()).or_default(),
@@ -48,7 +74,7 @@ impl Quotas {
     pub fn admits(&self, key: &ServiceKey) -> bool {
         let of_namespace = || {
             let namespace = self.namespaces.get(key.namespace())?;
-            Some(namespace.is_in(namespace.of_service.get(key)?))
+            Some(namespace.is_in(namespace.claimant(key)?))
         };
         of_namespace().unwrap_or(true)
     }
@@ -56,7 +82,7 @@ impl Quotas {
     /// Why the Service is not served; none if it is.
     pub fn exceeded(&self, key: &ServiceKey) -> Option<Exceeded> {
         let namespace = self.namespaces.get(key.namespace())?;
-        let claimant = namespace.of_service.get(key)?;
+        let claimant = namespace.claimant(key)?;
         let first = namespace.first_out.as_ref().filter(|first| *first <= claimant)?;
         // At least: those between the two are not counted.
         let mut sum = namespace.sum.plus(*namespace.costs.get(first)?);
@@ -68,24 +94,29 @@ impl Quotas {
 }
 
 impl Namespace {
+    fn claimant(&self, key: &ServiceKey) -> Option<&Arc<Claimant>> {
+        self.members.get(key).map(|Member(claimant)| claimant)
+    }
+
     fn is_in(&self, claimant: &Arc<Claimant>) -> bool {
         self.first_out.as_ref().is_none_or(|first| claimant < first)
     }
 
-    fn set(&mut self, key: &ServiceKey, cost: Option<(&Service, Cost)>) {
-        let after = cost.map(|(service, cost)| (Claimant::new(key, service), cost));
-        let before = self.of_service.get(key).cloned();
-        if let Some(before) = before.filter(|before| after.as_ref().map(|(it, _)| it) != Some(&**before)) {
+    fn set(&mut self, key: &ServiceKey, after: Option<(Arc<Claimant>, Cost)>) {
+        let before = self.claimant(key).cloned();
+        if let Some(before) = before.filter(|before| after.as_ref().map(|(it, _)| it) != Some(before)) {
             let was_in = self.is_in(&before);
             if self.first_out.as_ref() == Some(&before) {
                 self.first_out = self.after(&before);
             }
             let gone = self.costs.remove(&before).filter(|_| was_in);
             self.sum = self.sum.minus(gone.unwrap_or_default());
-            self.of_service.remove(key);
+            self.members.remove(key);
         }
         let Some((claimant, cost)) = after else { return };
-        let claimant = self.of_service.entry(key.clone()).or_insert_with(|| Arc::new(claimant)).clone();
+        if !self.members.contains(key) {
+            self.members.insert(Member(Arc::clone(&claimant)));
+        }
         let is_in = self.is_in(&claimant);
         let before = self.costs.insert(claimant, cost).unwrap_or_default();
         if is_in {

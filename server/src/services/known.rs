@@ -419,7 +419,7 @@ impl Known {
         };
         let priced = Priced::of(service, self.slices_of(key));
         self.ports.insert(key.clone(), priced.ports);
-        self.quotas.set(key, Some((service, priced.cost)))
+        self.quotas.set(key, Some((self.claims.claimant(key, service), priced.cost)))
     }
 
     /// Returns the Services with `externalIPs` that are addresses of API servers from now on, or no longer.

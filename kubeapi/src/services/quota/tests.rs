@@ -1,9 +1,10 @@
 use contract::limits::NAMESPACE_FRONT_ENDS;
 
-use super::*;
+use super::{super::Service, *};
 
-fn service(created: i64) -> Service {
-    Service { created, uid: format!("uid-{created}").into(), ..Service::default() }
+fn claimant(number: i64) -> Arc<Claimant> {
+    let uid = format!("uid-{number}").into();
+    Arc::new(Claimant::new(&key(number), &Service { created: number, uid, ..Service::default() }))
 }
 
 fn key(number: i64) -> ServiceKey {
@@ -15,7 +16,7 @@ fn cost(front_ends: usize) -> Cost {
 }
 
 fn set(quotas: &mut Quotas, number: i64, front_ends: usize) -> Vec<ServiceKey> {
-    quotas.set(&key(number), Some((&service(number), cost(front_ends)))).into_iter().collect()
+    quotas.set(&key(number), Some((claimant(number), cost(front_ends)))).into_iter().collect()
 }
 
 /// Those that are served of 1 to `most`.
@@ -73,7 +74,7 @@ fn which_services_fit_depends_on_the_services_alone() {
         } else {
             let size = usize::try_from(random(6_000)).unwrap();
             costs.insert(number, size);
-            quotas.set(&key(number), Some((&service(number), cost(size))))
+            quotas.set(&key(number), Some((claimant(number), cost(size))))
         };
         let mut sum = 0;
         let fits = |(_, cost): &(&i64, &usize)| {

@@ -168,9 +168,8 @@ fn a_malformed_annotation_fails_at_once_with_the_reason() {
 }
 
 #[test]
-fn the_older_annotation_and_the_rate_limits_are_checked_as_well() {
+fn the_rate_limits_are_checked_as_well() {
     for pod in [
-        Pod::cart().annotation("ovn", r#"{"ip_address":"192.168.2.3","mac_address":"0a:00:00:00:00:01"}"#),
         Pod::cart().network(ANNOTATION).annotation("kubernetes.io/ingress-bandwidth", "ten apples"),
         Pod::cart().network(ANNOTATION).annotation("kubernetes.io/egress-bandwidth", "1"),
     ] {
@@ -178,6 +177,18 @@ fn the_older_annotation_and_the_rate_limits_are_checked_as_well() {
         ready.server.put(&pod);
         ready.add(3).run().refused(Code::BadAnnotation);
     }
+}
+
+/// Other programs use its short key, too.
+#[test]
+fn an_older_annotation_that_cannot_be_read_is_not_about_this_network() {
+    let ready = Ready::new();
+    ready.server.put(
+        &Pod::cart().annotation("ovn", r#"{"ip_address":"192.168.2.3","mac_address":"0a:00:00:00:00:01"}"#),
+    );
+    let outcome = ready.add(3).run();
+    let message = outcome.refused(Code::TryAgain);
+    assert!(message.contains("no network \"default\" in annotation k8s.ovn.org/pod-networks"), "{message}");
 }
 
 #[test]

@@ -422,11 +422,15 @@ impl Store {
     }
 
     /// Only the subnets of its node are routed to a pod. Elsewhere it would reach nothing, and an address of
-    /// the world would be one of a pod in the sets of policies.
+    /// the world would be one of a pod in the sets of policies. Of a node that is not there, or not any more,
+    /// those of the cluster count: a node that comes back has its former subnets.
     fn check_subnets(&self, node: &NodeName, network: &Assigned) -> Result<(), ClaimTrouble> {
-        let subnets = self.nodes.get(node).map_or(&[][..], |node| &node.subnets);
-        let mut addresses = network.addresses.iter().map(IpNet::addr);
-        match addresses.find(|address| !subnets.iter().any(|subnet| subnet.contains(address))) {
+        let known = self.nodes.get(node).map(|node| &node.subnets).filter(|subnets| !subnets.is_empty());
+        let is_inside = |address: IpAddr| match known {
+            Some(subnets) => subnets.iter().any(|subnet| subnet.contains(&address)),
+            None => self.config.is_of_pods(address),
+        };
+        match network.addresses.iter().map(IpNet::addr).find(|address| !is_inside(*address)) {
             Some(address) => Err(ClaimTrouble::AddressOutside { address, node: Arc::clone(node) }),
             None => Ok(()),
         }

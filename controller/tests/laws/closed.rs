@@ -374,7 +374,10 @@ impl Scene {
             "spec": {"nodeName": "node1"},
         });
         let beside = Observation::Pods(Seen::Applied(read::<PodObject>(beside)));
-        self.controller.told_after(seen.into_iter().chain([beside])).await;
+        // A pod gets a port once its namespace is known.
+        let namespace = json!({"metadata": {"name": "beside", "uid": "beside"}});
+        let namespace = Observation::Namespaces(Seen::Applied(read::<NamespaceObject>(namespace)));
+        self.controller.told_after(seen.into_iter().chain([namespace, beside])).await;
         self.rest().await;
     }
 

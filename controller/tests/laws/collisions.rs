@@ -272,7 +272,9 @@ async fn a_pod_whose_port_would_be_called_like_a_nodes_bridge_gives_way_to_the_g
     let mut scene = Scene::begin().await;
     let (_, other) = pod(4, 1, 0);
     let key = contract::names::PodKey::new("br-ex", "n1").unwrap();
-    scene.controller.told_after([Observation::Pods(Seen::Applied((key.clone(), other)))]).await;
+    let namespace = Observation::Namespaces(Seen::Applied((key.namespace().into(), Namespace::default())));
+    let pod = Observation::Pods(Seen::Applied((key.clone(), other)));
+    scene.controller.told_after([namespace, pod]).await;
     let kind = |contents: &Contents| {
         let row = contents.row("Logical_Switch_Port", "br-ex_n1").cloned().unwrap_or_default();
         row.get("type").cloned().unwrap_or_default()

@@ -26,6 +26,7 @@
 //! | [`api_error`] | [`api_error::ApiError`]: each failure of a request: code, status, hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the CNI configuration file | – | `/etc/cni/net.d` |
 //! | `services` | what a node does for Services beside OVN | API server | connections, ports of health checks |
+//! | `own_addresses` | the addresses of this host | rtnetlink | – |
 //! | `kernel_thread` | the thread for rtnetlink requests, which may block | – | – |
 //! | [`unverified`] | warns that the API server is not verified | – | log, [`conditions`] |
 //! | `atomic_file` | atomic replacement of a file | – | the caller's path |
@@ -49,6 +50,7 @@ mod http;
 mod kernel_thread;
 pub mod metrics;
 pub mod node;
+mod own_addresses;
 pub mod pods;
 pub mod ports;
 mod release;

@@ -49,7 +49,6 @@ pub use gateway::{GatewayConfig, GatewayMode};
 pub use life::{Running, start};
 pub use management_port::{Forwarding, ManagementPort};
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls, settings::of_administrator};
-pub(crate) use own_node::own_addresses;
 pub use plugin::{PluginError, PluginInstall};
 
 /// Threads for blocking work: files, and names of hosts. With a single one, a disk or name server that hangs

@@ -5,24 +5,16 @@
 //! While it seems to be another host's, tasks that write to it or take something from it do not see it: each
 //! would act for that host (`--init-node` with a wrong name).
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    io,
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, io, net::IpAddr, sync::Arc, time::Duration};
 
 use contract::node_annotation::CHASSIS_ID;
-use netlink_packet_route::address::AddressAttribute;
-use podnet::netlink::Netlink;
 use tokio::{sync::watch, time::sleep};
 
 use super::{
     object::{NodeFacts, NodeView},
     open_vswitch::Identity,
 };
-use crate::{attachments::OwnNode, kernel_thread};
+use crate::{attachments::OwnNode, own_addresses};
 
 /// The addresses of the host are read again after this long if they could not be read. Ten times less would
 /// repeat what a busy kernel has just refused; ten times more would leave a joining node without its port.
@@ -53,7 +45,7 @@ pub(super) fn follow(
             addresses_changed.mark_unchanged();
             let seen = view.borrow_and_update().clone();
             let chassis = identity.borrow_and_update().system_id.clone();
-            let hosts = kernel_thread::ask(async { addresses() }).await.flatten();
+            let hosts = own_addresses::read().await;
             let hosts_are_unknown = hosts.is_err();
             let now = match hosts {
                 Ok(hosts) => own_node(&name, &seen, &hosts),
@@ -104,7 +96,7 @@ pub(super) async fn confirm(name: &str, seen: NodeFacts, chassis: Option<&str>) 
     if written_by.is_some() && written_by.as_deref() == chassis {
         return Ok(());
     }
-    let hosts = kernel_thread::ask(async { addresses() }).await.flatten().map_err(unreadable)?;
+    let hosts = own_addresses::read().await.map_err(unreadable)?;
     match own_node(name, &NodeView::There(Arc::new(seen)), &hosts) {
         OwnNode::Confirmed => Ok(()),
         OwnNode::Unconfirmed(why) => Err(format!(
@@ -135,30 +127,6 @@ fn own_node(name: &str, view: &NodeView, hosts: &HashSet<IpAddr>) -> OwnNode {
     OwnNode::Unconfirmed(why)
 }
 
-/// Every address of the host but loopback ones, on any link.
-///
-/// # Errors
-/// The kernel does not list them.
-pub(crate) async fn own_addresses() -> io::Result<BTreeSet<IpAddr>> {
-    Ok(kernel_thread::ask(async { addresses() }).await.flatten()?.into_iter().collect())
-}
-
-fn addresses() -> io::Result<HashSet<IpAddr>> {
-    let all = Netlink::open()?.addresses(|message| {
-        // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
-        let local = message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Local(address) => Some(*address),
-            _ => None,
-        });
-        let any = message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
-        });
-        local.or(any).filter(|address| !address.is_loopback())
-    });
-    Ok(all?.into_iter().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +151,7 @@ mod tests {
     #[test]
     fn the_addresses_of_this_host_are_those_of_the_kernel_without_loopback() {
         // getifaddrs(3) asks the kernel, too, by other code.
-        let addresses = addresses().unwrap();
+        let addresses = own_addresses::list().unwrap();
         let listed: HashSet<IpAddr> = nix::ifaddrs::getifaddrs()
             .unwrap()
             .filter_map(|interface| {
@@ -240,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn something_is_taken_from_a_node_only_if_it_shows_that_it_is_this_hosts() {
-        let addresses: Vec<IpAddr> = addresses().unwrap().into_iter().collect();
+        let addresses: Vec<IpAddr> = own_addresses::list().unwrap().into_iter().collect();
         let object = |addresses: &[IpAddr], chassis: &str| NodeFacts {
             addresses: addresses.to_vec(),
             annotations: [(CHASSIS_ID.to_owned(), chassis.to_owned())].into(),

@@ -2,7 +2,7 @@
 //! the kernel's. A failure changes nothing for new connections, so it is logged and the rest goes on.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     io,
     net::{IpAddr, SocketAddr},
     time::Duration,
@@ -14,7 +14,7 @@ use podnet::{
     control_socket::ControlSocket,
 };
 
-use crate::node::own_addresses;
+use crate::own_addresses;
 
 /// How long ovs-vswitchd may take for one. It answers in milliseconds, unless it is busy with ten thousands
 /// of connections; there will be another attempt.
@@ -94,10 +94,11 @@ fn is_at_hosts(stale: &Stale) -> bool {
 }
 
 async fn addresses_of_host() -> BTreeSet<IpAddr> {
-    own_addresses().await.unwrap_or_else(|error| {
+    let addresses = own_addresses::read().await.unwrap_or_else(|error| {
         tracing::warn!(%error, "this host's addresses are unknown: a UDP client of a new node port may wait");
-        BTreeSet::new()
-    })
+        HashSet::new()
+    });
+    addresses.into_iter().collect()
 }
 
 /// The translated UDP connections that there are. What cannot be asked is logged, and left out.

@@ -549,7 +549,8 @@ pub const ROWS: &[Row] = &[
         Party::User,
         "an EgressFirewall of 20,000 rules",
         "no other pod waits",
-    ),
+    )
+    .fails("the rules that one object may have cost the control plane 54 MB"),
     row(
         72,
         Party::User,

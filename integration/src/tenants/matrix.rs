@@ -1,7 +1,7 @@
 //! The rows of the matrix of tenants: who tries what, and what has to hold. Pure.
 //!
 //! A number is never given to another attack, and an expectation never changes with the code: a row that does not
-//! hold says so ([`Row::fails`]).
+//! hold says so (`Row::fails`).
 
 /// Somebody who is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

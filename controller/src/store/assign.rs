@@ -131,8 +131,8 @@ impl Store {
     }
 
     /// Registers a pod's port that exists in the northbound database. No other pod gets its addresses before
-    /// the key is settled. The pod itself gets them if the port was made for it and its annotation does not
-    /// say otherwise.
+    /// the key is settled. The pod itself gets them if the port was made for it and its node does not report
+    /// others.
     ///
     /// To be called for every existing port before the observation that completes the store. Otherwise the
     /// addresses of a pod that was deleted while no controller ran could be assigned while its port still
@@ -338,7 +338,8 @@ impl Store {
     }
 
     /// The network of the pod's interface, where its annotation does not tell: as its node reports it, or else
-    /// as its port has it. Only in the subnets of a node of this zone.
+    /// as its port has it. Only in the subnets of a node of this zone. Who may annotate a pod can write
+    /// neither.
     fn network_in_use(&self, key: &PodKey, pod: &Pod) -> Option<(Record, PodNetwork)> {
         if let Reported::Others(addresses) = &pod.reported {
             // The interface has the port's MAC, which need not derive from its address.
@@ -350,10 +351,17 @@ impl Store {
                 return Some((if port.is_some() { Record::WithPort } else { Record::Reported }, network));
             }
         }
-        match pod.annotated {
-            Annotated::Network { .. } => None,
-            Annotated::Nothing | Annotated::Unusable(_) => {
-                Some((Record::WithPort, self.network_of_port(key, pod)?))
+        let port = self.network_of_port(key, pod)?;
+        match &pod.annotated {
+            // Of a claim that did not count, the port may have been written before the annotation.
+            Annotated::Network { network, .. }
+                if pod.reported == Reported::AsAnnotated
+                    || network.addresses.iter().map(IpNet::addr).eq(port.addresses.iter().map(IpNet::addr)) =>
+            {
+                None
+            }
+            Annotated::Network { .. } | Annotated::Nothing | Annotated::Unusable(_) => {
+                Some((Record::WithPort, port))
             }
         }
     }
@@ -537,15 +545,17 @@ impl Store {
         for key in &claimants {
             is_taken |= self.reassign(key, dirty);
         }
-        // One free address serves one pod, so only one of the queue is woken.
-        if !is_taken && let Some(next) = self.next_in_subnet_of(address).cloned() {
+        // One free address serves one pod, so the queue is woken until one pod has an address of the subnet: one
+        // may lack an address of its other subnet, or find that its own claim counts now.
+        let Some((subnet, _)) = self.nodes.at(address) else { return };
+        let subnet = *subnet;
+        while !is_taken && let Some(next) = self.waiting.first_in(&subnet).cloned() {
             self.reassign(&next, dirty);
+            is_taken = match self.assigned(&next) {
+                Some(network) => network.addresses.iter().any(|net| subnet.contains(&net.addr())),
+                // It waits for the same as before.
+                None => self.waiting.first_in(&subnet) == Some(&next),
+            };
         }
-    }
-
-    /// The next pod that waits for any address of the subnet that the address is in.
-    fn next_in_subnet_of(&self, address: IpAddr) -> Option<&PodKey> {
-        let (subnet, _) = self.nodes.at(address)?;
-        self.waiting.first_in(subnet)
     }
 }

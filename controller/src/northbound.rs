@@ -74,6 +74,11 @@ impl Northbound {
         Self { updates, owners: Owners::new(fixed, config), index: Index::default() }
     }
 
+    /// The same while this node is removed: all plain translations of its gateway are the gateway's.
+    pub(crate) fn removing(self, node: NodeName) -> Self {
+        Self { owners: self.owners.removing(node), ..self }
+    }
+
     /// Waits for the next event. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> Event {
         match self.updates.next().await {
@@ -187,6 +192,10 @@ impl Northbound {
         let name = format!("${}", set.name);
         let acls = self.updates.rows::<Acl>().filter(|(_, acl)| acl.matching.contains(&name));
         acls.filter_map(|(row, _)| self.index.claim(row).owner().cloned()).collect()
+    }
+
+    pub(crate) fn load_balancers(&self) -> impl Iterator<Item = (Uuid, &LoadBalancer)> {
+        self.updates.rows::<LoadBalancer>()
     }
 
     /// The router that connects all nodes.

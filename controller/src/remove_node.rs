@@ -24,11 +24,11 @@ use crate::{
     desired::desired,
     diff::{
         NoOthers, diff,
-        edit::{Edit, Target},
+        edit::{Edit, Existing, Target},
     },
     key::{Key, NodeName},
     northbound::{CLUSTER_ID, Event, Northbound},
-    rows::Table,
+    rows::{Table, table::LoadBalancer},
     store::Store,
 };
 
@@ -38,6 +38,9 @@ pub const SOUTHBOUND: &str = "OVN_Southbound";
 /// Tables of the southbound database.
 const CHASSIS: &str = "Chassis";
 const CHASSIS_PRIVATE: &str = "Chassis_Private";
+
+/// End of the id, after the protocol, that names the gateway router of a load balancer of 2018.
+const LEGACY_LB_OF_GATEWAY: &str = "_lb_gateway_router";
 
 /// What happened to a node's rows in one database. Rows in words, such as `Logical_Switch_Port shop_cart-0`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,7 +109,7 @@ pub async fn from_northbound(
 ) -> Result<Removed, RemoveNodeError> {
     let store = Store::new(config.clone());
     let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
-    let mut northbound = Northbound::new(northbound, fixed, config);
+    let mut northbound = Northbound::new(northbound, fixed, config).removing(node.into());
     let (mut removed, mut chassis) = (Vec::new(), BTreeSet::new());
     // Rows of the node that are not removed. Remembered, because an empty switch no longer shows whose it is.
     let mut left = BTreeSet::new();
@@ -194,7 +197,29 @@ fn own_chassis(northbound: &Northbound, node: &str) -> BTreeSet<String> {
 fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
     // Nothing is desired, so nothing can be missing or another's.
     let edits = |key| diff(key, &[], northbound, &NoOthers).edits;
-    keys(northbound, node).iter().map(edits).collect()
+    let mut edits: Vec<Vec<Edit>> = keys(northbound, node).iter().map(edits).collect();
+    let gone = subjects(&edits);
+    edits.push(load_balancers(northbound, node, &gone));
+    edits
+}
+
+/// Those that lead from nothing but rows that go: a Service's own ones of the node, and those that the programs
+/// of 2018 made for its gateway router.
+fn load_balancers(northbound: &Northbound, node: &str, gone: &BTreeSet<Uuid>) -> Vec<Edit> {
+    let (index, router) = (&northbound.index, format!("{}{node}", ovn::GATEWAY_ROUTER_PREFIX));
+    let is_of_gateway = |row: &LoadBalancer| {
+        row.external_ids.iter().any(|(id, of)| id.ends_with(LEGACY_LB_OF_GATEWAY) && *of == *router)
+    };
+    let is_of_service = |row| matches!(index.claim(row).owner(), Some(Key::Service(_)));
+    let leads_only_from = |row: Uuid| {
+        let mut parents = index.parents(row).iter().peekable();
+        parents.peek().is_some() && parents.all(|parent| gone.contains(&parent.row))
+    };
+    northbound
+        .load_balancers()
+        .filter(|(row, columns)| leads_only_from(*row) && (is_of_service(*row) || is_of_gateway(columns)))
+        .map(|(row, _)| Edit::Delete { row: Existing { table: Table::LoadBalancer, row }, holds: Vec::new() })
+        .collect()
 }
 
 /// The rows that the edits concern, each once.

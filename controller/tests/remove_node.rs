@@ -184,3 +184,54 @@ async fn a_node_of_another_zone_or_of_another_cluster_stays() {
     // An API server that does not tell its identity leaves the zone to decide.
     assert!(!remove("zone-7", None).await.unwrap().removed.is_empty());
 }
+
+/// Without `--cluster-subnets` the gateway router stayed for a translation of the cluster's, and the load balancers
+/// that served on the node alone stayed for ever where no controller ran.
+#[tokio::test]
+async fn a_gateway_goes_whatever_the_subnets_are_and_so_do_load_balancers_of_the_node_alone() {
+    let server = Server::northbound().await;
+    let mut transaction = Transaction::new();
+    let ports = [node(&mut transaction, "n1", "cart-0", None), node(&mut transaction, "n2", "cart-1", None)];
+    let mut balancer = |name: &str, ids: &[(&'static str, &str)]| {
+        let columns = Row::new().with("name", name).with("external_ids", Datum::map(ids.iter().copied()));
+        transaction.insert("Load_Balancer", columns)
+    };
+    let service = [("k8s.ovn.org/kind", "Service"), ("k8s.ovn.org/owner", "shop/cart")];
+    let own = balancer("Service_shop/cart_TCP_node_router_n1", &service);
+    let both = balancer("Service_shop/cart_TCP_node_router_merged", &service);
+    balancer("Service_shop/cart_TCP_node_router_n3", &service);
+    let legacy = balancer("", &[("TCP_lb_gateway_router", "GR_n1")]);
+    let others = balancer("mine", &[]);
+    let nat = transaction.insert(
+        "NAT",
+        Row::new().with("type", "snat").with("external_ip", "192.0.2.7").with("logical_ip", "10.128.0.0/14"),
+    );
+    let join = transaction.insert(
+        "Logical_Router_Port",
+        Row::new()
+            .with("name", "rtoj-GR_n1")
+            .with("mac", "0a:58:64:40:00:02")
+            .with("networks", Datum::set(["100.64.0.2/16"])),
+    );
+    let gateway = Row::new()
+        .with("name", "GR_n1")
+        .with("ports", Datum::set([join]))
+        .with("nat", Datum::set([nat]))
+        .with("load_balancer", Datum::set([own, both.clone(), legacy, others]));
+    transaction.insert("Logical_Router", gateway);
+    transaction
+        .insert("Logical_Router", Row::new().with("name", "GR_n2").with("load_balancer", Datum::set([both])));
+    let router = Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports));
+    transaction.insert("Logical_Router", router);
+    server.connection.transact(transaction).await.unwrap();
+
+    let removed = server.remove("n1").await;
+    assert_eq!(removed.kept, [""; 0]);
+    assert_eq!(server.names("Logical_Router").await, ["GR_n2", "ovn_cluster_router"]);
+    let left = ["Service_shop/cart_TCP_node_router_merged", "Service_shop/cart_TCP_node_router_n3", "mine"];
+    assert_eq!(server.names("Load_Balancer").await, left);
+    assert!(
+        removed.removed.contains(&"Load_Balancer Service_shop/cart_TCP_node_router_n1".to_owned()),
+        "{removed:?}"
+    );
+}

@@ -223,8 +223,11 @@ impl Options {
                 let (config, node) = problems::both(config, NodeOptions::of(collected))?;
                 Ok(Program::Both(Box::new(config), node))
             }
-            Some(Role::CleanupNode) => Ok(Program::CleanupNode(Box::new(collected.early()?))),
-            Some(Role::HandBackNode) => Ok(Program::HandBackNode(Box::new(collected.early()?))),
+            Some(Role::CleanupNode) => Ok(Program::CleanupNode(Box::new(collected.early(&external_ids)?))),
+            // It asks no API server.
+            Some(Role::HandBackNode) => {
+                Ok(Program::HandBackNode(Box::new(collected.early(&ExternalIds::Ignored)?)))
+            }
             Some(Role::RemoveNode) => {
                 Ok(Program::RemoveNode(Box::new(collected.remove_node(&external_ids)?)))
             }

@@ -156,6 +156,9 @@ fn opened(options: Options, external_ids: &BTreeMap<String, String>) -> Opened {
             southbound: Some(config.southbound.endpoints.to_string()),
             api_server: config.api_server.as_ref().map(url),
         },
+        Program::CleanupNode(config) => {
+            Opened { northbound: None, southbound: None, api_server: config.api_server.as_ref().map(url) }
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -204,6 +207,7 @@ fn each_role_opens_what_print_config_shows() {
         &["--init-ovnkube-controller", "m"],
         &["--init-master", "m", "--init-node", "m"],
         &["--remove-node", "m"],
+        &["--cleanup-node", "m"],
     ] {
         let line = [role, &ovsdb[..]].concat();
         let opened = opened(options(&line), &ids);

@@ -5,7 +5,7 @@
 mod convert;
 mod json;
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, fmt};
 
 pub use uuid::Uuid;
 
@@ -19,6 +19,18 @@ pub enum Atom {
     Uuid(Uuid),
     /// A row that the same transaction inserts. Only sent, never received.
     NamedUuid(String),
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => number.fmt(f),
+            Self::Real(number) => number.fmt(f),
+            Self::Boolean(value) => value.fmt(f),
+            Self::String(text) | Self::NamedUuid(text) => f.write_str(text),
+            Self::Uuid(uuid) => uuid.fmt(f),
+        }
+    }
 }
 
 /// The value of a column: a set or a map. A scalar is a set of one element, an absent optional value an empty

@@ -54,7 +54,7 @@ use crate::{
         set,
         templates::NODE_ADDRESS,
     },
-    key::Key,
+    key::{Key, NodeName},
     rows::{
         RowName, Table,
         nat::{PORTS, SOURCE},
@@ -101,6 +101,8 @@ pub(super) struct Owners {
     fixed: HashMap<Table, HashSet<Arc<str>>>,
     cluster_subnets: Vec<IpNet>,
     masquerade: Vec<IpNet>,
+    /// A node that is to be removed, with its gateway: no other program's plain translation stays of it.
+    removed: Option<NodeName>,
 }
 
 const SWITCH_TO_ROUTER: &str = "stor-";
@@ -157,7 +159,13 @@ impl Owners {
             fixed: names,
             cluster_subnets: config.cluster_subnets.iter().map(|subnet| subnet.cidr).collect(),
             masquerade: config.masquerade.to_vec(),
+            removed: None,
         }
+    }
+
+    /// The same while this node is removed.
+    pub(super) fn removing(self, node: NodeName) -> Self {
+        Self { removed: Some(node), ..self }
     }
 
     /// The claim on a row, by its name, its ids and its holders.
@@ -229,7 +237,8 @@ impl Owners {
             && row.external_ids.is_empty();
         let inside: IpNet = parse(&row.logical_ip).filter(|_| is_plain)?;
         let is_own = || join_networks(replica, index, router).any(|join| IpNet::from(join.addr()) == inside);
-        if self.cluster_subnets.contains(&inside) || is_own() {
+        let is_removed = self.removed.as_deref() == Some(of);
+        if is_removed || self.cluster_subnets.contains(&inside) || is_own() {
             return gateway(of).map(Claim::Ours);
         }
         let is_of_pod = inside == IpNet::from(inside.addr())

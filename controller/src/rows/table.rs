@@ -457,11 +457,10 @@ pub(crate) fn lacking(schema: &Schema) -> Vec<String> {
 
 /// The columns as text. An empty column counts as a missing one.
 fn content(columns: impl Iterator<Item = (&'static str, Datum)>) -> String {
-    let spell = |atom: &Atom| atom.as_str().map_or_else(|| format!("{atom:?}"), str::to_owned);
     let mut text = String::new();
     for (column, datum) in columns {
         let mut atoms: Vec<String> =
-            datum.atoms().iter().map(spell).filter(|atom| !atom.is_empty()).collect();
+            datum.atoms().iter().map(Atom::to_string).filter(|atom| !atom.is_empty()).collect();
         // A set has no order, and two spellings of it must not be two identities.
         atoms.sort_unstable();
         if !atoms.is_empty() {

@@ -356,7 +356,11 @@ impl Store {
             // Of a claim that did not count, the port may have been written before the annotation.
             Annotated::Network { network, .. }
                 if pod.reported == Reported::AsAnnotated
-                    || network.addresses.iter().map(IpNet::addr).eq(port.addresses.iter().map(IpNet::addr)) =>
+                    || network
+                        .addresses
+                        .iter()
+                        .map(IpNet::addr)
+                        .eq(port.addresses.iter().map(IpNet::addr)) =>
             {
                 None
             }

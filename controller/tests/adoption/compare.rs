@@ -271,8 +271,7 @@ fn content_of(table: &str) -> Option<&'static [&'static str]> {
 
 /// Those columns, with the name of the router that holds the row, if one does.
 fn identity(fixture: &Fixture, table: &str, reference: &str, columns: &Columns) -> String {
-    let spelled = |atom: &Atom| atom.as_str().map_or_else(|| format!("{atom:?}"), str::to_owned);
-    let text = |column: &&str| Some(format!(" {column}={}", spelled(columns.get(*column)?.scalar()?)));
+    let text = |column: &&str| Some(format!(" {column}={}", columns.get(*column)?.scalar()?));
     let content: String = content_of(table).into_iter().flatten().filter_map(text).collect();
     let holds = |router: &&Columns| router.values().any(|value| references(value).contains(reference));
     let routers = fixture.rows.get("Logical_Router").into_iter().flat_map(BTreeMap::values);

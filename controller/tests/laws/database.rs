@@ -115,7 +115,7 @@ fn name(table: &str, row: &SelectedRow) -> String {
         "NAT" => content(row, &["type", "external_ip", "logical_ip", "logical_port"]),
         "Static_MAC_Binding" => content(row, &["logical_port", "ip"]),
         "Logical_Router_Policy" => {
-            format!(" priority=Integer({}){}", row.integer("priority").unwrap(), content(row, &["match"]))
+            format!(" priority={}{}", row.integer("priority").unwrap(), content(row, &["match"]))
         }
         "Meter_Band" => format!("rate {}", row.integer("rate").unwrap()),
         _ => row.string("name").unwrap_or_default().to_owned(),

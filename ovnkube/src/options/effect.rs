@@ -82,7 +82,7 @@ enum Users {
 }
 
 /// The options that are not used by the roles of their group.
-static EXCEPTIONS: [(&Spec, Users); 32] = [
+static EXCEPTIONS: [(&Spec, Users); 36] = [
     (&POD_MANIFESTS, Users::Node),
     (&logs::CNILOGFILE, Users::Node),
     // The control plane reads `external_ids` there, too.
@@ -105,6 +105,10 @@ static EXCEPTIONS: [(&Spec, Users); 32] = [
     (&cluster::SVC_TEMPLATE, Users::Controller),
     (&cluster::STATELESS_NETPOL, Users::Controller),
     (&OVN_EMPTY_LB_EVENTS, Users::Controller),
+    (&cluster::V4_JOIN_SUBNET, Users::Everyone),
+    (&cluster::V6_JOIN_SUBNET, Users::Everyone),
+    (&cluster::V4_TRANSIT_SUBNET, Users::Everyone),
+    (&cluster::V6_TRANSIT_SUBNET, Users::Everyone),
     (&cluster::V4_MASQUERADE_SUBNET, Users::NodeAndController),
     (&cluster::V6_MASQUERADE_SUBNET, Users::NodeAndController),
     // Of gateway routers.

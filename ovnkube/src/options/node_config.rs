@@ -155,8 +155,8 @@ impl NodeOptions {
 impl Collected {
     /// What `--cleanup-node` and `--hand-back-node` need. Errors of the way to the API server do not count:
     /// the rest is cleaned up without it.
-    pub(super) fn early(&self) -> Result<Early, Problems> {
-        let mut reading = self.reading(Role::CleanupNode, &ExternalIds::Awaited);
+    pub(super) fn early(&self, external_ids: &ExternalIds) -> Result<Early, Problems> {
+        let mut reading = self.reading(Role::CleanupNode, external_ids);
         let early = reading.early();
         reading.problems.clone().none_or()?;
         let api_server = kubernetes::pods(&mut reading).and_then(PodsFrom::api_server);

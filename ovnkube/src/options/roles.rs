@@ -43,8 +43,12 @@ impl Role {
     /// Whether `external_ids` are read once, before the role starts.
     pub(super) fn reads_once(self) -> bool {
         match self {
-            Self::ControlPlane(_) | Self::Beside(_) | Self::RemoveNode | Self::Explain => true,
-            Self::Node | Self::CleanupNode | Self::HandBackNode => false,
+            Self::ControlPlane(_)
+            | Self::Beside(_)
+            | Self::CleanupNode
+            | Self::RemoveNode
+            | Self::Explain => true,
+            Self::Node | Self::HandBackNode => false,
         }
     }
 

@@ -57,6 +57,11 @@ impl Unflushed {
         Self { directory: settings.calls.with_file_name("unflushed") }
     }
 
+    /// The path of the directory of the files, whether it exists or not.
+    pub fn path(&self) -> &Path {
+        &self.directory
+    }
+
     /// The directory of the files, which exists from now on.
     ///
     /// # Errors

@@ -9,15 +9,19 @@ use std::{
     time::Duration,
 };
 
-use contract::{names::IfName, node_annotation::GATEWAY_CONFIG};
+use contract::{
+    names::{ClusterPolicyKind, IfName},
+    node_annotation::GATEWAY_CONFIG,
+    ovn::{NAMED_PORT_SET, NODE_SELECTOR_SET, SOURCE_RANGES},
+};
 use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
-use podnet::{interface_lock, nftables::ingress, settings::Settings};
+use podnet::{detach::Unflushed, interface_lock, nftables::ingress, settings::Settings};
 use tokio::time::timeout;
 
 use super::{
     annotations,
-    gateway::{self, Removed},
+    gateway::{self, MAPPINGS, Removed},
     management_port::{self, INTERFACE},
     open_vswitch::{settings::SYSTEM_ID, switch::Switch},
     plugin::PluginInstall,
@@ -93,7 +97,10 @@ fn clean(
     // After Open vSwitch was asked: attached pods need the plugin for DEL.
     cleaned.plugin(&config.plugin, attached);
     cleaned.file("socket", &config.socket);
-    cleaned.calls(&interface_lock::directory_beside(&config.socket));
+    let calls = interface_lock::directory_beside(&config.socket);
+    cleaned.calls(&calls);
+    let settings = Settings { calls, ..Settings::with_ovsdb(&config.ovsdb, PATIENCE) };
+    cleaned.unflushed(Unflushed::of(&settings).path());
     // Not reported: the stamp means nothing after a minute without a server.
     let _ = std::fs::remove_file(podnet::stamp::file(&config.socket));
     // Last, because only an empty directory can be removed.
@@ -125,10 +132,29 @@ pub fn hand_back() -> io::Result<Cleaned> {
         }
         cleaned.ingress().await;
     });
+    cleaned.rows_without_an_owner();
     Ok(cleaned)
 }
 
 impl Cleaned {
+    /// Names what this program's control plane may have left in the northbound database, which belongs to no node:
+    /// denials that no object explains, where upstream's control plane has taken over.
+    fn rows_without_an_owner(&mut self) {
+        let kinds = [
+            ClusterPolicyKind::ClusterNetworkPolicy.as_str(),
+            NAMED_PORT_SET,
+            NODE_SELECTOR_SET,
+            SOURCE_RANGES,
+        ];
+        self.say(format!(
+            "upstream's control plane does not know rows of the northbound database of the kinds {}; once it \
+             runs: ovn-nbctl --columns=_uuid,external_ids find ACL 'external_ids:\"k8s.ovn.org/owner-type\"=KIND', \
+             the same of Port_Group and Address_Set, and ovn-nbctl destroy of the groups and sets \
+             (docs/upstream.md)",
+            kinds.join(", ")
+        ));
+    }
+
     /// Has the host's own stack handle again what NICs and ports of userspace bridges receive.
     async fn ingress(&mut self) {
         for kind in ingress::Devices::ALL {
@@ -215,15 +241,18 @@ impl Cleaned {
     /// Removes the annotations. An API server that does not answer, or a node that may be another host's, is
     /// a warning only: annotations that stay do not disturb the next network, which has its own.
     async fn annotations(&mut self, config: &CleanupConfig, had_gateway: HadGateway) {
-        let (Some(api_server), name) = (&config.api_server, &config.name) else { return };
+        let name = &config.name;
+        let Some(api_server) = &config.api_server else {
+            return self.say(format!("warning: annotations of node {name} stay: no API server is known"));
+        };
         let record = timeout(PATIENCE, Switch::connect_with_interfaces(&config.ovsdb).seen()).await.ok();
         let chassis = record.as_ref().and_then(|record| record.external_ids.get(SYSTEM_ID));
         let connection = Connection::open(api_server.clone());
-        // Without a gateway of this program it is that of another one.
-        let of_gateway = match had_gateway {
-            HadGateway::Yes => Some(GATEWAY_CONFIG),
-            HadGateway::No => None,
-        };
+        // Without a gateway of this program it is that of another one, whose bridge OVN is told of. Or an
+        // earlier run, which did not reach the API server, has removed the gateway.
+        let maps_bridges = record.as_ref().is_none_or(|record| record.external_ids.contains_key(MAPPINGS));
+        let is_nobodys = had_gateway == HadGateway::Yes || !maps_bridges;
+        let of_gateway = is_nobodys.then_some(GATEWAY_CONFIG);
         let removing = annotations::remove(&connection, name, of_gateway, chassis.map(String::as_str));
         let why = match timeout(PATIENCE, removing).await {
             Ok(Ok(keys)) if keys.is_empty() => {
@@ -313,6 +342,16 @@ impl Cleaned {
         }
         if path.exists() {
             self.directory(path);
+        }
+    }
+
+    /// Removes the list of addresses whose tracked connections were left to the server. Those of pods that are gone
+    /// end by themselves.
+    fn unflushed(&mut self, path: &Path) {
+        match std::fs::remove_dir_all(path) {
+            Ok(()) => self.say(format!("removed the directory {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.fail(format!("directory {}: {error}", path.display())),
         }
     }
 

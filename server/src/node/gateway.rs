@@ -79,6 +79,7 @@ mod plan;
 mod remarks;
 mod retire;
 
+pub(super) use bridge::MAPPINGS;
 pub(super) use cleanup::{Removed, remove};
 pub use config::{GatewayConfig, GatewayMode};
 pub(super) use plan::{annotation, annotation_disabled, annotation_without};

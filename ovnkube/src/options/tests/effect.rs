@@ -1,6 +1,16 @@
 //! Options without effect for the roles of the process are reported, and no others.
 
-use super::{super::Program, Place};
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        Program,
+        kind::Kind,
+        spec::{Effect, Group, Spec},
+        table::{self, gateway, open_vswitch},
+    },
+    Place,
+};
 
 const API: &str = "--k8s-apiserver https://a:6443";
 
@@ -20,7 +30,7 @@ fn notes(line: &str) -> Vec<String> {
 fn an_option_of_another_role_is_without_effect() {
     let of_node = "--sb-address tcp:10.0.0.1:6642 --mtu 1300 --cni-conf-dir /c --cni-bin-dir /b --encap-ip \
                    10.0.0.7 --encap-port 6082";
-    let of_controller = "--nb-address tcp:10.0.0.1:6641 --gateway-v4-join-subnet 100.65.0.0/16";
+    let of_controller = "--nb-address tcp:10.0.0.1:6641 --acl-logging-rate-limit 7";
     let of_manager = "--cluster-manager-ha-election-retry-period 3";
     let listed = "--encap-ip, --encap-port";
     // The MTU is that of gateway routers, too.
@@ -28,7 +38,7 @@ fn an_option_of_another_role_is_without_effect() {
     for (line, expected) in [
         (
             format!("--init-node a {API} {of_node} {of_controller} --encap-port 6081"),
-            vec!["without effect with --init-node: --nb-address, --gateway-v4-join-subnet".to_owned()],
+            vec!["without effect with --init-node: --nb-address, --acl-logging-rate-limit".to_owned()],
         ),
         (
             format!("--init-master a {API} {of_node} {of_controller}"),
@@ -170,6 +180,73 @@ fn what_a_node_or_a_controller_uses_is_not_named_and_what_nobody_uses_is() {
         }
         assert_eq!(notes, expected, "{line}");
     }
+}
+
+/// A value of the option that is not its default, as far as its form tells one.
+fn another_value(spec: &Spec) -> Option<String> {
+    let numbers =
+        |least: u64, most: u64| [least, most, least + 1, 7].map(|number| number.to_string()).to_vec();
+    let values = match spec.kind {
+        Kind::Switch => vec!["true".to_owned(), "false".to_owned()],
+        Kind::Number { least, most } => numbers(least, most.min(u32::MAX.into())),
+        Kind::Span => vec!["77s".to_owned()],
+        Kind::Checked { value_name: "BYTES", .. } => vec!["1342".to_owned()],
+        Kind::Checked { value_name: "CIDR", .. } => vec!["192.168.0.0/17".to_owned(), "fd77::/64".to_owned()],
+        Kind::Checked { value_name: "IPS", .. } => vec!["192.0.2.9".to_owned()],
+        Kind::Checked { value_name: "ID", .. } => vec!["7".to_owned()],
+        Kind::Checked { .. } | Kind::Text | Kind::Path | Kind::Secret => Vec::new(),
+    };
+    values.into_iter().find(|value| *value != spec.default && spec.kind.check(value).is_ok())
+}
+
+/// What the roles of a process have made of its options, and its notes; none if they are not valid together.
+fn read(line: &str) -> Option<(String, Vec<String>)> {
+    match Place::new().options(line).program().ok()? {
+        Program::Node(options) => {
+            let config = options.config(&BTreeMap::new()).ok()?;
+            Some((format!("{:?} {config:?}", options.early()), options.notes()))
+        }
+        Program::ControlPlane(config, collected) => Some((format!("{config:?}"), collected.notes())),
+        _ => None,
+    }
+}
+
+/// The notes were a list that was kept by hand: an option that changed the configuration was named as one without
+/// effect, and others that changed nothing were not.
+#[test]
+fn an_option_is_named_as_without_effect_if_and_only_if_it_changes_no_configuration() {
+    let mut compared = 0;
+    // Of both families: a range of a family that pods do not have changes nothing.
+    let dual = "--cluster-subnets 10.1.0.0/16,fd01::/48 --k8s-service-cidrs 10.96.0.0/16,fd02::/112";
+    for role in [
+        "--init-node a",
+        "--init-node a --gateway-mode shared",
+        "--init-master a",
+        "--init-ovnkube-controller a",
+    ] {
+        let line = format!("{role} {API} --k8s-token t {dual}");
+        let (before, none) = read(&line).unwrap();
+        assert_eq!(none, Vec::<String>::new(), "{line}");
+        for spec in table::all().filter(|spec| spec.effect == Effect::Full) {
+            let Some(value) = another_value(spec) else { continue };
+            let Some((after, notes)) = read(&format!("{line} --{}={value}", spec.name)) else { continue };
+            let (is_used, is_named) = (before != after, !notes.is_empty());
+            compared += 1;
+            // The port is not that of tunnels, but of what the node checks.
+            let is_tunnel_port = spec.name == open_vswitch::ENCAP_PORT.name;
+            assert!(
+                !(is_used && is_named) || is_tunnel_port,
+                "{role}: --{} changes the configuration: {notes:?}",
+                spec.name
+            );
+            // The former spelling of a gateway mode says nothing new beside the mode.
+            let is_former = spec.name == gateway::INIT_GATEWAYS.name;
+            if [Group::Gateway, Group::Cluster].contains(&spec.group) && !is_former {
+                assert!(is_used || is_named, "{role}: --{}={value} changes nothing", spec.name);
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
 }
 
 #[test]

@@ -108,7 +108,9 @@ fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_
 
     let text = clean_here(&config).to_string();
     assert!(
-        text.lines().all(|line| line.starts_with("there is no ") || line.starts_with("there are no ")),
+        text.lines().all(|line| ["there is no ", "there are no ", "warning: annotations of node n1 stay: "]
+            .iter()
+            .any(|start| line.starts_with(start))),
         "{text}"
     );
 }
@@ -213,7 +215,7 @@ fn the_plugin_stays_as_long_as_pods_are_attached_that_only_it_can_detach() {
 fn api_server(address: Option<&str>, chassis: Option<&str>) -> (ApiServer, mpsc::Receiver<Value>) {
     let addresses: Vec<_> =
         address.into_iter().map(|address| json!({"type": "InternalIP", "address": address})).collect();
-    let mut annotations = json!({ZONE: "global", "somebody/else": "x"});
+    let mut annotations = json!({ZONE: "global", GATEWAY_CONFIG: "{}", "somebody/else": "x"});
     chassis.into_iter().for_each(|chassis| annotations[CHASSIS_ID] = chassis.into());
     let node = json!({
         "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "annotations": annotations},
@@ -230,13 +232,40 @@ fn api_server(address: Option<&str>, chassis: Option<&str>) -> (ApiServer, mpsc:
     (ApiServer { cluster, credential: None }, patches)
 }
 
+/// A first run without an API server removed the gateway, and no later one its annotation.
+#[test]
+fn the_annotation_of_a_gateway_goes_if_no_program_has_a_gateway_here_any_more() {
+    for (mappings, is_removed) in [(None, true), (Some("physnet:br-ex"), false)] {
+        let (scratch, config) = place();
+        let database = Database::start(scratch.path());
+        database.vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1"]);
+        start(&config);
+        mappings.into_iter().for_each(|mappings| {
+            database.vsctl(&[
+                "set",
+                "Open_vSwitch",
+                ".",
+                &format!("external_ids:ovn-bridge-mappings={mappings}"),
+            ]);
+        });
+        let (api_server, patches) = api_server(None, Some("chassis-1"));
+        let config = CleanupConfig { api_server: Some(api_server), ..config };
+
+        let text = clean_here(&config).to_string();
+
+        let patch = patches.recv().unwrap();
+        let gone = &patch["metadata"]["annotations"];
+        assert_eq!(gone.as_object().unwrap().contains_key(GATEWAY_CONFIG), is_removed, "{text}");
+    }
+}
+
 /// `--cleanup-node` with the name of another host's node took that node's annotations, until its server put
 /// them back.
 #[test]
 fn the_node_of_another_host_lost_its_annotations() {
     // None of this host's (RFC 5737).
     let elsewhere = Some("203.0.113.9");
-    let gone = json!({"metadata": {"annotations": {ZONE: null, CHASSIS_ID: null}}});
+    let gone = json!({"metadata": {"annotations": {ZONE: null, GATEWAY_CONFIG: null, CHASSIS_ID: null}}});
     for (address, chassis, is_removed) in [
         (elsewhere, Some("chassis-2"), false),
         // Nothing says whose it is.

@@ -10,7 +10,7 @@ use super::nic::{Change, Told};
 /// The integration bridge.
 const INTEGRATION: &str = "br-int";
 /// The key of the `Open_vSwitch` table with pairs `NETWORK:BRIDGE`, separated by commas (ovn-controller(8)).
-const MAPPINGS: &str = "ovn-bridge-mappings";
+pub(in crate::node) const MAPPINGS: &str = "ovn-bridge-mappings";
 /// The network of the controller's localnet ports.
 pub(super) const NETWORK: &str = contract::ovn::PHYSICAL_NETWORK;
 /// The key in a bridge's `external_ids` that marks a gateway's bridge, for `--cleanup-node`.

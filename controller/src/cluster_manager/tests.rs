@@ -61,10 +61,7 @@ impl Played {
         for node in nodes {
             self.events.send("ADDED", node).await;
         }
-        let metadata = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
-        self.events
-            .send("BOOKMARK", &json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata}))
-            .await;
+        list_ends(&mut self.events).await;
     }
 
     /// Accepts the next patch of a node: its name and its new annotations.
@@ -99,6 +96,11 @@ impl Played {
             families.iter().filter(|family| family.name() == "ovnkube_clustermanager_nodes_lacking");
         lacking.flat_map(|family| family.get_metric()).map(|metric| metric.get_gauge().get_value()).sum()
     }
+}
+
+async fn list_ends(events: &mut WatchStream) {
+    let metadata = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
+    events.send("BOOKMARK", &json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata})).await;
 }
 
 /// Answers a question for pods.
@@ -294,6 +296,38 @@ async fn a_node_that_is_gone_keeps_its_subnet_over_a_restart() {
             let (name, of_a) = played.patched().await;
             assert!(name == "a" && subnets(&of_a).contains("10.244.0.0/24"), "{name} {of_a}");
         }
+    }
+}
+
+/// It matters to nodes that come back, and no other node may wait for it for long.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_not_there_or_cannot_be_read_holds_up_nodes_for_a_minute_at_most() {
+    for status in [Some(404), Some(403), Some(500), None] {
+        let (mut api, server) = scripted::start().await;
+        let begun = Instant::now();
+        let _running = start_for(server, Leadership::always(), None, Some("ovn".to_owned()));
+        let (mut streams, mut unanswered) = (Vec::new(), Vec::new());
+        loop {
+            let asked = api.asked().await;
+            if asked.path.starts_with("/apis/coordination.k8s.io/v1/namespaces/ovn/leases/") {
+                match status {
+                    Some(code) => asked.status(code, "no record").await,
+                    None => unanswered.push(asked),
+                }
+            } else if asked.is_watch() {
+                let mut stream = asked.begin().await;
+                stream.send("ADDED", &node("a", &json!({}))).await;
+                list_ends(&mut stream).await;
+                streams.push(stream);
+            } else if asked.method == "PATCH" {
+                break;
+            } else if asked.path.starts_with("/api/v1/pods?") {
+                pods(asked, &[]).await;
+            } else {
+                identify(asked, Some("own")).await;
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{status:?}: {:?}", begun.elapsed());
     }
 }
 

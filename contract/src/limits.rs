@@ -41,10 +41,153 @@ pub struct Exceeded {
 /// The reason of the event about an object beyond a limit.
 pub const TOO_LARGE: &str = "TooLarge";
 
+/// Bytes of the specification of a policy or an EgressFirewall, as JSON without spaces.
+pub const SPECIFICATION: usize = 1 << 20;
+
 /// The kinds as Kubernetes spells them.
-const EGRESS_FIREWALL: &str = "EgressFirewall";
-const SERVICE: &str = "Service";
+pub const NETWORK_POLICY: &str = "NetworkPolicy";
+/// The limits of an AdminNetworkPolicy and a BaselineAdminNetworkPolicy are the same.
+const CLUSTER_NETWORK_POLICY: &str = "ClusterNetworkPolicy";
+pub const EGRESS_FIREWALL: &str = "EgressFirewall";
+pub const SERVICE: &str = "Service";
 const NODE: &str = "Node";
+
+/// The kinds that have limits: the values of a metric's label.
+pub const KINDS: [&str; 6] = [
+    NETWORK_POLICY,
+    CLUSTER_NETWORK_POLICY,
+    "AdminNetworkPolicy",
+    "BaselineAdminNetworkPolicy",
+    EGRESS_FIREWALL,
+    SERVICE,
+];
+
+const POLICY_CLOSED: &str = "it isolates its pods and allows nothing";
+const CLUSTER_POLICY_CLOSED: &str = "it denies everything in each direction that it has rules for";
+const FIREWALL_CLOSED: &str = "it denies everything outside of the cluster";
+const READ_SIZE: &str = "ten thousand networks with an exception each are 700 kB; a value takes up to fifty times in \
+                         memory what it takes as text, so that the size is known before values are made";
+
+/// Bytes of a NetworkPolicy's specification.
+pub static NETWORK_POLICY_BYTES: Limit = Limit {
+    of: Subject::Each(NETWORK_POLICY),
+    counted: "bytes of specification",
+    most: SPECIFICATION,
+    beyond: POLICY_CLOSED,
+    why: READ_SIZE,
+};
+
+/// ACLs of a NetworkPolicy.
+pub static NETWORK_POLICY_ACLS: Limit = Limit {
+    of: Subject::Each(NETWORK_POLICY),
+    counted: "ACLs",
+    most: 4096,
+    beyond: POLICY_CLOSED,
+    why: "a rule is one ACL for each protocol and kind of peers, and equal rules are one; all of them go into one \
+          transaction, and ovn-northd reads each",
+};
+
+/// Elements of the matches of a NetworkPolicy.
+pub static NETWORK_POLICY_ELEMENTS: Limit = Limit {
+    of: Subject::Each(NETWORK_POLICY),
+    counted: "networks, address sets and ports in matches",
+    most: 32_768,
+    beyond: POLICY_CLOSED,
+    why: "ovn-controller makes about a flow of each on every node with a pod of the \
+          policy; the lists of networks of countries and clouds have ten thousand",
+};
+
+/// Address sets that a NetworkPolicy names.
+pub static NETWORK_POLICY_SETS: Limit = Limit {
+    of: Subject::Each(NETWORK_POLICY),
+    counted: "different selectors of peers and names of ports",
+    most: 256,
+    beyond: POLICY_CLOSED,
+    why: "each is a set of addresses, of all pods of the cluster at worst, and a pod that comes is written into \
+          each set that it is in",
+};
+
+/// Bytes of the specifications of the NetworkPolicies of a namespace.
+pub static NETWORK_POLICIES_BYTES: Limit = Limit {
+    of: Subject::AllOfNamespace(NETWORK_POLICY),
+    counted: "bytes of specification",
+    most: 4 << 20,
+    beyond: POLICY_CLOSED,
+    why: "a thousand policies of 4 kB; a policy takes up to three times as much in memory",
+};
+
+/// ACLs of the NetworkPolicies of a namespace.
+pub static NETWORK_POLICIES_ACLS: Limit = Limit {
+    of: Subject::AllOfNamespace(NETWORK_POLICY),
+    counted: "ACLs",
+    most: 8192,
+    beyond: POLICY_CLOSED,
+    why: "a thousand policies of eight; the database, ovn-northd and the control plane have each, some kilobytes \
+          in all",
+};
+
+/// Elements of the matches of the NetworkPolicies of a namespace.
+pub static NETWORK_POLICIES_ELEMENTS: Limit = Limit {
+    of: Subject::AllOfNamespace(NETWORK_POLICY),
+    counted: "networks, address sets and ports in matches",
+    most: 65_536,
+    beyond: POLICY_CLOSED,
+    why: "a node with pods of the namespace has about a flow for each",
+};
+
+/// Address sets that the NetworkPolicies of a namespace name.
+pub static NETWORK_POLICIES_SETS: Limit = Limit {
+    of: Subject::AllOfNamespace(NETWORK_POLICY),
+    counted: "different selectors of peers and names of ports of each policy",
+    most: 1024,
+    beyond: POLICY_CLOSED,
+    why: "each new pod of the cluster is compared with each, and written into those that it is in",
+};
+
+/// Bytes of the specification of a policy of the cluster.
+pub static CLUSTER_POLICY_BYTES: Limit = Limit {
+    of: Subject::Each(CLUSTER_NETWORK_POLICY),
+    counted: "bytes of specification",
+    most: SPECIFICATION,
+    beyond: "it has no effect, and cannot be created where its definition has upstream's limits",
+    why: READ_SIZE,
+};
+
+/// ACLs of a policy of the cluster.
+pub static CLUSTER_POLICY_ACLS: Limit = Limit {
+    of: Subject::Each(CLUSTER_NETWORK_POLICY),
+    counted: "ACLs",
+    most: 4096,
+    beyond: CLUSTER_POLICY_CLOSED,
+    why: "as for a NetworkPolicy",
+};
+
+/// Elements of the matches of a policy of the cluster.
+pub static CLUSTER_POLICY_ELEMENTS: Limit = Limit {
+    of: Subject::Each(CLUSTER_NETWORK_POLICY),
+    counted: "networks, address sets and ports in matches",
+    most: 32_768,
+    beyond: CLUSTER_POLICY_CLOSED,
+    why: "as for a NetworkPolicy",
+};
+
+/// Bytes of an EgressFirewall's specification.
+pub static EGRESS_FIREWALL_BYTES: Limit = Limit {
+    of: Subject::Each(EGRESS_FIREWALL),
+    counted: "bytes of specification",
+    most: SPECIFICATION,
+    beyond: FIREWALL_CLOSED,
+    why: "8,001 rules with a network and a port each are 900 kB",
+};
+
+/// Elements of the matches of an EgressFirewall.
+pub static EGRESS_FIREWALL_ELEMENTS: Limit = Limit {
+    of: Subject::Each(EGRESS_FIREWALL),
+    counted: "networks, address sets and ports in matches",
+    most: 32_768,
+    beyond: FIREWALL_CLOSED,
+    why: "as for a NetworkPolicy",
+};
 
 /// Rules of an EgressFirewall.
 pub static EGRESS_FIREWALL_RULES: Limit = Limit {
@@ -104,8 +247,21 @@ pub static NODE_PORT_ADDRESSES: Limit = Limit {
 };
 
 /// Every limit, in the order of the page.
-pub static ALL: [&Limit; 6] = [
+pub static ALL: [&Limit; 19] = [
+    &NETWORK_POLICY_BYTES,
+    &NETWORK_POLICY_ACLS,
+    &NETWORK_POLICY_ELEMENTS,
+    &NETWORK_POLICY_SETS,
+    &NETWORK_POLICIES_BYTES,
+    &NETWORK_POLICIES_ACLS,
+    &NETWORK_POLICIES_ELEMENTS,
+    &NETWORK_POLICIES_SETS,
+    &CLUSTER_POLICY_BYTES,
+    &CLUSTER_POLICY_ACLS,
+    &CLUSTER_POLICY_ELEMENTS,
     &EGRESS_FIREWALL_RULES,
+    &EGRESS_FIREWALL_BYTES,
+    &EGRESS_FIREWALL_ELEMENTS,
     &SERVICE_FRONT_ENDS,
     &SERVICE_BACKENDS,
     &NAMESPACE_FRONT_ENDS,

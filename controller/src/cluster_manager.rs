@@ -206,6 +206,7 @@ impl Role {
             | Observation::ClusterPolicies(..)
             | Observation::EgressFirewalls(_)
             | Observation::Name(..)
+            | Observation::Reread(..)
             | Observation::Connection(_)
             | Observation::Services(_)
             | Observation::Slices(_)

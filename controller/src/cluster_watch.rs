@@ -29,9 +29,12 @@ use crate::{
     config::ClusterConfig,
     doubt::Doubted,
     observation::{Kind, Observation},
-    store::wire::{
-        ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline,
-        OfCluster, PodObject, PolicyObject, RangeObject, ServiceObject, SliceObject,
+    store::{
+        policy::Ledger,
+        wire::{
+            ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline,
+            OfCluster, PodObject, PolicyObject, RangeObject, ServiceObject, SliceObject,
+        },
     },
 };
 
@@ -81,7 +84,14 @@ impl ClusterWatch {
             .filter_map(|kind| match kind {
                 Kind::Node => shared.watch::<NodeObject>(*kind, Observation::Nodes),
                 Kind::Namespace => shared.watch::<NamespaceObject>(*kind, Observation::Namespaces),
-                Kind::Policy => shared.watch::<PolicyObject>(*kind, Observation::Policies),
+                Kind::Policy => {
+                    let mut ledger = Ledger::default();
+                    shared.watch_short::<PolicyObject>(
+                        *kind,
+                        move |(key, policy)| ledger.enter(key.namespace(), policy),
+                        Observation::Policies,
+                    )
+                }
                 Kind::ClusterPolicy(of) => match of {
                     ClusterPolicyKind::ClusterNetworkPolicy => shared
                         .watch::<ClusterPolicyObject<OfCluster>>(*kind, |seen| {

@@ -115,10 +115,34 @@ pub enum SetId {
     Pods(Arc<str>),
     /// Of the pods that have a port of this name and protocol with this number.
     Port(Arc<str>, Protocol, u16),
+    /// Of those in this namespace.
+    PortIn(Arc<PortIn>),
     /// Of a name of the DNS.
     Name(Arc<str>),
     /// Of the nodes that a selector selects, by its canonical text.
     Nodes(Arc<str>),
+}
+
+/// A number that pods of a namespace give to a port's name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortIn {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+    pub protocol: Protocol,
+    pub number: u16,
+}
+
+impl SetId {
+    /// The set of the pods that give a port's name this number: of a namespace, or of all.
+    pub fn port(namespace: Option<&str>, name: &Arc<str>, protocol: Protocol, number: u16) -> Self {
+        let name = Arc::clone(name);
+        match namespace {
+            Some(namespace) => {
+                Self::PortIn(Arc::new(PortIn { namespace: namespace.into(), name, protocol, number }))
+            }
+            None => Self::Port(name, protocol, number),
+        }
+    }
 }
 
 /// How much of a key's rows a change concerns.
@@ -196,6 +220,10 @@ impl fmt::Display for SetId {
             Self::Namespace(namespace) => write!(f, "namespace {namespace}"),
             Self::Pods(text) => write!(f, "pods {text}"),
             Self::Port(name, protocol, number) => write!(f, "port {name} {protocol} {number}"),
+            Self::PortIn(port) => {
+                let PortIn { namespace, name, protocol, number } = &**port;
+                write!(f, "port {name} {protocol} {number} in {namespace}")
+            }
             Self::Name(name) => write!(f, "name {name}"),
             Self::Nodes(text) => write!(f, "nodes {text}"),
         }

@@ -28,9 +28,11 @@
 //! | [`remove_node`] | removes one node's rows, once | [`northbound`], southbound database | the same |
 //! | [`unidling`] | [`unidling::Unidling`]: connections to idled Services, as reports | southbound database | the same |
 //! | [`resolver`] | [`resolver::Resolver`]: the addresses of names | DNS | observations |
+//! | [`policy_reader`] | reads policies again for which there is room now | API server | observations |
 //! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |
 //! | [`annotate`] | [`annotate::AnnotationWriter`]: annotations, status of policies | desired ones | API server |
 //! | [`cluster_manager`] | the role that assigns subnets and ids to nodes | nodes | their annotations |
+//! | `remainder` | what is left of a network without others | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a desired row, its columns and the sets it is in | – | – |
 //!
 //! Start, restart, reconnection, drift and steady state take one path: keys are dirty, their desired rows are
@@ -53,7 +55,9 @@ pub mod key;
 pub mod metrics;
 pub mod node_assignments;
 pub mod northbound;
+pub mod policy_reader;
 pub mod reconcile;
+mod remainder;
 pub mod remove_node;
 pub mod resolver;
 pub mod rows;

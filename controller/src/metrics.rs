@@ -1,6 +1,9 @@
 //! Metrics of the controller. Does not know how they are served.
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use contract::limits;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 
 /// Metrics of the way from dirty keys to committed rows. Clones share them.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub struct Metrics {
     pub(crate) waiting: IntGauge,
     pub(crate) failing: IntGauge,
     pub(crate) doubted: IntGauge,
+    /// Objects beyond a limit, by `kind`.
+    pub(crate) beyond_limits: IntGaugeVec,
     /// Seconds.
     pub(crate) settle: Histogram,
     /// Services that the API server has.
@@ -39,6 +44,7 @@ impl Metrics {
             waiting,
             failing,
             doubted,
+            beyond_limits,
             settle,
             services,
             programming,
@@ -49,6 +55,7 @@ impl Metrics {
         for gauge in [dirty, waiting, failing, doubted, services] {
             registry.register(Box::new(gauge))?;
         }
+        registry.register(Box::new(beyond_limits))?;
         registry.register(Box::new(settle))?;
         registry.register(Box::new(programming))?;
         Ok(metrics)
@@ -96,6 +103,19 @@ impl Metrics {
                 "doubted_objects",
                 "Nodes and pods that the API server suddenly lists no more, kept until a second list.",
             )?,
+            beyond_limits: {
+                let gauges = IntGaugeVec::new(
+                    Opts::new(
+                        name("objects_beyond_limits"),
+                        "Objects that cost more than docs/limits.md allows, and are closed.",
+                    ),
+                    &["kind"],
+                )?;
+                for kind in limits::KINDS {
+                    gauges.with_label_values(&[kind]).set(0);
+                }
+                gauges
+            },
             settle: histogram(
                 "settle_seconds",
                 "From an object's change until its rows are known to be as they should be.",

@@ -335,6 +335,9 @@ impl Reconciler {
         self.metrics.waiting.set(gauge(waiting));
         self.metrics.failing.set(gauge(failing));
         self.metrics.services.set(gauge(self.store.services()));
+        for (kind, count) in self.store.beyond_limits() {
+            self.metrics.beyond_limits.with_label_values(&[kind]).set(gauge(count));
+        }
         self.progress.send_if_modified(|progress| {
             let converged = self.primed && self.loaded && self.in_flight.is_none() && dirty == 0;
             // Like `ever_converged`, it stays true: a lost connection says nothing about the cluster.

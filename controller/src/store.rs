@@ -32,6 +32,7 @@
 
 mod announce;
 mod assign;
+mod beyond;
 mod claims;
 mod cluster_policies;
 pub mod cluster_policy;
@@ -43,6 +44,7 @@ mod fanout;
 mod foreign;
 pub mod labels;
 mod names;
+mod namespace_sums;
 mod namespaces;
 mod node;
 mod node_addresses;
@@ -54,12 +56,14 @@ mod pods;
 mod policies;
 pub mod policy;
 mod port_names;
+mod price;
 mod ranges;
 mod said;
 pub mod selector;
 pub mod selectors;
 mod services;
 mod sets;
+pub mod specification;
 mod unread;
 mod waiting;
 pub mod wire;
@@ -129,6 +133,7 @@ pub struct Store {
     listed: observe::Listed,
     doubts: doubts::Doubts,
     unread: unread::Unread,
+    beyond: beyond::BeyondLimits,
 }
 
 /// Whether NodePorts are load balancers with variables, and when each chassis gets its variables.
@@ -204,6 +209,7 @@ impl Store {
             listed: observe::Listed::default(),
             doubts: doubts::Doubts::default(),
             unread: unread::Unread::default(),
+            beyond: beyond::BeyondLimits::default(),
         }
     }
 
@@ -243,6 +249,11 @@ impl Store {
         let of_nodes = nodes.chain(gateways).chain(chassis);
         let pods = pods.chain(translations);
         std::iter::once(Key::Cluster).chain(of_nodes).chain(policies).chain(pods).chain(services)
+    }
+
+    /// How many objects are beyond a limit of `contract::limits`, by their kind.
+    pub fn beyond_limits(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.beyond.iter()
     }
 
     pub fn pod(&self, key: &PodKey) -> Option<&Pod> {
@@ -361,9 +372,7 @@ impl Store {
     /// only if the object is gone, or if its annotations can be read and call for no such rows.
     pub fn kept(&self, key: &Key) -> Kept {
         match key {
-            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Policy(_) | Key::Service(_) => {
-                Kept::NOTHING
-            }
+            Key::Cluster | Key::Isolation(_) | Key::Set(_) | Key::Service(_) => Kept::NOTHING,
             Key::ClusterPolicy(_) | Key::Namespace(_) | Key::EgressFirewall(_) => self.unread.kept(key),
             Key::Node(name) => match self.node(name) {
                 Some(node) if self.place(node) == Place::Elsewhere => Kept::NOTHING,
@@ -380,6 +389,9 @@ impl Store {
                 },
                 None => Kept::NOTHING,
             },
+            // Its rules are being read again.
+            Key::Policy(key) if self.awaits_rules(key) => Kept::ALL,
+            Key::Policy(_) => Kept::NOTHING,
             Key::Gateway(name) => self.kept_of_gateway(name),
             Key::SourceNat(of) => self.kept_of_gateway(&of.node),
             Key::Chassis(_) => {

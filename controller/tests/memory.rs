@@ -15,7 +15,7 @@ use controller::{
     annotate::{AnnotationMetrics, AnnotationWriter},
     observation::{Observation, Seen},
     store::{
-        Namespace, Policy, Store,
+        Direction, Namespace, Policy, Store,
         wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
     },
 };
@@ -287,6 +287,37 @@ async fn policies_are_small_in_the_store_and_in_the_copy_of_their_rows() {
 
     assert!(stored > 500 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
     assert!(stored < POLICY_STORE && whole < POLICY_WHOLE, "{stored} and {whole} bytes for each policy");
+}
+
+/// What the API server takes, and is a million of values: 400,000 rules are 1.2 MB.
+#[test]
+fn a_hostile_specification_takes_a_small_multiple_of_its_text() {
+    let list = |element: &str, bytes: usize| vec![element; bytes / (element.len() + 1)].join(",");
+    let bytes = 1_000_000;
+    for spec in [
+        format!(r#"{{"ingress":[{}]}}"#, list("{}", 1_200_000)),
+        format!(r#"{{"ingress":[{}]}}"#, list("{}", bytes)),
+        format!(r#"{{"egress":[{}]}}"#, list(r#"{},{"ports":[]}"#, bytes)),
+        format!(r#"{{"ingress":[{{"from":[{}]}}]}}"#, list(r#"{},{"podSelector":{}}"#, bytes)),
+        format!(r#"{{"ingress":[{{"ports":[{}]}}]}}"#, list(r#"{"port":1},{"port":2}"#, bytes)),
+        format!(
+            r#"{{"ingress":[{{"from":[{{"ipBlock":{{"cidr":"::/0","except":[{}]}}}}]}}]}}"#,
+            list(r#""1::/64""#, bytes)
+        ),
+        format!(
+            r#"{{"podSelector":{{"matchExpressions":[{{"key":"a","operator":"In","values":[{}]}}]}}}}"#,
+            list(r#""a""#, bytes)
+        ),
+    ] {
+        let text = format!(r#"{{"metadata":{{"namespace":"a","name":"b","uid":"c"}},"spec":{spec}}}"#);
+        let before = Since::now();
+        let read = serde_json::from_str::<PolicyObject>(&text).unwrap().into_policy().unwrap();
+        let (now, most) = before.each_of(1);
+        println!("{}: {now} bytes, {most} at the most", &spec[..40]);
+        assert!(most < 30 * text.len(), "{most} bytes at the most: {}", &spec[..40]);
+        assert!(now < 3 * text.len(), "{now} bytes: {}", &spec[..40]);
+        assert!(read.1.rules(Direction::Ingress).is_some(), "{}", &spec[..40]);
+    }
 }
 
 /// What a controller without pods takes for each of `count` objects in these observations: once converged, and at

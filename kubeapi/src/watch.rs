@@ -34,7 +34,7 @@ mod list;
 mod report;
 
 pub use follow::follow;
-pub use list::{Page, list};
+pub use list::{Page, find, list};
 
 /// A kind of object as the API server spells it, and the value that is made of one object. A type should have
 /// only the fields that are used.

@@ -25,6 +25,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// twenty transactions a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Bytes of edits with which an object of a user goes into a transaction of its own. Three hundred pods' ports are
+/// as much; ten times as much would be more than a transaction of all others has.
+const LARGE: usize = 128 << 10;
+
 /// Why a key is dirty. Of several causes the last one in this order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
@@ -56,6 +60,8 @@ impl Item {
 pub(crate) enum Turn {
     /// Dirty keys, one after the other by [`WorkQueue::pop`].
     Dirty,
+    /// This key alone: its last edits were large.
+    Apart(Item),
     /// These keys and no others in the same transaction: at least one of them is at fault.
     Suspects(Vec<Key>),
 }
@@ -83,6 +89,14 @@ pub(crate) struct WorkQueue {
     /// refer to come first: the cluster, nodes, sets, policies, pods and services. May hold keys that are no longer dirty.
     queues: [[VecDeque<Key>; 5]; 2],
     dirty: usize,
+    /// Objects of users whose last edits were large. Whatever they change, and how often, all others have their turn
+    /// in between.
+    large: HashSet<Key>,
+    /// Those of them that are dirty. May hold keys that are no longer dirty.
+    apart: VecDeque<Key>,
+    dirty_apart: usize,
+    /// Whether others had their turn since the last one of these.
+    others_had_turn: bool,
     groups: VecDeque<Vec<Key>>,
     suspected: usize,
     was_suspects: bool,
@@ -108,7 +122,7 @@ impl WorkQueue {
         // The former entries first: a new one may be the same.
         let before = self.states.remove(key);
         match &before {
-            Some(KeyState::Dirty(..)) => self.dirty -= 1,
+            Some(KeyState::Dirty(..)) => *self.count_of(key) -= 1,
             Some(KeyState::Suspected) => self.suspected -= 1,
             Some(KeyState::Waiting(names)) => {
                 self.waiting -= 1;
@@ -127,7 +141,7 @@ impl WorkQueue {
             None => {}
         }
         match &state {
-            Some(KeyState::Dirty(..)) => self.dirty += 1,
+            Some(KeyState::Dirty(..)) => *self.count_of(key) += 1,
             Some(KeyState::Suspected) => self.suspected += 1,
             Some(KeyState::Waiting(names)) => {
                 self.waiting += 1;
@@ -147,6 +161,27 @@ impl WorkQueue {
         before
     }
 
+    fn count_of(&mut self, key: &Key) -> &mut usize {
+        if self.large.contains(key) { &mut self.dirty_apart } else { &mut self.dirty }
+    }
+
+    fn push(&mut self, key: Key, lane: usize) {
+        if self.large.contains(&key) {
+            self.apart.push_back(key);
+        } else {
+            self.queues[lane][rank(&key)].push_back(key);
+        }
+    }
+
+    /// The key, which is in no queue, needs edits of so many bytes.
+    pub(crate) fn weigh(&mut self, key: &Key, bytes: usize) {
+        if is_of_user(key) && bytes >= LARGE {
+            self.large.insert(key.clone());
+        } else {
+            self.large.remove(key);
+        }
+    }
+
     /// Marks a key as dirty. A key that failed before is retried without delay.
     ///
     /// Suspects, failed keys and those that waited are compared as a whole: nothing is known of their rows.
@@ -164,7 +199,7 @@ impl WorkQueue {
                 let overtakes = *because == Cause::Everything && cause == Cause::Store;
                 *because = cause.max(*because);
                 if overtakes {
-                    self.queues[lane][rank(&key)].push_back(key);
+                    self.push(key, lane);
                 }
                 return;
             }
@@ -182,7 +217,7 @@ impl WorkQueue {
             }
             return;
         }
-        self.queues[lane][rank(&key)].push_back(key.clone());
+        self.push(key.clone(), lane);
         self.place(&key, Some(KeyState::Dirty(scope, cause)));
     }
 
@@ -194,16 +229,21 @@ impl WorkQueue {
         self.groups.push_back(keys);
     }
 
-    /// What is next; none if there is nothing to do. Suspects and dirty keys take turns, so that neither
-    /// holds up the other.
+    /// What is next; none if there is nothing to do. Suspects, dirty keys, and those with large edits take turns, so
+    /// that none holds up the others.
     pub(crate) fn turn(&mut self) -> Option<Turn> {
-        if self.groups.is_empty() && self.dirty == 0 {
+        let dirty = self.dirty + self.dirty_apart;
+        if self.groups.is_empty() && dirty == 0 {
+            self.others_had_turn = false;
             return None;
         }
         // Alternates while there are both.
-        self.was_suspects = !self.groups.is_empty() && (self.dirty == 0 || !self.was_suspects);
+        self.was_suspects = !self.groups.is_empty() && (dirty == 0 || !self.was_suspects);
         if !self.was_suspects {
-            return Some(Turn::Dirty);
+            let is_apart = self.dirty_apart > 0 && (self.dirty == 0 || self.others_had_turn);
+            self.others_had_turn = !is_apart;
+            let apart = if is_apart { self.pop_apart() } else { None };
+            return Some(apart.map_or(Turn::Dirty, Turn::Apart));
         }
         let keys = self.groups.pop_front()?;
         for key in &keys {
@@ -226,7 +266,18 @@ impl WorkQueue {
                 break;
             }
         }
-        let key = next?;
+        self.take(next?)
+    }
+
+    /// The next dirty key whose last edits were large.
+    fn pop_apart(&mut self) -> Option<Item> {
+        let (states, queue) = (&self.states, &mut self.apart);
+        let next = std::iter::from_fn(|| queue.pop_front())
+            .find(|key| matches!(states.get(key), Some(KeyState::Dirty(..))));
+        self.take(next?)
+    }
+
+    fn take(&mut self, key: Key) -> Option<Item> {
         let Some(KeyState::Dirty(scope, cause)) = self.place(&key, None) else { return None };
         Some(Item { key, scope, cause })
     }
@@ -318,7 +369,7 @@ impl WorkQueue {
 
     /// Keys that could go into a transaction now.
     pub(crate) fn dirty(&self) -> usize {
-        self.dirty + self.suspected
+        self.dirty + self.dirty_apart + self.suspected
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -327,6 +378,23 @@ impl WorkQueue {
 
     pub(crate) fn failing(&self) -> usize {
         self.failures.len()
+    }
+}
+
+/// Whether a user of a namespace decides how large it is. No row of others refers to its rows.
+fn is_of_user(key: &Key) -> bool {
+    match key {
+        Key::Policy(_) | Key::EgressFirewall(_) | Key::Service(_) => true,
+        Key::Cluster
+        | Key::Node(_)
+        | Key::Gateway(_)
+        | Key::Chassis(_)
+        | Key::Set(_)
+        | Key::Isolation(_)
+        | Key::Namespace(_)
+        | Key::ClusterPolicy(_)
+        | Key::Pod(_)
+        | Key::SourceNat(_) => false,
     }
 }
 

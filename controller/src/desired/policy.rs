@@ -68,7 +68,8 @@ pub fn policy(store: &Store, key: &PolicyKey) -> RowSet {
     };
     for direction in Direction::ALL {
         let Some(rules) = policy.rules(direction) else { continue };
-        for (index, rule) in rules.iter().enumerate() {
+        for rule in rules {
+            let index = rule.index;
             rows.extend(RuleOf { store, key, direction, index, action, priority }.acls(rule));
         }
         if policy.enforcement == Enforcement::DryRun {

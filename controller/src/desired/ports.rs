@@ -57,7 +57,7 @@ impl Ports {
                 Number::Range(first, last) => others.push(format!("{first}<={name}.dst<={last}")),
                 Number::Named(port) => {
                     for number in store.port_numbers(scope, port, protocol) {
-                        let set = SetId::Port(port.clone(), protocol, number);
+                        let set = SetId::port(scope, port, protocol, number);
                         // A number counts only at the pods that give it to the name.
                         let at = any_family(store, |family| {
                             Some(format!("{}.dst == ${}", ip(family), set_name(&set, family).name))

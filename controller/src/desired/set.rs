@@ -6,7 +6,7 @@ use contract::ovn::{self, ObjectId};
 use kubeapi::services::Family;
 
 use crate::{
-    key::SetId,
+    key::{PortIn, SetId},
     rows::{DesiredPart, DesiredRow, Piece, RowName, RowSet, Table, Value},
     store::Store,
 };
@@ -57,6 +57,12 @@ fn id(set: &SetId, family: Family) -> ObjectId {
         SetId::Port(name, protocol, number) => {
             ObjectId::address_set(ovn::NAMED_PORT_SET, &format!("{name}:{protocol}:{number}"), family)
         }
+        // The name of a port has no slash.
+        SetId::PortIn(port) => {
+            let PortIn { namespace, name, protocol, number } = &**port;
+            let name = format!("{namespace}/{name}:{protocol}:{number}");
+            ObjectId::address_set(ovn::NAMED_PORT_SET, &name, family)
+        }
         SetId::Name(name) => ObjectId::address_set(ovn::NAME_SET, name, family),
         SetId::Nodes(text) => ObjectId::address_set(ovn::NODE_SELECTOR_SET, text, family),
     }
@@ -74,7 +80,11 @@ pub(crate) fn of_ids(owner_type: &str, name: &str) -> Option<SetId> {
             let (port, protocol, number) = (parts.next()?, parts.next()?, parts.next()?);
             let protocol =
                 kubeapi::services::Protocol::ALL.into_iter().find(|known| known.as_str() == protocol)?;
-            Some(SetId::Port(port.into(), protocol, number.parse().ok()?))
+            let (namespace, port) = match port.split_once('/') {
+                Some((namespace, port)) => (Some(namespace), port),
+                None => (None, port),
+            };
+            Some(SetId::port(namespace, &port.into(), protocol, number.parse().ok()?))
         }
         _ => None,
     }

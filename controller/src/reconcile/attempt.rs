@@ -141,6 +141,9 @@ impl Reconciler {
         for trouble in self.store.take_egress_firewall_troubles() {
             self.report(Report::EgressFirewallTrouble(trouble));
         }
+        for policy in self.store.take_rereads() {
+            self.report(Report::Reread(policy));
+        }
         if let Some(names) = self.store.take_names() {
             self.report(Report::Names(names));
         }
@@ -167,6 +170,10 @@ impl Reconciler {
                     for key in keys {
                         self.consider(Item::whole(key, Cause::Store), connection.schema(), &mut plan);
                     }
+                }
+                Turn::Apart(item) => {
+                    self.consider(item, connection.schema(), &mut plan);
+                    compared += 1;
                 }
                 Turn::Dirty => {
                     while !plan.is_full()
@@ -237,6 +244,7 @@ impl Reconciler {
         let Item { key, cause, .. } = &item;
         if !edits.is_empty() {
             let now = Instant::now();
+            self.work_queue.weigh(key, edits.iter().map(Edit::size).sum());
             // Another writer has changed rows that were right, or was faster. To answer at once, each time,
             // would be a fight without end.
             if *cause == Cause::Rows

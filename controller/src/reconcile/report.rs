@@ -36,6 +36,8 @@ pub enum Report {
     EgressFirewallTrouble(Trouble<Arc<str>, EgressFirewallTrouble>),
     /// All names of the DNS to ask for, which are others than before, or have other users.
     Names(BTreeMap<DnsName, NameUse>),
+    /// This NetworkPolicy has to be read again: there is room for its rules.
+    Reread(PolicyKey),
     /// A connection to an idled Service, which has no pods.
     NeedPods { service: ServiceKey, uid: Arc<str> },
     /// A list of the API server is doubted; none: the doubt is over. The receiver has everything listed again

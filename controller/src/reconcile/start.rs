@@ -80,6 +80,7 @@ impl Reconciler {
         self.decide_on_templates();
         let has_tiers = self.northbound.has_column(Table::Acl, "tier");
         self.store.use_tiers(if has_tiers { Tiers::Present } else { Tiers::Absent });
+        self.store.decide_on_selectors_of_namespaces();
         let now = Instant::now();
         let Self { store, northbound, work_queue, .. } = self;
         // Owners of rows, too: a row whose object is gone has no other key that would remove it.

@@ -124,7 +124,9 @@ fn place(key: &Key) -> u8 {
         Key::Node(_) | Key::Gateway(_) | Key::Chassis(_) => 1,
         Key::Isolation(_) | Key::ClusterPolicy(_) => 2,
         Key::Namespace(_) | Key::EgressFirewall(_) => 3,
-        Key::Set(SetId::Namespace(_) | SetId::Nodes(_) | SetId::Pods(_) | SetId::Port(..)) => 4,
+        Key::Set(
+            SetId::Namespace(_) | SetId::Nodes(_) | SetId::Pods(_) | SetId::Port(..) | SetId::PortIn(_),
+        ) => 4,
         // Who writes a rule chooses all of its 253 characters.
         Key::Set(SetId::Name(_)) => 5,
         Key::Policy(_) => 6,

@@ -66,6 +66,8 @@ pub(super) struct Outbox {
     need_pods: Vec<(ServiceKey, Arc<str>)>,
     of_namespaces: Vec<Trouble<Arc<str>, BadNamespaceAnnotation>>,
     of_policies: Vec<Trouble<PolicyKey, PolicyTrouble>>,
+    /// Policies to read again.
+    rereads: BTreeSet<PolicyKey>,
     of_cluster_policies: Vec<Trouble<ClusterPolicyKey, ClusterPolicyTrouble>>,
     conditions: BTreeSet<ClusterPolicyKey>,
     of_egress_firewalls: Vec<Trouble<Arc<str>, EgressFirewallTrouble>>,
@@ -98,6 +100,10 @@ impl Outbox {
 
     pub(super) fn tell_policy(&mut self, trouble: Trouble<PolicyKey, PolicyTrouble>) {
         self.of_policies.push(trouble);
+    }
+
+    pub(super) fn reread(&mut self, key: PolicyKey) {
+        self.rereads.insert(key);
     }
 
     pub(super) fn tell_cluster_policy(&mut self, trouble: Trouble<ClusterPolicyKey, ClusterPolicyTrouble>) {
@@ -200,6 +206,11 @@ impl Store {
     /// Statuses to write, each returned once.
     pub fn take_statuses(&mut self) -> Vec<FirewallStatus> {
         std::mem::take(&mut self.outbox.statuses)
+    }
+
+    /// Policies that count now, and whose rules are not in memory.
+    pub fn take_rereads(&mut self) -> BTreeSet<PolicyKey> {
+        std::mem::take(&mut self.outbox.rereads)
     }
 
     /// Address conflicts between a pod and a foreign port that began since the last call.

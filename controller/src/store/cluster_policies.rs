@@ -10,6 +10,7 @@ use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PodKey};
 
 use super::{
     DnsName, Store,
+    beyond::Size,
     cluster_policy::{ClusterPeer, ClusterPolicy, Effect, OWN_LEVELS, PolicyTier, Unusable},
     conditions::Standing,
     said::Said,
@@ -319,6 +320,7 @@ impl Store {
         let user = AnyPolicy::Cluster(key.clone());
         let (sets_before, pods_before) = (self.sets_of_cluster_policy(key), self.subject(key));
         let trouble_before = self.cluster_policy_trouble(key);
+        let size_before = self.size_of_cluster_policy(key);
         // The new selectors before the old ones go: most are the same, and are searched for once.
         let now = policy.map(|policy| {
             let subject = policy.effect.as_ref().map(|effect| {
@@ -338,7 +340,7 @@ impl Store {
                 self.cluster_policies.by_namespaces.entry(namespaces).or_default().insert(key.clone());
             }
             for (name, protocol) in known.policy.port_names() {
-                let users = self.policies.naming.entry((Arc::clone(name), protocol)).or_default();
+                let users = self.policies.naming.entry((None, Arc::clone(name), protocol)).or_default();
                 users.insert(user.clone());
             }
             self.join_sets_of_peers(&user, &known.policy);
@@ -346,6 +348,7 @@ impl Store {
         }
         let placements = self.cluster_policies.place();
         let before = std::mem::replace(&mut self.cluster_policies.placements, placements);
+        self.beyond.follow(key.kind.as_str(), size_before, self.size_of_cluster_policy(key));
         let sets = self.sets_of_cluster_policy(key);
         for set in sets_before.difference(&sets) {
             self.policies.sets.hold(&user, set.clone());
@@ -364,6 +367,12 @@ impl Store {
         self.tell_cluster_policy(key, trouble_before);
     }
 
+    fn size_of_cluster_policy(&self, key: &ClusterPolicyKey) -> Size {
+        let is_too_large =
+            |policy: &ClusterPolicy| matches!(policy.unusable.as_deref(), Some(Unusable::TooLarge(_)));
+        Size::of(self.cluster_policy(key).is_some_and(is_too_large))
+    }
+
     fn forget_cluster_policy(&mut self, key: &ClusterPolicyKey, user: &AnyPolicy, known: &Known) {
         if let Some([pods, namespaces]) = known.subject {
             drop_from(&mut self.cluster_policies.by_pods, &pods, key);
@@ -372,7 +381,7 @@ impl Store {
             self.namespaces.selectors.release(namespaces);
         }
         for (name, protocol) in known.policy.port_names() {
-            drop_from(&mut self.policies.naming, &(Arc::clone(name), protocol), user);
+            drop_from(&mut self.policies.naming, &(None, Arc::clone(name), protocol), user);
         }
         for peer in known.policy.peers() {
             match peer {

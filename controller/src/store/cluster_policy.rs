@@ -7,15 +7,20 @@
 
 use std::sync::Arc;
 
-use contract::names::ClusterPolicyKind;
+use contract::{
+    limits::{CLUSTER_POLICY_BYTES, Exceeded, TOO_LARGE},
+    names::ClusterPolicyKind,
+};
 use ipnet::IpNet;
 use kubeapi::services::Protocol;
 
 use super::{
     DnsName,
     conditions::Condition,
-    policy::{Direction, PodPeer, Port},
+    policy::{Direction, PodPeer, Port, shown},
+    price::Price,
     selector::{Selector, SelectorError},
+    specification::Specification,
 };
 use crate::{frozen::FrozenSet, key::SetId};
 
@@ -114,6 +119,8 @@ pub enum Unusable {
     Action { place: Direction, rule: usize, value: Box<str> },
     #[error("its {place} rule {rule} {what}; {}", closed(*action))]
     Rule { place: Direction, rule: usize, action: RuleAction, what: What },
+    #[error(transparent)]
+    TooLarge(Exceeded),
 }
 
 /// A part of a rule that cannot be used.
@@ -163,15 +170,25 @@ impl Unusable {
             Self::Rule { what: What::Name(_), .. } => "NoName",
             Self::Rule { what: What::Network(_), .. } => "NoNetwork",
             Self::Rule { what: What::Port(_), .. } => "NoPort",
+            Self::TooLarge(_) => TOO_LARGE,
         }
     }
 }
 
 impl ClusterPolicy {
     /// The policy of this kind with this specification.
-    pub fn new(kind: ClusterPolicyKind, uid: &str, generation: i64, spec: serde_json::Value) -> Self {
-        let (effect, unusable) = match read::effect(kind, spec) {
-            Ok((effect, unusable)) => (Some(Box::new(effect)), unusable),
+    pub fn new(kind: ClusterPolicyKind, uid: &str, generation: i64, spec: impl Into<Specification>) -> Self {
+        let spec = spec.into();
+        let is_in_limits = CLUSTER_POLICY_BYTES.check(spec.bytes()).map_err(Unusable::TooLarge);
+        let spec =
+            is_in_limits.and_then(|()| spec.whole().map_err(|why| Unusable::Spec(shown(&why.to_string()))));
+        let (effect, unusable) = match spec.and_then(|spec| read::effect(kind, spec)) {
+            Ok((effect, unusable)) => match Price::of_effect(&effect).check_cluster_policy() {
+                Ok(()) => (Some(Box::new(effect)), unusable),
+                Err(exceeded) => {
+                    (Some(Box::new(effect.closed())), Some(Box::new(Unusable::TooLarge(exceeded))))
+                }
+            },
             Err(why) => (None, Some(Box::new(why))),
         };
         Self { uid: uid.into(), generation, effect, unusable, conditions: [].into() }
@@ -210,6 +227,16 @@ impl ClusterPolicy {
 }
 
 impl Effect {
+    /// The policy that denies everything in each direction that it has rules for.
+    fn closed(mut self) -> Self {
+        for rules in [&mut self.ingress, &mut self.egress] {
+            if !rules.is_empty() {
+                *rules = [ClusterRule { action: RuleAction::Deny, peers: None, ports: None }].into();
+            }
+        }
+        self
+    }
+
     pub fn rules(&self, direction: Direction) -> &[ClusterRule] {
         match direction {
             Direction::Ingress => &self.ingress,

@@ -15,7 +15,7 @@ use contract::names::ClusterPolicyKey;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Store;
+use super::{Store, specification::Specification};
 use crate::{config::Zone, key::Key};
 
 /// The type of the condition begins with it; the name of the zone follows.
@@ -63,9 +63,9 @@ pub struct PolicyCondition {
 
 impl Condition {
     /// The conditions of zones in a status. Anything else in it is left out: others write it, too.
-    pub fn of_zones(status: &serde_json::Value) -> Box<[Self]> {
-        let all = status["conditions"].as_array().into_iter().flatten();
-        let read = all.filter_map(|condition| Self::deserialize(condition).ok());
+    pub fn of_zones(status: &Specification) -> Box<[Self]> {
+        let all: Vec<serde_json::Value> = status.field("conditions").unwrap_or_default();
+        let read = all.into_iter().filter_map(|condition| Self::deserialize(condition).ok());
         read.filter(|condition| condition.kind.starts_with(READY_IN_ZONE)).collect()
     }
 }

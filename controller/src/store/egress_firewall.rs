@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use contract::limits::{EGRESS_FIREWALL_RULES, Exceeded, TOO_LARGE};
+use contract::limits::{EGRESS_FIREWALL_BYTES, EGRESS_FIREWALL_RULES, Exceeded, TOO_LARGE};
 use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubeapi::services::Protocol;
@@ -16,7 +16,9 @@ use super::{
     DnsName,
     names::{NoName, dns_name},
     policy::{net, shown},
+    price::Price,
     selector::{Selector, SelectorError},
+    specification::{Json, Specification, list::Bounded},
 };
 
 /// An EgressFirewall.
@@ -138,21 +140,29 @@ impl Unusable {
 
 impl EgressFirewall {
     /// The EgressFirewall with this specification and this status.
-    pub fn new(uid: &str, spec: serde_json::Value, status: serde_json::Value) -> Self {
+    pub fn new(uid: &str, spec: impl Into<Specification>, status: impl Into<Specification>) -> Self {
+        let (spec, status) = (spec.into(), status.into());
         let mut reader = Reader { unusable: None };
-        let rules = match serde_json::from_value::<Spec>(spec) {
-            Ok(Spec { egress }) => reader.rules(egress.unwrap_or_default()),
-            Err(error) => {
-                reader.unusable(Unusable::Spec(shown(&error.to_string())));
-                vec![FirewallRule::deny_all(0)]
+        let is_in_limits = EGRESS_FIREWALL_BYTES.check(spec.bytes());
+        let rules = is_in_limits.map_err(Unusable::TooLarge).and_then(|()| {
+            if spec.is_missing() {
+                return Err(Unusable::Spec("there is none".into()));
             }
-        };
+            let specs = spec.field("egress").map_err(|why| Unusable::Spec(shown(&why.to_string())))?;
+            let rules = reader.rules(specs);
+            Price::of_firewall(&rules).check_firewall().map_err(Unusable::TooLarge)?;
+            Ok(rules)
+        });
+        let rules = rules.unwrap_or_else(|why| {
+            reader.unusable = Some(Box::new(why));
+            vec![FirewallRule::deny_all(0)]
+        });
         Self {
             uid: uid.into(),
             rules: rules.into(),
             unusable: reader.unusable,
             // Whatever else it is, it is not the one that is written.
-            status: serde_json::from_value(status).unwrap_or_default(),
+            status: status.whole().unwrap_or_default(),
         }
     }
 
@@ -186,15 +196,10 @@ impl FirewallRule {
 }
 
 #[derive(Debug, Deserialize)]
-struct Spec {
-    egress: Option<Vec<serde_json::Value>>,
-}
-
-#[derive(Debug, Deserialize)]
 struct RuleSpec {
     #[serde(default, rename = "type")]
     kind: String,
-    ports: Option<Vec<serde_json::Value>>,
+    ports: Option<Bounded<Json>>,
     /// With fields of any kind: a destination that this program does not know is found, too.
     to: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -212,8 +217,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn rules(&mut self, specs: Vec<serde_json::Value>) -> Vec<FirewallRule> {
-        let count = specs.len();
+    fn rules(&mut self, Bounded { elements: specs, count }: Bounded<Json>) -> Vec<FirewallRule> {
         let exceeded = EGRESS_FIREWALL_RULES.check(count).err();
         let most = if exceeded.is_some() { EGRESS_FIREWALL_RULES.most - 1 } else { count };
         let mut rules: Vec<FirewallRule> = specs
@@ -229,8 +233,8 @@ impl Reader {
         rules
     }
 
-    fn rule(&mut self, index: usize, spec: serde_json::Value) -> Option<FirewallRule> {
-        let RuleSpec { kind, ports, to } = match serde_json::from_value(spec) {
+    fn rule(&mut self, index: usize, Json(spec): Json) -> Option<FirewallRule> {
+        let RuleSpec { kind, ports, to } = match serde_json::from_str(&spec) {
             Ok(spec) => spec,
             Err(error) => {
                 self.unusable(Unusable::Unreadable { rule: index, why: shown(&error.to_string()) });
@@ -293,11 +297,10 @@ fn read_name(text: &str) -> Result<DnsName, What> {
 }
 
 /// The ports; none of an empty list, which is as none.
-fn read_ports(specs: Vec<serde_json::Value>) -> Result<Option<Box<[FirewallPort]>>, What> {
-    let read = |spec: serde_json::Value| {
-        let text = spec.to_string();
+fn read_ports(specs: Bounded<Json>) -> Result<Option<Box<[FirewallPort]>>, What> {
+    let read = |Json(text): Json| {
         let port = || {
-            let PortSpec { protocol, port } = serde_json::from_value(spec).ok()?;
+            let PortSpec { protocol, port } = serde_json::from_str(&text).ok()?;
             let protocol = Protocol::ALL.into_iter().find(|known| known.as_str() == protocol)?;
             // Upstream takes 0, which its definition does not allow, for all ports.
             let number = match port {
@@ -308,7 +311,7 @@ fn read_ports(specs: Vec<serde_json::Value>) -> Result<Option<Box<[FirewallPort]
         };
         port().ok_or_else(|| What::Port(shown(&text)))
     };
-    let ports = specs.into_iter().map(read).collect::<Result<Box<[_]>, _>>()?;
+    let ports = specs.elements.into_iter().map(read).collect::<Result<Box<[_]>, _>>()?;
     Ok((!ports.is_empty()).then_some(ports))
 }
 

@@ -6,10 +6,12 @@ use std::{
     sync::Arc,
 };
 
+use contract::limits::EGRESS_FIREWALL;
 use ipnet::IpNet;
 
 use super::{
     DnsName, EgressFirewall, Store,
+    beyond::Size,
     conditions::Standing,
     egress_firewall::{Destination, ObservedStatus, Unusable},
     fanout,
@@ -209,6 +211,7 @@ impl Store {
         dirty: &mut Dirty<'_>,
     ) {
         let had_group = self.has_namespace_group(namespace);
+        let size_before = self.size_of_firewall(namespace);
         let trouble_before = self.egress_firewall_trouble(namespace);
         let names_of =
             |firewall: &EgressFirewall| -> BTreeSet<DnsName> { firewall.names().cloned().collect() };
@@ -236,6 +239,7 @@ impl Store {
             }
             self.egress_firewalls.all.insert(Arc::clone(namespace), known);
         }
+        self.beyond.follow(EGRESS_FIREWALL, size_before, self.size_of_firewall(namespace));
         let user = AnyPolicy::EgressFirewall(Arc::clone(namespace));
         for name in names.difference(&names_before) {
             self.names.join(name, &user);
@@ -248,6 +252,13 @@ impl Store {
         self.follow_namespace_group(namespace, had_group, dirty);
         fanout::egress_firewall(namespace, dirty);
         self.tell_egress_firewall(namespace, trouble_before.as_ref());
+    }
+
+    fn size_of_firewall(&self, namespace: &str) -> Size {
+        let firewall = self.egress_firewall(namespace);
+        let is_too_large =
+            |firewall: &EgressFirewall| matches!(firewall.unusable.as_deref(), Some(Unusable::TooLarge(_)));
+        Size::of(firewall.is_some_and(is_too_large))
     }
 
     /// Queues an event if something has begun to be wrong with the EgressFirewall.

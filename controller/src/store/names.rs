@@ -151,7 +151,9 @@ impl Store {
     /// Whether the addresses of the set are known. Those of a name are not before its first answer.
     pub fn knows_addresses(&self, set: &SetId) -> bool {
         match set {
-            SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) | SetId::Nodes(_) => true,
+            SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) | SetId::PortIn(..) | SetId::Nodes(_) => {
+                true
+            }
             SetId::Name(name) => self.names.all.get(name).is_some_and(|known| known.addresses.is_some()),
         }
     }

@@ -199,7 +199,8 @@ impl Store {
     fn follow_namespace(&mut self, name: &Arc<str>, moves: &[(SelectorId, Moved)], dirty: &mut Dirty<'_>) {
         for (id, moved) in moves {
             let own = SetId::Namespace(Arc::clone(name));
-            let policies: Vec<_> = self.policies.listing(*id).cloned().collect();
+            let is_listed = self.follow_count_of_namespaces(*id, dirty);
+            let policies: Vec<_> = self.policies.listing(*id).filter(|_| is_listed).cloned().collect();
             if !policies.is_empty() {
                 dirty(Key::Set(own.clone()), Scope::Whole);
             }

@@ -22,6 +22,8 @@ pub enum Observation {
     Namespaces(Seen<Arc<str>, (Arc<str>, Namespace)>),
     Pods(Seen<PodKey, (PodKey, Pod)>),
     Policies(Seen<PolicyKey, (PolicyKey, Policy)>),
+    /// A NetworkPolicy whose rules were not in memory.
+    Reread(PolicyKey, Box<Policy>),
     ClusterPolicies(ClusterPolicyKind, Seen<ClusterPolicyKey, (ClusterPolicyKey, ClusterPolicy)>),
     /// By their namespaces, each of which has at most one.
     EgressFirewalls(Seen<Arc<str>, (Arc<str>, EgressFirewall)>),
@@ -49,6 +51,7 @@ pub(crate) enum Subject {
     EgressFirewall(Arc<str>),
     Name(DnsName),
     Connection(ServiceKey),
+    Reread(PolicyKey),
     Service(ServiceKey),
     Slice(SliceKey),
     Range(RangeName),
@@ -77,7 +80,7 @@ impl Observation {
             Self::Services(seen) => matches!(seen, Seen::All(_)),
             Self::Slices(seen) => matches!(seen, Seen::All(_)),
             Self::Ranges(seen) => matches!(seen, Seen::All(_)),
-            Self::Cluster(_) | Self::Name(..) | Self::Connection(_) => false,
+            Self::Cluster(_) | Self::Name(..) | Self::Connection(_) | Self::Reread(..) => false,
         }
     }
 
@@ -96,6 +99,7 @@ impl Observation {
             Self::Ranges(seen) => key(seen, |(range, _)| range).map(Subject::Range),
             Self::Name(name, _) => Some(Subject::Name(name.clone())),
             Self::Connection(service) => Some(Subject::Connection(service.clone())),
+            Self::Reread(policy, _) => Some(Subject::Reread(policy.clone())),
             Self::Cluster(_) => Some(Subject::Cluster),
         }
     }
@@ -121,6 +125,7 @@ impl Observation {
             | Self::Ranges(_)
             | Self::Cluster(_)
             | Self::Name(..)
+            | Self::Reread(..)
             | Self::Connection(_) => false,
         }
     }

@@ -48,6 +48,7 @@ impl Store {
             Observation::Namespaces(seen) => self.see(&NAMESPACES, seen, dirty),
             Observation::Pods(seen) => self.see(&PODS, seen, dirty),
             Observation::Policies(seen) => self.see(&POLICIES, seen, dirty),
+            Observation::Reread(key, policy) => self.reread_policy(key, *policy, dirty),
             Observation::ClusterPolicies(kind, seen) => self.see_cluster_policies(kind, seen, dirty),
             Observation::EgressFirewalls(seen) => self.see(&EGRESS_FIREWALLS, seen, dirty),
             Observation::Name(name, answer) => self.resolved(&name, answer, dirty),

@@ -6,6 +6,7 @@ use std::{
 };
 
 use contract::{
+    limits::NETWORK_POLICY,
     names::{PodKey, PolicyKey},
     ovn::HOST_NETWORK_NAMESPACE,
     policy_annotation::{Enforcement, Tracking},
@@ -14,7 +15,10 @@ use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
 
 use super::{
-    Direction, Peer, Policy, Store, fanout,
+    Direction, Peer, Policy, Store,
+    beyond::Size,
+    fanout,
+    namespace_sums::{Change, NamespaceSums},
     policy::{Block, PodPeer, PolicyTrouble},
     port_names::PortName,
     selector::Selector,
@@ -23,9 +27,12 @@ use super::{
 };
 use crate::{
     few::{Few, leave},
-    key::{AnyPolicy, Dirty, SetId},
+    key::{AnyPolicy, Dirty, Key, Scope, SetId},
     trouble::Trouble,
 };
+
+/// A name of ports, and the namespace whose pods give it numbers; none for all pods.
+pub(super) type PortScope = (Option<Arc<str>>, Arc<str>, Protocol);
 
 /// A policy, and the selectors that it refers to.
 #[derive(Debug)]
@@ -42,20 +49,38 @@ pub(super) struct Policies {
     all: BTreeMap<PolicyKey, Box<Known>>,
     /// By the selector of the pods that they isolate.
     selecting: HashMap<SelectorId, Few<PolicyKey>>,
+    /// Of the selectors of namespaces that are peers, those whose pods are one set. The sets of the single namespaces
+    /// would be in each rule, and each namespace that comes would change all of these.
+    together: HashMap<SelectorId, Arc<PodPeer>>,
     /// By the selector of namespaces whose pods are their peers.
     listing: HashMap<SelectorId, BTreeSet<PolicyKey>>,
     /// By the names of ports in their rules.
-    pub(super) naming: HashMap<(Arc<str>, Protocol), BTreeSet<AnyPolicy>>,
+    pub(super) naming: HashMap<PortScope, BTreeSet<AnyPolicy>>,
     pub(super) sets: Sets,
+    sums: NamespaceSums,
     /// Names of ports that no pod has, as events have told.
     pub(super) nameless: BTreeMap<PolicyKey, BTreeSet<PortName>>,
 }
+
+/// So many namespaces of a selector are named one by one, as upstream names them all. Each is 24 bytes of each rule,
+/// and of all that northd and ovn-controllers read when one comes.
+pub(super) const NAMED_NAMESPACES: usize = 8;
 
 /// What a policy isolates.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Isolated {
     pods: BTreeSet<PodKey>,
     directions: [bool; 2],
+}
+
+/// The names of ports in the rules of a policy.
+fn port_scopes(key: &PolicyKey, policy: &Policy) -> BTreeSet<PortScope> {
+    let of = |direction| {
+        let namespace: Option<Arc<str>> = Store::port_scope(key, direction).map(Into::into);
+        let names = policy.port_names_of(direction);
+        names.map(move |(name, protocol)| (namespace.clone(), Arc::clone(name), protocol))
+    };
+    Direction::ALL.into_iter().flat_map(of).collect()
 }
 
 impl Policies {
@@ -83,14 +108,29 @@ impl Policies {
         self.listing.get(&id).into_iter().flatten()
     }
 
-    /// The selectors of such namespaces.
+    /// The selectors of such namespaces that are named one by one.
     pub(super) fn listed(&self) -> impl Iterator<Item = SelectorId> {
-        self.listing.keys().copied()
+        self.listing.keys().copied().filter(|id| !self.together.contains_key(id))
     }
 
-    /// Policies with a port of this name in their rules.
-    pub(super) fn naming(&self, name: &Arc<str>, protocol: Protocol) -> impl Iterator<Item = &AnyPolicy> {
-        self.naming.get(&(Arc::clone(name), protocol)).into_iter().flatten()
+    /// Whether the namespaces of this selector are named one by one.
+    pub(super) fn is_listed(&self, id: SelectorId) -> bool {
+        self.listing.contains_key(&id) && !self.together.contains_key(&id)
+    }
+
+    /// Policies with a port of this name in rules about pods of the namespace, or about all pods.
+    pub(super) fn naming(
+        &self,
+        namespace: Option<&str>,
+        name: &Arc<str>,
+        protocol: Protocol,
+    ) -> impl Iterator<Item = &AnyPolicy> + use<'_> {
+        self.naming.get(&(namespace.map(Into::into), Arc::clone(name), protocol)).into_iter().flatten()
+    }
+
+    /// The names of ports in rules.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &PortScope> {
+        self.naming.keys()
     }
 
     /// The policies of a namespace.
@@ -106,9 +146,8 @@ impl Policies {
         for id in known.namespaces.values() {
             self.listing.entry(*id).or_default().insert(key.clone());
         }
-        for (name, protocol) in known.policy.port_names() {
-            let policies = self.naming.entry((Arc::clone(name), protocol)).or_default();
-            policies.insert(AnyPolicy::Namespaced(key.clone()));
+        for scope in port_scopes(key, &known.policy) {
+            self.naming.entry(scope).or_default().insert(AnyPolicy::Namespaced(key.clone()));
         }
     }
 
@@ -116,13 +155,16 @@ impl Policies {
         leave(&mut self.selecting, &known.pods, key);
         known.namespaces.values().for_each(|id| drop_from(&mut self.listing, id, key));
         let user = AnyPolicy::Namespaced(key.clone());
-        for (name, protocol) in known.policy.port_names() {
-            drop_from(&mut self.naming, &(Arc::clone(name), protocol), &user);
+        for scope in port_scopes(key, &known.policy) {
+            drop_from(&mut self.naming, &scope, &user);
         }
         for peer in known.policy.peers() {
             if let Peer::Pods(peer) = peer {
                 self.sets.leave(&peer.text, &user);
             }
+        }
+        for peer in known.namespaces.values().filter_map(|id| self.together.get(id)) {
+            self.sets.leave(&peer.text, &user);
         }
     }
 }
@@ -149,6 +191,9 @@ impl Store {
             Peer::Block(_) => Vec::new(),
             Peer::Namespaces(selector) => {
                 let id = self.policies.all.get(key).and_then(|known| known.namespaces.get(selector));
+                if let Some(together) = id.and_then(|id| self.policies.together.get(id)) {
+                    return vec![SetId::Pods(Arc::clone(&together.text))];
+                }
                 let names = id.into_iter().flat_map(|id| self.namespaces.selectors.matching(*id));
                 let names = names.filter(|name| ***name != *HOST_NETWORK_NAMESPACE);
                 names.map(|name| SetId::Namespace(Arc::clone(name))).collect()
@@ -170,11 +215,15 @@ impl Store {
     fn sets_of_policy(&self, key: &PolicyKey) -> BTreeSet<SetId> {
         let Some(policy) = self.policy(key) else { return BTreeSet::new() };
         let mut sets: BTreeSet<SetId> = policy.peers().flat_map(|peer| self.peer_sets(key, peer)).collect();
-        for (name, protocol) in policy.port_names() {
-            let numbers = self.port_numbers(None, name, protocol).into_iter();
-            sets.extend(numbers.map(|number| SetId::Port(Arc::clone(name), protocol, number)));
+        for (namespace, name, protocol) in port_scopes(key, policy) {
+            let numbers = self.port_numbers(namespace.as_deref(), &name, protocol).into_iter();
+            sets.extend(numbers.map(|number| SetId::port(namespace.as_deref(), &name, protocol, number)));
         }
         sets
+    }
+
+    fn size_of_policy(&self, key: &PolicyKey) -> Size {
+        Size::of(self.policy(key).is_some_and(Policy::is_too_large))
     }
 
     fn isolated(&self, key: &PolicyKey) -> Isolated {
@@ -193,15 +242,59 @@ impl Store {
         policies.into_iter().for_each(|(key, policy)| self.put_policy(key, policy, dirty));
     }
 
-    pub(super) fn put_policy(&mut self, key: PolicyKey, policy: Policy, dirty: &mut Dirty<'_>) {
-        if self.policies.get(&key) != Some(&policy) {
-            self.change_policy(&key, Some(policy), dirty);
+    pub(super) fn put_policy(&mut self, key: PolicyKey, mut policy: Policy, dirty: &mut Dirty<'_>) {
+        let before = self.policies.get(&key).map(|known| known.created);
+        let changes = self.policies.sums.put(&key, before, policy.created, policy.price);
+        match self.policies.sums.check(&key) {
+            Err(exceeded) => policy.drop_rules(exceeded),
+            Ok(()) if policy.is_without_rules() => self.outbox.reread(key.clone()),
+            Ok(()) => {}
+        }
+        self.replace_policy(&key, policy, dirty);
+        self.follow_sums(changes, dirty);
+    }
+
+    /// The policy as it was read again.
+    pub(super) fn reread_policy(&mut self, key: PolicyKey, policy: Policy, dirty: &mut Dirty<'_>) {
+        let is_same = |known: &Policy| (&known.uid, &known.version) == (&policy.uid, &policy.version);
+        // One that has changed comes by its watch.
+        if self.awaits_rules(&key) && self.policies.get(&key).is_some_and(is_same) {
+            self.put_policy(key, policy, dirty);
         }
     }
 
+    /// Whether the policy counts, and its rules are not in memory yet.
+    pub(super) fn awaits_rules(&self, key: &PolicyKey) -> bool {
+        self.policies.get(key).is_some_and(Policy::is_without_rules) && self.policies.sums.check(key).is_ok()
+    }
+
     pub(super) fn remove_policy(&mut self, key: &PolicyKey, dirty: &mut Dirty<'_>) {
-        if self.policies.get(key).is_some() {
-            self.change_policy(key, None, dirty);
+        let Some(created) = self.policies.get(key).map(|known| known.created) else { return };
+        let changes = self.policies.sums.remove(key, created);
+        self.change_policy(key, None, dirty);
+        self.follow_sums(changes, dirty);
+    }
+
+    /// Closes policies because of others of their namespace, or has them read again.
+    fn follow_sums(&mut self, changes: Vec<Change>, dirty: &mut Dirty<'_>) {
+        for (key, standing) in changes {
+            let Some(policy) = self.policies.get(&key) else { continue };
+            match standing {
+                Ok(()) if policy.is_without_rules() => self.outbox.reread(key),
+                Ok(()) => {}
+                Err(exceeded) => {
+                    let mut policy = policy.clone();
+                    policy.drop_rules(exceeded);
+                    self.replace_policy(&key, policy, dirty);
+                }
+            }
+        }
+    }
+
+    fn replace_policy(&mut self, key: &PolicyKey, policy: Policy, dirty: &mut Dirty<'_>) {
+        match self.policies.all.get_mut(key) {
+            Some(known) if known.policy == policy => known.policy.version = policy.version,
+            Some(_) | None => self.change_policy(key, Some(policy), dirty),
         }
     }
 
@@ -211,19 +304,28 @@ impl Store {
         let troubles_before =
             self.policies.get(key).map(|policy| self.policy_troubles(policy)).unwrap_or_default();
         let had_policies = self.has_policies(key.namespace());
+        let size_before = self.size_of_policy(key);
         // The new selectors before the old ones go: most are the same, and are searched for once.
         let now = policy.map(|policy| self.refer(key, policy));
         if let Some(before) = self.policies.all.remove(key) {
             self.policies.unindex(key, &before);
             self.pods.selectors.release(before.pods);
-            before.namespaces.into_values().for_each(|id| self.namespaces.selectors.release(id));
+            for id in before.namespaces.into_values() {
+                let is_still = now.as_ref().is_some_and(|now| now.namespaces.values().any(|own| *own == id));
+                if !is_still && self.policies.listing(id).next().is_none() {
+                    self.policies.together.remove(&id);
+                }
+                self.namespaces.selectors.release(id);
+            }
         }
         if let Some(mut known) = now {
             self.policies.index(key, &known);
             self.join_sets(key, &mut known.policy);
+            self.join_together(key, &known.namespaces);
             self.tell_policy(key, &known.policy, &troubles_before);
             self.policies.all.insert(key.clone(), Box::new(known));
         }
+        self.beyond.follow(NETWORK_POLICY, size_before, self.size_of_policy(key));
         let sets = self.sets_of_policy(key);
         for set in sets_before.difference(&sets) {
             self.policies.sets.hold(&AnyPolicy::Namespaced(key.clone()), set.clone());
@@ -251,9 +353,85 @@ impl Store {
                 namespaces.insert(selector.clone(), self.namespaces.selectors.refer_to(selector));
             }
         }
+        if self.listed.all {
+            for (selector, id) in &namespaces {
+                let is_new = self.policies.listing(*id).next().is_none();
+                if is_new && self.namespaces.selectors.matching(*id).count() > NAMED_NAMESPACES {
+                    self.policies.together.insert(*id, Arc::new(PodPeer::all_of(selector)));
+                }
+            }
+        }
         // Sets that both need are never without a policy.
         self.join_sets(key, &mut policy);
+        self.join_together(key, &namespaces);
         Known { policy, pods, namespaces }
+    }
+
+    /// Adds the policy to the sets of all pods of its peers' namespaces.
+    fn join_together(&mut self, key: &PolicyKey, namespaces: &BTreeMap<Selector, SelectorId>) {
+        let together: Vec<Arc<PodPeer>> =
+            namespaces.values().filter_map(|id| self.policies.together.get(id)).cloned().collect();
+        for peer in together {
+            self.join_set_of_pods(&AnyPolicy::Namespaced(key.clone()), &peer);
+        }
+    }
+
+    /// Decides which selectors of namespaces are one set. What the database has stays: the sets of the single
+    /// namespaces, if it has them all, or the set of the selector. To be called while all keys are about to be
+    /// compared.
+    pub fn decide_on_selectors_of_namespaces(&mut self) {
+        let found = self.policies.sets.take_found_selectors();
+        let listed: BTreeSet<SelectorId> = self.policies.listed().collect();
+        for id in listed {
+            let Some(peer) = self.all_of(id) else { continue };
+            let namespaces = || self.namespaces.selectors.matching(id);
+            let are_found = namespaces().all(|name| self.policies.sets.is_found(name));
+            let is_found = found.contains(&peer.text);
+            let are_many = namespaces().count() > NAMED_NAMESPACES;
+            if !are_found && (is_found || are_many) {
+                self.name_together(id, peer, &mut |_, _| ());
+            }
+        }
+    }
+
+    /// A namespace has come to match this selector, or has left it. Returns whether the policies that have its
+    /// namespaces as peers name them one by one.
+    pub(super) fn follow_count_of_namespaces(&mut self, id: SelectorId, dirty: &mut Dirty<'_>) -> bool {
+        if !self.policies.is_listed(id) {
+            return false;
+        }
+        if self.listed.all
+            && self.namespaces.selectors.matching(id).count() > NAMED_NAMESPACES
+            && let Some(peer) = self.all_of(id)
+        {
+            self.name_together(id, peer, dirty);
+            return false;
+        }
+        true
+    }
+
+    /// All pods of the namespaces with this selector.
+    fn all_of(&self, id: SelectorId) -> Option<Arc<PodPeer>> {
+        let known = self.policies.all.get(self.policies.listing(id).next()?)?;
+        let (selector, _) = known.namespaces.iter().find(|(_, own)| **own == id)?;
+        Some(Arc::new(PodPeer::all_of(selector)))
+    }
+
+    fn name_together(&mut self, id: SelectorId, peer: Arc<PodPeer>, dirty: &mut Dirty<'_>) {
+        let policies: Vec<PolicyKey> = self.policies.listing(id).cloned().collect();
+        let before: Vec<BTreeSet<SetId>> = policies.iter().map(|key| self.sets_of_policy(key)).collect();
+        self.policies.together.insert(id, Arc::clone(&peer));
+        dirty(Key::Set(SetId::Pods(Arc::clone(&peer.text))), Scope::Whole);
+        for (key, before) in policies.iter().zip(before) {
+            let user = AnyPolicy::Namespaced(key.clone());
+            self.join_set_of_pods(&user, &peer);
+            let now = self.sets_of_policy(key);
+            // Until its rows are written, the database's rules name them.
+            for set in before.difference(&now) {
+                self.policies.sets.hold(&user, set.clone());
+            }
+            dirty(Key::Policy(key.clone()), Scope::Whole);
+        }
     }
 
     /// Adds the policy to the sets of its peers.

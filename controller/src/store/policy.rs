@@ -3,32 +3,54 @@
 //! A value that cannot be used takes away what it stands for, and the first one is named: a peer or a port is
 //! left out, and so allows nothing. A policy that does not tell its pods isolates all pods of its namespace.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use contract::{
+    limits::{Exceeded, NETWORK_POLICY_BYTES, NETWORK_POLICY_ELEMENTS, TOO_LARGE},
     names::PolicyKey,
     policy_annotation::{BadPolicyAnnotation, Enforcement, Tracking},
 };
 use ipnet::IpNet;
 use k8s_openapi::{
-    api::networking::v1::{
-        IPBlock, NetworkPolicyEgressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
+    api::networking::v1::{IPBlock, NetworkPolicyPeer, NetworkPolicyPort},
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+        util::intstr::IntOrString,
     },
-    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 use kubeapi::services::Protocol;
 
-use super::selector::{Selector, SelectorError};
+use serde::Deserialize;
+
+use super::{
+    price::Price,
+    selector::{Requirement, Selector, SelectorError},
+    specification::{FieldError, Specification, list::Distinct},
+};
 use crate::frozen::FrozenSet;
+pub use block::Block;
+use ledger::Entry;
+pub(crate) use ledger::Ledger;
 pub use trouble::PolicyTrouble;
+
+/// Bytes of keys and values of a selector with which a policy beyond a limit is kept. One with more isolates all pods
+/// of its namespace: a selector of pods has a few labels.
+const LARGEST_SELECTOR: usize = 1024;
 
 /// Characters of a value in a message.
 const SHOWN: usize = 64;
 
 /// A NetworkPolicy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     pub uid: Arc<str>,
+    /// `metadata.resourceVersion`
+    pub version: Arc<str>,
+    /// In seconds since 1970.
+    pub created: i64,
     /// The pods that it isolates, in its own namespace.
     pub pods: Selector,
     /// Who may connect to these pods; none if it does not isolate them in this direction.
@@ -41,11 +63,52 @@ pub struct Policy {
     pub enforcement: Enforcement,
     /// The first of its values that cannot be used.
     pub unusable: Option<Box<Unusable>>,
+    /// Of its rules, whether they are in memory or not.
+    pub(super) price: Price,
+    rules: Rules,
+    /// While its rules are in memory.
+    entry: Option<Arc<Entry>>,
 }
+
+/// Whether the rules of a policy are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    Present,
+    /// They were taken away, because of others of the namespace.
+    Dropped,
+}
+
+/// Whether both ask for the same.
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            uid,
+            version: _,
+            created,
+            pods,
+            ingress,
+            egress,
+            tracking,
+            enforcement,
+            unusable,
+            price,
+            rules,
+            entry: _,
+        } = self;
+        (uid, created, pods, ingress, egress)
+            == (&other.uid, &other.created, &other.pods, &other.ingress, &other.egress)
+            && (tracking, enforcement, unusable) == (&other.tracking, &other.enforcement, &other.unusable)
+            && (price, rules) == (&other.price, &other.rules)
+    }
+}
+
+impl Eq for Policy {}
 
 /// Connections that a policy allows: those of any of the peers at any of the ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
+    /// Its place in the object. Of equal rules the first one is kept.
+    pub index: usize,
     /// None: everything.
     pub peers: Option<Box<[Peer]>>,
     /// None: all ports of all protocols.
@@ -53,7 +116,7 @@ pub struct Rule {
 }
 
 /// The other end of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Peer {
     Block(Block),
     /// All pods of the namespaces with these labels.
@@ -62,15 +125,8 @@ pub enum Peer {
     Pods(Arc<PodPeer>),
 }
 
-/// Addresses, whatever they belong to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    pub net: IpNet,
-    pub except: Box<[IpNet]>,
-}
-
 /// Pods by their labels.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodPeer {
     /// Of namespaces with these labels. None: of the namespace that `pods` is limited to.
     pub namespaces: Option<Selector>,
@@ -80,13 +136,13 @@ pub struct PodPeer {
 }
 
 /// A port of the end that is connected to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port {
     pub protocol: Protocol,
     pub number: Number,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Number {
     All,
     /// From the first to the last.
@@ -131,43 +187,79 @@ pub enum Unusable {
     Port { place: Direction, rule: usize, value: Box<str> },
     #[error(transparent)]
     Annotation(BadPolicyAnnotation),
+    #[error(transparent)]
+    TooLarge(Exceeded),
 }
 
 impl Policy {
-    /// The policy with this specification. `None` stands for an empty one, and an error for one that cannot
-    /// be read.
-    pub fn new(key: &PolicyKey, uid: &str, spec: Result<Option<NetworkPolicySpec>, String>) -> Self {
-        let all_pods = Selector::of_namespace(key.namespace());
-        let spec = match spec {
-            Ok(spec) => spec.unwrap_or_default(),
+    /// The policy with this specification.
+    pub fn new(key: &PolicyKey, uid: &str, spec: impl Into<Specification>) -> Self {
+        let spec = spec.into();
+        let mut reader = Reader { key, unusable: None };
+        let read = match reader.read(&spec) {
+            Ok(read) => read,
             Err(why) => {
-                return Self {
-                    uid: uid.into(),
-                    pods: all_pods,
-                    ingress: Some([].into()),
-                    egress: Some([].into()),
-                    tracking: Tracking::default(),
-                    enforcement: Enforcement::default(),
-                    unusable: Some(Box::new(Unusable::Spec(shown(&why)))),
-                };
+                reader.unusable = Some(Box::new(Unusable::Spec(shown(&why.to_string()))));
+                let closed = || Some([].into());
+                Read { pods: Selector::of_namespace(key.namespace()), ingress: closed(), egress: closed() }
             }
         };
-        let NetworkPolicySpec { egress, ingress, pod_selector, policy_types } = spec;
-        let mut reader = Reader { key, unusable: None };
-        let pods = Selector::new(Some(key.namespace()), &pod_selector.unwrap_or_default());
-        let pods = pods.unwrap_or_else(|why| {
-            reader.unusable(Unusable::PodSelector(why));
-            all_pods
-        });
-        let [is_ingress, is_egress] =
-            reader.types(policy_types.unwrap_or_default(), egress.as_deref().unwrap_or_default());
-        let ingress = ingress.unwrap_or_default().into_iter().map(|rule| (rule.from, rule.ports));
-        let egress = egress.unwrap_or_default().into_iter().map(|rule| (rule.to, rule.ports));
-        // Rules of a direction that the policy does not name have no effect.
-        let ingress = is_ingress.then(|| reader.rules(Direction::Ingress, ingress));
-        let egress = is_egress.then(|| reader.rules(Direction::Egress, egress));
+        let Read { pods, ingress, egress } = read;
         let (tracking, enforcement) = (Tracking::default(), Enforcement::default());
-        Self { uid: uid.into(), pods, ingress, egress, tracking, enforcement, unusable: reader.unusable }
+        let mut policy = Self {
+            uid: uid.into(),
+            version: "".into(),
+            created: 0,
+            pods,
+            ingress,
+            egress,
+            tracking,
+            enforcement,
+            unusable: reader.unusable,
+            price: Price::default(),
+            rules: Rules::Present,
+            entry: None,
+        };
+        let price = Price { bytes: spec.bytes(), ..Price::of_policy(&policy) };
+        match price.check() {
+            Ok(()) if policy.is_too_large() => policy.empty(),
+            Ok(()) => policy.price = price,
+            Err(exceeded) => policy.close(exceeded),
+        }
+        policy
+    }
+
+    /// Isolates the same pods, and allows nothing.
+    fn close(&mut self, exceeded: Exceeded) {
+        self.empty();
+        self.unusable = Some(Box::new(Unusable::TooLarge(exceeded)));
+    }
+
+    fn empty(&mut self) {
+        for rules in [&mut self.ingress, &mut self.egress].into_iter().flatten() {
+            *rules = [].into();
+        }
+        // Thousands of them may be there.
+        if size(&self.pods) > LARGEST_SELECTOR
+            && let Some(namespace) = self.pods.namespace()
+        {
+            self.pods = Selector::of_namespace(namespace);
+        }
+    }
+
+    /// Closes it because of others of its namespace. What it asks for has to be read again when there is room.
+    pub(super) fn drop_rules(&mut self, exceeded: Exceeded) {
+        // One that is too large by itself has none.
+        if self.price == Price::default() {
+            return;
+        }
+        self.close(exceeded);
+        (self.rules, self.entry) = (Rules::Dropped, None);
+    }
+
+    /// Whether its rules were taken away because of others.
+    pub(super) fn is_without_rules(&self) -> bool {
+        self.rules == Rules::Dropped
     }
 
     /// The policy with these annotations.
@@ -186,6 +278,11 @@ impl Policy {
             self.unusable.get_or_insert_with(|| Box::new(Unusable::Annotation(bad)));
         }
         self
+    }
+
+    /// Whether it is beyond a limit.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.unusable.as_deref(), Some(Unusable::TooLarge(_)))
     }
 
     /// Its rules of a direction; none if it is not about connections in it.
@@ -218,7 +315,13 @@ impl Policy {
 
     /// The names of ports in all rules.
     pub(super) fn port_names(&self) -> impl Iterator<Item = (&Arc<str>, Protocol)> {
-        self.all_rules().filter_map(|rule| rule.ports.as_ref()).flatten().filter_map(Port::name)
+        Direction::ALL.into_iter().flat_map(|direction| self.port_names_of(direction))
+    }
+
+    /// The names of ports in the rules of a direction.
+    pub(super) fn port_names_of(&self, direction: Direction) -> impl Iterator<Item = (&Arc<str>, Protocol)> {
+        let rules = self.rules(direction).into_iter().flatten();
+        rules.filter_map(|rule| rule.ports.as_ref()).flatten().filter_map(Port::name)
     }
 }
 
@@ -265,8 +368,25 @@ impl Unusable {
             Self::Protocol { .. } => "UnknownProtocol",
             Self::Port { .. } => "NoPort",
             Self::Annotation(_) => "UnusableAnnotation",
+            Self::TooLarge(_) => TOO_LARGE,
         }
     }
+}
+
+/// A rule as the API spells it; `from` of ingress, `to` of egress.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct RuleSpec {
+    from: Option<Distinct<NetworkPolicyPeer>>,
+    to: Option<Distinct<NetworkPolicyPeer>>,
+    ports: Option<Distinct<NetworkPolicyPort>>,
+}
+
+/// What a specification says.
+struct Read {
+    pods: Selector,
+    ingress: Option<Box<[Rule]>>,
+    egress: Option<Box<[Rule]>>,
 }
 
 /// Reads the parts of one policy.
@@ -280,37 +400,84 @@ impl Reader<'_> {
         self.unusable.get_or_insert_with(|| Box::new(what));
     }
 
+    /// # Errors
+    ///
+    /// The specification cannot be read.
+    fn read(&mut self, spec: &Specification) -> Result<Read, FieldError> {
+        let all_pods = || Selector::of_namespace(self.key.namespace());
+        let pods = match spec.field::<LabelSelector>("podSelector") {
+            Ok(selector) => {
+                Selector::new(Some(self.key.namespace()), &selector).map_err(Unusable::PodSelector)
+            }
+            Err(FieldError::TooLarge) => Ok(all_pods()),
+            Err(why) => return Err(why),
+        };
+        let pods = pods.unwrap_or_else(|why| {
+            let all_pods = all_pods();
+            self.unusable(why);
+            all_pods
+        });
+        let types = match spec.field::<Vec<String>>("policyTypes") {
+            Ok(types) => self.types(types, spec.has("egress")),
+            Err(FieldError::TooLarge) => [true, true],
+            Err(why) => return Err(why),
+        };
+        // Rules of a direction that the policy does not name have no effect, but they have to be rules.
+        let mut rules = |place: Direction, name| {
+            if let Err(exceeded) = NETWORK_POLICY_BYTES.check(spec.bytes()) {
+                self.unusable = Some(Box::new(Unusable::TooLarge(exceeded)));
+                return Ok([].into());
+            }
+            Ok(self.rules(place, spec.field(name)?))
+        };
+        let ingress = rules(Direction::Ingress, "ingress")?;
+        let egress = rules(Direction::Egress, "egress")?;
+        let [is_ingress, is_egress] = types;
+        Ok(Read { pods, ingress: is_ingress.then_some(ingress), egress: is_egress.then_some(egress) })
+    }
+
     /// Whether the policy isolates in each direction. Without types, ingress is always one of them, and
     /// egress if there are rules of it.
-    fn types(&mut self, types: Vec<String>, egress: &[NetworkPolicyEgressRule]) -> [bool; 2] {
+    fn types(&mut self, types: Vec<String>, has_egress: bool) -> [bool; 2] {
         let known = |text: &String| Direction::ALL.iter().any(|direction| direction.as_str() == text);
         if let Some(unknown) = types.iter().find(|text| !known(text)) {
             self.unusable(Unusable::PolicyType(shown(unknown)));
             return [true, true];
         }
         if types.is_empty() {
-            return [true, !egress.is_empty()];
+            return [true, has_egress];
         }
         Direction::ALL.map(|direction| types.iter().any(|text| text == direction.as_str()))
     }
 
-    fn rules(
-        &mut self,
-        place: Direction,
-        rules: impl Iterator<Item = (Option<Vec<NetworkPolicyPeer>>, Option<Vec<NetworkPolicyPort>>)>,
-    ) -> Box<[Rule]> {
+    fn rules(&mut self, place: Direction, rules: Distinct<RuleSpec>) -> Box<[Rule]> {
+        let mut exceeded = NETWORK_POLICY_ELEMENTS.check(rules.count);
         let mut read = Vec::new();
-        for (rule, (peers, ports)) in rules.enumerate() {
+        for (index, RuleSpec { from, to, ports }) in rules.elements {
+            let peers = match place {
+                Direction::Ingress => from,
+                Direction::Egress => to,
+            };
             // An empty list is as none. One whose elements cannot be used is not: it allows nothing.
-            let peers = peers.filter(|peers| !peers.is_empty());
-            let ports = ports.filter(|ports| !ports.is_empty());
-            let mut peer = |peer| self.peer(place, rule, peer);
-            let peers = peers.map(|peers| peers.into_iter().filter_map(&mut peer).collect());
-            let mut port = |port| self.port(place, rule, port);
-            let ports = ports.map(|ports| ports.into_iter().filter_map(&mut port).collect());
-            read.push(Rule { peers, ports });
+            let peers = peers.filter(|peers| peers.count > 0);
+            let ports = ports.filter(|ports| ports.count > 0);
+            for count in [peers.as_ref().map(|list| list.count), ports.as_ref().map(|list| list.count)] {
+                exceeded = exceeded.and(NETWORK_POLICY_ELEMENTS.check(count.unwrap_or_default()));
+            }
+            let mut peer = |(_, peer)| self.peer(place, index, peer);
+            let peers = peers.map(|peers| peers.elements.into_iter().filter_map(&mut peer).collect());
+            let mut port = |(_, port)| self.port(place, index, port);
+            let ports = ports.map(|ports| ports.elements.into_iter().filter_map(&mut port).collect());
+            read.push(Rule { index, peers, ports });
         }
-        read.into()
+        if let Err(exceeded) = exceeded {
+            self.unusable = Some(Box::new(Unusable::TooLarge(exceeded)));
+            return [].into();
+        }
+        let mut seen = HashSet::new();
+        let is_first: Vec<bool> = read.iter().map(|rule| seen.insert((&rule.peers, &rule.ports))).collect();
+        let rules = read.into_iter().zip(is_first).filter(|(_, is_first)| *is_first);
+        rules.map(|(rule, _)| rule).collect()
     }
 
     fn peer(&mut self, place: Direction, rule: usize, peer: NetworkPolicyPeer) -> Option<Peer> {
@@ -391,6 +558,27 @@ impl PodPeer {
     }
 }
 
+impl PodPeer {
+    /// All pods of the namespaces with these labels.
+    pub(super) fn all_of(namespaces: &Selector) -> Self {
+        let requirement = |requirement: &Requirement| {
+            let list = |values: &FrozenSet<Box<str>>| Some(values.iter().map(ToString::to_string).collect());
+            let (key, operator, values) = match requirement {
+                Requirement::In(key, values) => (key, "In", list(values)),
+                Requirement::NotIn(key, values) => (key, "NotIn", list(values)),
+                Requirement::Exists(key) => (key, "Exists", None),
+                Requirement::DoesNotExist(key) => (key, "DoesNotExist", None),
+            };
+            LabelSelectorRequirement { key: key.to_string(), operator: operator.to_owned(), values }
+        };
+        let all: Vec<_> = namespaces.requirements().map(requirement).collect();
+        let spelled =
+            LabelSelector { match_expressions: (!all.is_empty()).then_some(all), match_labels: None };
+        let text = format!("{}_{}", canonical(&spelled), canonical(&LabelSelector::default())).into();
+        Self { namespaces: Some(namespaces.clone()), pods: Selector::default(), text }
+    }
+}
+
 /// The text of a selector, as upstream's ids of address sets have it: `LS{ML:{app: cart,},}`.
 pub(super) fn canonical(LabelSelector { match_labels, match_expressions }: &LabelSelector) -> String {
     let mut text = "LS{".to_owned();
@@ -416,6 +604,17 @@ pub(super) fn canonical(LabelSelector { match_labels, match_expressions }: &Labe
     text
 }
 
+/// Bytes of the keys and values of a selector.
+fn size(selector: &Selector) -> usize {
+    let of = |requirement: &Requirement| match requirement {
+        Requirement::In(key, values) | Requirement::NotIn(key, values) => {
+            key.len() + values.iter().map(|value| value.len()).sum::<usize>()
+        }
+        Requirement::Exists(key) | Requirement::DoesNotExist(key) => key.len(),
+    };
+    selector.requirements().map(of).sum()
+}
+
 /// A network, without the bits of a host.
 pub(super) fn net(text: &str) -> Option<IpNet> {
     kubeapi::address::parse_net(text.trim()).map(|net| net.trunc())
@@ -425,6 +624,8 @@ pub(super) fn shown(text: &str) -> Box<str> {
     text.chars().take(SHOWN).collect::<String>().into()
 }
 
+mod block;
+mod ledger;
 mod trouble;
 
 #[cfg(test)]

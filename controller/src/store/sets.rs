@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     few::{Few, give_back, leave},
-    key::{AnyPolicy, Dirty, Key, Part, Scope, SetId},
+    key::{AnyPolicy, Dirty, Key, Part, PortIn, Scope, SetId},
 };
 
 /// The sets.
@@ -44,6 +44,8 @@ pub(super) struct Sets {
     holds: HashMap<AnyPolicy, BTreeSet<SetId>>,
     /// Namespaces that had a set at the start, whether a policy names it or not.
     found: BTreeSet<Arc<str>>,
+    /// The sets of all pods of selected namespaces that there were at the start.
+    found_selectors: BTreeSet<Arc<str>>,
     /// Pods whose addresses have left a set, and may be in it as far as the database shows.
     left: HashMap<SetId, BTreeSet<PodKey>>,
     /// By pod: the number of such sets.
@@ -133,6 +135,16 @@ impl Sets {
         Some(set)
     }
 
+    /// Whether the namespace had a set at the start.
+    pub(super) fn is_found(&self, namespace: &str) -> bool {
+        self.found.contains(namespace)
+    }
+
+    /// The sets of all pods of selected namespaces that there were at the start; none at the next call.
+    pub(super) fn take_found_selectors(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.found_selectors)
+    }
+
     /// The namespace is gone. Returns whether it had a set at the start.
     pub(super) fn forget_found(&mut self, namespace: &str) -> bool {
         self.found.remove(namespace)
@@ -179,16 +191,20 @@ impl Store {
             SetId::Namespace(name) => {
                 let is_found = sets.found.contains(name) && self.namespaces.contains(name);
                 let ids = self.namespaces.selectors.matched_by(name);
-                is_found
-                    || self.has_multicast(name)
-                    || ids.iter().any(|id| policies.listing(*id).next().is_some())
+                is_found || self.has_multicast(name) || ids.iter().any(|id| policies.is_listed(*id))
             }
             SetId::Pods(text) => sets.pods.contains_key(text),
             SetId::Name(name) => self.names.contains(name),
             SetId::Nodes(text) => self.node_addresses.contains(text),
             SetId::Port(name, protocol, number) => {
-                policies.naming(name, *protocol).next().is_some()
+                policies.naming(None, name, *protocol).next().is_some()
                     && sets.ports.contains_key(&(Arc::clone(name), *protocol, *number))
+            }
+            SetId::PortIn(port) => {
+                let PortIn { namespace, name, protocol, number } = &**port;
+                let pods = sets.ports.get(&(Arc::clone(name), *protocol, *number));
+                policies.naming(Some(namespace), name, *protocol).next().is_some()
+                    && pods.is_some_and(|pods| has_pod(pods, namespace))
             }
         }
     }
@@ -204,10 +220,10 @@ impl Store {
             .filter(|name| ***name != *HOST_NETWORK_NAMESPACE);
         let namespaces = namespaces.map(|name| SetId::Namespace(Arc::clone(name)));
         let pods = sets.pods.keys().map(|text| SetId::Pods(Arc::clone(text)));
-        let ports = sets.ports.keys();
-        let ports =
-            ports.filter(|(name, protocol, _)| self.policies.naming(name, *protocol).next().is_some());
-        let ports = ports.map(|(name, protocol, number)| SetId::Port(Arc::clone(name), *protocol, *number));
+        let ports = self.policies.scopes().flat_map(|(namespace, name, protocol)| {
+            let numbers = self.port_numbers(namespace.as_deref(), name, *protocol).into_iter();
+            numbers.map(move |number| SetId::port(namespace.as_deref(), name, *protocol, number))
+        });
         let names = self.names.iter().map(|name| SetId::Name(Arc::clone(name)));
         let nodes = self.node_addresses.texts().map(|text| SetId::Nodes(Arc::clone(text)));
         let outside = names.chain(nodes);
@@ -221,7 +237,7 @@ impl Store {
     }
 
     /// The addresses of a set.
-    pub fn set_addresses(&self, set: &SetId) -> impl Iterator<Item = IpAddr> {
+    pub fn set_addresses(&self, set: &SetId) -> impl Iterator<Item = IpAddr> + use<'_> {
         let labels = &self.pods.selectors;
         let mut of_others = BTreeSet::new();
         let pods: Vec<&PodKey> = match set {
@@ -254,6 +270,11 @@ impl Store {
                 let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
                 pods.into_iter().flatten().collect()
             }
+            SetId::PortIn(port) => {
+                let PortIn { namespace, name, protocol, number } = &**port;
+                let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
+                pods.into_iter().flat_map(|pods| pods_in(pods, namespace)).collect()
+            }
         };
         pods.into_iter().flat_map(|pod| self.addresses_of(pod)).chain(of_others)
     }
@@ -266,7 +287,7 @@ impl Store {
             SetId::Pods(text) if self.policies.sets.pod_set(text).is_none() => {
                 self.unread.addresses(set).any(|own| own == address)
             }
-            SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) => {
+            SetId::Namespace(_) | SetId::Pods(_) | SetId::Port(..) | SetId::PortIn(..) => {
                 let is_own = |pod: &PodKey| self.addresses_of(pod).any(|own| own == address);
                 let owner = self.addresses.owner(address);
                 owner.is_some_and(|pod| self.is_in(set, pod) && is_own(pod))
@@ -298,6 +319,11 @@ impl Store {
                 let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
                 pods.is_some_and(|pods| pods.contains(pod))
             }
+            SetId::PortIn(port) => {
+                let PortIn { namespace, name, protocol, number } = &**port;
+                let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
+                pod.namespace() == &**namespace && pods.is_some_and(|pods| pods.contains(pod))
+            }
         }
     }
 
@@ -319,7 +345,10 @@ impl Store {
     /// The other sets that a pod with addresses is in.
     pub(super) fn other_sets_of_pod(&self, pod: &PodKey) -> BTreeSet<SetId> {
         let own = self.named_ports(pod).iter();
-        let ports = own.map(|port| SetId::Port(Arc::clone(&port.name), port.protocol, port.number));
+        let ports = own.flat_map(|port| {
+            let scopes = [Some(pod.namespace()), None];
+            scopes.map(|scope| SetId::port(scope, &port.name, port.protocol, port.number))
+        });
         let namespace = [SetId::Namespace(pod.namespace().into())];
         let known = ports.chain(namespace).filter(|set| self.is_set(set));
         known.chain(self.unread_sets_of(pod)).collect()
@@ -364,7 +393,10 @@ impl Store {
                 SetId::Namespace(name) => drop(self.policies.sets.found.insert(name)),
                 SetId::Nodes(text) => self.found_addresses(NodesOf::Set(text), addresses),
                 SetId::Name(name) => self.names.found(name, addresses),
-                SetId::Pods(_) | SetId::Port(..) => {}
+                SetId::Pods(text) if text.ends_with("_LS{}") => {
+                    self.policies.sets.found_selectors.insert(text);
+                }
+                SetId::Pods(_) | SetId::Port(..) | SetId::PortIn(..) => {}
             }
         }
     }
@@ -407,10 +439,18 @@ impl Store {
 
 /// Whether a pod of this namespace is among the pods.
 fn has_pod(pods: &BTreeSet<PodKey>, namespace: &str) -> bool {
+    pods_in(pods, namespace).next().is_some()
+}
+
+/// Those of the pods that are in this namespace.
+fn pods_in<'a, 'b>(
+    pods: &'a BTreeSet<PodKey>,
+    namespace: &'b str,
+) -> impl Iterator<Item = &'a PodKey> + use<'a, 'b> {
     // They are neighbours, and no name is lower than this one.
     let first = PodKey::new(namespace, "0").ok();
-    let next = first.and_then(|first| pods.range(first..).next());
-    next.is_some_and(|pod| pod.namespace() == namespace)
+    let from = first.into_iter().flat_map(|first| pods.range(first..));
+    from.take_while(move |pod| pod.namespace() == namespace)
 }
 
 /// Removes an element from the set of a key, and the set with its last element.

@@ -27,7 +27,7 @@ use serde::Deserialize;
 
 use super::{
     Annotated, ClusterPolicy, EgressFirewall, NamedPort, Namespace, Node, Phase, Pod, Policy, Reported,
-    Spelled, Texts, Unreadable, ZoneCondition,
+    Spelled, Texts, Unreadable, ZoneCondition, specification::Specification,
 };
 use crate::config::Zone;
 
@@ -75,7 +75,7 @@ pub struct NamespaceObject {
 pub struct PolicyObject {
     #[serde(deserialize_with = "metadata::of_policy")]
     pub metadata: ObjectMeta,
-    pub spec: serde_json::Value,
+    pub spec: Specification,
 }
 
 /// A policy of the whole cluster, of the kind that `K` names. Its specification is read later, as that of a
@@ -85,8 +85,8 @@ pub struct PolicyObject {
 pub struct ClusterPolicyObject<K> {
     #[serde(deserialize_with = "metadata::of_namespace")]
     pub metadata: ObjectMeta,
-    pub spec: serde_json::Value,
-    pub status: serde_json::Value,
+    pub spec: Specification,
+    pub status: Specification,
     #[serde(skip)]
     kind: std::marker::PhantomData<K>,
 }
@@ -98,8 +98,8 @@ pub struct ClusterPolicyObject<K> {
 pub struct EgressFirewallObject {
     #[serde(deserialize_with = "metadata::of_namespace")]
     pub metadata: ObjectMeta,
-    pub spec: serde_json::Value,
-    pub status: serde_json::Value,
+    pub spec: Specification,
+    pub status: Specification,
 }
 
 /// A [`ClusterPolicyKind`] as a type.
@@ -314,11 +314,13 @@ impl PolicyObject {
     /// # Errors
     /// The namespace or the name is one that no API server accepts.
     pub fn into_policy(self) -> Result<(PolicyKey, Policy), BadName> {
-        let ObjectMeta { name, namespace, uid, annotations, .. } = self.metadata;
+        let ObjectMeta { name, namespace, uid, annotations, creation_timestamp, resource_version, .. } =
+            self.metadata;
         let key = PolicyKey::new(&namespace.unwrap_or_default(), &name.unwrap_or_default())?;
-        let spec = serde_json::from_value(self.spec).map_err(|error| error.to_string());
-        let policy = Policy::new(&key, &uid.unwrap_or_default(), spec);
-        let policy = policy.annotated(&annotations.unwrap_or_default());
+        let policy = Policy::new(&key, &uid.unwrap_or_default(), self.spec);
+        let mut policy = policy.annotated(&annotations.unwrap_or_default());
+        policy.created = creation_timestamp.map_or(0, |time| time.0.as_second());
+        policy.version = resource_version.unwrap_or_default().into();
         Ok((key, policy))
     }
 }

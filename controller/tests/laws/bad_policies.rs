@@ -117,7 +117,7 @@ async fn a_policy_is_stateless_only_with_the_option_and_says_so_without_it() {
     let open = json!({"ingress": [{}]});
     let stateless = |value: &str| policy(&json!({"k8s.ovn.org/acl-stateless": value}), &open);
     // With one more rule, so that something is written.
-    let more = json!({"ingress": [{}, {}]});
+    let more = json!({"ingress": [{}, {"ports": [{"port": 1}]}]});
     let nonsense = policy(&json!({"k8s.ovn.org/acl-stateless": "yes"}), &more);
     for (stateless_policies, action) in [(true, "allow-stateless"), (false, "allow-related")] {
         let mut scene = Scene::begin(ClusterConfig { stateless_policies, ..config() }).await;

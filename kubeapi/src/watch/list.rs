@@ -57,6 +57,31 @@ pub async fn list<K: Watched>(
     Ok(pages::<K>(connection, K::PATH, selection, Freshness::Newest, read).await?.0)
 }
 
+/// One object in its newest state, beside a running watch; none if there is none of this name, or if it cannot be
+/// used. Needs the right to list, and no other.
+///
+/// # Errors
+///
+/// As for [`list`].
+pub async fn find<K: Watched>(
+    connection: &Connection,
+    selection: &Selection,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<K::Value>, Trouble> {
+    let (group, plural) = K::PATH.rsplit_once('/').unwrap_or_default();
+    let request = Request::new(format!("{group}/namespaces/{namespace}/{plural}"));
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let answer = async {
+        let request = request.list(&params).map_err(kube::Error::BuildRequest)?;
+        connection.client().request_text(request).await
+    };
+    let text = connection.ask(selection.patience, answer).await?;
+    let Page::<K> { metadata: _, items } =
+        serde_json::from_str(&text).map_err(|error| connection.trouble(&kube::Error::SerdeError(error)))?;
+    Ok(items.into_iter().flatten().find_map(|object| object.value().ok()))
+}
+
 /// What `read` makes of all objects, and the `resourceVersion` of the list.
 ///
 /// Each page is requested before the one before it is parsed: the API server writes the token of the next

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use contract::names::PolicyKey;
 use controller::{
     doubt::{Doubted, Example},
     key::Key,
@@ -13,7 +14,10 @@ use kubeapi::{
     events::{Event, EventReason, Recorder},
     object::Object,
 };
-use tokio::sync::{mpsc::UnboundedReceiver, watch};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender},
+    watch,
+};
 
 /// The actions of events (`action` of `events.k8s.io/v1`).
 const ADDRESSES: &str = "AssignAddresses";
@@ -26,17 +30,23 @@ pub(super) struct Outlets {
     pub(super) doubts: watch::Sender<Option<Doubted>>,
     /// The names of the DNS to ask for.
     pub(super) names: watch::Sender<BTreeMap<DnsName, NameUse>>,
+    /// NetworkPolicies to read again.
+    pub(super) rereads: UnboundedSender<PolicyKey>,
 }
 
 /// Reports until the controller has ended.
 pub(super) async fn tell(mut reports: UnboundedReceiver<Report>, recorder: Recorder, outlets: Outlets) {
-    let Outlets { doubts, names } = outlets;
+    let Outlets { doubts, names, rereads } = outlets;
     while let Some(report) = reports.recv().await {
         if let Report::Doubt(doubted) = &report {
             doubts.send_replace(doubted.clone());
         }
         if let Report::Names(wanted) = &report {
             names.send_replace(wanted.clone());
+        }
+        if let Report::Reread(policy) = &report {
+            // Without a receiver, the process is about to end.
+            let _ = rereads.send(policy.clone());
         }
         if let Some(event) = event(report) {
             recorder.event(event);
@@ -178,7 +188,7 @@ fn event(report: Report) -> Option<Event> {
             Some(Event::new(Object::Node(name), &uid, reason, doubted.to_string()))
         }
         // Other parts do something with it.
-        Report::Names(_) | Report::Recovered { .. } => None,
+        Report::Names(_) | Report::Reread(_) | Report::Recovered { .. } => None,
     }
 }
 

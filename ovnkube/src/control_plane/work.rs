@@ -25,7 +25,7 @@ use controller::{
     dead_chassis::DeadChassis,
     doubt::Doubted,
     node_assignments::{NodeAssignments, NodeRules},
-    northbound,
+    northbound, policy_reader,
     reconcile::{HOLD, Progress, Stopped, UNREAD},
     remove_node::SOUTHBOUND,
     resolver::{self, Resolver},
@@ -303,7 +303,7 @@ impl RunningTasks {
         database: &Database,
         progress: watch::Sender<Progress>,
     ) -> Party {
-        let Shared { config, leadership, recorder, conditions, metrics, .. } = shared;
+        let Shared { config, api, leadership, recorder, conditions, metrics, .. } = shared;
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
         let (of_conditions, of_policies) = unbounded_channel();
@@ -317,9 +317,11 @@ impl RunningTasks {
         self.write(shared, of_policies);
         self.write(shared, of_firewalls);
         let (names, wanted) = watch::channel(BTreeMap::new());
-        let outlets = Outlets { doubts, names };
+        let (rereads, of_policies_to_read) = unbounded_channel();
+        let outlets = Outlets { doubts, names, rereads };
         self.tell(reports::tell(reported, recorder.clone(), outlets));
         let to_controller = observed.downgrade();
+        self.tell(policy_reader::run((*api).clone(), of_policies_to_read, to_controller.clone()));
         let resolver = Resolver {
             families: config.cluster.families().collect(),
             names: wanted,

@@ -49,7 +49,7 @@ pub(super) fn network_policy<'a>(key: &'a PolicyKey, policy: &'a Policy) -> netw
 
 /// Of a list whose elements cannot be used, nothing is left, and it allows nothing; to the model an empty
 /// list is as none.
-fn rule(Rule { peers, ports }: &Rule) -> network::Rule<'_> {
+fn rule(Rule { index: _, peers, ports }: &Rule) -> network::Rule<'_> {
     const NOTHING: verdict::Cidr = verdict::Cidr(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     let nobody = || network::Peer::Block { cidr: NOTHING, except: vec![NOTHING] };
     let nowhere = || network::Port { protocol: None, number: Some(network::Number::Range(1, 0)) };

@@ -160,3 +160,33 @@ fn parts_of_a_key_add_up_and_a_key_that_may_be_wrong_is_compared_as_a_whole() {
     work_queue.mark(item(part(1), Cause::Store), now);
     assert!(matches!(work_queue.turn(), Some(Turn::Suspects(keys)) if keys == [pod("a")]));
 }
+
+/// A policy whose edits fill a transaction came before all pods, each time that it changed.
+#[test]
+fn a_policy_with_large_edits_that_changes_again_and_again_holds_up_no_pod() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    let policy = |name: &str| Key::Policy(contract::names::PolicyKey::new("ns", name).unwrap());
+    work_queue.weigh(&policy("large"), LARGE);
+    work_queue.weigh(&policy("small"), LARGE - 1);
+    work_queue.weigh(&pod("a"), LARGE);
+    let mut turns = Vec::new();
+    for _ in 0..2 {
+        for key in [policy("large"), pod("a"), policy("small")] {
+            work_queue.mark(Item::whole(key, Cause::Store), now);
+        }
+        while let Some(turn) = work_queue.turn() {
+            match turn {
+                Turn::Dirty => turns.push(drain(&mut work_queue)),
+                Turn::Apart(item) => turns.push(vec![item.key]),
+                Turn::Suspects(_) => panic!("none failed"),
+            }
+        }
+    }
+    let others = vec![policy("small"), pod("a")];
+    assert_eq!(turns, [others.clone(), vec![policy("large")], others, vec![policy("large")]]);
+    assert!(work_queue.turn().is_none() && work_queue.dirty() == 0);
+    // As soon as its edits are small again, it is as any other.
+    work_queue.weigh(&policy("large"), 1);
+    work_queue.mark(Item::whole(policy("large"), Cause::Store), now);
+    assert_eq!(drain(&mut work_queue), [policy("large")]);
+}

@@ -5,20 +5,98 @@
 //! `lib/expr.c`): 1,500 flows. Such an OR is written in front of the AND: `(ip4.src == $a && …) || (ip6.src == $b &&
 //! …)`.
 //!
+//! A network with exceptions, `ip4.src == 10.0.0.0/8 && ip4.src != {10.1.0.0/16, …}`, becomes a flow for each bit of
+//! an exception, and the product of that for several. It is written as the networks that are left: everything but
+//! the three private networks is 31 flows instead of 130, or 1,112 before OVN 23.09.
+//!
 //! A range of ports becomes prefixes, and more of them with its ends than without: `10000<=tcp.dst<=10005` is five
 //! prefixes, `9999<tcp.dst<10006` is two.
 
 use std::borrow::Cow;
+
+use ipnet::IpNet;
+
+use crate::remainder::remainder;
 
 /// More alternatives than this stay as they are: each repeats the rest of the match.
 const MOST: usize = 64;
 
 /// The same match, spelled for few flows. Spelled again, it is the same text.
 pub fn spelled(matching: &str) -> Cow<'_, str> {
-    match alternatives(matching) {
+    let plain = without_exceptions(matching);
+    match alternatives(&plain) {
         Some(alternatives) => without_ends(&alternatives).into_owned().into(),
-        None => without_ends(matching),
+        None => match plain {
+            Cow::Borrowed(plain) => without_ends(plain),
+            Cow::Owned(plain) => without_ends(&plain).into_owned().into(),
+        },
     }
+}
+
+/// The match with the networks that are left in the place of each network with exceptions.
+fn without_exceptions(matching: &str) -> Cow<'_, str> {
+    if !matching.contains(" != ") {
+        return matching.into();
+    }
+    let (mut text, mut rest) = (String::new(), matching);
+    while let Some(at) = rest.find(" != ") {
+        let (before, left, after) = match with_exceptions(rest, at) {
+            Some((from, field, left, to)) => (&rest[..from], Some(equals(field, &left)), &rest[to..]),
+            None => (&rest[..at + NOT.len()], None, &rest[at + NOT.len()..]),
+        };
+        text.push_str(before);
+        text.push_str(&left.unwrap_or_default());
+        rest = after;
+    }
+    (text + rest).into()
+}
+
+const NOT: &str = " != ";
+
+fn equals(field: &str, nets: &[IpNet]) -> String {
+    match nets {
+        [one] => format!("{field} == {one}"),
+        nets => {
+            let nets: Vec<String> = nets.iter().map(IpNet::to_string).collect();
+            format!("{field} == {{{}}}", nets.join(", "))
+        }
+    }
+}
+
+/// The network whose first exception is at `at`: where it begins, its field, what is left of it, and where its last
+/// exception ends. None if it is something else, or if nothing is left.
+fn with_exceptions(text: &str, at: usize) -> Option<(usize, &str, Vec<IpNet>, usize)> {
+    let head = &text[..at];
+    let begin =
+        head.rfind(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.').map_or(0, |at| at + 1);
+    let field = &head[begin..];
+    let network = head[..begin].trim_end().strip_suffix("&&")?.trim_end();
+    let from = network.rfind(&format!("{field} == "))?;
+    let net: IpNet = network[from + field.len() + " == ".len()..].parse().ok()?;
+    let (mut except, mut to) = (Vec::new(), at);
+    // `!= {…}`, or several `!= …`.
+    while let Some(list) = text[to..].strip_prefix(NOT) {
+        to += NOT.len();
+        let length = match list.strip_prefix('{') {
+            Some(inside) => inside.find('}')? + 2,
+            None => list.find([' ', '&', '|', ')']).unwrap_or(list.len()),
+        };
+        for one in list[..length].trim_matches(['{', '}']).split(',') {
+            except.push(network_or_address(one.trim())?);
+        }
+        to += length;
+        let more = text[to..].trim_start().strip_prefix("&&").map(str::trim_start);
+        match more.and_then(|more| more.strip_prefix(field)) {
+            Some(more) if more.starts_with(NOT) => to = text.len() - more.len(),
+            Some(_) | None => break,
+        }
+    }
+    let left = remainder(net, &except);
+    (!left.is_empty()).then_some((from, field, left, to))
+}
+
+fn network_or_address(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| Some(IpNet::from(text.parse::<std::net::IpAddr>().ok()?)))
 }
 
 /// The match as an OR of ANDs, in each of which every OR is of one field. None if it has no other ORs, or too many.
@@ -249,10 +327,10 @@ mod tests {
              (ip6.src == {$b} && tcp && tcp.dst=={80,81} && outport == @g)",
         );
         is_spelled(
-            "(ip4.dst == {10.0.0.0/8, 192.0.2.0/24} || (ip4.dst == 198.51.100.0/24 && ip4.dst != {198.51.100.1/32}) || \
+            "(ip4.dst == {10.0.0.0/8, 192.0.2.0/24} || (ip4.dst == 198.51.100.0/24 && ip4.dst != {198.51.100.0/25}) || \
              ip6.dst == fd00::/64) && inport == @g",
-            "((ip4.dst == {10.0.0.0/8, 192.0.2.0/24} || (ip4.dst == 198.51.100.0/24 && ip4.dst != \
-             {198.51.100.1/32})) && inport == @g) || (ip6.dst == fd00::/64 && inport == @g)",
+            "((ip4.dst == {10.0.0.0/8, 192.0.2.0/24} || ip4.dst == 198.51.100.128/25) && inport == @g) || \
+             (ip6.dst == fd00::/64 && inport == @g)",
         );
     }
 
@@ -266,6 +344,28 @@ mod tests {
              (ip6.src == {$b} && tcp && (tcp.dst==80 || tcp.dst==81) && outport == @g) || \
              (ip6.src == {$b} && tcp && tcp.dst==8080 && ip6.dst == $d && outport == @g)",
         );
+    }
+
+    #[test]
+    fn a_network_with_exceptions_is_what_is_left_of_it() {
+        is_spelled(
+            "ip4.src == 10.0.0.0/14 && ip4.src != {10.1.0.0/16, 10.2.0.0/16} && outport == @g",
+            "ip4.src == {10.0.0.0/16, 10.3.0.0/16} && outport == @g",
+        );
+        is_spelled(
+            "((ip4.dst == 0.0.0.0/0 && ip4.dst != 0.0.0.0/1) || (ip6.dst == ::/0 && ip6.dst != ::/2&&ip6.dst != \
+             4000::/2)) && inport == @g",
+            "(ip4.dst == 128.0.0.0/1 && inport == @g) || (ip6.dst == 8000::/1 && inport == @g)",
+        );
+        let private =
+            "ip4.dst == 0.0.0.0/0 && ip4.dst != {10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16} && inport == @g";
+        let left = spelled(private);
+        assert!(
+            left.starts_with("ip4.dst == {0.0.0.0/5, 8.0.0.0/7, 11.0.0.0/8, ")
+                && left.ends_with("} && inport == @g")
+        );
+        assert_eq!(left.matches('/').count(), 31);
+        is_spelled("ip4.dst == 10.0.0.0/31 && ip4.dst != 10.0.0.1", "ip4.dst == 10.0.0.0/32");
     }
 
     #[test]
@@ -286,7 +386,9 @@ mod tests {
             "(ip4 || ip6) && outport == @g",
             "outport == @g && (arp || nd)",
             "(igmp || (ip4.src == $a && ip4.mcast)) && inport == @g",
-            "ip4.src == 10.0.0.0/8 && ip4.src != {10.1.0.0/16, 10.2.0.0/16} && outport == @g",
+            "ip4.dst == 192.0.2.1 && ip4.src != {10.1.0.0/16, 10.2.0.0/16}",
+            "(ip4.dst == 10.244.9.0/24 && ip4.dst != 10.244.0.0/16) && inport == @g",
+            "ip4.src == $a && ip4.src != 10.1.0.0/16",
             "ip4.src == 10.244.1.2 || ip4.src == 10.244.1.3",
             "0<=tcp.dst<=65535",
             "(ip4.src == $a || ip6.src == $b",

@@ -51,7 +51,7 @@ fn what_cannot_be_used_allows_nothing_and_the_rest_is_used() {
     let rule = |rule: Value| read(json!({"ingress": [rule]}));
     let block = |cidr: &str, except: Value| json!({"ipBlock": {"cidr": cidr, "except": except}});
     let policy = rule(json!({"from": [block("nonsense", json!([])), block("10.1.2.3/8", json!([]))]}));
-    let [Rule { peers: Some(peers), ports: None }] = policy.ingress.as_deref().unwrap() else {
+    let [Rule { peers: Some(peers), ports: None, .. }] = policy.ingress.as_deref().unwrap() else {
         panic!("{policy:?}")
     };
     assert_eq!(**peers, [Peer::Block(Block { net: "10.0.0.0/8".parse().unwrap(), except: [].into() })]);

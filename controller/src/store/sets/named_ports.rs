@@ -40,9 +40,10 @@ impl Sets {
 }
 
 impl Store {
-    /// The ports with names of a pod that needs its network.
+    /// The ports with names of a pod that needs its network. One that is not scheduled has no address, and may never
+    /// have one: its numbers would be in rules of others.
     pub(in crate::store) fn named_ports(&self, pod: &PodKey) -> &[NamedPort] {
-        self.pod(pod).filter(|pod| pod.needs_network()).map_or(&[], |pod| &pod.ports)
+        self.pod(pod).filter(|pod| pod.needs_network() && pod.node.is_some()).map_or(&[], |pod| &pod.ports)
     }
 
     /// The numbers that a name of a port stands for: of pods in `namespace`, or of all pods.
@@ -62,38 +63,46 @@ impl Store {
             let NamedPort { name, protocol, number } = port;
             let place = (Arc::clone(name), *protocol, *number);
             drop_from_map(&mut self.policies.sets.ports, &place, pod);
-            self.number_moved(pod, port, Moved::Out, dirty);
+            let pods = self.policies.sets.ports.get(&place);
+            let others = [pods.is_some_and(|pods| has_pod(pods, pod.namespace())), pods.is_some()];
+            self.number_moved(pod, port, others, Moved::Out, dirty);
         }
         for port in now.iter().filter(|port| !before.contains(port)) {
             let NamedPort { name, protocol, number } = port;
             let pods = self.policies.sets.ports.entry((Arc::clone(name), *protocol, *number)).or_default();
-            let is_known = has_pod(pods, pod.namespace());
+            let is_known = [has_pod(pods, pod.namespace()), !pods.is_empty()];
             pods.insert(pod.clone());
-            if !is_known {
-                self.number_moved(pod, port, Moved::In, dirty);
-            }
+            self.number_moved(pod, port, is_known, Moved::In, dirty);
         }
     }
 
-    /// A pod has come to give a name a number, or does so no longer: policies that name it may have other
-    /// rules.
-    fn number_moved(&mut self, pod: &PodKey, port: &NamedPort, moved: Moved, dirty: &mut Dirty<'_>) {
+    /// A pod has come to give a name a number, or does so no longer. `others`: whether others of its namespace do,
+    /// and others of the cluster. If none does, policies that name it may have other rules: of connections to the
+    /// namespace's pods, and of connections to any pod.
+    fn number_moved(
+        &mut self,
+        pod: &PodKey,
+        port: &NamedPort,
+        others: [bool; 2],
+        moved: Moved,
+        dirty: &mut Dirty<'_>,
+    ) {
         let NamedPort { name, protocol, number } = port;
-        let pods = self.policies.sets.ports.get(&(Arc::clone(name), *protocol, *number));
-        // Of this pod's namespace, those that connect to its pods; of others, those that connect to any pod.
-        if moved == Moved::Out && pods.is_some_and(|pods| has_pod(pods, pod.namespace())) {
-            return;
-        }
-        let set = SetId::Port(Arc::clone(name), *protocol, *number);
-        let policies: Vec<AnyPolicy> = self.policies.naming(name, *protocol).cloned().collect();
-        if !policies.is_empty() {
-            dirty(Key::Set(set.clone()), Scope::Whole);
-        }
-        for policy in policies {
-            if moved == Moved::Out {
-                self.policies.sets.hold(&policy, set.clone());
+        for (scope, others) in [Some(pod.namespace()), None].into_iter().zip(others) {
+            if others {
+                continue;
             }
-            dirty(policy.into(), Scope::Whole);
+            let set = SetId::port(scope, name, *protocol, *number);
+            let policies: Vec<AnyPolicy> = self.policies.naming(scope, name, *protocol).cloned().collect();
+            if !policies.is_empty() {
+                dirty(Key::Set(set.clone()), Scope::Whole);
+            }
+            for policy in policies {
+                if moved == Moved::Out {
+                    self.policies.sets.hold(&policy, set.clone());
+                }
+                dirty(policy.into(), Scope::Whole);
+            }
         }
     }
 }

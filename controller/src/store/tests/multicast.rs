@@ -66,7 +66,7 @@ fn happen(store: &mut Store, event: Event, dirty: &mut Dirty<'_>) {
         Event::Policy => {
             let peers = json!([{"namespaceSelector": {"matchLabels": {"name": "shop"}}}]);
             let spec = json!({"podSelector": {}, "ingress": [{"from": peers}]});
-            let policy = Policy::new(&policy_key(), "uid", Ok(Some(serde_json::from_value(spec).unwrap())));
+            let policy = Policy::new(&policy_key(), "uid", spec);
             Observation::Policies(Seen::Applied((policy_key(), policy)))
         }
         Event::PolicyGone => Observation::Policies(Seen::Deleted(policy_key())),

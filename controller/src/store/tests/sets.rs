@@ -30,7 +30,7 @@ fn policy(peers: usize) -> (PolicyKey, Policy) {
             "podSelector": {"matchLabels": {"app": "web"}},
         }]}],
     });
-    let policy = Policy::new(&key, "uid", Ok(Some(serde_json::from_value(spec).unwrap())));
+    let policy = Policy::new(&key, "uid", spec);
     (key, policy)
 }
 

@@ -1,6 +1,6 @@
 //! The settings that the server writes into Open vSwitch's database for ovn-controller.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use server::node::{Chassis, SouthboundTls};
 
@@ -42,6 +42,18 @@ pub(super) fn chassis(reading: &mut Reading) -> Option<Chassis> {
         lflow_cache_limit: limits.0.filter(|limit| *limit > 0),
         lflow_cache_limit_kb: limits.1.filter(|limit| *limit > 0),
     })
+}
+
+/// The UDP ports of the encapsulations, which nodes take for each other's without asking: Geneve's is an option,
+/// VXLAN's is OVN's own (RFC 7348).
+pub(super) fn tunnel_ports(reading: &mut Reading) -> Option<BTreeSet<u16>> {
+    let types = reading.read(&open_vswitch::ENCAP_TYPE, values::encap_type)?;
+    let geneve = reading.read(&open_vswitch::ENCAP_PORT, |text| kind::number(text, 1, 65535))?;
+    let port_of = |name: &str| match name {
+        "vxlan" => 4789,
+        _ => u16::try_from(geneve).unwrap_or(u16::MAX),
+    };
+    Some(types.split(',').map(str::trim).map(port_of).collect())
 }
 
 /// The southbound database's address, and ovn-controller's TLS files. If neither address nor files are given

@@ -6,11 +6,7 @@ use contract::names::IfName;
 use server::node::{GatewayConfig, GatewayMode};
 
 use super::{
-    kind, management_port,
-    reading::Reading,
-    settings::Settings,
-    spec::Spec,
-    table::{gateway, open_vswitch},
+    chassis, kind, management_port, reading::Reading, settings::Settings, spec::Spec, table::gateway,
 };
 
 /// The configuration of the node's gateway; an inner `None` without one.
@@ -23,7 +19,7 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
     let node_ports = reading.switch(&gateway::NODEPORT)?;
     let snat_per_pod = reading.switch(&gateway::SNAT_MULTIPLE_GWS)?;
     let conntrack_zone = reading.read(&gateway::CONNTRACK_ZONE, |text| kind::number(text, 1, 65531))?;
-    let geneve_port = reading.read(&open_vswitch::ENCAP_PORT, |text| kind::number(text, 1, 65535))?;
+    let tunnel_ports = chassis::tunnel_ports(reading)?;
     let masquerade = management_port::masquerade(reading);
     let Some(mode) = mode? else { return Some(None) };
     if let (GatewayMode::Local, Some(_)) = (mode, vlan) {
@@ -40,7 +36,7 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
         node_ports,
         snat_per_pod,
         masquerade: masquerade?,
-        geneve_port: u16::try_from(geneve_port).unwrap_or(u16::MAX),
+        tunnel_ports,
         conntrack_zone: u16::try_from(conntrack_zone).unwrap_or(u16::MAX),
     }))
 }

@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use server::node::{Forwarding, ManagementPort};
 
 use super::{
-    networks,
+    chassis, networks,
     reading::Reading,
     table::{cluster, gateway, node},
     values,
@@ -34,6 +34,7 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         reading.read(&cluster::V6_TRANSIT_SUBNET, |text| networks::v6(text).map(IpNet::V6)),
     ];
     let reserved = between.into_iter().flatten().chain(masquerade).collect();
+    let tunnel_ports = chassis::tunnel_ports(reading)?;
     let mtu = reading.read(&node::MTU, values::mtu);
     let routable_mtu = reading.read(&node::ROUTABLE_MTU, values::mtu_or_none);
     Some(ManagementPort {
@@ -45,6 +46,7 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         local_traffic: Masquerade::LocalTraffic.in_each(masquerade),
         to_gateway: Masquerade::NextHop.in_each(masquerade),
         forwarding,
+        tunnel_ports,
         reserved,
         mtu: mtu?,
         routable_mtu: routable_mtu?,

@@ -169,7 +169,12 @@ impl PortReconciler {
     ) -> io::Result<Self> {
         let watched = happened.watched.clone();
         let forwarded = ForwardedSources::new(services.ovs_run_dir.clone());
-        let services = ToServices::new(services, happened.to_table, watched, conditions.clone());
+        let services = ToServices::new(
+            (services, config.tunnel_ports.clone()),
+            happened.to_table,
+            watched,
+            conditions.clone(),
+        );
         Ok(Self {
             config,
             node: node.to_owned(),

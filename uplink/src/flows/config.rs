@@ -28,6 +28,8 @@ pub struct ExternalBridge {
     /// The VLAN of the node's traffic on the uplink. The bridge's own port stays untagged.
     pub vlan: Option<Vlan>,
     pub datapath: Datapath,
+    /// The UDP ports of tunnels between nodes, such as Geneve's.
+    pub tunnel_ports: BTreeSet<u16>,
 }
 
 /// The numbers of the bridge's ports (`Interface.ofport`).
@@ -205,8 +207,6 @@ pub struct Config {
     pub pod_source: PodSource,
     /// The MTU of pods.
     pub mtu: Mtu,
-    /// The UDP port of Geneve (6081).
-    pub geneve_port: u16,
     pub zone: Zone,
     pub services: BTreeSet<Exposed>,
 }

@@ -54,7 +54,7 @@ const DEFAULT_PRIORITY: u16 = 32768;
 /// leave: a wrong address on the wire moves the node's traffic to another port of the physical switch.
 pub fn table(config: &Config) -> Flows {
     let mut flows = bootstrap(&config.bridge);
-    geneve(&mut flows, config);
+    tunnels(&mut flows, config);
     for host in &config.hosts {
         between_host_and_ovn(&mut flows, config, host);
         with_world(&mut flows, config, Family::of(host.node));
@@ -76,16 +76,31 @@ pub fn bootstrap(bridge: &ExternalBridge) -> Flows {
     flows.add(0, 10, from_ovn(bridge), [Action::Output(OfPort::NORMAL)]);
     flows.add(0, 9, Match::from_port(bridge.ports.patch), []);
     flows.add(0, 0, Match::default(), [Action::Output(OfPort::NORMAL)]);
+    no_tunnels_of_pods(&mut flows, bridge);
     flows
 }
 
+/// Whatever leaves the gateway router has the node's address, and other nodes take a tunnel's packet from that for
+/// this node's own. So OVN sends nothing to a tunnel's port, nor from one: the answer would go there. Before all
+/// other flows, those between host and router included.
+fn no_tunnels_of_pods(flows: &mut Flows, bridge: &ExternalBridge) {
+    for port in &bridge.tunnel_ports {
+        for family in [Family::V4, Family::V6] {
+            let udp = Match::from_port(bridge.ports.patch).packet(Packet::Transport(family, Protocol::Udp));
+            flows.add(0, 700, udp.destination_port(*port), []);
+            flows.add(0, 700, udp.source_port(*port), []);
+        }
+    }
+}
+
 /// Tunnels end at the host. They do not need conntrack, and must not be taken for a NodePort.
-fn geneve(flows: &mut Flows, config: &Config) {
+fn tunnels(flows: &mut Flows, config: &Config) {
     let bridge = &config.bridge;
-    for host in &config.hosts {
+    for (host, port) in
+        config.hosts.iter().flat_map(|host| bridge.tunnel_ports.iter().map(move |port| (host, *port)))
+    {
         let tunnel = |from: Match| {
-            let udp = Packet::Transport(Family::of(host.node), Protocol::Udp);
-            from.packet(udp).destination_port(config.geneve_port)
+            from.packet(Packet::Transport(Family::of(host.node), Protocol::Udp)).destination_port(port)
         };
         let to_node = from_world(bridge).mac_destination(bridge.mac);
         flows.add(0, 205, tunnel(to_node), to_host(bridge));
@@ -205,7 +220,12 @@ fn exposed(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &E
     if let Front::Address { address, .. } = service.front {
         flows.add(0, 110, asks_for(from_world(bridge), address), to_all_but_ovn(bridge));
     }
+    // A client's packet is not to become a tunnel's: clients on other nodes are seen with their nodes' addresses.
+    let is_tunnel = |target: &SocketAddr| {
+        service.protocol == Protocol::Udp && bridge.tunnel_ports.contains(&target.port())
+    };
     match (service.host_endpoint, config.mode) {
+        (Some(target), _) if is_tunnel(&target) => {}
         (Some(target), _) => exposed_host(flows, config, service, target),
         (None, Mode::Shared) => exposed_ovn(flows, bridge, service),
         // The host translates.

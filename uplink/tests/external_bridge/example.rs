@@ -40,6 +40,7 @@ pub(crate) fn config(mode: Mode) -> Config {
             mac: read("02:00:00:00:00:01"),
             vlan: None,
             datapath: Datapath::Kernel,
+            tunnel_ports: [6081].into(),
         },
         hosts: vec![
             host("192.0.2.1", &["198.51.100.1"], "169.254.169.1", "169.254.169.2"),
@@ -49,7 +50,6 @@ pub(crate) fn config(mode: Mode) -> Config {
         service_ranges: vec![read("172.30.0.0/16"), read("fd02::/112")],
         pod_source: PodSource::Node,
         mtu: contract::mtu::Mtu::DEFAULT,
-        geneve_port: 6081,
         zone: Zone::DEFAULT,
         services: exposed,
     }

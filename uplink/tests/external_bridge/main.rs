@@ -121,10 +121,10 @@ async fn a_bridge_without_normal_gets_one_and_keeps_it() {
     let switch = Switch::start();
     switch.ofctl(&["del-flows"], &[]);
     let flows = bootstrap(&config(Mode::Shared).bridge);
-    assert_eq!(install(switch.run_dir(), BRIDGE, &flows).await.unwrap().added, 4);
-    assert_eq!(switch.ours(), 4);
+    assert_eq!(install(switch.run_dir(), BRIDGE, &flows).await.unwrap().added, 8);
+    assert_eq!(switch.ours(), 8);
     let outcome = release(switch.run_dir(), BRIDGE).await.unwrap();
-    assert_eq!((outcome.added, outcome.removed), (1, 3));
+    assert_eq!((outcome.added, outcome.removed), (1, 7));
     assert_eq!(switch.dump(), ["priority=0 actions=NORMAL"]);
 }
 

@@ -1,7 +1,7 @@
 //! The ways of packets through the flows, by `ofproto/trace` of a real ovs-vswitchd: which flows a packet
 //! meets, and what they do. What conntrack would say is given (`--ct-next`).
 
-use uplink::flows::{Config, Mode, Vlan, install, table};
+use uplink::flows::{Config, Exposed, Family, Front, Mode, Protocol, Vlan, install, table};
 
 use crate::{
     example::config,
@@ -81,6 +81,49 @@ async fn connections_with_the_world_are_marked_and_answers_find_back() {
     assert_eq!(ways.trace(&pod, &[]), ["0/104: drop"]);
     let stray = of(&T.replace("dl_src=02:00:00:00:00:01", "dl_src=02:00:00:00:00:07"), out);
     assert_eq!(ways.trace(&stray, &[]), ["0/9: drop"]);
+}
+
+/// A pod's datagram left with the node's address, and other nodes took it for a tunnel's of this node.
+#[tokio::test]
+async fn a_pods_datagram_to_or_from_a_tunnels_port_does_not_leave() {
+    for (mode, port) in [(Mode::Shared, 6081), (Mode::Local, 6081), (Mode::Shared, 6082)] {
+        let mut config = config(mode);
+        config.bridge.tunnel_ports = [port].into();
+        let ways = Ways::of(&config).await;
+        let (v4, v6) = ("nw_src=192.0.2.1,nw_dst=192.0.2.9", "ipv6_src=2001:db8::1,ipv6_dst=2001:db8::9");
+        for packet in [
+            format!("udp,{v4},udp_src=50000,udp_dst={port}"),
+            format!("udp6,{v6},udp_src=50000,udp_dst={port}"),
+            // Its answer would go to the port.
+            format!("udp,{v4},udp_src={port},udp_dst=53"),
+            // To the host itself, as the gateway router knows it.
+            format!("udp,nw_src=192.0.2.1,nw_dst=169.254.169.2,udp_src=50000,udp_dst={port}"),
+        ] {
+            assert_eq!(ways.trace(&format!("{T},{packet}"), &[]), ["0/700: drop"], "{mode:?}: {packet}");
+        }
+        // The host's own go on.
+        let own = format!("{L},udp,{v4},udp_src=50000,udp_dst={port}");
+        assert_eq!(ways.trace(&own, &[]), ["0/200: output:1"], "{mode:?}");
+        let others = format!("{T},udp,{v4},udp_src=50000,udp_dst=53");
+        assert_ne!(ways.trace(&others, &[]), ["0/700: drop"], "{mode:?}");
+    }
+}
+
+/// A client on another node is seen with that node's address.
+#[tokio::test]
+async fn a_services_endpoint_at_a_tunnels_port_of_the_host_is_not_asked() {
+    let mut config = config(Mode::Shared);
+    let front = Front::NodePort { family: Family::V4, port: 30_053 };
+    config.services.retain(|service| service.front != front);
+    let host_endpoint = Some("192.0.2.1:6081".parse().unwrap());
+    config.services.insert(Exposed { protocol: Protocol::Udp, front, host_endpoint, clients: None });
+    let ways = Ways::of(&config).await;
+    let question = "udp,nw_src=192.0.2.9,nw_dst=192.0.2.1,udp_src=5,udp_dst=30053";
+    // To the host, which translates, and drops what that comes to.
+    assert_eq!(
+        ways.trace(&format!("{P},{question}"), &["trk,new"]),
+        ["0/50: ct(table=1,zone=64000,nat)", "1/10: LOCAL"]
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What an administrator says of the gateway.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use contract::{names::IfName, node_annotation::GatewayMode as Annotated};
 use ipnet::IpNet;
@@ -48,8 +48,8 @@ pub struct GatewayConfig {
     pub snat_per_pod: bool,
     /// Whether the gateway router serves node ports.
     pub node_ports: bool,
-    /// The UDP port of the tunnels between nodes.
-    pub geneve_port: u16,
+    /// The UDP ports of the tunnels between nodes.
+    pub tunnel_ports: BTreeSet<u16>,
     /// The first of the flows' conntrack zones.
     pub conntrack_zone: u16,
     /// The addresses between host and gateway router, IPv4 and IPv6.

@@ -127,6 +127,7 @@ pub(super) fn external_bridge(config: &GatewayConfig, place: &Place, ports: &Bri
         mac: place.mac,
         vlan: config.vlan.and_then(|vlan| vlan.try_into().ok()),
         datapath: *datapath,
+        tunnel_ports: config.tunnel_ports.clone(),
     }
 }
 
@@ -181,7 +182,6 @@ pub(super) fn flows_config(
             true => PodSource::Own { management },
         },
         mtu,
-        geneve_port: config.geneve_port,
         zone: Zone::try_from(config.conntrack_zone).unwrap_or(Zone::DEFAULT),
         services: destinations.iter().filter(is_served).filter_map(exposed).collect(),
     }

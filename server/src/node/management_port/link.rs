@@ -68,6 +68,7 @@ pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> V
         forwarding: _,
         forwarded_sources: _,
         destinations: _,
+        tunnel_ports: _,
     } = desired;
     let mut steps = Vec::new();
     if seen.mac != Some(*mac) {

@@ -1,7 +1,7 @@
 //! The desired state of a node's management port: a function of the node's subnets and its configuration.
 //! Pure.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use contract::{
     mac::Mac,
@@ -37,6 +37,8 @@ pub struct ManagementPort {
     pub to_gateway: [IpAddr; 2],
     /// What this host forwards to pods.
     pub forwarding: Forwarding,
+    /// The UDP ports of the tunnels between nodes.
+    pub tunnel_ports: BTreeSet<u16>,
     /// MTU of the interface, the same as that of pods.
     pub mtu: Mtu,
     /// MTU of the routes over the interface, if it is less.
@@ -76,6 +78,8 @@ pub(crate) struct Desired {
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) routes: Vec<Route>,
     pub(crate) forwarding: Forwarding,
+    /// The UDP ports of the tunnels between nodes.
+    pub(crate) tunnel_ports: BTreeSet<u16>,
     /// The sources of what the host forwards, where it is not the port's address. `None` if that is not known yet.
     pub(crate) forwarded_sources: Option<Vec<IpAddr>>,
     /// What the host's kernel has to translate. `None` if that is not known yet.
@@ -143,6 +147,7 @@ impl ManagementPort {
             neighbours,
             routes,
             forwarding: self.forwarding,
+            tunnel_ports: self.tunnel_ports.clone(),
             forwarded_sources: None,
             destinations: None,
         })

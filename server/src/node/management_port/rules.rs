@@ -20,12 +20,17 @@
 //!     }
 //!     chain mgmtport-no-return {                what the overlay has no place for
 //!         type filter hook forward priority filter
+//!         iifname "ovn-k8s-mp0" udp dport 6081 drop
+//!         iifname "ovn-k8s-mp0" udp sport 6081 drop
+//!         udp dport 6081 ct status & dnat != 0 drop
 //!         iifname "ovn-k8s-mp0" oifname "ovn-k8s-mp0" reject with icmpx host-unreachable
 //!         oifname "ovn-k8s-mp0" fib saddr type local drop
 //!         oifname "ovn-k8s-mp0" ct state & (established | related) == 0 ct status & dnat == 0 drop
 //!     }
-//!     chain mgmtport-no-router {                no pod is a router of this host
+//!     chain mgmtport-no-router {                no pod is a router of this host, or a node
 //!         type filter hook input priority filter
+//!         iifname "ovn-k8s-mp0" udp dport 6081 drop
+//!         udp dport 6081 ct status & dnat != 0 drop
 //!         iifname "ovn-k8s-mp0" icmpv6 type nd-router-advert drop
 //!     }
 //! }
@@ -35,6 +40,8 @@
 //!   What it forwards has another source, where OVN knows the way back to that (`forwarded`): policies let the
 //!   port's own address in, for the kubelet's probes. That comes before other programs' masquerading.
 //! - Other hosts have no route to pods: these leave under the address of the interface.
+//! - Nodes believe a tunnel's packet by its source, which is this node's for all that pods send elsewhere. So pods
+//!   send none, nor does a Service lead there; what would have its answer sent there neither.
 //! - A packet that comes from the overlay and belongs into it again is for an address that no pod and no
 //!   Service has. OVN would send it back here, until its hop limit is used up.
 //! - Whoever has a route to pods over this node gets no further, unless `--disable-forwarding=false`: what is
@@ -148,19 +155,30 @@ pub(super) fn chains() -> [ChainRules; 5] {
                     Forwarding::OfServices => Some(not_routed()),
                     Forwarding::OfAll => None,
                 };
-                Some([no_return(), not_forged()].into_iter().chain(routed).collect())
+                let tunnels = desired.tunnel_ports.iter().flat_map(|port| {
+                    [Port::Destination, Port::Source]
+                        .map(|end| no_tunnel_of_a_pod(end, *port))
+                        .into_iter()
+                        .chain([no_tunnel_of_a_service(*port)])
+                });
+                Some(tunnels.chain([no_return(), not_forged()]).chain(routed).collect())
             },
-            without: "other machines reach pods by routes over this node, and a packet of a pod for an address \
+            without: "a pod can send packets that other nodes take for those of this node's tunnels, other machines reach pods by routes over this node, and a packet of a pod for an address \
                       that nothing has is forwarded until its hop limit is used up",
             what: "the end of what has no place in the overlay",
             worded: Worded::default(),
         },
         ChainRules {
             chain: NO_ROUTER,
-            wanted: |_| Some(vec![no_router()]),
-            without: "a pod can announce itself to this host as an IPv6 router, unless \
+            wanted: |desired| {
+                let tunnels = desired.tunnel_ports.iter().flat_map(|port| {
+                    [no_tunnel_of_a_pod(Port::Destination, *port), no_tunnel_of_a_service(*port)]
+                });
+                Some(tunnels.chain([no_router()]).collect())
+            },
+            without: "a Service can lead packets of other nodes' pods into this node's tunnels, a pod can announce itself to this host as an IPv6 router, unless \
                       net.ipv6.conf.ovn-k8s-mp0.accept_ra is 0",
-            what: "the drop of router advertisements",
+            what: "the drop of router advertisements and of tunnels' packets of pods",
             worded: Worded::default(),
         },
     ]
@@ -425,6 +443,49 @@ fn no_router() -> Rule {
     rule(matches.chain(protocol).chain([kind, compare(Operator::Equal, vec![134]), verdict(0)]))
 }
 
+/// One of a datagram's two ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Port {
+    Source,
+    Destination,
+}
+
+/// Whether the packet is a datagram with this port there.
+pub(super) fn is_of_port(end: Port, port: u16) -> [Expressions; 4] {
+    // Places in the header (RFC 768).
+    let offset = match end {
+        Port::Source => 0,
+        Port::Destination => 2,
+    };
+    let load = Expressions::Payload(vec![
+        Payload::DestinationRegister(Register::Reg1),
+        Payload::Base(TRANSPORT_HEADER),
+        Payload::Offset(offset),
+        Payload::Len(2),
+    ]);
+    // `IPPROTO_UDP`
+    [
+        meta(MetaKey::L4Proto),
+        compare(Operator::Equal, vec![17]),
+        load,
+        compare(Operator::Equal, port.to_be_bytes().to_vec()),
+    ]
+}
+
+/// Datagrams of pods to or from a tunnel's port.
+fn no_tunnel_of_a_pod(end: Port, port: u16) -> Rule {
+    let way = interface(MetaKey::Iifname, Operator::Equal, INTERFACE);
+    // `NF_DROP`
+    rule(way.into_iter().chain(is_of_port(end, port)).chain([verdict(0)]))
+}
+
+/// Datagrams to a tunnel's port whose destination was another one.
+fn no_tunnel_of_a_service(port: u16) -> Rule {
+    let is_of_service = connection(STATUS, TRANSLATED, Operator::NotEqual);
+    // `NF_DROP`
+    rule(is_of_port(Port::Destination, port).into_iter().chain(is_of_service).chain([verdict(0)]))
+}
+
 /// What becomes of the packet (`NF_*` of `linux/netfilter.h`).
 pub(super) fn verdict(code: u32) -> Expressions {
     let verdict = vec![VerdictAttribute::Code(Verdict::Other(code))];
@@ -461,6 +522,7 @@ mod tests {
             local_traffic: ["169.254.169.3", "fd69::3"].map(|text| text.parse().unwrap()),
             to_gateway: ["169.254.169.4", "fd69::4"].map(|text| text.parse().unwrap()),
             forwarding: Forwarding::OfServices,
+            tunnel_ports: [6081].into(),
             mtu: contract::mtu::Mtu::DEFAULT,
             routable_mtu: None,
         };
@@ -494,6 +556,39 @@ mod tests {
             });
         });
         shown.join().unwrap();
+    }
+
+    /// A node of another zone, too, takes them for this node's by their source.
+    #[test]
+    fn what_pods_send_to_or_from_a_tunnels_port_is_dropped_whatever_port_the_option_names() {
+        let tried = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .expect("a network namespace: this test runs as root");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let rules = |chain: Chain, rules: Vec<Rule>| {
+                runtime.block_on(async {
+                    chain.replace(&chain.look().await.unwrap(), &rules).await.unwrap();
+                });
+            };
+            let all = |port| {
+                [Port::Destination, Port::Source]
+                    .map(|end| no_tunnel_of_a_pod(end, port))
+                    .into_iter()
+                    .chain([no_tunnel_of_a_service(port)])
+                    .collect::<Vec<Rule>>()
+            };
+            rules(NO_RETURN, all(6082));
+            let shown = Command::new("nft").args(["list", "chain", "inet", TABLE, NO_RETURN.name]).output();
+            let shown = String::from_utf8(shown.expect("nft can be started").stdout).unwrap();
+            for line in [
+                "iifname \"ovn-k8s-mp0\" udp dport 6082 drop",
+                "iifname \"ovn-k8s-mp0\" udp sport 6082 drop",
+                "udp dport 6082 ct status dnat drop",
+            ] {
+                assert!(shown.contains(line), "no {line:?} in\n{shown}");
+            }
+        });
+        tried.join().unwrap();
     }
 
     fn ip(arguments: &str) -> String {

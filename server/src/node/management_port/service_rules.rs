@@ -17,8 +17,7 @@
 //! set clients-v4                      these: address . protocol . port . network of the client
 //! chain services-prerouting-late {
 //!     type nat hook prerouting priority dstnat + 5
-//!     meta l4proto udp th dport 6081 accept
-//!     meta l4proto udp th dport 4789 accept
+//!     meta l4proto udp th dport 6081 accept           a port of tunnels (`--encap-type`, `--encap-port`)
 //!     iifname "ovn-k8s-mp0" accept
 //!     ip daddr . meta l4proto . th dport @limited-v4 ip daddr . … . ip saddr != @clients-v4 drop
 //!     ip daddr . meta l4proto . th dport @refused-v4 reject
@@ -27,7 +26,7 @@
 //!     dnat ip to ip daddr . 1 . … map @services-v4
 //!     fib daddr type local ip daddr != 127.0.0.0/8 dnat ip to 0.0.0.0 . 1 . … map @services-v4
 //! }
-//! chain services-output-late          the first two, `limited-v4`, and the last two
+//! chain services-output-late          the first one, `limited-v4`, and the last two
 //! chain services-postrouting {
 //!     type nat hook postrouting priority srcnat - 5
 //!     oifname "ovn-k8s-mp0" ct status dnat ip daddr . meta l4proto . th dport @source-kept-v4 snat ip to ip saddr
@@ -84,8 +83,6 @@ pub(super) const WHAT: &str = "addresses of Services";
 pub(super) const WITHOUT: &str =
     "node ports and external addresses are not served, nor this host by Services with endpoints on hosts";
 
-/// The UDP ports of tunnels between nodes (RFC 8926, RFC 7348), which nodes find in each other without asking.
-const TUNNELS: [u16; 2] = [6081, 4789];
 /// Changes of one transaction, each of at most 400 elements with at most 80 bytes: the kernel takes some 200
 /// KiB at once. What is more follows in further transactions: elements do not depend on each other.
 const MOST_CHANGES: usize = 4;
@@ -311,7 +308,7 @@ impl Plan {
         self.numbers.iter().any(|(_, of, ..)| *of == family)
     }
 
-    fn prerouting(&self) -> Vec<Rule> {
+    fn prerouting(&self, tunnel_ports: &BTreeSet<u16>) -> Vec<Rule> {
         let refused = Family::ALL.into_iter().filter(|family| self.has(Use::Refused, *family)).map(refuse);
         let rules: Vec<Rule> = self
             .limits()
@@ -319,12 +316,16 @@ impl Plan {
             .chain(self.draws(Use::LocalServices))
             .chain(self.draws(Use::Services))
             .collect();
-        if rules.is_empty() { rules } else { [leave_tunnels(), vec![leave_to_host()], rules].concat() }
+        if rules.is_empty() {
+            rules
+        } else {
+            [leave_tunnels(tunnel_ports), vec![leave_to_host()], rules].concat()
+        }
     }
 
-    fn output(&self) -> Vec<Rule> {
+    fn output(&self, tunnel_ports: &BTreeSet<u16>) -> Vec<Rule> {
         let rules: Vec<Rule> = self.limits().chain(self.draws(Use::Services)).collect();
-        if rules.is_empty() { rules } else { [leave_tunnels(), rules].concat() }
+        if rules.is_empty() { rules } else { [leave_tunnels(tunnel_ports), rules].concat() }
     }
 
     fn limits(&self) -> impl Iterator<Item = Rule> {
@@ -354,8 +355,8 @@ fn lots(targets: usize) -> Option<u32> {
     }
 }
 
-fn leave_tunnels() -> Vec<Rule> {
-    TUNNELS.map(leave_tunnel).into()
+fn leave_tunnels(ports: &BTreeSet<u16>) -> Vec<Rule> {
+    ports.iter().copied().map(leave_tunnel).collect()
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -381,6 +382,7 @@ fn end(protocol: Protocol, port: u16) -> [u8; 8] {
 #[derive(Debug, Default)]
 pub(super) struct ServiceRules {
     clients: ClientAddresses,
+    tunnel_ports: BTreeSet<u16>,
     worded: [Worded; 3],
     /// The hash of the destinations for which the kernel is right, unless another program has changed it
     /// since. To read thousands of elements costs more than everything else of a comparison.
@@ -388,8 +390,8 @@ pub(super) struct ServiceRules {
 }
 
 impl ServiceRules {
-    pub(super) fn new(clients: ClientAddresses) -> Self {
-        Self { clients, ..Self::default() }
+    pub(super) fn new(clients: ClientAddresses, tunnel_ports: BTreeSet<u16>) -> Self {
+        Self { clients, tunnel_ports, ..Self::default() }
     }
 
     /// The table has changed, or may have: the next correction reads it.
@@ -415,8 +417,11 @@ impl ServiceRules {
         if self.clients == ClientAddresses::Given {
             plan.sets.retain(|(purpose, _), _| *purpose != Use::SourceKept);
         }
-        let chains =
-            [(PREROUTING, plan.prerouting()), (OUTPUT, plan.output()), (POSTROUTING, plan.postrouting())];
+        let chains = [
+            (PREROUTING, plan.prerouting(&self.tunnel_ports)),
+            (OUTPUT, plan.output(&self.tunnel_ports)),
+            (POSTROUTING, plan.postrouting()),
+        ];
         let (mut sets, mut obsolete) = (vec![create_table(TABLE)], Vec::new());
         let (mut elements, mut unlimited) = (Vec::new(), Vec::new());
         let none = Elements::new();

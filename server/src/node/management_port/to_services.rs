@@ -1,7 +1,7 @@
 //! What this host needs to reach Services over the management port: routes to their ranges, and rules that
 //! translate their addresses.
 
-use std::{io, net::IpAddr};
+use std::{collections::BTreeSet, io, net::IpAddr};
 
 use ipnet::IpNet;
 use tokio::sync::watch;
@@ -37,12 +37,12 @@ pub(super) struct ToServices {
 
 impl ToServices {
     pub(super) fn new(
-        ranges: ServiceRanges,
+        (ranges, tunnel_ports): (ServiceRanges, BTreeSet<u16>),
         table: watch::Receiver<u64>,
         watched: watch::Sender<Watched>,
         conditions: Conditions,
     ) -> Self {
-        let rules = ServiceRules::new(ranges.clients);
+        let rules = ServiceRules::new(ranges.clients, tunnel_ports);
         Self { ranges, rules, decided: None, untranslated: None, table, watched, conditions }
     }
 

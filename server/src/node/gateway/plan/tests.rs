@@ -12,7 +12,7 @@ pub(crate) fn config(mode: GatewayMode) -> GatewayConfig {
         vlan: None,
         node_ports: true,
         snat_per_pod: false,
-        geneve_port: 6081,
+        tunnel_ports: [6081].into(),
         conntrack_zone: 64000,
         masquerade: ["169.254.169.0/29", "fd69::/125"].map(|net| net.parse().unwrap()),
     }

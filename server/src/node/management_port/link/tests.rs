@@ -12,6 +12,7 @@ fn desired() -> Desired {
         neighbours: vec![neighbour()],
         routes: vec![route("10.244.0.0/16")],
         forwarding: Forwarding::OfServices,
+        tunnel_ports: [6081].into(),
         forwarded_sources: None,
         destinations: None,
     }

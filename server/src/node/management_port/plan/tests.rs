@@ -11,6 +11,7 @@ fn port(cluster: &[&str]) -> ManagementPort {
         reserved: Vec::new(),
         services: Vec::new(),
         forwarding: Forwarding::OfServices,
+        tunnel_ports: [6081].into(),
         mtu: Mtu::DEFAULT,
         routable_mtu: None,
     }

@@ -16,6 +16,7 @@ fn desired() -> Desired {
         neighbours: Vec::new(),
         routes: Vec::new(),
         forwarding: Forwarding::OfServices,
+        tunnel_ports: [6081].into(),
         forwarded_sources: None,
         destinations: None,
     }

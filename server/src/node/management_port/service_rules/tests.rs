@@ -66,14 +66,28 @@ fn every_kind() -> Vec<Destination> {
 fn behind_a_shared_gateway_what_comes_over_another_nic_has_the_address_of_the_node() {
     in_a_namespace(async || {
         for clients in [ClientAddresses::Kept, ClientAddresses::Given] {
-            assert!(ServiceRules::new(clients).correct(&every_kind()).await.unwrap(), "{clients:?}");
-            assert!(!ServiceRules::new(clients).correct(&every_kind()).await.unwrap(), "{clients:?}");
+            assert!(
+                ServiceRules::new(clients, tunnels()).correct(&every_kind()).await.unwrap(),
+                "{clients:?}"
+            );
+            assert!(
+                !ServiceRules::new(clients, tunnels()).correct(&every_kind()).await.unwrap(),
+                "{clients:?}"
+            );
             let kept = Use::SourceKept.set(Family::V4).look().await.unwrap();
             let has_elements = matches!(kept, FoundSet::Elements(elements) if !elements.is_empty());
             assert_eq!(has_elements, clients == ClientAddresses::Kept, "{clients:?}");
             assert!(!elements(Use::LocalServices, Family::V4).await.is_empty(), "{clients:?}");
         }
     });
+}
+
+fn tunnels() -> BTreeSet<u16> {
+    [6081].into()
+}
+
+fn with_tunnels() -> ServiceRules {
+    ServiceRules::new(ClientAddresses::Kept, tunnels())
 }
 
 /// In a network namespace of its own.
@@ -97,16 +111,18 @@ async fn elements(purpose: Use, family: Family) -> Elements {
 #[test]
 fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
     in_a_namespace(async || {
-        let mut rules = ServiceRules::default();
+        let mut rules = with_tunnels();
         assert!(!rules.correct(&[]).await.unwrap());
         assert_eq!(PREROUTING.look().await.unwrap(), Found::Nothing);
 
         let all = every_kind();
         let plan = Plan::new(&all);
         assert!(rules.correct(&all).await.unwrap());
-        for (chain, wanted) in
-            [(PREROUTING, plan.prerouting()), (OUTPUT, plan.output()), (POSTROUTING, plan.postrouting())]
-        {
+        for (chain, wanted) in [
+            (PREROUTING, plan.prerouting(&tunnels())),
+            (OUTPUT, plan.output(&tunnels())),
+            (POSTROUTING, plan.postrouting()),
+        ] {
             assert_eq!(chain.look().await.unwrap(), Found::Rules(wanted), "{}", chain.name);
         }
         for ((purpose, family), wanted) in &plan.sets {
@@ -114,7 +130,7 @@ fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
         }
         assert!(!rules.correct(&all).await.unwrap());
         // As after a restart.
-        assert!(!ServiceRules::default().correct(&all).await.unwrap());
+        assert!(!with_tunnels().correct(&all).await.unwrap());
 
         // Another program removes the table. Without a word of it nothing is read.
         assert!(PREROUTING.remove_table().await.unwrap());
@@ -123,7 +139,7 @@ fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
         }
         rules.doubt();
         assert!(rules.correct(&all).await.unwrap());
-        assert_eq!(PREROUTING.look().await.unwrap(), Found::Rules(plan.prerouting()));
+        assert_eq!(PREROUTING.look().await.unwrap(), Found::Rules(plan.prerouting(&tunnels())));
 
         let fewer = &all[1..];
         assert!(rules.correct(fewer).await.unwrap());
@@ -144,15 +160,15 @@ fn chains_of_upstreams_server_go_with_the_first_rule_of_ours_and_no_chain_of_our
         let theirs = FORMER.map(|chain| Chain { task: Task::Forward, ..chain });
         let make = theirs.iter().flat_map(|chain| chain.replacement(&Found::Nothing, &[]));
         commit([create_table(TABLE)].into_iter().chain(make).collect()).await.unwrap();
-        ServiceRules::default().correct(&[]).await.unwrap();
+        with_tunnels().correct(&[]).await.unwrap();
         for chain in theirs {
             assert_eq!(chain.look().await.unwrap(), Found::Rules(Vec::new()), "{}", chain.name);
         }
-        ServiceRules::default().correct(&every_kind()).await.unwrap();
+        with_tunnels().correct(&every_kind()).await.unwrap();
         for chain in theirs {
             assert_eq!(chain.look().await.unwrap(), Found::Nothing, "{}", chain.name);
         }
-        assert!(!ServiceRules::default().correct(&every_kind()).await.unwrap());
+        assert!(!with_tunnels().correct(&every_kind()).await.unwrap());
     });
 }
 
@@ -160,7 +176,7 @@ fn chains_of_upstreams_server_go_with_the_first_rule_of_ours_and_no_chain_of_our
 fn all_of_it_goes_and_upstreams_chains_stay() {
     in_a_namespace(async || {
         assert_eq!(remove().await.unwrap(), [""; 0], "no table");
-        ServiceRules::default().correct(&every_kind()).await.unwrap();
+        with_tunnels().correct(&every_kind()).await.unwrap();
         let theirs = FORMER.map(|chain| Chain { task: Task::Forward, ..chain });
         let make = theirs.iter().flat_map(|chain| chain.replacement(&Found::Nothing, &[]));
         commit(make.collect()).await.unwrap();
@@ -181,8 +197,8 @@ fn a_set_of_another_layout_is_replaced() {
         let set = Use::Services.set(Family::V4);
         let other = Set { key: Kind { number: IPV4_ADDR, length: 4 }, content: Content::Nothing, ..set };
         commit(vec![create_table(TABLE), other.create()]).await.unwrap();
-        assert!(ServiceRules::default().correct(&every_kind()).await.unwrap());
-        assert!(!ServiceRules::default().correct(&every_kind()).await.unwrap());
+        assert!(with_tunnels().correct(&every_kind()).await.unwrap());
+        assert!(!with_tunnels().correct(&every_kind()).await.unwrap());
     });
 }
 
@@ -193,14 +209,14 @@ fn ten_thousand_node_ports_are_elements_and_not_rules() {
         let many: Vec<Destination> = (20_000..30_000)
             .map(|port| node_port(port, "fd00:10:96::7", &["[fd00:10:96::7]:80"], Some(&["[fd69::3]:1"])))
             .collect();
-        let mut rules = ServiceRules::default();
+        let mut rules = with_tunnels();
         assert!(rules.correct(&many).await.unwrap());
         assert!(!rules.correct(&many).await.unwrap());
         // A hundred times less, unless each costs as much as all before it.
         let began = std::time::Instant::now();
         assert_eq!(elements(Use::Services, Family::V6).await.len(), 10_000);
         assert!(began.elapsed().as_secs() < 2, "{:?}", began.elapsed());
-        assert_eq!(Plan::new(&many).prerouting().len(), 6);
+        assert_eq!(Plan::new(&many).prerouting(&tunnels()).len(), 5);
         assert!(rules.correct(&many[1..]).await.unwrap());
         assert!(rules.correct(&[]).await.unwrap());
     });
@@ -210,7 +226,7 @@ fn ten_thousand_node_ports_are_elements_and_not_rules() {
 #[test]
 fn the_clients_of_a_load_balancer_change_while_it_is_there() {
     in_a_namespace(async || {
-        let mut rules = ServiceRules::default();
+        let mut rules = with_tunnels();
         for clients in [
             &["192.0.2.0/24"][..],
             &["192.0.2.0/25", "203.0.113.0/24"],
@@ -221,7 +237,7 @@ fn the_clients_of_a_load_balancer_change_while_it_is_there() {
         ] {
             let wanted = [limited("198.51.100.10", "10.96.0.10", clients)];
             assert!(rules.correct(&wanted).await.unwrap(), "{clients:?}");
-            assert!(!ServiceRules::default().correct(&wanted).await.unwrap(), "{clients:?}");
+            assert!(!with_tunnels().correct(&wanted).await.unwrap(), "{clients:?}");
             assert_eq!(elements(Use::Clients, Family::V4).await.len(), clients.len());
             assert_eq!(elements(Use::Limited, Family::V4).await.len(), 1);
         }
@@ -249,9 +265,9 @@ fn services_with_each_number_of_targets_on_hosts_have_their_rules_written() {
                 v4.into_iter().chain(of(&targets_v6, "fd00:10:96::7", "2001:db8:9::7"))
             })
             .collect();
-        let mut rules = ServiceRules::default();
+        let mut rules = with_tunnels();
         assert!(rules.correct(&every).await.unwrap());
-        assert!(!ServiceRules::default().correct(&every).await.unwrap());
+        assert!(!with_tunnels().correct(&every).await.unwrap());
         // For each number, family, kind of address and map: a number for each power of two up to 256.
         assert_eq!(Plan::new(&every).draws(Use::Services).count(), 9 * 4);
     });
@@ -266,16 +282,18 @@ fn each_target_has_its_share_of_the_lots() {
     }
 }
 
-/// A Service with the addresses of all nodes as those of its load balancer ended the overlay.
+/// A Service with the addresses of all nodes as those of its load balancer ended the overlay, and that of a cluster
+/// whose tunnels have another port than Geneve's own.
 #[test]
-fn packets_of_tunnels_are_not_translated() {
+fn packets_of_tunnels_are_not_translated_whatever_port_they_have() {
     in_a_namespace(async || {
         let thief = Destination {
             address: Some(address("192.0.2.7")),
             protocol: Protocol::Udp,
-            ..node_port(6081, "10.96.0.66", &["10.96.0.66:6081"], None)
+            ..node_port(6082, "10.96.0.66", &["10.96.0.66:6082"], None)
         };
-        assert!(ServiceRules::default().correct(&[thief]).await.unwrap());
+        let mut rules = ServiceRules::new(ClientAddresses::Kept, [6082, 4789].into());
+        assert!(rules.correct(&[thief]).await.unwrap());
         for chain in [PREROUTING, OUTPUT] {
             let output = std::process::Command::new("nft")
                 .args(["list", "chain", "inet", chain.table, chain.name])
@@ -283,7 +301,8 @@ fn packets_of_tunnels_are_not_translated() {
                 .expect("nft can be started");
             let text = String::from_utf8(output.stdout).unwrap();
             let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{text}"));
-            assert!(at("udp dport 6081 accept").max(at("udp dport 4789 accept")) < at("dnat"), "{text}");
+            assert!(at("udp dport 6082 accept").max(at("udp dport 4789 accept")) < at("dnat"), "{text}");
+            assert!(!text.contains("6081"), "{text}");
         }
     });
 }

@@ -10,8 +10,8 @@ use super::{
     super::{
         plan::INTERFACE,
         rules::{
-            NETWORK_HEADER, STATUS, TRANSLATED, TRANSPORT_HEADER, compare, connection, interface,
-            is_of_family, other, rule, verdict,
+            NETWORK_HEADER, Port, STATUS, TRANSLATED, TRANSPORT_HEADER, compare, connection, interface,
+            is_of_family, is_of_port, other, rule, verdict,
         },
     },
     Family, To, Use, octets,
@@ -89,16 +89,8 @@ fn is_in(set: Use, family: Family) -> Vec<Expressions> {
 
 /// A packet of a tunnel has the destination that its sender means.
 pub(super) fn leave_tunnel(port: u16) -> Rule {
-    // `IPPROTO_UDP`, `NF_ACCEPT`
-    let protocol =
-        Expressions::Meta(vec![Meta::Key(MetaKey::L4Proto), Meta::DestinationRegister(register(0))]);
-    rule([
-        protocol,
-        compare(Operator::Equal, vec![17]),
-        payload(0, TRANSPORT_HEADER, 2, 2),
-        compare(Operator::Equal, port.to_be_bytes().to_vec()),
-        verdict(1),
-    ])
+    // `NF_ACCEPT`
+    rule(is_of_port(Port::Destination, port).into_iter().chain([verdict(1)]))
 }
 
 /// Packets of pods are for the host, whatever their destination.

@@ -40,6 +40,7 @@ mod ports;
 pub mod service;
 pub mod set;
 pub mod templates;
+pub(crate) mod tiers;
 
 /// The rows that `key` should have now; empty if it should have none.
 pub fn desired(store: &Store, key: &Key) -> RowSet {

@@ -24,13 +24,13 @@ pub(crate) mod touched;
 use self::{index::Index, owner::Owners, touched::Touched};
 use crate::{
     config::{ClusterConfig, Zone},
-    desired::egress_firewall,
+    desired::{egress_firewall, tiers},
     key::{Key, NodeName, SetId},
     rows::{
         RowName, Table,
         table::{self, Acl, AddressSet, LoadBalancer, LogicalRouter, LogicalSwitchPort, NbGlobal, Set},
     },
-    store::{FoundPort, NodesOf},
+    store::{FoundPort, NodesOf, Tiers},
 };
 
 /// The name of the database in its schema.
@@ -206,6 +206,16 @@ impl Northbound {
     /// The cluster that the database was written for, from the `external_ids` of that router.
     pub(crate) fn cluster_id(&self, router: Uuid) -> Option<Arc<str>> {
         self.updates.row::<LogicalRouter>(router)?.external_ids.get(CLUSTER_ID).map(Arc::from)
+    }
+
+    /// The tiers of its ACLs. Every one is asked where this controller has written before, or writes all rows.
+    pub(crate) fn tiers(&self) -> Tiers {
+        if !self.has_column(Table::Acl, "tier") {
+            return Tiers::Absent;
+        }
+        let is_ours = self.cluster_router().is_none_or(|router| self.cluster_id(router).is_some())
+            || tiers::names().any(|row| self.find(&row).is_some());
+        if is_ours { Tiers::Asked } else { Tiers::Present }
     }
 
     /// Nodes that have a switch.

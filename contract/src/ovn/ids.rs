@@ -54,6 +54,8 @@ pub const MULTICAST_CLUSTER: &str = "MulticastCluster";
 
 /// The [`OWNER_TYPE`] of the rules about the multicast of a namespace.
 pub const MULTICAST_NAMESPACE: &str = "MulticastNS";
+/// Kind of the ACLs that leave what a tier does not decide to the next one.
+pub const NEXT_TIER: &str = "NextTier";
 
 /// The [`OWNER_TYPE`] of a set of the addresses of a name of the DNS.
 pub const NAME_SET: &str = "EgressFirewallDNS";
@@ -183,6 +185,11 @@ impl ObjectId {
     pub fn source_ranges(service: &ServiceKey, family: &str) -> Self {
         let name = format!("{}:{}", service.namespace(), service.name());
         Self::new(SOURCE_RANGES, [(NAME, name), (IP_FAMILY, family.to_owned())])
+    }
+
+    /// The ACL that leaves what this tier of OVN does not decide to the next one.
+    pub fn next_tier(tier: i64) -> Self {
+        Self::new(NEXT_TIER, [(NAME, tier.to_string())])
     }
 
     /// The ACL that lets a pod reach itself through a Service.

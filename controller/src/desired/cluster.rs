@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use contract::ovn::{self, ObjectId};
 
-use super::{multicast, policy::allow_hairpin};
+use super::{multicast, policy::allow_hairpin, tiers::next_tiers};
 use crate::{
     config::{ClusterConfig, Multicast},
     rows::{
@@ -38,6 +38,7 @@ pub fn cluster(store: &Store) -> RowSet {
     rows.push(router(&store.config));
     rows.extend(port_groups());
     rows.extend(allow_hairpin(store));
+    rows.extend(next_tiers(store));
     rows.extend(multicast::of_cluster(store));
     rows.extend(join_switch(&store.config));
     rows

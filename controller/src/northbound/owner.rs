@@ -11,7 +11,7 @@
 //! | the same of the kind `NetpolNamespace` | isolation of the namespace |
 //! | ACL by its ids, of the kind `EgressFirewall` | egress firewall of the namespace |
 //! | the same of the kind `MulticastNS`; port group of the kind `Namespace` that holds one of these ACLs | the namespace |
-//! | the same of the kind `MulticastCluster` | the cluster |
+//! | the same of the kinds `MulticastCluster`, `NextTier` | the cluster |
 //! | ACL by its ids, of the kind `ServiceSourceRanges` | the Service |
 //! | address set of the kinds `Namespace`, `PodSelector`, `NetpolNamedPort` | the set |
 //! | the same of the kinds `NodeSelector`, `EgressFirewallDNS` | the set |
@@ -113,7 +113,9 @@ const JOIN_TO_ROUTER: &str = "jtor-";
 const ROUTER_TO_EXTERNAL: &str = "rtoe-";
 const EXTERNAL_TO_ROUTER: &str = "etor-";
 const NODE_ACL: &str = "default-network-controller:NetpolNode:";
-const MULTICAST_ACL: &str = "default-network-controller:MulticastCluster:";
+/// Starts of the ids of ACLs that a cluster has once, or not at all.
+const CLUSTER_ACLS: [&str; 2] =
+    ["default-network-controller:MulticastCluster:", "default-network-controller:NextTier:"];
 
 /// Whether a switch port with this name makes its switch a node's.
 pub(super) fn is_of_node(name: &str) -> bool {
@@ -190,7 +192,9 @@ impl Owners {
                     [ROUTER_TO_JOIN, ROUTER_TO_EXTERNAL].into_iter().find_map(|side| of_gateway(name, side))
                 }))
             }
-            Table::Acl if name.starts_with(MULTICAST_ACL) => Claim::Ours(Key::Cluster),
+            Table::Acl if CLUSTER_ACLS.iter().any(|start| name.starts_with(start)) => {
+                Claim::Ours(Key::Cluster)
+            }
             Table::Acl => ours(of_node_acl(name).and_then(|(of, _)| node(of)).or_else(|| {
                 let row: &Acl = replica.row(uuid)?;
                 of_ids(&row.external_ids)

@@ -199,6 +199,9 @@ impl Reconciler {
             {
                 items.push(Item::whole(Key::Cluster, Cause::Store));
                 edits.push(vec![edit]);
+                if self.store.ask_every_tier() {
+                    self.work_queue.mark(Item::whole(Key::Cluster, Cause::Store), now);
+                }
             }
             // The comparison took time: the Lease may have run out.
             if !self.leadership.is_leader() {

@@ -11,7 +11,7 @@ use crate::{
     commit::work_queue::{Cause, Item},
     config::Templates,
     rows::Table,
-    store::{TemplateUse, Tiers},
+    store::TemplateUse,
 };
 
 impl Reconciler {
@@ -78,8 +78,7 @@ impl Reconciler {
             return;
         }
         self.decide_on_templates();
-        let has_tiers = self.northbound.has_column(Table::Acl, "tier");
-        self.store.use_tiers(if has_tiers { Tiers::Present } else { Tiers::Absent });
+        self.store.use_tiers(self.northbound.tiers());
         self.store.decide_on_selectors_of_namespaces();
         let now = Instant::now();
         let Self { store, northbound, work_queue, .. } = self;

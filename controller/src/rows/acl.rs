@@ -66,11 +66,25 @@ pub enum Action {
 /// one, where the priorities alone decide (`desired/cluster_policy.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
+    /// Without ACLs of policies.
+    First,
     /// Of administrators, before the network policies of namespaces.
     Admin,
     NetworkPolicy,
     /// Behind the network policies.
     Baseline,
+}
+
+impl Tier {
+    /// As the column `tier` has it.
+    pub fn number(self) -> i64 {
+        match self {
+            Self::First => 0,
+            Self::Admin => 1,
+            Self::NetworkPolicy => 2,
+            Self::Baseline => 3,
+        }
+    }
 }
 
 impl From<Acl> for DesiredRow {
@@ -91,11 +105,7 @@ impl From<Acl> for DesiredRow {
             Action::Drop => "drop",
             Action::Pass => "pass",
         };
-        let tier: i64 = match tier {
-            Tier::Admin => 1,
-            Tier::NetworkPolicy => 2,
-            Tier::Baseline => 3,
-        };
+        let tier = tier.number();
         let mut columns = vec![
             ("direction", Value::Datum(Datum::set([direction]))),
             ("priority", Value::Datum(Datum::set([priority]))),

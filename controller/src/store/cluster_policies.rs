@@ -49,9 +49,12 @@ pub(super) struct ClusterPolicies {
 /// NetworkPolicies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tiers {
+    Absent,
+    /// All rows may be another program's still, which are not to be changed.
     #[default]
     Present,
-    Absent,
+    /// Every one is asked about connections that a policy has stopped (`desired/tiers.rs`).
+    Asked,
 }
 
 /// Why a policy is not as it should be.
@@ -174,7 +177,21 @@ impl Store {
 
     /// Whether the ACLs of the database have tiers.
     pub fn has_tiers(&self) -> bool {
-        self.cluster_policies.tiers == Tiers::Present
+        self.cluster_policies.tiers != Tiers::Absent
+    }
+
+    /// Whether rows of this program alone may be written that have every tier asked.
+    pub fn asks_every_tier(&self) -> bool {
+        self.cluster_policies.tiers == Tiers::Asked
+    }
+
+    /// From now on every tier is asked. Returns whether that is new.
+    pub fn ask_every_tier(&mut self) -> bool {
+        let is_new = self.cluster_policies.tiers == Tiers::Present;
+        if is_new {
+            self.cluster_policies.tiers = Tiers::Asked;
+        }
+        is_new
     }
 
     fn lacks_tiers(&self, effect: &Effect) -> bool {

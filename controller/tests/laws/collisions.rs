@@ -307,6 +307,10 @@ async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_b
     let schema = Schema::with(|columns| {
         let severities = columns["severity"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
         severities.retain(|severity| severity != "debug");
+        // It came with tiers.
+        let actions = columns["action"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
+        actions.retain(|action| action != "pass");
+        actions.push(json!("pass"));
         columns.insert(
             "tier".to_owned(),
             json!({"type": {"key": {

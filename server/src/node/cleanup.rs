@@ -12,7 +12,7 @@ use std::{
 use contract::{
     names::{ClusterPolicyKind, IfName},
     node_annotation::GATEWAY_CONFIG,
-    ovn::{NAMED_PORT_SET, NODE_SELECTOR_SET, SOURCE_RANGES},
+    ovn::{NAMED_PORT_SET, NEXT_TIER, NODE_SELECTOR_SET, SOURCE_RANGES},
 };
 use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
@@ -143,6 +143,7 @@ impl Cleaned {
         let kinds = [
             ClusterPolicyKind::ClusterNetworkPolicy.as_str(),
             NAMED_PORT_SET,
+            NEXT_TIER,
             NODE_SELECTOR_SET,
             SOURCE_RANGES,
         ];

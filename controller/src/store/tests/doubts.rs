@@ -94,7 +94,8 @@ fn a_second_look_at_pods_that_have_taken_the_places_of_others_is_believed() {
 fn no_port_begins_while_a_list_of_what_denies_is_held_back() {
     let key = |name: &str| PolicyKey::new("shop", name).unwrap();
     let policies = |names: &[&str]| {
-        let policy = |name: &&str| (key(name), Policy::new(&key(name), name, serde_json::json!({"podSelector": {}})));
+        let policy =
+            |name: &&str| (key(name), Policy::new(&key(name), name, serde_json::json!({"podSelector": {}})));
         Observation::Policies(Seen::All(names.iter().map(policy).collect()))
     };
     let mut store = complete(vec![node("n1", "10.244.1.0/24")], vec![(self::key("a"), pod("u1"))]);

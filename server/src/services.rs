@@ -71,8 +71,6 @@ const NOT_HEADLESS: &str = "!service.kubernetes.io/headless";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServicesConfig<'a> {
     pub(crate) node: &'a str,
-    /// The subnets of all pods.
-    pub(crate) cluster: &'a [IpNet],
     /// The ranges of Services' addresses that the options name.
     pub(crate) ranges: &'a [IpNet],
     /// The ranges of OVN itself.
@@ -83,27 +81,36 @@ pub(crate) struct ServicesConfig<'a> {
     pub(crate) ovs_run_dir: &'a Path,
 }
 
-/// Follows the Services from now on, for as long as the runtime lives.
-pub(crate) fn start(connection: &Connection, config: &ServicesConfig<'_>) -> values::Receiver<Facts> {
+/// Follows the Services, once `cluster` says which subnets pods have, for as long as the runtime lives.
+pub(crate) fn start(
+    connection: &Connection,
+    config: &ServicesConfig<'_>,
+    cluster: impl Future<Output = Vec<IpNet>> + Send + 'static,
+) -> values::Receiver<Facts> {
     let mut known = Known::new(config);
     let (facts, receiver) = values::channel(known.facts());
     let (events, received) = mpsc::unbounded_channel();
     let whole = Selection::default;
     let with_proxy = Selection { labels: Some(NOT_HEADLESS), ..whole() };
-    follow::<ServiceObject>(connection, &events, whole(), Event::Services, None);
-    follow::<SliceObject>(connection, &events, with_proxy, Event::Slices, None);
-    follow::<RangeObject>(connection, &events, whole(), Event::Ranges, None);
     let connections = Connections {
         switch: ControlSocket::of(config.ovs_run_dir, VSWITCHD),
         failing: LogRateLimit::default(),
     };
     let connection = connection.clone();
+    let (of_api_server, events_of_all) = (connection.clone(), events.clone());
     // Most clusters have no `externalIPs`: a node of such a one hears of no other node.
     let follow_nodes = move || {
         let metadata = Selection { extent: Extent::Metadata, ..Selection::default() };
         follow::<NodeAddressesObject>(&connection, &events, metadata, Event::Nodes, Some(|| Event::NoNodes));
     };
-    tokio::spawn(run(known, received, follow_nodes, facts, connections));
+    tokio::spawn(async move {
+        known.pods_are_in(cluster.await);
+        follow::<ServiceObject>(&of_api_server, &events_of_all, whole(), Event::Services, None);
+        follow::<SliceObject>(&of_api_server, &events_of_all, with_proxy, Event::Slices, None);
+        follow::<RangeObject>(&of_api_server, &events_of_all, whole(), Event::Ranges, None);
+        drop((of_api_server, events_of_all));
+        run(known, received, follow_nodes, facts, connections).await;
+    });
     receiver
 }
 

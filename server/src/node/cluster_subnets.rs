@@ -1,6 +1,6 @@
-//! Whether the node's own subnets are in the cluster's, as the options give them. Knows nothing of what relies
-//! on it: routes, Services and the gateway's flows take an address in the cluster's subnets for a pod's, and
-//! every other one for a host's.
+//! Whether the node's own subnets are in the cluster's, as the options give them, and what is believed of these.
+//! Services and the gateway's flows take an address in the cluster's subnets for a pod's, and every other one for a
+//! host's: a family whose subnets do not have the node's own is not believed.
 
 use ipnet::IpNet;
 use tokio::sync::watch;
@@ -28,6 +28,42 @@ pub(super) async fn compare(
     }
 }
 
+/// Those that are believed, once the node has subnets. Until then it is not known what a pod's address is.
+pub(super) async fn known(
+    cluster: Vec<IpNet>,
+    mut assigned: watch::Receiver<AssignedSubnetsOf>,
+) -> Vec<IpNet> {
+    loop {
+        if let Ok(assigned) = &*assigned.borrow_and_update() {
+            return believed(&cluster, &assigned.subnets);
+        }
+        if assigned.changed().await.is_err() {
+            // The node's server ends.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Those of the families whose subnets have the node's own, or of which it has none.
+pub(super) fn believed(cluster: &[IpNet], own: &[IpNet]) -> Vec<IpNet> {
+    let is_alike = |one: &IpNet, other: &IpNet| one.addr().is_ipv4() == other.addr().is_ipv4();
+    let is_believed = |range: &&IpNet| {
+        let of_family = cluster.iter().filter(|other| is_alike(other, range));
+        let mut own = own.iter().filter(|subnet| is_alike(subnet, range));
+        own.all(|subnet| of_family.clone().any(|range| range.contains(subnet)))
+    };
+    cluster.iter().filter(is_believed).copied().collect()
+}
+
+/// Where pods are for all that is known: of a family that is not believed, the node's own subnets.
+pub(super) fn of_pods(cluster: &[IpNet], own: &[IpNet]) -> Vec<IpNet> {
+    let mut believed = believed(cluster, own);
+    let unbelieved: Vec<IpNet> =
+        own.iter().filter(|subnet| !believed.iter().any(|range| range.contains(*subnet))).copied().collect();
+    believed.extend(unbelieved);
+    believed
+}
+
 fn outside(cluster: &[IpNet], subnets: &[IpNet]) -> Option<IpNet> {
     subnets.iter().find(|subnet| !cluster.iter().any(|range| range.contains(*subnet))).copied()
 }
@@ -35,8 +71,8 @@ fn outside(cluster: &[IpNet], subnets: &[IpNet]) -> Option<IpNet> {
 fn reason(cluster: &[IpNet], subnet: IpNet) -> String {
     let ranges: Vec<String> = cluster.iter().map(ToString::to_string).collect();
     format!(
-        "this node's subnet {subnet} is in none of the cluster's ({}): pods count as hosts here; give nodes and \
-         control plane the same --cluster-subnets",
+        "this node's subnet {subnet} is in none of the cluster's ({}): these are not believed, and Services with endpoints on \
+         hosts are OVN's alone here; give nodes and control plane the same --cluster-subnets",
         ranges.join(", ")
     )
 }
@@ -48,6 +84,33 @@ mod tests {
 
     fn nets(texts: &[&str]) -> Vec<IpNet> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// Each pod counted as a host, and the flows guarded a net that is not the pods'.
+    #[test]
+    fn subnets_of_a_cluster_without_the_nodes_own_are_not_believed() {
+        let cluster = nets(&["10.128.0.0/14", "10.244.0.0/16", "fd01::/48"]);
+        for (own, expected, pods) in [
+            (&["10.244.1.0/24", "fd01:0:0:1::/64"][..], &cluster[..], cluster.clone()),
+            (&["10.0.1.0/24", "fd01:0:0:1::/64"], &cluster[2..], nets(&["fd01::/48", "10.0.1.0/24"])),
+            (&["10.0.1.0/24", "fd02::/64"], &[], nets(&["10.0.1.0/24", "fd02::/64"])),
+            // Of the other family there is nothing to compare.
+            (&["10.128.4.0/23"], &cluster[..], cluster.clone()),
+        ] {
+            assert_eq!(believed(&cluster, &nets(own)), expected, "{own:?}");
+            assert_eq!(of_pods(&cluster, &nets(own)), pods, "{own:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_believed_before_the_node_has_a_subnet() {
+        let (tell, assigned) = watch::channel::<AssignedSubnetsOf>(Err("no subnet yet".to_owned()));
+        let known = tokio::spawn(known(nets(&["10.128.0.0/14"]), assigned));
+        tokio::task::yield_now().await;
+        assert!(!known.is_finished());
+        let subnets = nets(&["10.244.1.0/24"]);
+        let _ = tell.send_replace(Ok(AssignedSubnets { subnets, mac: None, join: Vec::new() }));
+        assert_eq!(known.await.unwrap(), []);
     }
 
     /// The control plane gave subnets of a range that the node was not told: each pod counted as a host, and

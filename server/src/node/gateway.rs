@@ -30,7 +30,7 @@
 //! keep the host reachable come before the entry for ovn-controller, which makes the patch port, and all
 //! other flows after it.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use contract::{error::chain, mac::Mac, mtu::Mtu, node_annotation::GatewayEntry};
 use ipnet::IpNet;
@@ -51,7 +51,7 @@ use self::{
     plan::{Place, Surroundings},
 };
 use super::{
-    at, changed,
+    at, changed, cluster_subnets,
     management_port::{AssignedSubnetsOf, Watched},
     object::NodeView,
     open_vswitch::Identity,
@@ -357,14 +357,15 @@ impl GatewayReconciler {
             )));
         }
         let facts = self.ties.services.borrow_and_update().clone();
-        let management = match &*self.ties.assigned.borrow_and_update() {
-            Ok(assigned) => contract::ovn::managements(&assigned.subnets).iter().map(IpNet::addr).collect(),
-            Err(_) => BTreeSet::new(),
+        let own = match &*self.ties.assigned.borrow_and_update() {
+            Ok(assigned) => assigned.subnets.clone(),
+            Err(_) => Vec::new(),
         };
+        let management = contract::ovn::managements(&own).iter().map(IpNet::addr).collect();
         let surroundings = Surroundings {
             management,
             host: host.all_addresses(),
-            cluster: &self.ties.cluster,
+            cluster: &cluster_subnets::of_pods(&self.ties.cluster, &own),
             service_ranges: facts.ranges.keys().copied().collect(),
             destinations: facts.destinations.as_deref().unwrap_or_default(),
             mtu: self.ties.mtu,

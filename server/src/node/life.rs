@@ -264,7 +264,6 @@ fn keep_network(
     let NodeConfig { name, management_port, zone, .. } = config;
     conditions.met(Part::SERVICES);
     conditions.met(Part::CLUSTER_SUBNETS);
-    let services = service_ranges(config, object.as_ref().map(|(connection, _)| connection));
     let mut own_node = watch::channel(OwnNode::Unconfirmed("manifests have no node object".to_owned())).1;
     // From here on, the object is seen only while it is not another host's.
     let object = object.map(|(connection, view)| {
@@ -283,6 +282,8 @@ fn keep_network(
         }
         Some((_, view)) => object::assigned(name, view.clone()),
     };
+    let services =
+        service_ranges(config, object.as_ref().map(|(connection, _)| connection), assigned.clone());
     tokio::spawn(cluster_subnets::compare(
         management_port.cluster.clone(),
         assigned.clone(),
@@ -360,7 +361,11 @@ fn keep_network(
 
 /// The ranges of Services that this node reaches. With an API server, also starts what the node does for
 /// Services.
-fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> ServiceRanges {
+fn service_ranges(
+    config: &NodeConfig,
+    api_server: Option<&Connection>,
+    assigned: watch::Receiver<AssignedSubnetsOf>,
+) -> ServiceRanges {
     let ManagementPort { cluster, services: ranges, reserved, local_traffic, .. } = &config.management_port;
     // As for the flows of the bridge: `gateway/plan.rs`.
     let clients = match config.gateway.as_ref().map(|gateway| gateway.mode) {
@@ -372,9 +377,12 @@ fn service_ranges(config: &NodeConfig, api_server: Option<&Connection>) -> Servi
     };
     let ovs_run_dir = ovs_run_dir(config);
     let (node, local_traffic) = (config.name.as_str(), *local_traffic);
-    let of_services =
-        ServicesConfig { node, cluster, ranges, reserved, local_traffic, ovs_run_dir: &ovs_run_dir };
-    ServiceRanges::new(services::start(connection, &of_services), Some(ovs_run_dir), clients)
+    let of_services = ServicesConfig { node, ranges, reserved, local_traffic, ovs_run_dir: &ovs_run_dir };
+    ServiceRanges::new(
+        services::start(connection, &of_services, cluster_subnets::known(cluster.clone(), assigned)),
+        Some(ovs_run_dir),
+        clients,
+    )
 }
 
 /// The directory with the sockets of Open vSwitch.

@@ -75,6 +75,8 @@ pub(crate) struct Known {
     node: String,
     /// The subnets of all pods.
     cluster: Vec<IpNet>,
+    /// The ranges of OVN itself.
+    reserved: Vec<IpNet>,
     /// Where OVN balances what a node's addresses get under `externalTrafficPolicy: Local`.
     local_traffic: [IpAddr; 2],
     /// The ranges that the options name.
@@ -117,13 +119,15 @@ enum Nodes {
 
 impl Known {
     pub(super) fn new(config: &ServicesConfig<'_>) -> Self {
-        let ServicesConfig { node, cluster, ranges, reserved, local_traffic, ovs_run_dir: _ } = *config;
+        let ServicesConfig { node, ranges, reserved, local_traffic, ovs_run_dir: _ } = *config;
         let configured: Vec<IpNet> = ranges.iter().map(IpNet::trunc).collect();
-        let mut claims = Claims::new(cluster.iter().chain(reserved).map(IpNet::trunc).collect());
+        let reserved: Vec<IpNet> = reserved.iter().map(IpNet::trunc).collect();
+        let mut claims = Claims::new(reserved.clone());
         claims.set_ranges(configured.clone());
         Self {
             node: node.to_owned(),
-            cluster: cluster.to_vec(),
+            cluster: Vec::new(),
+            reserved,
             local_traffic,
             configured,
             ranges: BTreeMap::new(),
@@ -145,6 +149,13 @@ impl Known {
             are_all_slices: false,
             health_checks: BTreeMap::new(),
         }
+    }
+
+    /// The subnets of all pods. Before any Service.
+    pub(crate) fn pods_are_in(&mut self, cluster: Vec<IpNet>) {
+        let mut claims = Claims::new(cluster.iter().map(IpNet::trunc).chain(self.reserved.clone()).collect());
+        claims.set_ranges(self.configured.clone());
+        (self.claims, self.cluster) = (claims, cluster);
     }
 
     /// All Services.

@@ -10,14 +10,15 @@ use super::*;
 
 fn known() -> Known {
     let net = |text: &str| text.parse().unwrap();
-    Known::new(&ServicesConfig {
+    let mut known = Known::new(&ServicesConfig {
         node: "n1",
-        cluster: &[net("10.244.0.0/16"), net("fd00:10:244::/48")],
         ranges: &[net("10.96.0.0/16")],
         reserved: &[net("100.64.0.0/16")],
         local_traffic: local_traffic(),
         ovs_run_dir: Path::new("/nonexistent"),
-    })
+    });
+    known.pods_are_in(vec![net("10.244.0.0/16"), net("fd00:10:244::/48")]);
+    known
 }
 
 fn local_traffic() -> [IpAddr; 2] {

@@ -217,7 +217,8 @@ fn another_gateways_address(site: &Site<'_>) -> Result<String> {
 }
 
 fn garbage_everywhere(site: &Site<'_>) -> Result<String> {
-    let long = "9".repeat(20_000);
+    // Just what an API server takes in all annotations of an object.
+    let long = "9".repeat(250_000 / ALL.len() - 100);
     for text in ["{", "[]", "null", r#"{"default":7}"#, "\u{1b}[31m", &long] {
         let annotations: serde_json::Map<String, Value> =
             ALL.iter().map(|key| ((*key).to_owned(), json!(text))).collect();

@@ -25,6 +25,7 @@
 //! | `neighbour` | a machine on the nodes' layer 2 |
 //! | `zone` | whoever runs a DNS zone |
 //! | `prober` | whoever probes health checks and metrics |
+//! | `local_gateway` | several of them, with local gateways |
 //! | `site`, `bystander`, `watch`, `objects` | where rows are tried, and what is looked at beside them |
 
 #[path = "../tests/support/api.rs"]
@@ -34,6 +35,7 @@ mod bystander;
 mod dns;
 mod kubelet;
 mod kubernetes;
+mod local_gateway;
 #[path = "../tests/support/managed.rs"]
 mod managed;
 mod neighbour;
@@ -62,6 +64,7 @@ const ALL: &[&[(u8, Body)]] = &[
     neighbour::ROWS,
     zone::ROWS,
     prober::ROWS,
+    local_gateway::ROWS,
 ];
 
 #[test]
@@ -102,6 +105,11 @@ fn a_zone_answers_as_it_likes() {
 #[test]
 fn a_prober_is_slow() {
     inside(|| try_rows(prober::ROWS, GatewayMode::Shared));
+}
+
+#[test]
+fn gateways_are_local() {
+    inside(|| try_rows(local_gateway::ROWS, GatewayMode::Local));
 }
 
 /// A row without a body would count as one that was not tried.

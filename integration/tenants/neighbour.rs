@@ -60,7 +60,7 @@ fn closed_by(site: &Site<'_>, via: &Node) -> Result<String> {
     Ok(format!("0 of 2 questions answered over {}", via.name))
 }
 
-fn a_route_to_a_closed_pod(site: &Site<'_>) -> Result<String> {
+pub(crate) fn a_route_to_a_closed_pod(site: &Site<'_>) -> Result<String> {
     closed_by(site, site.first())
 }
 

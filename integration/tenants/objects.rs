@@ -97,6 +97,10 @@ impl Objects for Real<'_> {
     }
 
     fn remove(&self, object: &Value) -> Result<()> {
+        // Nothing here ends a namespace: one that was deleted stays, and takes nothing from another row.
+        if object["kind"] == "Namespace" {
+            return Ok(());
+        }
         // No kubelet ends a pod.
         let path = format!("{}?gracePeriodSeconds=0", path(object)?);
         match self.api.delete(&path) {

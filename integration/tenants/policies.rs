@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use integration::{Node, tenants::long_forms, traffic::End};
 use serde_json::{Value, json};
 
@@ -24,11 +24,15 @@ pub(crate) const ROWS: &[(u8, Body)] = &[
     (69, a_firewall_about_nodes),
     (70, a_selector_that_reads_like_another),
     (71, a_firewall_is_dear),
+    (100, a_set_collides),
 ];
 
 /// Its port group is `a10810684934486818000`, as that of `shop/db` (FNV-1a, 64 bits).
 const COLLIDING: &str = "h7e8tz2mm0z2o51eyoy3ujo8324wrukik56p9x6x39ocegdas2ejqqstp1mw89f2tpu3en33j9r2btjr670fuevozqosgegwl1d0\
     tt9xf03szfwwi6okilizqce3mg54zpqcviw1x73vu4tv10kpfxcgh4z232a9355sow9fnq041nxnvbm2";
+
+/// The set of pods with this label in `evil` is `a10104312984753620406`, as that of pods with `name: web` in `shop`.
+const COLLIDING_LABEL: &str = "dpbdzcxgm6ghz2vb4kyhhbzcf9c7zbrxcr5js7";
 
 pub(crate) fn policy(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({
@@ -63,6 +67,32 @@ fn a_name_collides(site: &Site<'_>) -> Result<String> {
     let after = site.answered(&from, &to)?;
     ensure!(beside + after == 0, "{beside} answers beside the policy, {after} after it");
     Ok("0 of 8 questions answered".to_owned())
+}
+
+fn a_set_collides(site: &Site<'_>) -> Result<String> {
+    site.namespace("shop")?;
+    let db = site.attached("shop", "db", 0)?;
+    site.hold(site.answering(&db, 8080)?);
+    let web = site.attached("shop", "web", 1)?;
+    let ingress = |name: &str| json!([{"from": [{"podSelector": about(name)}]}]);
+    let closes = json!({"podSelector": about("db"), "policyTypes": ["Ingress"], "ingress": ingress("web")});
+    site.put(&policy("shop", "db", &closes))?;
+    let client = site.attached(EVIL, COLLIDING_LABEL, 1)?;
+    let (from, to) = (End::Pod(&client), at(&db, 8080));
+    site.is_closed(&from, &to)?;
+    let thief =
+        policy(EVIL, "thief", &json!({"podSelector": about("none"), "ingress": ingress(COLLIDING_LABEL)}));
+    site.put(&thief)?;
+    site.settled()?;
+    let beside = site.answered(&from, &to)?;
+    let own = SocketAddr::new(db.address(), 8080);
+    site.answers_as(&End::Pod(&web), own, own.ip(), 5).context("who is let in")?;
+    site.objects.remove(&thief)?;
+    site.settled()?;
+    let after = site.answered(&from, &to)?;
+    ensure!(beside + after == 0, "{beside} answers beside the policy, {after} after it");
+    site.answers_as(&End::Pod(&web), own, own.ip(), 5).context("who is let in, after it")?;
+    Ok(format!("0 of 8 questions answered, who is let in reaches the pod; events: {}", site.news()?))
 }
 
 fn rules_without_number(site: &Site<'_>) -> Result<String> {

@@ -67,6 +67,23 @@ impl Raw {
         site.lab.send_frames(&End::Pod(&self.pod), "eth0", frames, TIMES)
     }
 
+    /// A datagram for the bystander's pod on the second node, in a frame of OVN's router, in a tunnel's packets: numbers
+    /// of networks and ports are small.
+    pub(crate) fn tunnelled(
+        &self,
+        site: &Site<'_>,
+        from: (IpAddr, u16),
+        to: (IpAddr, u16),
+    ) -> Result<Vec<Vec<u8>>> {
+        let there = &site.bystander().there;
+        let gateway =
+            integration::subnet::mac(integration::subnet::gateway(&there.addresses[0].trunc()).addr());
+        let inside = Stations { from: octets(&gateway)?, to: octets(&there.mac)? };
+        let inner = udp(inside, (site.bystander().closed.address(), 4000), (there.address(), 8080), MARK);
+        let of_network = |network| udp(self.to(self.gateway_mac), from, to, &geneve(network, &inner));
+        Ok((1..=16).map(of_network).collect())
+    }
+
     /// From itself to that station.
     pub(crate) fn to(&self, to: [u8; 6]) -> Stations {
         Stations { from: self.mac, to }
@@ -74,7 +91,7 @@ impl Raw {
 }
 
 /// Counts what each of the bystander's pods gets with the mark while `act` sends.
-fn at_bystanders(site: &Site<'_>, act: impl FnOnce() -> Result<u64>) -> Result<(u64, [u64; 3])> {
+pub(crate) fn at_bystanders(site: &Site<'_>, act: impl FnOnce() -> Result<u64>) -> Result<(u64, [u64; 3])> {
     let bystander = site.bystander();
     let pods = [&bystander.here, &bystander.there, &bystander.closed];
     let counters = pods.map(|pod| site.lab.sniffing(&End::Pod(pod), "eth0", MARK));
@@ -88,7 +105,7 @@ fn at_bystanders(site: &Site<'_>, act: impl FnOnce() -> Result<u64>) -> Result<(
     Ok((sent, got))
 }
 
-fn none(sent: u64, got: &[u64]) -> Result<String> {
+pub(crate) fn none(sent: u64, got: &[u64]) -> Result<String> {
     ensure!(sent > 0, "nothing was sent");
     ensure!(got.iter().all(|got| *got == 0), "of {sent} frames {got:?} arrived");
     Ok(format!("0 of {sent} frames arrived"))
@@ -269,7 +286,7 @@ fn who_has_the_management_port(site: &Site<'_>) -> Result<String> {
     Ok("1 answer".to_owned())
 }
 
-fn through_the_hosts_end(site: &Site<'_>) -> Result<String> {
+pub(crate) fn through_the_hosts_end(site: &Site<'_>) -> Result<String> {
     let raw = Raw::start(site)?;
     jailed(site, &raw)?;
     let station = raw.to(hosts_end(site, &raw)?);
@@ -289,7 +306,7 @@ fn through_the_hosts_end(site: &Site<'_>) -> Result<String> {
     none(sent, &[&got[..], &[outside.end()?, other.end()?]].concat())
 }
 
-fn false_addresses_to_the_world(site: &Site<'_>) -> Result<String> {
+pub(crate) fn false_addresses_to_the_world(site: &Site<'_>) -> Result<String> {
     let raw = Raw::start(site)?;
     let web = site.lab.world().addresses(Machine::Web)[0];
     let station = raw.to(raw.gateway_mac);
@@ -360,20 +377,29 @@ fn other_kinds_of_frames(site: &Site<'_>) -> Result<String> {
     none(sent, &[&got[..2], &[wire.end()?]].concat())
 }
 
-fn a_tunnel_to_another_node(site: &Site<'_>) -> Result<String> {
+pub(crate) fn a_tunnel_to_another_node(site: &Site<'_>) -> Result<String> {
     let raw = Raw::start(site)?;
-    let there = &site.bystander().there;
-    let gateway = integration::subnet::mac(integration::subnet::gateway(&there.addresses[0].trunc()).addr());
-    let inside = Stations { from: octets(&gateway)?, to: octets(&there.mac)? };
-    let inner = udp(inside, (site.bystander().closed.address(), 4000), (there.address(), 8080), MARK);
-    let node = site.lab.world().of_node(site.second())[0];
-    let frames: Vec<Vec<u8>> = (1..=16)
-        .map(|network| {
-            udp(raw.to(raw.gateway_mac), (raw.address, 50_000), (node, 6081), &geneve(network, &inner))
-        })
-        .collect();
+    let [first, second] = [site.first(), site.second()].map(|node| site.lab.world().of_node(node));
+    let own = |to: &IpAddr| if to.is_ipv4() { raw.address } else { raw.v6 };
+    let mut frames = Vec::new();
+    for to in second.iter().chain(&first) {
+        frames.extend(raw.tunnelled(site, (own(to), 50_000), (*to, 6081))?);
+    }
+    // Not even on the wire: another node would have to know whose it is.
+    let wire = site.lab.sniffing(&End::Node(site.second()), "eth0", MARK)?;
     let (sent, got) = at_bystanders(site, || raw.send(site, &frames))?;
-    none(sent, &got)
+    none(sent, &[&got[..], &[wire.end()?]].concat())?;
+    // A later fragment has no port.
+    let (from, to) = (v4(raw.address)?, v4(second[0])?);
+    let stations = raw.to(raw.gateway_mac);
+    let whole = &raw.tunnelled(site, (raw.address, 50_000), (second[0], 6081))?[0][34..];
+    let (head, rest) = whole.split_at(24);
+    let fragments = [
+        fragment(stations, (from, to), UDP, head, 0, Follows::More),
+        fragment(stations, (from, to), UDP, rest, 24, Follows::Nothing),
+    ];
+    let (in_fragments, got) = at_bystanders(site, || raw.send(site, &fragments))?;
+    none(sent + in_fragments, &got)
 }
 
 fn first_packets(raw: &Raw, number: u32, to: impl Fn(u32) -> (IpAddr, u16)) -> Vec<Vec<u8>> {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bystander::PORT,
+    raw::{Raw, at_bystanders, none},
     site::{Body, EVIL, Site},
 };
 
@@ -33,6 +34,8 @@ pub(crate) const ROWS: &[(u8, Body)] = &[
     (83, ranges_without_number),
     (84, endpoints_of_udp_come_and_go),
     (85, node_ports_without_number),
+    (94, a_tunnels_port_behind_a_service),
+    (101, endpoints_in_a_burst),
 ];
 
 /// Kilobytes that a node's server may have: the limit of its manifest.
@@ -82,20 +85,26 @@ pub(crate) fn served(site: &Site<'_>, service: &Value, pod: &str, node: usize) -
 
 fn a_service_is_dear(site: &Site<'_>) -> Result<String> {
     let (addresses, ports) = if long_forms() { (300, 300) } else { (100, 100) };
+    large(site, (18, addresses), ("TCP", ports))
+}
+
+fn a_service_is_dearer(site: &Site<'_>) -> Result<String> {
+    let (addresses, ports) = if long_forms() { (1_000, 1_000) } else { (300, 100) };
+    large(site, (19, addresses), ("UDP", ports))
+}
+
+/// A Service of so many addresses of 198.`net`.0.0/16 and so many ports.
+fn large(site: &Site<'_>, (net, addresses): (u8, u16), (protocol, ports): (&str, u16)) -> Result<String> {
     let external: Vec<String> =
-        (0..addresses).map(|number| format!("198.18.{}.{}", number / 250, 1 + number % 250)).collect();
-    let port = |number: u16| json!({"name": format!("p{number}"), "protocol": "TCP", "port": 1000 + number, "targetPort": 8080});
-    let ports: Vec<Value> = (0..ports).map(port).collect();
-    site.put(&service(EVIL, "big", "10.96.60.1", &json!(ports), &json!({"externalIPs": external})))?;
+        (0..addresses).map(|number| format!("198.{net}.{}.{}", number / 250, 1 + number % 250)).collect();
+    let port = |number: u16| json!({"name": format!("p{number}"), "protocol": protocol, "port": 1000 + number, "targetPort": 8080});
+    let of_each: Vec<Value> = (0..ports).map(port).collect();
+    site.put(&service(EVIL, "big", "10.96.60.1", &json!(of_each), &json!({"externalIPs": external})))?;
+    site.put(&slice(EVIL, "big", &[site.bystander().there.address()], PORT))?;
     site.settled()?;
     let memory = servers_memory(site)?;
     ensure!(memory <= MOST, "a node's server has {memory} kB");
-    Ok(format!(
-        "{addresses} × {} ports; a node's server {} MB; events: {}",
-        ports.len(),
-        memory / 1024,
-        site.news()?
-    ))
+    Ok(format!("{addresses} × {ports} ports; a node's server {} MB; events: {}", memory / 1024, site.news()?))
 }
 
 /// Kilobytes of the larger server.
@@ -154,7 +163,7 @@ fn the_api_servers_address(site: &Site<'_>) -> Result<String> {
     Ok(seen.join(", "))
 }
 
-fn a_closed_pod_behind_a_node_port(site: &Site<'_>) -> Result<String> {
+pub(crate) fn a_closed_pod_behind_a_node_port(site: &Site<'_>) -> Result<String> {
     let shut = site.bystander().shut();
     let ports = json!([
         {"name": "t", "protocol": "TCP", "port": 80, "targetPort": 8080, "nodePort": 30_910},
@@ -177,26 +186,6 @@ fn a_closed_pod_behind_a_node_port(site: &Site<'_>) -> Result<String> {
     site.settled()?;
     site.is_closed(&world, &nodes)?;
     Ok("0 of 4 questions answered".to_owned())
-}
-
-fn a_service_is_dearer(site: &Site<'_>) -> Result<String> {
-    let (addresses, ports) = if long_forms() { (1_000, 1_000) } else { (300, 100) };
-    let external: Vec<String> =
-        (0..addresses).map(|number| format!("198.19.{}.{}", number / 250, 1 + number % 250)).collect();
-    let port = |number: u16| json!({"name": format!("p{number}"), "protocol": "UDP", "port": 1000 + number, "targetPort": 8080});
-    let ports: Vec<Value> = (0..ports).map(port).collect();
-    let big = service(EVIL, "big", "10.96.60.7", &json!(ports), &json!({"externalIPs": external}));
-    site.put(&big)?;
-    site.put(&slice(EVIL, "big", &[site.bystander().there.address()], PORT))?;
-    site.settled()?;
-    let memory = servers_memory(site)?;
-    ensure!(memory <= MOST, "a node's server has {memory} kB");
-    Ok(format!(
-        "{addresses} × {} ports; a node's server {} MB; events: {}",
-        ports.len(),
-        memory / 1024,
-        site.news()?
-    ))
 }
 
 const BALANCED: &str = "198.51.100.70";
@@ -461,4 +450,42 @@ fn node_ports_without_number(site: &Site<'_>) -> Result<String> {
     }
     site.settled()?;
     Ok(format!("{} node ports; a node's server {} MB", services * 50, servers_memory(site)? / 1024))
+}
+
+/// Packets of a tunnel for a node's port that a Service names, to each address that leads there.
+fn a_tunnels_port_behind_a_service(site: &Site<'_>) -> Result<String> {
+    let raw = Raw::start(site)?;
+    let [first, second] = [site.first(), site.second()].map(|node| site.lab.world().of_node(node)[0]);
+    let ports = json!([{"name": "u", "protocol": "UDP", "port": 80, "targetPort": 6081, "nodePort": 30_920}]);
+    let cluster: IpAddr = [10, 96, 60, 20].into();
+    let object = service(EVIL, "tunnel", &cluster.to_string(), &ports, &json!({"type": "NodePort"}));
+    site.put(&object)?;
+    let mut endpoints = slice(EVIL, "tunnel", &[second], 6081);
+    endpoints["endpoints"][0]["nodeName"] = json!(site.second().name);
+    site.put(&endpoints)?;
+    let mut seen = (0, [0; 3]);
+    for policy in ["Cluster", "Local"] {
+        site.objects.patch(&object, &json!({"spec": {"externalTrafficPolicy": policy}}))?;
+        site.settled()?;
+        let frames: Vec<Vec<u8>> = [(cluster, 80), (first, 30_920), (second, 30_920)]
+            .into_iter()
+            .flat_map(|to| raw.tunnelled(site, (raw.address, 50_000), to))
+            .flatten()
+            .collect();
+        let (sent, got) = at_bystanders(site, || raw.send(site, &frames))?;
+        seen.0 += sent;
+        seen.1 = std::array::from_fn(|pod| seen.1[pod] + got[pod]);
+    }
+    none(seen.0, &seen.1)
+}
+
+fn endpoints_in_a_burst(site: &Site<'_>) -> Result<String> {
+    let changes = if long_forms() { 3_000 } else { 300_u16 };
+    site.put(&service(EVIL, "burst", "10.96.60.21", &both(80), &json!({})))?;
+    for number in 0..changes {
+        let [high, low] = number.to_be_bytes();
+        site.put(&slice(EVIL, "burst", &[[198, 19, high, low].into()], PORT))?;
+    }
+    site.settled()?;
+    Ok(format!("{changes} changes of an EndpointSlice; a node's server {} MB", servers_memory(site)? / 1024))
 }

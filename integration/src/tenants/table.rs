@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn no_cell_breaks_the_table() {
-        for row in ROWS {
+        for row in ROWS.iter() {
             let line = line(row);
             assert_eq!(line.matches('|').count(), 4, "{line}");
             assert_eq!(line.matches('\n').count(), 1, "{line}");

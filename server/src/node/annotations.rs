@@ -33,6 +33,7 @@ use super::{
     open_vswitch::Identity,
     own_node,
 };
+use crate::services::Facts;
 
 /// The path of the collection of nodes.
 const NODES: &str = "/api/v1/nodes";
@@ -68,6 +69,8 @@ pub(super) struct Annotator {
     pub(super) masquerade: [IpNet; 2],
     /// What the node asks for what its host forwards.
     pub(super) wish: Wish,
+    /// The Services, whose addresses are no host's.
+    pub(super) services: watch::Receiver<Facts>,
     /// The node's gateway.
     pub(super) gateway: watch::Receiver<Published>,
     /// The host's addresses, and the links that lead to no other machine, as last read. They are not read
@@ -114,6 +117,7 @@ impl Annotator {
                     next_look = Instant::now() + SETTLE;
                     self.host = None;
                 }
+                () = later_change(&mut self.services, next_look) => next_look = Instant::now() + SETTLE,
                 () = sleep(wait) => self.host = None,
             }
         }
@@ -140,8 +144,16 @@ impl Annotator {
         let identity = self.identity.borrow_and_update().clone();
         // Published whatever their link: other nodes use the kubelet's addresses and the tunnel address.
         let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
-        let published = host_addresses::published(hosts, internal, &known);
+        let destinations = self.services.borrow_and_update().destinations.clone();
+        let is_of_service = |address: IpAddr| {
+            destinations.iter().flat_map(|all| all.iter()).any(|served| served.address == Some(address))
+        };
+        let published = host_addresses::published(hosts, internal, &known, is_of_service);
         let mut wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
+        if destinations.is_none() && seen.annotations.contains_key(HOST_CIDRS) {
+            // Whether one of them is a Service's is not known yet.
+            wanted.remove(HOST_CIDRS);
+        }
         if self.wish == Wish::Routes {
             wanted.insert(FORWARDED_SOURCE, OF_JOIN_SUBNET.to_owned());
         }
@@ -212,7 +224,7 @@ enum Done {
 }
 
 /// Waits until `earliest`, and then for a change. Changes in the meantime count as the same one.
-async fn later_change(changes: &mut watch::Receiver<u64>, earliest: Instant) {
+async fn later_change<T>(changes: &mut watch::Receiver<T>, earliest: Instant) {
     // In this order: a change that was marked as seen would be lost if this wait is cancelled after it.
     sleep_until(earliest).await;
     super::changed(changes).await;

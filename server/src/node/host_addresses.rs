@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use netlink_packet_route::{
     RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
-    link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage},
+    link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
 };
 use podnet::{link, netlink::Netlink};
 
@@ -50,12 +50,21 @@ fn listed(netlink: &Netlink) -> io::Result<Vec<HostAddress>> {
     netlink.addresses(|message| host_address(&message).filter(|host| !of_ovn(host.link)))
 }
 
-/// The addresses to publish: those of links that lead to other machines, and those in `known`, whatever their
-/// link. A link of kind `dummy` has addresses of Services and of agents of the node (kube-proxy in IPVS mode:
-/// one for each Service), and a bridge with nothing but pods leads to no other machine.
-pub(super) fn published(all: &[HostAddress], internal: &BTreeSet<u32>, known: &[IpAddr]) -> Vec<IpNet> {
-    let is_published =
-        |host: &&HostAddress| known.contains(&host.address.addr()) || !internal.contains(&host.link);
+/// The addresses to publish: those of links that lead to other machines, but those of Services, and those in `known`,
+/// whatever their link. The loopback interface (BGP's anycast) and a link of kind `dummy` have addresses of Services
+/// and of agents of the node (kube-proxy in IPVS mode: one for each Service), and a bridge with nothing but pods
+/// leads to no other machine. Each address has a row for each node port, on all nodes: one of a load balancer, which
+/// moves from host to host, would have them written anew with each move.
+pub(super) fn published(
+    all: &[HostAddress],
+    internal: &BTreeSet<u32>,
+    known: &[IpAddr],
+    is_of_service: impl Fn(IpAddr) -> bool,
+) -> Vec<IpNet> {
+    let is_published = |host: &&HostAddress| {
+        let address = host.address.addr();
+        known.contains(&address) || !internal.contains(&host.link) && !is_of_service(address)
+    };
     all.iter().filter(is_published).map(|host| host.address).collect()
 }
 
@@ -75,13 +84,15 @@ pub(super) async fn internal_links() -> io::Result<BTreeSet<u32>> {
 struct Device {
     index: u32,
     kind: Option<InfoKind>,
+    is_loopback: bool,
     /// Index of the bridge or bond that it is in.
     controller: Option<u32>,
 }
 
 impl From<&LinkMessage> for Device {
     fn from(message: &LinkMessage) -> Self {
-        let mut device = Self { index: message.header.index, kind: None, controller: None };
+        let is_loopback = message.header.flags.contains(LinkFlags::Loopback);
+        let mut device = Self { index: message.header.index, kind: None, is_loopback, controller: None };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::Controller(index) => device.controller = Some(*index),
@@ -97,7 +108,7 @@ impl From<&LinkMessage> for Device {
     }
 }
 
-/// Indices of the dummies, and of the bridges without a port that leads to other machines.
+/// Indices of the loopback interface, of the dummies, and of the bridges without a port that leads to other machines.
 fn internal(devices: &[Device]) -> BTreeSet<u32> {
     // In a bridge: a veth or tap is a pod's or a virtual machine's end, and a dummy gives the bridge its MAC
     // address (`virbr0-nic` of libvirt before 7.0).
@@ -106,6 +117,7 @@ fn internal(devices: &[Device]) -> BTreeSet<u32> {
     let leads_away =
         |bridge: u32| devices.iter().any(|device| device.controller == Some(bridge) && !inside(&device));
     let is_internal = |device: &&Device| match device.kind {
+        _ if device.is_loopback => true,
         Some(InfoKind::Dummy) => true,
         Some(InfoKind::Bridge) => !leads_away(device.index),
         _ => false,
@@ -198,8 +210,9 @@ mod tests {
 
     #[test]
     fn links_of_services_and_of_pods_lead_nowhere() {
-        let device = |index, kind, controller| Device { index, kind, controller };
+        let device = |index, kind, controller| Device { index, kind, is_loopback: index == 1, controller };
         let devices = [
+            device(1, None, None),
             device(2, None, None),
             device(3, Some(InfoKind::Dummy), None),
             // Bridges: an empty one, one with a pod, one with a pod and a NIC.
@@ -215,7 +228,7 @@ mod tests {
             device(11, Some(InfoKind::Bridge), None),
             device(12, Some(InfoKind::Dummy), Some(11)),
         ];
-        assert_eq!(internal(&devices), [3, 4, 5, 11, 12].into());
+        assert_eq!(internal(&devices), [1, 3, 4, 5, 11, 12].into());
     }
 
     #[test]
@@ -227,9 +240,19 @@ mod tests {
             host(4, "172.17.0.1/16"),
         ];
         let internal = BTreeSet::from([3, 4]);
-        assert_eq!(texts(&published(&all, &internal, &[])), ["192.0.2.7/24"]);
+        let nothing = |_| false;
+        assert_eq!(texts(&published(&all, &internal, &[], nothing)), ["192.0.2.7/24"]);
         let known = ["198.51.100.7".parse().unwrap()];
-        assert_eq!(texts(&published(&all, &internal, &known)), ["192.0.2.7/24", "198.51.100.7/32"]);
+        assert_eq!(texts(&published(&all, &internal, &known, nothing)), ["192.0.2.7/24", "198.51.100.7/32"]);
+    }
+
+    #[test]
+    fn an_address_of_a_load_balancer_moved_all_node_ports_with_it() {
+        let all = [host(2, "192.0.2.7/24"), host(2, "203.0.113.80/32"), host(2, "203.0.113.81/32")];
+        let of_service = |address: IpAddr| address.to_string().starts_with("203.0.113.8");
+        let known = ["203.0.113.81".parse().unwrap()];
+        let published = published(&all, &BTreeSet::new(), &known, of_service);
+        assert_eq!(texts(&published), ["192.0.2.7/24", "203.0.113.81/32"]);
     }
 
     /// With the subnets of newer upstream (`--gateway-v4-masquerade-subnet 169.254.0.0/17`) a node that had been

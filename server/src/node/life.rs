@@ -336,6 +336,7 @@ fn keep_network(
             addresses_changed,
             masquerade: management_port.masquerade,
             wish,
+            services: services.facts.clone(),
             gateway,
             host: None,
         };

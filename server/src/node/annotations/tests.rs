@@ -115,6 +115,7 @@ fn two_hundred_services_come() {
         let (object, view) = watch::channel(object(BTreeMap::new()));
         let chassis = |id: &str| Identity { system_id: Some(id.to_owned()), encap_ip: None };
         let (identities, identity) = watch::channel(chassis("c1"));
+        let (_services, services) = watch::channel(Facts::of_options(&[]));
         let (_gateway, gateway) = watch::channel(Published::default());
         let (sender, mut patches) = watch::channel(Vec::new());
         tokio::spawn(serve(api, object, sender));
@@ -128,6 +129,7 @@ fn two_hundred_services_come() {
             addresses_changed,
             masquerade: ["169.254.169.0/29", "fd69::/125"].map(|net| net.parse().unwrap()),
             wish: Wish::Routes,
+            services,
             gateway,
             host: None,
         };

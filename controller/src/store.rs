@@ -48,6 +48,7 @@ mod namespace_sums;
 mod namespaces;
 mod node;
 mod node_addresses;
+mod node_port_addresses;
 mod nodes;
 pub mod observation;
 mod observe;
@@ -93,7 +94,6 @@ pub use policy::{Direction, Peer, Policy};
 pub use ranges::RangeName;
 pub use services::Known;
 
-use kubeapi::services::Family;
 pub use kubeapi::services::{Condition, Endpoint, Hints, Service, ServicePort, Slice, SlicePort, Traffic};
 
 use crate::{
@@ -123,6 +123,8 @@ pub struct Store {
     /// Whether chassis have variables: not before there is a NodePort, for a database that had none is left
     /// as it is.
     variables: bool,
+    /// Addresses of the nodes of this zone.
+    node_port_addresses: node_port_addresses::NodePortAddresses,
     addresses: Addresses,
     /// Addresses that pods no longer use, while their ports may still exist.
     leaving: assign::Leaving,
@@ -200,6 +202,7 @@ impl Store {
             gateways: BTreeSet::new(),
             templates: false,
             variables: false,
+            node_port_addresses: node_port_addresses::NodePortAddresses::default(),
             addresses: Addresses::default(),
             leaving: assign::Leaving::default(),
             found: assign::Found::default(),
@@ -339,11 +342,12 @@ impl Store {
 
     /// How many addresses of each family the NodePorts of a node have at most.
     pub fn template_addresses(&self) -> [usize; 2] {
-        let most = |family| {
-            let nodes = self.local_nodes().filter(|_| self.templates);
-            nodes.map(|node| node.node_port_addresses(family).len()).max().unwrap_or_default()
-        };
-        [Family::V4, Family::V6].map(most)
+        if self.templates { self.node_port_addresses.most() } else { [0; 2] }
+    }
+
+    /// Whether the address is one of a node of this zone.
+    pub(crate) fn is_host_of_zone(&self, address: IpAddr) -> bool {
+        self.node_port_addresses.has(address)
     }
 
     /// The network of a pod: from its annotation, from its existing port, or newly assigned.

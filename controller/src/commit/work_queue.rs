@@ -86,8 +86,11 @@ pub(crate) struct WorkQueue {
     /// [`Self::place`] changes both.
     states: HashMap<Key, KeyState>,
     /// Two lanes: keys that changed, then keys that are only compared. In each lane, the rows that others
-    /// refer to come first: the cluster, nodes, sets, policies, pods and services. May hold keys that are no longer dirty.
-    queues: [[VecDeque<Key>; 5]; 2],
+    /// refer to come first: the cluster, nodes, sets, policies; then pods and Services in turn. May hold keys that are
+    /// no longer dirty.
+    queues: [[VecDeque<Key>; 6]; 2],
+    /// Which of pods and Services is next where both are dirty.
+    next: Next,
     dirty: usize,
     /// Objects of users whose last edits were large. Whatever they change, and how often, all others have their turn
     /// in between.
@@ -114,6 +117,32 @@ struct Failure {
     times: u32,
     /// None if nothing was refused: the key rests because another writer contests its rows.
     error: Option<String>,
+}
+
+/// Whose turn it is. A Service with rows for each node takes as long as a hundred pods.
+#[derive(Debug, Default, Clone, Copy)]
+enum Next {
+    #[default]
+    Pod,
+    Service,
+}
+
+impl Next {
+    /// The ranks in the order of this turn.
+    fn ranks(self) -> [usize; 6] {
+        match self {
+            Self::Pod => [0, 1, 2, 3, PODS, SERVICES],
+            Self::Service => [0, 1, 2, 3, SERVICES, PODS],
+        }
+    }
+
+    fn after(self, key: &Key) -> Self {
+        match rank(key) {
+            PODS => Self::Service,
+            SERVICES => Self::Pod,
+            _ => self,
+        }
+    }
 }
 
 impl WorkQueue {
@@ -255,7 +284,9 @@ impl WorkQueue {
     /// The next dirty key.
     pub(crate) fn pop(&mut self) -> Option<Item> {
         let (states, mut next) = (&self.states, None);
-        for queue in self.queues.iter_mut().flatten() {
+        let ranks = self.next.ranks();
+        for (lane, rank) in (0..2).flat_map(|lane| ranks.map(|rank| (lane, rank))) {
+            let queue = &mut self.queues[lane][rank];
             // Skips entries of keys that are no longer dirty.
             next = std::iter::from_fn(|| queue.pop_front())
                 .find(|key| matches!(states.get(key), Some(KeyState::Dirty(..))));
@@ -266,7 +297,9 @@ impl WorkQueue {
                 break;
             }
         }
-        self.take(next?)
+        let next = next?;
+        self.next = self.next.after(&next);
+        self.take(next)
     }
 
     /// The next dirty key whose last edits were large.
@@ -398,8 +431,11 @@ fn is_of_user(key: &Key) -> bool {
     }
 }
 
+const PODS: usize = 4;
+const SERVICES: usize = 5;
+
 /// Rows of pods and services refer to nodes' rows, and nodes' rows to the cluster's. Pods and services are
-/// equals: a burst of one kind does not hold up the other.
+/// equals, and have their turns one by one: a burst of one kind does not hold up the other.
 fn rank(key: &Key) -> usize {
     match key {
         Key::Cluster => 0,
@@ -408,7 +444,8 @@ fn rank(key: &Key) -> usize {
         // names them.
         Key::Set(_) | Key::Isolation(_) | Key::Namespace(_) => 2,
         Key::Policy(_) | Key::ClusterPolicy(_) | Key::EgressFirewall(_) => 3,
-        Key::Pod(_) | Key::SourceNat(_) | Key::Service(_) => 4,
+        Key::Pod(_) | Key::SourceNat(_) => PODS,
+        Key::Service(_) => SERVICES,
     }
 }
 

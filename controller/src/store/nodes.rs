@@ -337,6 +337,14 @@ impl Store {
         let templates = self.template_addresses();
         let was_local = self.nodes.get(&name).is_some_and(|before| self.is_decided(before));
         let before = self.nodes.insert(node);
+        if let Some(before) = before.as_ref().filter(|_| was_local) {
+            self.node_port_addresses.take(before);
+        }
+        if let Some(now) = self.nodes.get(&name)
+            && self.is_decided(now)
+        {
+            self.node_port_addresses.add(now);
+        }
         let node_ports = self.node_ports(templates);
         // The stored node counts, because missing annotations have been filled in above. A text that is gone
         // is no answer to what it should have said.
@@ -379,6 +387,9 @@ impl Store {
         self.follow_selected_nodes(selectors, dirty);
         let templates = self.template_addresses();
         let Some(node) = self.nodes.remove(name) else { return };
+        if self.is_decided(&node) {
+            self.node_port_addresses.take(&node);
+        }
         let node_ports = self.node_ports(templates);
         self.readable(name, dirty);
         let change = fanout::Change {

@@ -190,3 +190,21 @@ fn a_policy_with_large_edits_that_changes_again_and_again_holds_up_no_pod() {
     work_queue.mark(Item::whole(policy("large"), Cause::Store), now);
     assert_eq!(drain(&mut work_queue), [policy("large")]);
 }
+
+/// Two hundred Services with rows for each of 500 nodes took three seconds, and a pod's network came after them.
+#[test]
+fn a_pod_came_after_all_services_that_were_dirty_before_it() {
+    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
+    let service =
+        |number: usize| Key::Service(contract::names::ServiceKey::new("ns", &format!("s{number}")).unwrap());
+    for key in (0..200).map(service).chain([pod("a"), pod("b")]) {
+        work_queue.mark(Item::whole(key, Cause::Rows), now);
+    }
+    let order = drain(&mut work_queue);
+    assert_eq!(order[..4], [pod("a"), service(0), pod("b"), service(1)]);
+    // And the other way round.
+    for key in (0..200).map(|number| pod(&format!("p{number}"))).chain([service(0)]) {
+        work_queue.mark(Item::whole(key, Cause::Rows), now);
+    }
+    assert!(drain(&mut work_queue)[..2].contains(&service(0)));
+}

@@ -2,7 +2,7 @@
 //!
 //! Names are upstream's. The row of a chassis with its variables is in `desired/templates.rs`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use contract::{names::ServiceKey, ovn};
 use kubeapi::services::Family;
@@ -112,8 +112,6 @@ fn families(store: &Store, service: &Service) -> impl Iterator<Item = (usize, Fa
 
 /// Whether one of the backends is a host of this zone.
 fn has_host_of_zone(store: &Store, backends: &[SocketAddr]) -> bool {
-    let hosts = backends.iter().map(SocketAddr::ip).filter(|address| !store.config.is_of_pods(*address));
-    let hosts: Vec<IpAddr> = hosts.collect();
-    !hosts.is_empty()
-        && store.local_nodes().any(|node| node.host_addresses.iter().any(|own| hosts.contains(own)))
+    let mut hosts = backends.iter().map(SocketAddr::ip).filter(|address| !store.config.is_of_pods(*address));
+    hosts.any(|address| store.is_host_of_zone(address))
 }

@@ -10,6 +10,7 @@ use contract::{
     names::{ServiceKey, SliceKey},
     ovn,
 };
+use kubeapi::services::Family;
 use proptest::prelude::*;
 
 use super::*;

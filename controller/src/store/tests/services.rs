@@ -2,7 +2,7 @@
 
 use contract::names::{ServiceKey, SliceKey};
 
-use kubeapi::services::{Protocol, Unusable};
+use kubeapi::services::{Family, Protocol, Unusable};
 
 use super::*;
 

@@ -129,6 +129,12 @@ impl Events {
         self.recorder.event(Event::new(Object::Node(node.into()), "", reason, note));
     }
 
+    /// The server does not make the node's NIC the uplink of a bridge, or has given it back.
+    pub(crate) fn uplink_not_moved(&self, node: &str, note: &str) {
+        let reason = EventReason::new("StartGateway", "UplinkNotMoved");
+        self.recorder.event(Event::new(Object::Node(node.into()), "", reason, note.to_owned()));
+    }
+
     /// The node waits for a subnet; `missing` says what is missing.
     pub(crate) fn no_subnet(&self, node: &str, uid: &str, missing: &str) {
         let reason = EventReason::new("AddManagementPort", "NoSubnet");

@@ -45,7 +45,7 @@ mod pace;
 mod plugin;
 
 pub use cleanup::{Cleaned, CleanupConfig, cleanup, hand_back};
-pub use gateway::{GatewayConfig, GatewayMode};
+pub use gateway::{GatewayConfig, GatewayMode, ManagedNic};
 pub use life::{Running, start};
 pub use management_port::{Forwarding, ManagementPort};
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls, settings::of_administrator};

@@ -10,7 +10,8 @@
 //! | `ovs` | the bridge and its ports | Open vSwitch's database | the same |
 //! | `undo_log` | the undo log: each step, and its reverse | – | links, addresses, routes, database |
 //! | `to_bridge`, `to_nic` | the two directions: their steps, in order | all of these | through `undo_log` |
-//! | `hints` | other programs that manage the interface | `/run` | – |
+//! | `hints` | other programs that configure the interface | `/run` | – |
+//! | `answers` | which routers answer on a link | neighbours | – |
 //! | [`flows`] | of a gateway node: which packets of the bridge go where | OpenFlow | the same |
 //! | `failpoint` | for tests: failures before any step | environment | – |
 //!
@@ -20,6 +21,7 @@
 //!
 //! It must not know of pods, of the node-local server or of Kubernetes.
 
+mod answers;
 mod arguments;
 mod failpoint;
 pub mod flows;
@@ -34,9 +36,11 @@ mod undo_log;
 
 use std::{
     io::{Write, stderr, stdout},
+    path::Path,
     process::ExitCode,
 };
 
+pub use answers::answering;
 pub use arguments::{Arguments, Command};
 use contract::error::chain;
 pub use ovs::uplink_of;
@@ -45,6 +49,7 @@ use podnet::{control_socket::ControlSocket, netns::host_netlink, nftables::ingre
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
+    ip_config::IpConfig,
     nic::{Nic, Unfit},
     ovs::Ovs,
     undo_log::StepError,
@@ -97,6 +102,32 @@ fn failed(error: &StepError, undo_errors: &[StepError]) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct NotMoved(BridgeError);
+
+/// Why a NIC's addresses would not stay on a bridge: other programs that configure it, and addresses that
+/// somebody has to renew. Empty if nothing speaks against a move. Needs a tokio runtime.
+///
+/// # Errors
+/// There is no such NIC, or the kernel refuses.
+pub async fn claims(nic: &str) -> Result<Vec<String>, NotMoved> {
+    let claims = async {
+        let netlink = host_netlink()
+            .map_err(|error| BridgeError::Kernel { what: "the kernel's links".to_owned(), error })?;
+        let nic = Nic::existing(&netlink, nic).await?;
+        Ok(hints::claims(Path::new("/"), &nic, &IpConfig::of(&nic)?))
+    };
+    claims.await.map_err(NotMoved)
+}
+
+/// Moves a bridge's addresses and routes back to its uplink, and removes the bridge, as `bridges-to-nic` does.
+/// Returns a report, line by line. Needs a tokio runtime.
+///
+/// # Errors
+/// There is no such bridge, or a step failed.
+pub async fn bridge_to_nic(database: &Endpoint, bridge: &str) -> Result<Vec<String>, NotMoved> {
+    run_one(&Command::BridgesToNic { database: database.clone(), bridges: Vec::new() }, bridge)
+        .await
+        .map_err(NotMoved)
+}
 
 /// Makes a NIC the uplink of a bridge that takes over its addresses and routes, as `nics-to-bridge` does.
 /// Returns a report, line by line. Dropped half-way, the node keeps its network, and the next call completes

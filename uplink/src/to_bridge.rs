@@ -139,7 +139,7 @@ fn report(nic: &Nic, bridge: &str, ip_config: &IpConfig) -> Vec<String> {
             shown_address(address)
         ));
     }
-    lines.extend(hints::owners(Path::new("/"), nic));
+    lines.extend(hints::lines(Path::new("/"), nic));
     lines.push(format!(
         "hint: addresses and routes do not outlive a restart of this host; \
          configure {bridge} instead of {} there, or run this command at each start",

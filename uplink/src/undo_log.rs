@@ -176,12 +176,23 @@ impl<'a> UndoLog<'a> {
         Ok(())
     }
 
-    /// Adds an address. Returns false if it was there already.
+    /// Adds an address. Returns false if it was there already: then it gets the lifetime of this one.
     async fn add_address(&self, address: &AddressMessage) -> Result<bool, StepError> {
         let message = RouteNetlinkMessage::NewAddress(address.clone());
         match self.send(message, NLM_F_CREATE | netlink_packet_core::NLM_F_EXCL).await {
-            // An earlier run that was killed has added it. The undo then must not remove it.
-            Err(error) if error.raw_os_error() == Some(EEXIST) => Ok(false),
+            // An earlier run that was killed has added it, or a DHCP client has renewed its lease on the other
+            // link. The undo then must not remove it.
+            Err(error) if error.raw_os_error() == Some(EEXIST) => {
+                let renewed = RouteNetlinkMessage::NewAddress(address.clone());
+                self.send(renewed, NLM_F_REPLACE).await.map(|()| false).map_err(|error| StepError::Kernel {
+                    what: format!(
+                        "renew address {} of link {}",
+                        shown_address(address),
+                        address.header.index
+                    ),
+                    error,
+                })
+            }
             Err(error) => Err(StepError::Kernel {
                 what: format!("add address {} to link {}", shown_address(address), address.header.index),
                 error,

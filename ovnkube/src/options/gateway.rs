@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use contract::names::IfName;
-use server::node::{GatewayConfig, GatewayMode};
+use server::node::{GatewayConfig, GatewayMode, ManagedNic};
 
 use super::{
     chassis, kind, management_port, reading::Reading, settings::Settings, spec::Spec, table::gateway,
@@ -17,6 +17,8 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
     let next_hops = reading.read_given(&gateway::NEXTHOP, next_hops).unwrap_or_default();
     let vlan = reading.read(&gateway::VLANID, vlan)?;
     let node_ports = reading.switch(&gateway::NODEPORT)?;
+    let managed_nic =
+        if reading.switch(&gateway::MOVE_MANAGED)? { ManagedNic::Move } else { ManagedNic::Refuse };
     let snat_per_pod = reading.switch(&gateway::SNAT_MULTIPLE_GWS)?;
     let conntrack_zone = reading.read(&gateway::CONNTRACK_ZONE, |text| kind::number(text, 1, 65531))?;
     let tunnel_ports = chassis::tunnel_ports(reading)?;
@@ -31,6 +33,7 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
     Some(Some(GatewayConfig {
         mode,
         interface: interface.flatten(),
+        managed_nic,
         next_hops,
         vlan,
         node_ports,

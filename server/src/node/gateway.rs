@@ -10,6 +10,8 @@
 //! | module | noun |
 //! |---|---|
 //! | `next_hop` | the interface to the outside, and the routers behind it |
+//! | `uplink_move` | a NIC becomes the uplink of a bridge, or not |
+//! | `trial` | what has to answer after that |
 //! | `host` | links, addresses and default routes of the host |
 //! | `config` | what an administrator says of it |
 //! | `follow_nic` | how the bridge follows its NIC |
@@ -34,6 +36,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use contract::{error::chain, mac::Mac, mtu::Mtu, node_annotation::GatewayEntry};
 use ipnet::IpNet;
+use kubeapi::Connection;
 use ovsdb::{Client, Endpoint, Event, Updates};
 use tokio::{
     sync::watch,
@@ -42,13 +45,14 @@ use tokio::{
 use uplink::flows;
 
 use self::{
-    bridge::{Seen, SeenBridge},
+    bridge::Seen,
     corrections::ignore_own,
     flow_keeper::FlowKeeper,
     host::Host,
     moves::FailedMoves,
     nic::Nic,
     plan::{Place, Surroundings},
+    uplink_move::UplinkMoves,
 };
 use super::{
     at, changed, cluster_subnets,
@@ -59,6 +63,7 @@ use super::{
 };
 use crate::{
     conditions::{Conditions, Part},
+    events::Events,
     services::Facts,
 };
 
@@ -78,10 +83,12 @@ mod nic;
 mod plan;
 mod remarks;
 mod retire;
+mod trial;
+mod uplink_move;
 
 pub(super) use bridge::MAPPINGS;
 pub(super) use cleanup::{Removed, remove};
-pub use config::{GatewayConfig, GatewayMode};
+pub use config::{GatewayConfig, GatewayMode, ManagedNic};
 pub(super) use plan::{annotation, annotation_disabled, annotation_without};
 pub(super) use retire::retire;
 
@@ -127,6 +134,9 @@ pub(super) struct Ties {
     /// The directory with the sockets of bridges.
     pub(super) ovs_run_dir: PathBuf,
     pub(super) client: Client,
+    /// The API server. `None` if pods come from manifests.
+    pub(super) api_server: Option<Connection>,
+    pub(super) events: Events,
     /// The node's object. `None` if pods come from manifests.
     pub(super) view: Option<watch::Receiver<NodeView>>,
     /// The node's subnets.
@@ -167,6 +177,8 @@ pub(super) struct GatewayReconciler {
     /// Whether something beside the gateway itself has to be tried again.
     again: bool,
     failed_moves: FailedMoves,
+    /// NICs that are left alone, and addresses that have come back to the NIC.
+    moves: UplinkMoves,
     /// The host as last read. Events of Services alone do not change it.
     host: Option<Host>,
 }
@@ -211,6 +223,7 @@ impl GatewayReconciler {
             remarks: Vec::new(),
             again: false,
             failed_moves: FailedMoves::default(),
+            moves: UplinkMoves::default(),
             host: None,
         }
     }
@@ -314,17 +327,19 @@ impl GatewayReconciler {
             Some(host) => host,
             None => self.host().await?,
         };
+        if let Some(trial) = seen.trial() {
+            self.judge(&host, &seen, &trial).await?;
+        }
         let interface = self.interface(&host, &seen)?;
         let Some(name) = seen.bridge_of(&interface).map(str::to_owned) else {
-            return Err(self.make_bridge(&host, &interface).await);
+            return Err(self.make_bridge(&host, &seen, &interface).await);
         };
         let bridge = &seen.bridges[&name];
-        let host = self.follow_nic(host, &seen, &name).await?;
-        // Before the events that may change it.
-        self.host = Some(host.clone());
-        if let Some(nic) = self.half_moved(&host, bridge, &name) {
-            return Err(self.make_bridge(&host, nic).await);
+        let mut host = self.follow_nic(host, &seen, &name).await?;
+        if let Some(nic) = self.left_on_nic(&host, bridge, &name) {
+            host = self.move_rest(&host, nic).await?;
         }
+        self.host = Some(host.clone());
         let place = self.place(&host, &interface, &name)?;
         let mut ports = self.ports(&name, bridge)?;
         if bridge.in_user_space {
@@ -386,37 +401,6 @@ impl GatewayReconciler {
         self.again = others.as_ref().is_err();
         self.remark(&host, &seen, &place, others.err().map(|Waiting { why, .. }| why));
         Ok(place)
-    }
-
-    /// The NIC of a bridge that was made for it, if it still has an address: a server has died in the middle
-    /// of the move. Later, an address of the NIC is another program's business.
-    fn half_moved<'b>(&self, host: &Host, bridge: &'b SeenBridge, name: &str) -> Option<&'b str> {
-        let nic = bridge.uplink(name).filter(|nic| self.finished.is_none() && name == format!("br{nic}"))?;
-        (!host.addresses_on(nic, &[]).is_empty()).then_some(nic)
-    }
-
-    /// Makes the interface the uplink of a new bridge. The event of that starts the next comparison.
-    async fn make_bridge(&mut self, host: &Host, interface: &str) -> Waiting {
-        if let Some(why) = self.failed_moves.pause(interface) {
-            return Waiting::event(why);
-        }
-        if !host.has(interface) {
-            return Waiting::event(format!("interface {interface} does not exist yet"));
-        }
-        match uplink::nic_to_bridge(&self.ties.endpoint, interface).await {
-            Ok(report) => {
-                self.failed_moves = FailedMoves::default();
-                for line in report {
-                    tracing::info!(interface, "{line}");
-                }
-                Waiting::failed(format!("interface {interface} has just become the uplink of a bridge"))
-            }
-            Err(error) => {
-                let why = chain(&error);
-                self.failed_moves.add(&why);
-                Waiting::failed(format!("{interface} cannot be made the uplink of a bridge: {why}"))
-            }
-        }
     }
 
     /// Waits for the report of a transaction, after which the rows are so.

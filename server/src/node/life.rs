@@ -297,6 +297,8 @@ fn keep_network(
         endpoint: config.open_vswitch.endpoint.clone(),
         ovs_run_dir: ovs_run_dir(config),
         client: client.clone(),
+        api_server: object.as_ref().map(|(connection, _)| connection.clone()),
+        events: events.clone(),
         view: object.as_ref().map(|(_, view)| view.clone()),
         assigned: assigned.clone(),
         identity: identity.clone(),

@@ -23,6 +23,11 @@ options! { Group::Gateway;
     INTERFACE = Spec::new("gateway-interface", INTERFACE_KIND).key(SECTION, "interface")
         .help("A NIC, a bridge of Open vSwitch, or a NIC in such a bridge, to the outside; unless given, \
                that of the default route. A NIC becomes the uplink of a bridge as by nics-to-bridge");
+    MOVE_MANAGED = Spec::new("gateway-move-managed-interface", Kind::Switch)
+        .key(SECTION, "move-managed-interface").default("false")
+        .help("Make a NIC the uplink of a bridge although DHCP, systemd-networkd, NetworkManager or ifupdown \
+               configures it: addresses that come back to it are moved again, and a reboot is the \
+               administrator's to see to");
     NEXTHOP = Spec::new("gateway-nexthop", NEXT_HOPS).key(SECTION, "next-hop")
         .help("Next routers outside, one of each family; unless given, those of the default routes");
     VLANID = Spec::new("gateway-vlanid", VLAN).key(SECTION, "vlan-id").default("0")

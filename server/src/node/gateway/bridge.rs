@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::{Datum, Monitor, Mutation, Row, Transaction, Updates, Uuid, Where};
 
-use super::nic::{Change, Told};
+use super::{
+    nic::{Change, Told},
+    trial::Trial,
+};
 
 /// The integration bridge.
 const INTEGRATION: &str = "br-int";
@@ -16,6 +19,8 @@ pub(super) const NETWORK: &str = contract::ovn::PHYSICAL_NETWORK;
 /// The key in a bridge's `external_ids` that marks a gateway's bridge, for `--cleanup-node`.
 const MARK: &str = "ovnkube-gateway";
 const MARKED: &str = "true";
+/// The key of the `Open_vSwitch` table with the [`Trial`] that has not ended.
+const TRIAL: &str = "ovnkube-uplink-trial";
 /// The key in a bridge's `other_config` with its MAC address.
 const HWADDR: &str = "hwaddr";
 
@@ -94,7 +99,7 @@ impl Seen {
     pub(super) fn look(updates: &Updates) -> Self {
         let root = updates.rows::<Root>().next().map(|(uuid, root)| {
             // Only what is compared: other keys change with ovn-controller's start.
-            let ids = root.external_ids.iter().filter(|(key, _)| *key == MAPPINGS);
+            let ids = root.external_ids.iter().filter(|(key, _)| [MAPPINGS, TRIAL].contains(&key.as_str()));
             (uuid, ids.map(|(key, value)| (key.clone(), value.clone())).collect())
         });
         let mut seen = Self { root, ..Self::default() };
@@ -134,6 +139,23 @@ impl Seen {
         let made =
             || self.bridges.get_key_value(&format!("br{interface}")).filter(|(_, bridge)| bridge.is_marked());
         found.or_else(made).map(|(name, _)| name.as_str())
+    }
+
+    /// The trial of an uplink that has not ended.
+    pub(super) fn trial(&self) -> Option<Trial> {
+        self.root.as_ref()?.1.get(TRIAL)?.parse().ok()
+    }
+
+    /// The transaction that writes down a trial, or that it has ended.
+    pub(super) fn trial_change(&self, trial: Option<&Trial>) -> Option<Transaction> {
+        let mut tx = Transaction::new();
+        let mut mutations = vec![Mutation::delete_keys("external_ids", [TRIAL])];
+        mutations.extend(trial.map(|trial| {
+            Mutation::insert("external_ids", Datum::map([(TRIAL, trial.to_string().as_str())]))
+        }));
+        tx.mutate("Open_vSwitch", self.root.as_ref()?.0, mutations);
+        tx.comment("ovnkube: the uplink of the node's gateway");
+        Some(tx)
     }
 
     /// Whether a bridge has a port of this name.

@@ -33,12 +33,23 @@ impl From<GatewayMode> for flows::Mode {
     }
 }
 
+/// What to do with a NIC that other programs configure, such as a DHCP client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ManagedNic {
+    /// It is left alone: nobody would renew its address on the bridge.
+    Refuse,
+    /// It is moved like others, on the administrator's word.
+    Move,
+}
+
 /// The configuration of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayConfig {
     pub mode: GatewayMode,
     /// A NIC, a bridge, or a NIC in a bridge. `None`: that of the default route.
     pub interface: Option<IfName>,
+    /// What to do with a NIC that other programs configure.
+    pub managed_nic: ManagedNic,
     /// The next routers, at most one of each family. Of a family without one, that of the default route.
     pub next_hops: Vec<IpAddr>,
     /// The VLAN of pods' packets outside.

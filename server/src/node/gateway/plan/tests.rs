@@ -3,9 +3,11 @@ use std::collections::BTreeMap;
 use contract::node_annotation::{GATEWAY_CONFIG, GatewayMode as Annotated, NodeAnnotations};
 
 use super::*;
+use crate::node::gateway::ManagedNic;
 
 pub(crate) fn config(mode: GatewayMode) -> GatewayConfig {
     GatewayConfig {
+        managed_nic: ManagedNic::Refuse,
         mode,
         interface: None,
         next_hops: Vec::new(),

@@ -91,6 +91,46 @@ fn a_lease_that_is_renewed_on_the_nic_is_renewed_on_its_bridge() {
 }
 
 #[test]
+fn a_lease_that_nobody_renews_goes_back_to_the_nic_before_it_ends() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        late_nic::prepare(node)?;
+        node.shell("ip addr change 172.31.0.2/24 dev late0 valid_lft 40 preferred_lft 40")?;
+        set_options(node, "move-managed-interface=true\n")?;
+        node.start_server()?;
+        eventually("the bridge has the address", SOON, || has_address(node, "brlate0"))?;
+        eventually("the NIC has its address again", GIVEN_BACK, || has_address(node, "late0"))?;
+        let left = lifetime(node, "late0")?;
+        ensure!(left > 0, "it has never been without: {left}");
+        says(node, "and nobody renewed it; it is not tried again before ovnkube is restarted", SOON)?;
+        ensure!(!node.vsctl(["list-br"])?.contains("brlate0"));
+        late_nic::reaches_beyond(node)?;
+        let ids = node.vsctl(["get", "Open_vSwitch", ".", "external_ids"])?;
+        ensure!(!ids.contains("ovnkube-uplink") && !ids.contains("brlate0"), "{ids}");
+        Ok(())
+    });
+}
+
+/// As after a start of the host with `--delete-transient-ports`, or one that was moved before it got a lease.
+#[test]
+fn a_nic_that_was_taken_out_of_its_bridge_and_has_a_lease_is_not_put_back() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        late_nic::start_with_nic(node)?;
+        node.server.stop()?;
+        node.vsctl(["del-port", "brlate0", "late0"])?;
+        node.shell(
+            "ip addr del 172.31.0.2/24 dev brlate0; ip addr del fd00:172:31::2/64 dev brlate0
+             ip addr add 172.31.0.2/24 dev late0 valid_lft 120 preferred_lft 120",
+        )?;
+        node.start_server()?;
+        says(node, "late0 is not made the uplink of a bridge", SOON)?;
+        ensure!(!node.vsctl(["list-ports", "brlate0"])?.contains("late0"));
+        has_address(node, "late0")
+    });
+}
+
+#[test]
 fn a_moved_nic_stays_in_its_bridge_when_the_router_answers_over_it() {
     Lab::of_nodes(1).test(|lab| {
         let node = &lab.nodes[0];

@@ -16,7 +16,7 @@ type Owner = (&'static str, String);
 /// nothing speaks against it. Without the programs' state files (in a container), lifetimes and routes tell of
 /// DHCP and router advertisements.
 pub(crate) fn claims(root: &Path, nic: &Nic, ip_config: &IpConfig) -> Vec<String> {
-    let programs = owners(root, nic).into_iter().map(|(program, _)| format!("{program} configures it"));
+    let programs = programs(root, nic).into_iter().map(|program| format!("{program} configures it"));
     let limited = ip_config
         .passing()
         .map(|address| format!("its address {} has a limited lifetime", shown_address(address)));
@@ -28,6 +28,11 @@ pub(crate) fn claims(root: &Path, nic: &Nic, ip_config: &IpConfig) -> Vec<String
     let mut claims: Vec<String> = programs.chain(limited).chain(learned).collect();
     claims.dedup();
     claims
+}
+
+/// The names of the programs that manage the interface.
+pub(crate) fn programs(root: &Path, nic: &Nic) -> Vec<&'static str> {
+    owners(root, nic).into_iter().map(|(program, _)| program).collect()
 }
 
 /// A line for each program that manages the interface.

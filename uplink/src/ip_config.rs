@@ -71,6 +71,19 @@ impl IpConfig {
         self.addresses.is_empty() && self.routes.is_empty()
     }
 
+    /// How long the IPv4 address with the shortest lifetime lasts, in seconds. The kernel itself renews IPv6
+    /// addresses of router advertisements, on whichever link hears them.
+    pub(crate) fn lease(&self) -> Option<u32> {
+        let valid = |address: &AddressMessage| {
+            address.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::CacheInfo(info) => Some(info.ifa_valid),
+                _ => None,
+            })
+        };
+        let v4 = self.passing().filter(|address| address.header.family == AddressFamily::Inet);
+        v4.filter_map(valid).min()
+    }
+
     /// The addresses with a limited lifetime. The program that renews them (DHCP, for example) has to use the
     /// other link from now on.
     pub(crate) fn passing(&self) -> impl Iterator<Item = &AddressMessage> {

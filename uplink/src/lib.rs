@@ -38,6 +38,7 @@ use std::{
     io::{Write, stderr, stdout},
     path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 pub use answers::answering;
@@ -110,12 +111,37 @@ pub struct NotMoved(BridgeError);
 /// There is no such NIC, or the kernel refuses.
 pub async fn claims(nic: &str) -> Result<Vec<String>, NotMoved> {
     let claims = async {
-        let netlink = host_netlink()
-            .map_err(|error| BridgeError::Kernel { what: "the kernel's links".to_owned(), error })?;
-        let nic = Nic::existing(&netlink, nic).await?;
+        let nic = existing(nic).await?;
         Ok(hints::claims(Path::new("/"), &nic, &IpConfig::of(&nic)?))
     };
     claims.await.map_err(NotMoved)
+}
+
+/// How long the address that a DHCP client has to renew lasts on this link. `None` if there is none. Needs a
+/// tokio runtime.
+///
+/// # Errors
+/// There is no such link, or the kernel refuses.
+pub async fn lease(link: &str) -> Result<Option<Duration>, NotMoved> {
+    let lease = async {
+        let nic = existing(link).await?;
+        Ok(IpConfig::of(&nic)?.lease().map(|seconds| Duration::from_secs(seconds.into())))
+    };
+    lease.await.map_err(NotMoved)
+}
+
+/// The programs whose state files show that they configure this link. Needs a tokio runtime.
+///
+/// # Errors
+/// There is no such link, or the kernel refuses.
+pub async fn owners(link: &str) -> Result<Vec<&'static str>, NotMoved> {
+    Ok(hints::programs(Path::new("/"), &existing(link).await.map_err(NotMoved)?))
+}
+
+async fn existing(link: &str) -> Result<Nic, BridgeError> {
+    let netlink = host_netlink()
+        .map_err(|error| BridgeError::Kernel { what: "the kernel's links".to_owned(), error })?;
+    Nic::existing(&netlink, link).await
 }
 
 /// Moves a bridge's addresses and routes back to its uplink, and removes the bridge, as `bridges-to-nic` does.
@@ -188,9 +214,7 @@ pub async fn replace(
 /// Open vSwitch's database cannot be reached or refuses, or there is no such NIC.
 pub async fn restore(database: &Endpoint, bridge: &str, nic: &str) -> Result<(), NotMoved> {
     let restored = async {
-        let netlink = host_netlink()
-            .map_err(|error| BridgeError::Kernel { what: "the kernel's links".to_owned(), error })?;
-        let nic = Nic::existing(&netlink, nic).await?;
+        let nic = existing(nic).await?;
         Ok(Ovs::connect(database).await?.restore_uplink(bridge, &nic).await?)
     };
     restored.await.map_err(NotMoved)

@@ -12,6 +12,7 @@
 //! | `next_hop` | the interface to the outside, and the routers behind it |
 //! | `uplink_move` | a NIC becomes the uplink of a bridge, or not |
 //! | `trial` | what has to answer after that |
+//! | `lease` | the address of a DHCP lease on the bridge, while a client renews it |
 //! | `host` | links, addresses and default routes of the host |
 //! | `config` | what an administrator says of it |
 //! | `follow_nic` | how the bridge follows its NIC |
@@ -49,6 +50,7 @@ use self::{
     corrections::ignore_own,
     flow_keeper::FlowKeeper,
     host::Host,
+    lease::BridgeLease,
     moves::FailedMoves,
     nic::Nic,
     plan::{Place, Surroundings},
@@ -77,6 +79,7 @@ mod flow_keeper;
 mod follow_nic;
 mod host;
 mod host_side;
+mod lease;
 mod moves;
 mod next_hop;
 mod nic;
@@ -179,6 +182,8 @@ pub(super) struct GatewayReconciler {
     failed_moves: FailedMoves,
     /// NICs that are left alone, and addresses that have come back to the NIC.
     moves: UplinkMoves,
+    /// The lease that was moved to the bridge.
+    lease: BridgeLease,
     /// The host as last read. Events of Services alone do not change it.
     host: Option<Host>,
 }
@@ -224,6 +229,7 @@ impl GatewayReconciler {
             again: false,
             failed_moves: FailedMoves::default(),
             moves: UplinkMoves::default(),
+            lease: BridgeLease::default(),
             host: None,
         }
     }
@@ -251,7 +257,8 @@ impl GatewayReconciler {
                     wait
                 }
             };
-            self.something(wait).await;
+            let lease = self.lease.end.map(|end| end.saturating_duration_since(Instant::now()));
+            self.something(lease.map_or(wait, |lease| lease.min(wait))).await;
         }
     }
 
@@ -337,8 +344,9 @@ impl GatewayReconciler {
         let bridge = &seen.bridges[&name];
         let mut host = self.follow_nic(host, &seen, &name).await?;
         if let Some(nic) = self.left_on_nic(&host, bridge, &name) {
-            host = self.move_rest(&host, nic).await?;
+            host = self.move_rest(&host, &seen, nic).await?;
         }
+        self.keep_lease(&host, &seen, &name).await?;
         self.host = Some(host.clone());
         let place = self.place(&host, &interface, &name)?;
         let mut ports = self.ports(&name, bridge)?;

@@ -21,6 +21,8 @@ const MARK: &str = "ovnkube-gateway";
 const MARKED: &str = "true";
 /// The key of the `Open_vSwitch` table with the [`Trial`] that has not ended.
 const TRIAL: &str = "ovnkube-uplink-trial";
+/// The key there with the name of a NIC whose lease was moved to its bridge.
+const LEASE: &str = "ovnkube-uplink-lease";
 /// The key in a bridge's `other_config` with its MAC address.
 const HWADDR: &str = "hwaddr";
 
@@ -57,6 +59,24 @@ pub(super) struct Seen {
     pub(super) bridges: BTreeMap<String, SeenBridge>,
     /// The type of datapath that ovn-controller's bridge has.
     pub(super) has_integration: bool,
+}
+
+/// What the next server has to know of the uplink, if this one dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Note {
+    /// A [`Trial`] that has not ended.
+    Trial,
+    /// The name of a NIC whose lease was moved to its bridge.
+    Lease,
+}
+
+impl Note {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Trial => TRIAL,
+            Self::Lease => LEASE,
+        }
+    }
 }
 
 /// A bridge.
@@ -99,7 +119,8 @@ impl Seen {
     pub(super) fn look(updates: &Updates) -> Self {
         let root = updates.rows::<Root>().next().map(|(uuid, root)| {
             // Only what is compared: other keys change with ovn-controller's start.
-            let ids = root.external_ids.iter().filter(|(key, _)| [MAPPINGS, TRIAL].contains(&key.as_str()));
+            let ids =
+                root.external_ids.iter().filter(|(key, _)| [MAPPINGS, TRIAL, LEASE].contains(&key.as_str()));
             (uuid, ids.map(|(key, value)| (key.clone(), value.clone())).collect())
         });
         let mut seen = Self { root, ..Self::default() };
@@ -143,16 +164,26 @@ impl Seen {
 
     /// The trial of an uplink that has not ended.
     pub(super) fn trial(&self) -> Option<Trial> {
-        self.root.as_ref()?.1.get(TRIAL)?.parse().ok()
+        self.note(Note::Trial)?.parse().ok()
     }
 
-    /// The transaction that writes down a trial, or that it has ended.
-    pub(super) fn trial_change(&self, trial: Option<&Trial>) -> Option<Transaction> {
+    /// The NIC whose lease was moved to its bridge.
+    pub(super) fn leased(&self) -> Option<&str> {
+        self.note(Note::Lease)
+    }
+
+    pub(super) fn note(&self, note: Note) -> Option<&str> {
+        self.root.as_ref()?.1.get(note.key()).map(String::as_str)
+    }
+
+    /// The transaction that writes a note down, or takes it away. `None` if nothing differs.
+    pub(super) fn noting(&self, note: Note, text: Option<&str>) -> Option<Transaction> {
+        if self.note(note) == text {
+            return None;
+        }
         let mut tx = Transaction::new();
-        let mut mutations = vec![Mutation::delete_keys("external_ids", [TRIAL])];
-        mutations.extend(trial.map(|trial| {
-            Mutation::insert("external_ids", Datum::map([(TRIAL, trial.to_string().as_str())]))
-        }));
+        let mut mutations = vec![Mutation::delete_keys("external_ids", [note.key()])];
+        mutations.extend(text.map(|text| Mutation::insert("external_ids", Datum::map([(note.key(), text)]))));
         tx.mutate("Open_vSwitch", self.root.as_ref()?.0, mutations);
         tx.comment("ovnkube: the uplink of the node's gateway");
         Some(tx)

@@ -80,9 +80,7 @@ impl FlowKeeper {
             }
             _ => {
                 // The flows of another bridge stay when the task ends.
-                if let Some(kept) = self.kept.take() {
-                    kept.task.abort();
-                }
+                self.leave();
                 let flows = Arc::new(flows);
                 self.kept = Some(self.keep(bridge, Arc::clone(&flows)));
                 flows
@@ -90,8 +88,15 @@ impl FlowKeeper {
         }
     }
 
-    fn keep(&mut self, bridge: &str, flows: Arc<Flows>) -> Kept {
+    /// Keeps no flows any more: the bridge goes.
+    pub(super) fn leave(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            kept.task.abort();
+        }
         self.said.lost.send_if_modified(|lost| lost.take().is_some());
+    }
+
+    fn keep(&mut self, bridge: &str, flows: Arc<Flows>) -> Kept {
         let (desired, receiver) = watch::channel(flows);
         let (run_dir, name, said) = (self.run_dir.clone(), bridge.to_owned(), self.said.clone());
         let task = tokio::spawn(async move {

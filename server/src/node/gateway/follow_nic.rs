@@ -48,6 +48,10 @@ impl GatewayReconciler {
             });
         };
         if !seen.has_port(uplink) && bridge.is_marked() {
+            // Open vSwitch's start has given it back to the host, and the host has configured it.
+            if !host.addresses_on(uplink, &[]).is_empty() {
+                self.prepare_move(&host, seen, uplink).await?;
+            }
             let restored = uplink::restore(&self.ties.endpoint, name, uplink).await;
             let why = restored.map_or_else(|error| chain(&error), |()| "it has just been added".to_owned());
             return Err(Waiting::failed(format!(

@@ -8,9 +8,11 @@ use tokio::time::Instant;
 
 use super::{
     GatewayReconciler, Waiting,
-    bridge::{Seen, SeenBridge},
+    bridge::{self, Note, Seen, SeenBridge},
+    cleanup,
     config::ManagedNic,
     host::Host,
+    lease::BridgeLease,
     moves::FailedMoves,
     trial::Trial,
 };
@@ -60,10 +62,10 @@ impl GatewayReconciler {
             return Waiting::event(format!("interface {interface} does not exist yet"));
         }
         let made = async {
-            self.refuse_halted(host, interface)?;
-            self.refuse_managed(interface).await?;
-            self.begin_trial(host, seen, interface).await?;
-            self.move_nic(interface).await
+            self.prepare_move(host, seen, interface).await?;
+            self.move_nic(seen, interface).await?;
+            self.echo(|now| now.bridge_of(interface).is_some()).await;
+            Ok(())
         };
         match made.await {
             Ok(()) => {
@@ -73,8 +75,15 @@ impl GatewayReconciler {
         }
     }
 
+    /// Refuses a NIC that must not be moved. Of another one, writes down what has to answer afterwards.
+    pub(super) async fn prepare_move(&mut self, host: &Host, seen: &Seen, nic: &str) -> Result<(), Waiting> {
+        self.refuse_halted(host, nic)?;
+        self.refuse_managed(nic).await?;
+        self.begin_trial(host, seen, nic).await
+    }
+
     /// Moves what has come back to the NIC, or was left there. Returns the host as it is afterwards.
-    pub(super) async fn move_rest(&mut self, host: &Host, nic: &str) -> Result<Host, Waiting> {
+    pub(super) async fn move_rest(&mut self, host: &Host, seen: &Seen, nic: &str) -> Result<Host, Waiting> {
         self.refuse_halted(host, nic)?;
         if !self.moves.comes_back(Instant::now()) {
             let why = format!(
@@ -83,53 +92,82 @@ impl GatewayReconciler {
             self.tell_node(&why);
             return Err(Waiting::event(why));
         }
-        self.move_nic(nic).await?;
+        self.move_nic(seen, nic).await?;
         self.host().await
     }
 
     /// Decides a trial that has not ended: the node is reachable over its bridge, or the NIC is given back.
     pub(super) async fn judge(&mut self, host: &Host, seen: &Seen, trial: &Trial) -> Result<(), Waiting> {
-        let bridge = format!("br{}", trial.nic);
-        // A server that has died before the move has left a record without a bridge.
-        if seen.bridges.contains_key(&bridge) {
+        let (nic, bridge) = (&trial.nic, format!("br{}", trial.nic));
+        // The move is younger than what the monitor has reported.
+        if host.has(&bridge) && !seen.bridges.contains_key(&bridge) {
+            return Err(Waiting::failed(format!("bridge {bridge} has just been made")));
+        }
+        // A server that has died before the move has left a record without a bridge; a start of Open vSwitch may
+        // have given the NIC back.
+        if seen.bridges.get(&bridge).is_some_and(|seen| seen.port(nic).is_some()) {
+            // A server has died in the middle of the move.
+            if !host.addresses_on(nic, &[]).is_empty() {
+                self.move_nic(seen, nic).await?;
+            }
             if let Err(silent) = trial.end(&bridge, self.ties.api_server.as_ref()).await {
-                self.give_back(host, trial, &bridge, &silent).await?;
+                let why = format!(
+                    "{nic} was the uplink of {bridge} for a moment and is not any more: {silent} did not answer over it"
+                );
+                self.give_back(host, seen, nic, why).await?;
             } else {
                 tracing::info!(bridge, "what answered before the NIC was moved answers over the bridge, too");
             }
         }
-        self.write_trial(seen, None).await?;
+        self.write_note(seen, Note::Trial, None).await?;
         match self.moves.halted {
             None => Ok(()),
             Some(_) => self.refuse_halted(host, &trial.nic),
         }
     }
 
-    async fn give_back(
+    /// Gives the NIC its addresses and routes again, without a bridge, and leaves it alone from now on.
+    pub(super) async fn give_back(
         &mut self,
         host: &Host,
-        trial: &Trial,
-        bridge: &str,
-        silent: &str,
+        seen: &Seen,
+        nic: &str,
+        why: String,
     ) -> Result<(), Waiting> {
-        let nic = &trial.nic;
-        let report = uplink::bridge_to_nic(&self.ties.endpoint, bridge).await.map_err(|error| {
-            Waiting::failed(format!(
-                "{silent} does not answer, and {nic} cannot be given back: {}",
-                chain(&error)
-            ))
-        })?;
+        let bridge = format!("br{nic}");
+        tracing::warn!(nic, bridge, why, "the NIC is given back");
+        if seen.bridges.get(&bridge).is_some_and(SeenBridge::is_marked) {
+            self.close_gateway(seen, &bridge).await;
+        }
+        let report = uplink::bridge_to_nic(&self.ties.endpoint, &bridge)
+            .await
+            .map_err(|error| Waiting::failed(format!("{nic} cannot be given back: {}", chain(&error))))?;
         for line in report {
             tracing::warn!(bridge, "{line}");
         }
-        let why = format!(
-            "{nic} was the uplink of {bridge} for a moment and is not any more: {silent} did not answer over it"
-        );
+        (self.finished, self.nic, self.lease) = (None, None, BridgeLease::default());
         self.halt(host, nic, why);
-        Ok(())
+        self.write_note(seen, Note::Lease, None).await
     }
 
-    fn refuse_halted(&self, host: &Host, nic: &str) -> Result<(), Waiting> {
+    /// Takes the gateway from the bridge. A failure does not keep the NIC from its addresses.
+    async fn close_gateway(&mut self, seen: &Seen, bridge: &str) {
+        self.flows.leave();
+        let patch_ports = bridge::patch_ports(&self.updates);
+        let ports = (patch_ports.as_slice(), self.ties.ovs_run_dir.as_path());
+        let bridges = [bridge.to_owned()];
+        let mut removed = cleanup::Removed::default();
+        let closed = cleanup::remove_from(&bridges, &self.ties.client, seen, ports, &mut removed).await;
+        if let Err(error) = closed {
+            tracing::warn!(
+                bridge,
+                error = chain(&error),
+                "the gateway of a bridge that goes cannot be removed"
+            );
+        }
+    }
+
+    pub(super) fn refuse_halted(&self, host: &Host, nic: &str) -> Result<(), Waiting> {
         let index = host.nic(nic).map(|nic| nic.index);
         match &self.moves.halted {
             Some((halted, why)) if Some(*halted) == index => Err(Waiting::event(why.clone())),
@@ -167,12 +205,16 @@ impl GatewayReconciler {
             tracing::info!(interface = nic, "nothing answers over the NIC: its move is not tried out");
             return Ok(());
         }
-        self.write_trial(seen, Some(&trial)).await
+        self.write_note(seen, Note::Trial, Some(&trial.to_string())).await
     }
 
-    async fn move_nic(&mut self, nic: &str) -> Result<(), Waiting> {
+    async fn move_nic(&mut self, seen: &Seen, nic: &str) -> Result<(), Waiting> {
         if let Some(why) = self.failed_moves.pause(nic) {
             return Err(Waiting::event(why));
+        }
+        let lease = uplink::lease(nic).await;
+        if lease.map_err(|error| Waiting::failed(format!("{nic}: {}", chain(&error))))?.is_some() {
+            self.write_note(seen, Note::Lease, Some(nic)).await?;
         }
         match uplink::nic_to_bridge(&self.ties.endpoint, nic).await {
             Ok(report) => {
@@ -190,11 +232,11 @@ impl GatewayReconciler {
         }
     }
 
-    async fn write_trial(&mut self, seen: &Seen, trial: Option<&Trial>) -> Result<(), Waiting> {
-        let Some(change) = seen.trial_change(trial) else { return Ok(()) };
+    async fn write_note(&mut self, seen: &Seen, note: Note, text: Option<&str>) -> Result<(), Waiting> {
+        let Some(change) = seen.noting(note, text) else { return Ok(()) };
         let written = self.ties.client.transact(change).await;
         written.map_err(|error| Waiting::failed(format!("Open vSwitch's database: {}", chain(&error))))?;
-        self.echo(|now| now.trial().as_ref() == trial).await;
+        self.echo(|now| now.note(note) == text).await;
         Ok(())
     }
 

@@ -96,6 +96,11 @@ test-kernel: ## Run tests of the lab on the kernel's datapath, in a virtual mach
 	cargo build --locked -p cni -p ovnkube -p integration --features $(TEST_FEATURES)
 	@SUITE=$(SUITE) QUICK=$(QUICK) integration/kernel/test.sh $(TESTS)
 
+test-uplinks: ## Start a virtual machine again and again whose NIC a real DHCP client configures (SCENARIOS="networkd-refused ifupdown-moved-two", BOOTS=10)
+	@integration/prerequisites.sh kernel compat
+	cargo build --locked -p ovnkube
+	@BOOTS=$(BOOTS) integration/kernel/uplinks.sh $(SCENARIOS)
+
 test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds (CONTAINERD=2 for version 2 in all of them)
 	@integration/prerequisites.sh cluster test
 	cargo build --locked -p integration

@@ -54,7 +54,7 @@ pub const MULTICAST_CLUSTER: &str = "MulticastCluster";
 
 /// The [`OWNER_TYPE`] of the rules about the multicast of a namespace.
 pub const MULTICAST_NAMESPACE: &str = "MulticastNS";
-/// Kind of the ACLs that leave what a tier does not decide to the next one.
+/// Kind of the ACLs that leave what a tier does not decide to the next one, and of the last one, which allows it.
 pub const NEXT_TIER: &str = "NextTier";
 
 /// The [`OWNER_TYPE`] of a set of the addresses of a name of the DNS.
@@ -187,7 +187,7 @@ impl ObjectId {
         Self::new(SOURCE_RANGES, [(NAME, name), (IP_FAMILY, family.to_owned())])
     }
 
-    /// The ACL that leaves what this tier of OVN does not decide to the next one.
+    /// The ACL about what this tier of OVN does not decide.
     pub fn next_tier(tier: i64) -> Self {
         Self::new(NEXT_TIER, [(NAME, tier.to_string())])
     }

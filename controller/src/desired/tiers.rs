@@ -4,7 +4,8 @@
 //! matches: the flow for what no ACL decides is an answer there, and not the next question (`ovn-sbctl lflow-list`,
 //! `ls_out_acl_eval`, priority 1: `ip && ct.est && ct_mark.blocked == 1`). So each second packet of a connection from
 //! before a policy went through: a packet that is dropped marks the connection, the next one passes and takes the mark
-//! away. An ACL that matches everything and passes to the next tier is before that flow.
+//! away. An ACL that matches everything and passes to the next tier is before that flow. Before its neighbour, too,
+//! which has new connections tracked: so the last tier allows what no tier decides, and has it tracked.
 //!
 //! Upstream has no such rows. A start on its database writes nothing: they come with this controller's first change.
 
@@ -21,14 +22,19 @@ use crate::{
 
 /// Behind every other ACL of its tier.
 const LAST: i64 = 0;
-/// The tiers that have another one behind them.
-const PASSING: [Tier; 3] = [Tier::First, Tier::Admin, Tier::NetworkPolicy];
+/// The tiers, with what happens to what they do not decide.
+const TIERS: [(Tier, Action); 4] = [
+    (Tier::First, Action::Pass),
+    (Tier::Admin, Action::Pass),
+    (Tier::NetworkPolicy, Action::Pass),
+    (Tier::Baseline, Action::AllowRelated),
+];
 
 pub(super) fn next_tiers(store: &Store) -> RowSet {
     if !store.asks_every_tier() {
         return RowSet::new();
     }
-    let acl = |tier: Tier| Acl {
+    let acl = |(tier, action): (Tier, Action)| Acl {
         id: ObjectId::next_tier(tier.number()),
         // A group with a port on each node's switch: a match that names no group counts on all of them.
         of: port_group(ovn::CLUSTER_PORT_GROUP),
@@ -36,14 +42,14 @@ pub(super) fn next_tiers(store: &Store) -> RowSet {
         tier,
         priority: LAST,
         matching: "ip".to_owned(),
-        action: Action::Pass,
+        action,
         log: None,
         needs: Vec::new(),
     };
-    PASSING.into_iter().map(acl).map(Into::into).collect()
+    TIERS.into_iter().map(acl).map(Into::into).collect()
 }
 
 /// The names of these rows.
 pub(crate) fn names() -> impl Iterator<Item = RowName> {
-    PASSING.into_iter().map(|tier| Table::Acl.row(ObjectId::next_tier(tier.number()).to_string()))
+    TIERS.into_iter().map(|(tier, _)| Table::Acl.row(ObjectId::next_tier(tier.number()).to_string()))
 }

@@ -50,6 +50,7 @@ pub const NETWORK_POLICY: &str = "NetworkPolicy";
 const CLUSTER_NETWORK_POLICY: &str = "ClusterNetworkPolicy";
 pub const EGRESS_FIREWALL: &str = "EgressFirewall";
 pub const SERVICE: &str = "Service";
+const POD: &str = "Pod";
 const NODE: &str = "Node";
 
 /// The kinds that have limits: the values of a metric's label.
@@ -144,6 +145,16 @@ pub static NETWORK_POLICIES_SETS: Limit = Limit {
     why: "each new pod of the cluster is compared with each, and written into those that it is in",
 };
 
+/// Numbers that pods of a namespace give to one name of a port.
+pub static PORT_NUMBERS: Limit = Limit {
+    of: Subject::AllOfNamespace(POD),
+    counted: "numbers of one protocol with the same name of a port",
+    most: 16,
+    beyond: "rules that name the port are about the lowest ones alone",
+    why: "each is an alternative in every rule about all pods that has the name, whoever wrote the rule, and one pod \
+          may have thousands of containers",
+};
+
 /// Bytes of the specification of a policy of the cluster.
 pub static CLUSTER_POLICY_BYTES: Limit = Limit {
     of: Subject::Each(CLUSTER_NETWORK_POLICY),
@@ -186,7 +197,7 @@ pub static EGRESS_FIREWALL_ELEMENTS: Limit = Limit {
     counted: "networks, address sets and ports in matches",
     most: 32_768,
     beyond: FIREWALL_CLOSED,
-    why: "as for a NetworkPolicy",
+    why: "as for a NetworkPolicy; a rule about nodes lists their addresses, and counts as 256",
 };
 
 /// Rules of an EgressFirewall.
@@ -247,7 +258,7 @@ pub static NODE_PORT_ADDRESSES: Limit = Limit {
 };
 
 /// Every limit, in the order of the page.
-pub static ALL: [&Limit; 19] = [
+pub static ALL: [&Limit; 20] = [
     &NETWORK_POLICY_BYTES,
     &NETWORK_POLICY_ACLS,
     &NETWORK_POLICY_ELEMENTS,
@@ -256,6 +267,7 @@ pub static ALL: [&Limit; 19] = [
     &NETWORK_POLICIES_ACLS,
     &NETWORK_POLICIES_ELEMENTS,
     &NETWORK_POLICIES_SETS,
+    &PORT_NUMBERS,
     &CLUSTER_POLICY_BYTES,
     &CLUSTER_POLICY_ACLS,
     &CLUSTER_POLICY_ELEMENTS,

@@ -40,6 +40,9 @@ pub enum PodTrouble {
     /// The pod never had a network, so it has nothing to lose.
     #[error("{0}; the annotation does not count, and the pod gets a new address")]
     IgnoredClaim(ClaimTrouble),
+    /// It has its network. Rules that name the port are not about this one of its numbers.
+    #[error("its port {name:?}: {exceeded}")]
+    PortNumbers { name: Arc<str>, exceeded: Exceeded },
 }
 
 /// Why the network that a pod's annotation claims does not count.
@@ -185,6 +188,7 @@ impl PodTrouble {
             Self::NodeWithoutSubnet(_) => "NodeWithoutSubnet",
             Self::NoFreeAddress { .. } => "NoFreeAddress",
             Self::Claim(claim) | Self::IgnoredClaim(claim) => claim.reason(),
+            Self::PortNumbers { .. } => TOO_LARGE,
         }
     }
 }

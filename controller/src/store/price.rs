@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use contract::limits::{
     CLUSTER_POLICY_ACLS, CLUSTER_POLICY_ELEMENTS, EGRESS_FIREWALL_ELEMENTS, Exceeded, NETWORK_POLICIES_ACLS,
     NETWORK_POLICIES_BYTES, NETWORK_POLICIES_ELEMENTS, NETWORK_POLICIES_SETS, NETWORK_POLICY_ACLS,
-    NETWORK_POLICY_BYTES, NETWORK_POLICY_ELEMENTS, NETWORK_POLICY_SETS,
+    NETWORK_POLICY_BYTES, NETWORK_POLICY_ELEMENTS, NETWORK_POLICY_SETS, PORT_NUMBERS,
 };
 
 use super::{
     cluster_policy::{ClusterPeer, Effect},
-    egress_firewall::FirewallRule,
+    egress_firewall::{Destination, FirewallRule},
     policies::NAMED_NAMESPACES,
     policy::{Number, Peer, Policy, Port, Rule},
 };
@@ -21,9 +21,13 @@ use crate::frozen::FrozenSet;
 const FAMILIES: usize = 2;
 /// The numbers that a port's name stands for in the price of a rule. Each is an alternative of the match, which
 /// repeats the peers.
-const NUMBERS: usize = 16;
+const NUMBERS: usize = PORT_NUMBERS.most;
 /// More alternatives than so many are not written one by one, but as one match that repeats nothing.
 const ALTERNATIVES: usize = 32;
+
+/// Addresses of nodes in the price of a rule about nodes, which lists them: 128 rules have as many as an object may.
+/// Not those that there are, because no node that joins may close an EgressFirewall.
+const NODES: usize = EGRESS_FIREWALL_ELEMENTS.most / 128;
 
 /// The cost of a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,7 +103,11 @@ impl Price {
 
     pub(super) fn of_firewall(rules: &[FirewallRule]) -> Self {
         let of_ports = |rule: &FirewallRule| rule.ports.as_ref().map_or(0, |ports| ports.len());
-        let elements = rules.iter().map(|rule| FAMILIES + of_ports(rule)).sum();
+        let of_peers = |rule: &FirewallRule| match rule.to {
+            Destination::Nodes(_) => NODES,
+            Destination::Anywhere | Destination::Net(_) | Destination::Name(_) => FAMILIES,
+        };
+        let elements = rules.iter().map(|rule| of_peers(rule) + of_ports(rule)).sum();
         Self { acls: rules.len(), elements, ..Self::default() }
     }
 

@@ -18,6 +18,8 @@ use kubeapi::services::Protocol;
 
 mod named_ports;
 
+use named_ports::{NameIn, Numbers};
+
 use super::{
     NodesOf, Store,
     policy::PodPeer,
@@ -38,6 +40,10 @@ pub(super) struct Sets {
     by_namespaces: HashMap<SelectorId, BTreeSet<Arc<str>>>,
     /// Pods that need their network, by their ports with names.
     ports: BTreeMap<(Arc<str>, Protocol, u16), BTreeSet<PodKey>>,
+    /// The numbers of their ports, by namespace and name.
+    numbers: HashMap<NameIn, Numbers>,
+    /// In how many namespaces a number counts for a name.
+    counted: BTreeMap<(Arc<str>, Protocol, u16), usize>,
     /// Sets that stay until these policies' rows are written.
     held: HashMap<SetId, BTreeSet<AnyPolicy>>,
     /// The same, by policy.
@@ -198,13 +204,11 @@ impl Store {
             SetId::Nodes(text) => self.node_addresses.contains(text),
             SetId::Port(name, protocol, number) => {
                 policies.naming(None, name, *protocol).next().is_some()
-                    && sets.ports.contains_key(&(Arc::clone(name), *protocol, *number))
+                    && sets.is_counted(name, *protocol, *number)
             }
             SetId::PortIn(port) => {
-                let PortIn { namespace, name, protocol, number } = &**port;
-                let pods = sets.ports.get(&(Arc::clone(name), *protocol, *number));
-                policies.naming(Some(namespace), name, *protocol).next().is_some()
-                    && pods.is_some_and(|pods| has_pod(pods, namespace))
+                let PortIn { namespace, name, protocol, number: _ } = &**port;
+                policies.naming(Some(namespace), name, *protocol).next().is_some() && sets.is_counted_in(port)
             }
         }
     }

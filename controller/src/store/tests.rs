@@ -30,6 +30,7 @@ mod egress_firewalls;
 mod foreign;
 mod history;
 mod multicast;
+mod named_ports;
 mod node_addresses;
 mod nodes;
 mod ranges;

@@ -100,7 +100,7 @@ impl<'a> Awaited<'a> {
             PodTrouble::NoFreeAddress { subnet, .. } => {
                 return Self { subnet: Some(*subnet), ..Self::default() };
             }
-            PodTrouble::NodeWithoutSubnet(_) => return Self::default(),
+            PodTrouble::NodeWithoutSubnet(_) | PodTrouble::PortNumbers { .. } => return Self::default(),
             PodTrouble::Claim(claim) | PodTrouble::IgnoredClaim(claim) => claim,
         };
         match claim {

@@ -64,6 +64,9 @@ fn event(report: Report) -> Option<Event> {
                 PodTrouble::IgnoredClaim(_) => {
                     tracing::warn!(%pod, %problem, "what a pod's annotation claims does not count");
                 }
+                PodTrouble::PortNumbers { .. } => {
+                    tracing::warn!(%pod, %problem, "a number of a pod's port does not count");
+                }
                 PodTrouble::NodeWithoutSubnet(_)
                 | PodTrouble::NoFreeAddress { .. }
                 | PodTrouble::Claim(_) => {

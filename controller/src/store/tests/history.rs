@@ -400,7 +400,7 @@ impl World {
                 }
                 // What it has from elsewhere cannot be changed here.
                 (None, Some(PodTrouble::Claim(claim))) => self.check_claim(store, key, claim)?,
-                (None, Some(why @ PodTrouble::IgnoredClaim(_))) => {
+                (None, Some(why @ (PodTrouble::IgnoredClaim(_) | PodTrouble::PortNumbers { .. }))) => {
                     prop_assert!(false, "it waits for nothing: {why}");
                 }
             }

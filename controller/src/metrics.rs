@@ -24,6 +24,7 @@ pub struct Metrics {
     pub(crate) settle: Histogram,
     /// Services that the API server has.
     pub(crate) services: IntGauge,
+    pub(crate) unanswered_names: IntGauge,
     /// Seconds from a change of endpoints until their rows are in the database.
     pub(crate) programming: Histogram,
 }
@@ -47,12 +48,13 @@ impl Metrics {
             beyond_limits,
             settle,
             services,
+            unanswered_names,
             programming,
         } = metrics.clone();
         registry.register(Box::new(transactions))?;
         registry.register(Box::new(rows))?;
         registry.register(Box::new(batch))?;
-        for gauge in [dirty, waiting, failing, doubted, services] {
+        for gauge in [dirty, waiting, failing, doubted, services, unanswered_names] {
             registry.register(Box::new(gauge))?;
         }
         registry.register(Box::new(beyond_limits))?;
@@ -123,6 +125,10 @@ impl Metrics {
                 prometheus::exponential_buckets(0.001, 2.0, 16)?,
             )?,
             services: gauge("services", "Services that the API server has.")?,
+            unanswered_names: gauge(
+                "unanswered_names",
+                "Names of the DNS in rules that have no addresses, because there was no answer yet.",
+            )?,
             programming: Histogram::with_opts(
                 HistogramOpts::new(
                     // The name that kube-proxy gives it: the indicator is Kubernetes'.

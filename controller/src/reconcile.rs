@@ -32,6 +32,7 @@ mod moves;
 mod observed;
 mod permission;
 mod report;
+mod slow;
 mod start;
 mod taken;
 
@@ -42,6 +43,7 @@ use self::{
     flap::Flaps,
     moves::Moves as NodeMoves,
     observed::EarlyObservations,
+    slow::SlowKey,
     taken::Precedence,
 };
 pub use self::{
@@ -139,6 +141,7 @@ impl Controller {
             graces: Deadlines::after(GRACE),
             unread: Deadlines::after(patience),
             moves: NodeMoves::default(),
+            slow: SlowKey::default(),
             hold,
         };
         (reconciler, observations)
@@ -186,6 +189,7 @@ struct Reconciler {
     /// Kinds of objects that were not read yet.
     unread: Deadlines<Kind>,
     moves: NodeMoves,
+    slow: SlowKey,
     hold: Duration,
 }
 
@@ -335,6 +339,7 @@ impl Reconciler {
         self.metrics.waiting.set(gauge(waiting));
         self.metrics.failing.set(gauge(failing));
         self.metrics.services.set(gauge(self.store.services()));
+        self.metrics.unanswered_names.set(gauge(self.store.unanswered_names()));
         for (kind, count) in self.store.beyond_limits() {
             self.metrics.beyond_limits.with_label_values(&[kind]).set(gauge(count));
         }
@@ -353,6 +358,7 @@ impl Reconciler {
                 },
                 blocked: self.blocked.clone(),
                 unread: self.store.unread_report().map(Arc::from),
+                slow: self.slow.report().map(Arc::from),
                 converged,
                 ever_converged: progress.ever_converged || converged,
                 dirty,

@@ -234,6 +234,7 @@ impl Reconciler {
             tracing::debug!(key = %item.key, "waits until a list of what denies is accepted");
             return self.work_queue.wait(&item.key, &[]);
         }
+        let begun = Instant::now();
         let mut rests = Rests::Long;
         let difference = self.parts(&item.key, &item.scope).unwrap_or_else(|| {
             let rows = fit(desired(&self.store, &item.key), schema);
@@ -243,6 +244,7 @@ impl Reconciler {
             let others = OtherKeys { store, precedence, inserted: &plan.inserted };
             diff(&item.key, &rows, northbound, &others)
         });
+        self.slow.compared(&item.key, begun.elapsed());
         let Difference { edits, missing, later, taken } = difference;
         let Item { key, cause, .. } = &item;
         if !edits.is_empty() {

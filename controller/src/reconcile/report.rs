@@ -79,6 +79,8 @@ pub struct Progress {
     pub blocked: Option<Arc<str>>,
     /// Which kinds of objects cannot be read although there may be some, and what to do; none if all can be.
     pub unread: Option<Arc<str>>,
+    /// The object whose rows take long to compare; none if there is no such one.
+    pub slow: Option<Arc<str>>,
     /// Everything was read, and the database shows the desired rows, except for `waiting` and `failing`
     /// objects.
     pub converged: bool,

@@ -53,6 +53,8 @@ pub(super) struct Names {
     all: BTreeMap<DnsName, Known>,
     /// Whether there may be other names or users than those that were handed out.
     is_changed: bool,
+    /// How many names in rules have no addresses, because there was no answer.
+    unanswered: usize,
     /// What was handed out.
     taken: BTreeMap<DnsName, NameUse>,
     /// The addresses of sets in the database at the start.
@@ -112,6 +114,10 @@ impl Names {
         self.all.get(name).filter(has_none)?.error.as_deref()
     }
 
+    fn is_unanswered(&self, name: &str) -> bool {
+        self.contains(name) && self.unanswered(name).is_some()
+    }
+
     /// The first of the name's addresses that is left out.
     pub(super) fn left_out(&self, name: &str) -> Option<IpAddr> {
         self.all.get(name)?.left_out.first().copied()
@@ -135,6 +141,7 @@ impl Store {
         if !std::mem::take(&mut self.names.is_changed) {
             return None;
         }
+        self.names.unanswered = self.names.iter().filter(|name| self.names.is_unanswered(name)).count();
         let names = &self.names;
         let known = names.all.iter().filter(|(_, known)| !known.users.is_empty());
         let now: BTreeMap<DnsName, NameUse> = known
@@ -146,6 +153,11 @@ impl Store {
         let is_same = self.names.taken == now;
         self.names.taken.clone_from(&now);
         (!is_same).then_some(now)
+    }
+
+    /// How many names in rules have no addresses, because the DNS has not answered.
+    pub fn unanswered_names(&self) -> usize {
+        self.names.unanswered
     }
 
     /// Whether the addresses of the set are known. Those of a name are not before its first answer.
@@ -190,6 +202,7 @@ impl Store {
             self.nodes.iter().flat_map(|node| node.host_addresses.iter().copied()).collect();
         let own = |address: &&IpAddr| self.is_own(**address, &hosts);
         let left_out: BTreeSet<IpAddr> = answer.iter().flatten().filter(own).copied().collect();
+        let was_unanswered = self.names.is_unanswered(name);
         let Some(known) = self.names.all.get_mut(name) else { return };
         match answer {
             Ok(addresses) => {
@@ -206,6 +219,9 @@ impl Store {
             }
             Err(why) => known.error = Some(why),
         }
+        let is_unanswered = self.names.is_unanswered(name);
+        self.names.unanswered =
+            (self.names.unanswered + usize::from(is_unanswered)).saturating_sub(usize::from(was_unanswered));
         for (namespace, trouble) in before.firewalls {
             if self.egress_firewall_trouble(&namespace) != trouble {
                 self.tell_egress_firewall(&namespace, trouble.as_ref());

@@ -102,14 +102,15 @@ pub(super) async fn northbound(mut state: watch::Receiver<State>, conditions: Co
 }
 
 /// Condition `rows`: the database has been fully reconciled once, and all kinds of objects that it has rows
-/// of can be read. Later changes do not count: a cluster always changes. A standby has nothing to write.
+/// of can be read. Later changes do not count: a cluster always changes. A standby has nothing to write. The
+/// remark is the object whose rows take long to compare.
 pub(super) async fn rows(
     mut leadership: Leadership,
     mut progress: watch::Receiver<Progress>,
     conditions: Conditions,
 ) {
     loop {
-        let Progress { blocked, unread, ever_converged, dirty, waiting, failing, .. } =
+        let Progress { blocked, unread, slow, ever_converged, dirty, waiting, failing, .. } =
             progress.borrow_and_update().clone();
         match (blocked, leadership.place()) {
             (Some(why), _) => conditions.missing(ROWS, &*why),
@@ -119,6 +120,10 @@ pub(super) async fn rows(
                 conditions.missing(ROWS, not_converged(dirty, waiting, failing))
             }
             (None, LeadershipState::Leads | LeadershipState::StandsBy(_)) => conditions.met(ROWS),
+        }
+        match slow {
+            Some(slow) => conditions.remark(ROWS, &*slow),
+            None => conditions.unremark(ROWS),
         }
         tokio::select! {
             changed = progress.changed() => if changed.is_err() {

@@ -117,21 +117,89 @@ impl From<Acl> for DesiredRow {
             ("external_ids", Value::Pairs(id.external_ids().into())),
         ];
         columns.extend(options.map(|options| ("options", Value::Pairs(options.into()))));
+        let mut or_columns = Vec::new();
         if let Some(Log { name, severity }) = log {
-            // Names of objects are ASCII, so that any byte ends a character.
-            let name = name.chars().take(LONGEST_ACL_NAME).collect::<String>();
+            let of_name = |name: String| ("name", Value::Datum(Datum::set([name])));
+            let (short, place) = (short_name(&name), columns.len());
             let text = severity.map(Severity::as_str);
-            columns.push(("name", Value::Datum(Datum::set([name]))));
+            columns.push(of_name(short.clone()));
             columns.push(("log", Value::Datum(Datum::set([severity.is_some()]))));
             columns.push(("severity", Value::Datum(Datum::set(text))));
+            if short != name {
+                // Upstream's. Names of objects are ASCII, so that any byte ends a character.
+                or_columns.clone_from(&columns);
+                or_columns[place] = of_name(name.chars().take(LONGEST_ACL_NAME).collect());
+            }
         }
         Self {
             id: Table::Acl.row(id.to_string()),
             columns,
             member_of: vec![Membership::of(of, "acls")],
             or_member_of: Vec::new(),
-            or_columns: Vec::new(),
+            or_columns,
             needs,
         }
+    }
+}
+
+/// Between what is left of a name and the hash of the whole. No name of an object has it.
+const CUT: char = '~';
+
+/// A name of an ACL as the database takes it. Of one that is too long, direction and rule stay, and a hash tells apart
+/// objects that begin alike: `NP:shop:a-policy-wh~a6124…:Ingress:0`.
+fn short_name(name: &str) -> String {
+    if name.len() <= LONGEST_ACL_NAME {
+        return name.to_owned();
+    }
+    // `NP:NAMESPACE:POLICY:DIRECTION:RULE`, `NP:NAMESPACE:DIRECTION`, `EF:NAMESPACE:RULE`
+    let parts = name.matches(':').count() / 2;
+    let end = name.rmatch_indices(':').nth(parts.saturating_sub(1)).map_or(name.len(), |(at, _)| at);
+    let tail = format!("{CUT}{}{}", ovn::hash(name), &name[end..]);
+    let room = LONGEST_ACL_NAME.saturating_sub(tail.len());
+    let head: String = name.chars().take(room).collect();
+    format!("{head}{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two policies with the first letters in common were one in the log, without direction and rule.
+    #[test]
+    fn a_name_that_is_too_long_still_says_direction_and_rule_and_is_no_others() {
+        let namespace = "n".repeat(63);
+        let name = |end: &str| short_name(&format!("NP:{namespace}:{}{end}:Egress:4095", "p".repeat(240)));
+        let (one, other) = (name("a"), name("b"));
+        assert_ne!(one, other);
+        for (name, end) in [
+            (one, ":Egress:4095"),
+            (other, ":Egress:4095"),
+            (short_name(&format!("NP:{namespace}:Ingress")), ":Ingress"),
+            (short_name(&format!("EF:{namespace}:17")), ":17"),
+        ] {
+            assert!(name.starts_with("NP:nnn") || name.starts_with("EF:nnn"), "{name}");
+            assert!(name.ends_with(end) && name.len() <= LONGEST_ACL_NAME, "{name}");
+        }
+        assert_eq!(short_name("NP:shop:db:Ingress:0"), "NP:shop:db:Ingress:0");
+    }
+
+    #[test]
+    fn an_acl_whose_name_upstream_has_cut_off_stays() {
+        let row = DesiredRow::from(Acl {
+            id: ObjectId::isolated("n", "Ingress"),
+            of: Table::PortGroup.row("a1"),
+            direction: Direction::ToPort,
+            tier: Tier::NetworkPolicy,
+            priority: 1000,
+            matching: "ip4".to_owned(),
+            action: Action::Drop,
+            log: Some(Log { name: format!("NP:{}:Ingress", "n".repeat(63)), severity: None }),
+            needs: Vec::new(),
+        });
+        let of =
+            |columns: &[(&'static str, Value)]| columns.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        assert_eq!(of(&row.columns), of(&row.or_columns), "all others have to be right");
+        let cut = Value::Datum(Datum::set([format!("NP:{}", "n".repeat(60))]));
+        assert!(row.or_columns.contains(&("name", cut)), "{:?}", row.or_columns);
     }
 }

@@ -178,23 +178,31 @@ fn spread<'a>(node: &Node<'a>) -> Option<Vec<Vec<Term<'a>>>> {
         }
         Kind::Any(_) if node.field().is_some() => Some(whole()),
         Kind::Any(nodes) => {
+            // One for each field, in the place of its first comparison. There may be thousands of these.
             let mut all = Vec::new();
-            for (index, node) in nodes.iter().enumerate() {
+            let mut of_fields: Vec<(&str, usize, Vec<&str>)> = Vec::new();
+            for node in nodes {
                 let Some(field) = node.field() else {
                     all.extend(spread(node)?);
+                    if all.len() > MOST {
+                        return None;
+                    }
                     continue;
                 };
-                let of_field = |node: &&Node<'_>| node.field() == Some(field);
-                if nodes[..index].iter().any(|node| of_field(&node)) {
-                    continue;
+                match of_fields.iter_mut().find(|(known, ..)| *known == field) {
+                    Some((_, _, texts)) => texts.push(node.text),
+                    None => {
+                        of_fields.push((field, all.len(), vec![node.text]));
+                        all.push(Vec::new());
+                    }
                 }
-                let texts: Vec<&str> = nodes.iter().filter(of_field).map(|node| node.text).collect();
-                let text = if texts.len() == 1 {
-                    texts[0].into()
-                } else {
-                    format!("({})", texts.join(" || ")).into()
+            }
+            for (field, place, texts) in of_fields {
+                let text = match texts[..] {
+                    [one] => one.into(),
+                    _ => format!("({})", texts.join(" || ")).into(),
                 };
-                all.push(vec![Term { text, field: Some(field) }]);
+                all[place] = vec![Term { text, field: Some(field) }];
             }
             (all.len() <= MOST).then_some(all)
         }
@@ -264,7 +272,8 @@ impl<'a> Parser<'a> {
             });
         }
         let rest = &self.text[begin..];
-        let end = ["&&", "||", "(", ")"].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
+        // In one go up to the first of them: what follows may be a megabyte.
+        let end = rest.find(['&', '|', '(', ')']).unwrap_or(rest.len());
         let text = rest[..end].trim_end();
         self.at += text.len();
         (!text.is_empty()).then_some(Node { text, kind: Kind::Single })

@@ -38,3 +38,4 @@ mod static_pods;
 mod templates;
 mod unreadable_nodes;
 mod world;
+mod worst_namespace;

@@ -131,6 +131,11 @@ impl Running {
         self.observations.send(observation).unwrap();
     }
 
+    /// The channel of observations, for another thread.
+    pub(crate) fn sender(&self) -> mpsc::UnboundedSender<Observation> {
+        self.observations.clone()
+    }
+
     /// Waits until the controller reports convergence.
     pub(crate) async fn converged(&mut self) {
         self.reaches("convergence", |progress| progress.converged).await;

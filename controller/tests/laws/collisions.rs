@@ -303,7 +303,7 @@ async fn a_pod_whose_port_would_be_called_like_a_nodes_bridge_gives_way_to_the_g
 /// Its pods waited for its group: none of them started, and none was isolated by another policy.
 #[tokio::test]
 async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_by_others() {
-    // Of a database whose schema is older than a severity and a tier.
+    // Of a database whose schema is older than a severity, and has fewer priorities.
     let schema = Schema::with(|columns| {
         let severities = columns["severity"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
         severities.retain(|severity| severity != "debug");
@@ -314,9 +314,10 @@ async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_b
         columns.insert(
             "tier".to_owned(),
             json!({"type": {"key": {
-                "type": "integer", "minInteger": 0, "maxInteger": 2,
+                "type": "integer", "minInteger": 0, "maxInteger": 3,
             }}}),
         );
+        *columns["priority"].pointer_mut("/type/key/maxInteger").unwrap() = json!(20_000);
     });
     let northbound = Northbound::with_schema(schema.path());
     let mut controller = Running::without_services(northbound.endpoint(), config());
@@ -329,7 +330,7 @@ async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_b
     let open = json!({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]});
     scene.controller.observe(policy("ns0", "logged", open));
     let spec = json!({
-        "tier": "Baseline", "priority": 5, "subject": {"namespaces": {}},
+        "tier": "Admin", "priority": 5, "subject": {"namespaces": {}},
         "ingress": [{"action": "Deny", "from": [{"namespaces": {"matchLabels": {"team": "none"}}}]}],
     });
     let object = json!({"metadata": {"name": "all", "uid": "1", "generation": 1}, "spec": spec});

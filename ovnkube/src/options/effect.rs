@@ -204,6 +204,7 @@ impl ProcessRoles {
             &gateway::NODEPORT,
             &gateway::SNAT_MULTIPLE_GWS,
             &gateway::CONNTRACK_ZONE,
+            &gateway::MOVE_MANAGED,
         ];
         match self.gateway {
             None => is_one_of(&of_gateway).then_some(Reason::NoGateway),

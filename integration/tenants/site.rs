@@ -97,6 +97,7 @@ pub(crate) fn try_rows(rows: &[(u8, Body)], gateway: GatewayMode) -> Result<()> 
         ..model::World::default()
     };
     world.manifests().nodes.into_iter().for_each(|node| api.put(node));
+    own_service(api.url())?.into_iter().for_each(|object| api.put(object));
     let options = [format!("--mtu={}", lab.nodes[0].mtu), metrics_of_control_plane(), MULTICAST.to_owned()];
     let control_plane = api.master_with(options);
     control_plane.spawn()?;
@@ -116,6 +117,26 @@ pub(crate) fn try_rows(rows: &[(u8, Body)], gateway: GatewayMode) -> Result<()> 
     lab.nodes.iter().try_for_each(managed::ready)?;
     let objects = Box::new(Played { api: &api, uids: AtomicU64::new(1) });
     Site::new(&lab, objects, &control_plane).try_all(&selected)
+}
+
+/// The Service with which an API server tells its own address, and the slice of it.
+fn own_service(url: &str) -> Result<[Value; 2]> {
+    let address: SocketAddr = url.trim_start_matches("http://").trim_end_matches('/').parse()?;
+    let port = |number: u16| json!({"name": "https", "protocol": "TCP", "port": number});
+    let metadata = json!({"namespace": "default", "name": "kubernetes", "uid": "kubernetes"});
+    let mut of_slice = metadata.clone();
+    of_slice["labels"] = json!({"kubernetes.io/service-name": "kubernetes"});
+    Ok([
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+            "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ports": [port(443)]},
+        }),
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": of_slice, "addressType": "IPv4",
+            "ports": [port(address.port())],
+            "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}],
+        }),
+    ])
 }
 
 /// Without it, multicast is nobody's.

@@ -154,6 +154,13 @@ fn answers_that_rotate(site: &Site<'_>) -> Result<String> {
     let of_zone = |round: u8| -> Vec<IpAddr> { (1..=20).map(|host| [198, 19, round, host].into()).collect() };
     let dns = answering(NAME, of_zone(0).into_iter().chain([own]).collect())?;
     only(site, &[NAME.to_owned()])?;
+    // The first answer has the address: a later one would not let the connection out.
+    eventually("the first answer is there", SOON, || {
+        let sets = "external_ids:k8s.ovn.org/owner-type=EgressFirewallDNS";
+        let sets = site.lab.central.nbctl(["--bare", "--columns=addresses", "find", "Address_Set", sets])?;
+        ensure!(sets.contains(&own.to_string()), "{sets}");
+        Ok(())
+    })?;
     let to = SocketAddr::new(own, 7);
     let lasting = site.lab.lasting(End::Pod(&pod), End::World(Machine::Web), [to])?;
     for round in 1..=rounds {

@@ -374,13 +374,13 @@ impl RunningTasks {
         // Without a copy: the rows of one node are few, and the southbound database may be large.
         let (southbound, updates) = Client::start(endpoints, SOUTHBOUND, Monitor::new(), options);
         let leadership = shared.leadership.clone();
-        let dead = DeadChassis { observations, southbound, leadership, progress, doubted };
+        let dead = DeadChassis { observations, southbound, leadership, progress, doubted: doubted.clone() };
         self.tell(async move {
             let _connected = updates;
             dead.run().await;
         });
         // It judges no list: the controller does.
-        Party { observations: observed, wants: DeadChassis::KINDS, doubted: watch::channel(None).1 }
+        Party { observations: observed, wants: DeadChassis::KINDS, doubted }
     }
 
     /// Waits until no write of the roles is in flight. Cancellation-safe.

@@ -200,6 +200,13 @@ impl Blueprint {
         self
     }
 
+    /// Nodes that forward to pods what the machines in front of them route, so that [`Cluster::route_to_pods`] has an
+    /// effect.
+    #[must_use]
+    pub fn forwarding(self) -> Self {
+        self.server_options(&["--disable-forwarding=false"])
+    }
+
     /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it finds the
     /// test.
     ///

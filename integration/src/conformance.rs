@@ -89,7 +89,8 @@ impl Conformance {
         let policies =
             selection.has(Project::NetworkPolicyApi).then(network_policy_api::Suites::find).transpose()?;
         let mut images = kubernetes.as_ref().map_or(Ok(Vec::new()), runner::Suite::images)?;
-        let mut blueprint = Cluster::of_nodes(self.nodes).families(self.lane.families()).dns().host_ports();
+        let mut blueprint =
+            Cluster::of_nodes(self.nodes).families(self.lane.families()).dns().host_ports().forwarding();
         if let Some(policies) = &policies {
             images.extend(policies.images()?);
             blueprint = blueprint.definitions(policies.definitions()?);

@@ -62,7 +62,7 @@ impl Cluster {
         let blueprint = Running::of_nodes(self.nodes);
         // Pods that are measured look no names up.
         let blueprint = match self.compare {
-            None => blueprint.dns().host_ports().gateway(self.gateway_mode),
+            None => blueprint.dns().host_ports().forwarding().gateway(self.gateway_mode),
             Some(_) => blueprint,
         };
         let cluster = blueprint.build(&say)?;

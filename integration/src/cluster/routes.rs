@@ -11,7 +11,7 @@ use super::{Cluster, PATIENCE};
 use crate::{command, eventually, fabric};
 
 impl Cluster {
-    /// Adds a route to the pods of each node.
+    /// Adds a route to the pods of each node. Of nodes that forward ([`Blueprint::forwarding`](super::Blueprint)).
     pub fn route_to_pods(&self) -> Result<()> {
         for node in &self.lab.nodes {
             let path = format!("/api/v1/nodes/{}", node.name);

@@ -155,7 +155,7 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
 }
 
 fn blueprint(gateway: GatewayMode) -> integration::cluster::Blueprint {
-    Cluster::of_nodes(2).families(Families::Dual).dns().host_ports().gateway(gateway)
+    Cluster::of_nodes(2).families(Families::Dual).dns().host_ports().forwarding().gateway(gateway)
 }
 
 #[test]

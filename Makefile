@@ -4,8 +4,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Where `install` puts things: DESTDIR in front, for packages and images.
+# Where `install` puts things: DESTDIR in front, for packages and images. They have the plugin where the node's server finds it and copies it from
+# (CNI_BIN_DIR=/usr/libexec/cni): a package that is removed must not take it from pods that are attached.
 DESTDIR ?=
+CNI_BIN_DIR ?= /opt/cni/bin
 # The plugin is copied to hosts of any distribution, so both executables are static.
 STATIC ?= $(shell uname -m)-unknown-linux-musl
 # Two libraries have parts in C: ring, the cryptography below TLS, and jemalloc, which needs musl's headers.
@@ -14,6 +16,9 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET_DIR)/bin
 DOCUMENTS := $(TARGET_DIR)/documents
 SBOM := $(TARGET_DIR)/sbom
+STAGE := $(TARGET_DIR)/stage
+# Of the workspace: what --version says.
+VERSION_BUILT = $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Tests stop and kill the plugin at any stage; an installed plugin has no such failpoints.
 TEST_FEATURES := cni/failpoints,ovnkube/failpoints
 
@@ -24,6 +29,7 @@ UPSTREAM_DIR = $(or $(UPSTREAM),$(error UPSTREAM=DIR with upstream's two executa
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## List these commands
+	@echo 'To see it work: make demo. To build it: make build, then make install. What else there is:'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
@@ -34,13 +40,13 @@ build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/release/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
 
 install: build sbom ## Install them with their configuration (DESTDIR=… for a package)
-	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)/opt/cni/bin/ovn-k8s-cni-overlay
+	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)$(CNI_BIN_DIR)/ovn-k8s-cni-overlay
 	install -D -m 755 $(BIN)/ovnkube $(DESTDIR)/usr/bin/ovnkube
 	# Scripts call nics-to-bridge and bridges-to-nic under these names.
 	ln -sf ovnkube $(DESTDIR)/usr/bin/ovn-kube-util
 	ln -sf ovnkube $(DESTDIR)/usr/bin/ovn-k8s-util
 	install -D -m 644 -t $(DESTDIR)/usr/share/doc/ovn-kubernetes/sbom $(SBOM)/*.cdx.json
-	install -D -m 644 -t $(DESTDIR)/lib/systemd/system conf/ovnkube-node.service conf/ovnkube-master.service
+	install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system conf/ovnkube-node.service conf/ovnkube-master.service
 	install -D -m 644 conf/pod.yaml $(DESTDIR)/usr/share/doc/ovn-kubernetes/examples/pod.yaml
 	$(BIN)/ovnkube --generate-documents $(DOCUMENTS)
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $(DOCUMENTS)/man8/*
@@ -55,6 +61,23 @@ install: build sbom ## Install them with their configuration (DESTDIR=… for a 
 	# Keep an administrator's own settings.
 	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes
 	test -e $(DESTDIR)/etc/openvswitch/ovn_k8s.conf || install -D -m 644 conf/ovn_k8s.conf $(DESTDIR)/etc/openvswitch/ovn_k8s.conf
+
+packages: ## Make packages of them, .deb and .rpm, in target/packages
+	@integration/prerequisites.sh packages
+	@$(MAKE) --no-print-directory stage
+	integration/packages/build.sh $(STAGE) $(VERSION_BUILT) $(TARGET_DIR)/packages
+
+test-packages: ## Install, upgrade, remove and purge these packages (ROOTS="this bookworm trixie sid rpm")
+	@integration/prerequisites.sh packages compat
+	@$(MAKE) --no-print-directory stage
+	integration/packages/test.sh $(STAGE) $(ROOTS)
+
+stage: # What packages contain.
+	rm -rf $(STAGE)
+	@$(MAKE) --no-print-directory install DESTDIR=$(abspath $(STAGE)) CNI_BIN_DIR=/usr/libexec/cni >/dev/null
+
+clean: ## Remove what these commands made in the checkout (what they keep for all checkouts is in ~/.cache/ovn-kubernetes)
+	rm -rf $(TARGET_DIR)
 
 docs: ## Write manual pages, shell completion and the options file into target/documents, and the reference pages of docs/
 	cargo build --locked -p ovnkube --bin ovnkube

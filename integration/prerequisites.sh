@@ -2,7 +2,7 @@
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs.
 # Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [kernel] [lint] [sbom] [test]      (no group: all of them)
+#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [kernel] [lint] [packages] [sbom] [test]      (no group: all of them)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are
 # neither started nor enabled on this machine.
@@ -27,9 +27,9 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz kernel lint sbom test)
+    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz kernel lint packages sbom test)
     for group in "${groups[@]}"; do
-        case $group in bench | build | cluster | compat | conformance | demo | fuzz | kernel | lint | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, kernel, lint, sbom, test)" ;; esac
+        case $group in bench | build | cluster | compat | conformance | demo | fuzz | kernel | lint | packages | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, kernel, lint, packages, sbom, test)" ;; esac
     done
     case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" kernel "* | *" test "*)
         # Said before anything is built, which takes minutes.
@@ -41,7 +41,7 @@ main() {
         case $group in
         build) static_target ;;
         cluster) go_toolchain ;;
-        bench | compat | conformance | demo | kernel) ;;
+        bench | compat | conformance | demo | kernel | packages) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         sbom) cargo_tool cargo-cyclonedx "$cyclonedx" ;;
@@ -83,6 +83,8 @@ packages_for() {
         wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring" ;;
     esac
     case " $* " in *" lint "*) wanted+=" shellcheck shellcheck" ;; esac
+    # gpg: releases may be signed.
+    case " $* " in *" packages "*) wanted+=" rpmbuild rpm dpkg-deb dpkg xz xz-utils readelf binutils gpg gpg gpgconf gpgconf gpg-agent gpg-agent systemd-analyze systemd" ;; esac
     # For the images that Kubernetes' own specs ask for.
     case " $* " in *" conformance "*) wanted+=" dig bind9-dnsutils nc.openbsd netcat-openbsd ss iproute2" ;; esac
     # Only to install Go, see below.

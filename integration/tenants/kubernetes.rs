@@ -1,10 +1,10 @@
 //! What a credential of a node may write, as the API server with the project's manifests decides: one kubelet's, and
 //! the service account of a node's server. Not in `make test`, which has no API server.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Cluster, cluster::GatewayMode, cluster::access, inside, tenants};
+use integration::{Cluster, cluster::GatewayMode, cluster::access, eventually, inside, tenants};
 use serde_json::{Value, json};
 
 use crate::{
@@ -31,7 +31,10 @@ fn a_nodes_credentials_write_what_is_their_own() {
         }
         let cluster: Cluster = cluster(GatewayMode::Shared)?;
         let objects = Box::new(Real { api: &cluster.api });
-        Site::new(&cluster.lab, objects, &cluster.master).try_all(&rows)
+        let site = Site::new(&cluster.lab, objects, &cluster.master);
+        let credentials = integration::cluster::Credentials::of_the_lab();
+        access::own_node_only(&cluster.api, &credentials, &site.first().name)?;
+        site.try_all(&rows)
     });
 }
 
@@ -131,9 +134,18 @@ fn a_kubelet_writes_anothers_pods(site: &Site<'_>) -> Result<String> {
 }
 
 fn a_server_writes_another_node(site: &Site<'_>) -> Result<String> {
-    let other = &site.second().name;
-    let path = format!("/api/v1/nodes/{other}/status");
-    refused("another node", status(site, Credential::Server, "PATCH", &path, Some((MERGE, &annotated())))?)
+    let annotate = |node: &str, patch: &Value| {
+        let path = format!("/api/v1/nodes/{node}/status");
+        status(site, Credential::Server, "PATCH", &path, Some((MERGE, patch)))
+    };
+    // The API server learns of a policy of admission within a moment.
+    let seen = eventually("another node is refused", Duration::from_secs(30), || {
+        refused("another node", annotate(&site.second().name, &annotated())?)
+    })?;
+    let harmless = json!({"metadata": {"annotations": {"example.org/tried": "own"}}});
+    let own = annotate(&site.first().name, &harmless)?;
+    ensure!(own == 200, "its own node: {own}");
+    Ok(seen)
 }
 
 fn a_server_writes_pods(site: &Site<'_>) -> Result<String> {

@@ -43,14 +43,38 @@ pub fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
                 api.create(&collection, &object)?;
             }
         }
-        // Valid for a day, longer than any test.
-        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
-        let answer =
-            api.create(&format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"), &request)?;
-        credentials.write_token(
-            account,
-            answer["status"]["token"].as_str().context("the API server gave no token")?,
-        )?;
+        credentials.write_token(account, &token(api, account, None)?)?;
     }
     Ok(())
+}
+
+/// From now on, the token of the servers on nodes is that of this node's pod, and the API server lets it annotate its
+/// own node only. The other nodes' servers are refused, and annotate nothing any more.
+pub fn own_node_only(api: &Api, credentials: &Credentials, node: &str) -> Result<()> {
+    create_own_node_only(api)?;
+    credentials.write_token(NODE, &token(api, NODE, Some(node))?)
+}
+
+/// Creates the policy of admission: a server annotates its own node only.
+pub fn create_own_node_only(api: &Api) -> Result<()> {
+    for object in serde_yaml_ng::Deserializer::from_str(MANIFEST) {
+        let object = Value::deserialize(object).context("read the deployment's manifest")?;
+        let plural = match object["kind"].as_str() {
+            Some("ValidatingAdmissionPolicy") => "validatingadmissionpolicies",
+            Some("ValidatingAdmissionPolicyBinding") => "validatingadmissionpolicybindings",
+            _ => continue,
+        };
+        api.create(&format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &object)?;
+    }
+    Ok(())
+}
+
+/// A token of a service account, for a program on this node; valid for a day, which is longer than any test.
+fn token(api: &Api, account: &str, node: Option<&str>) -> Result<String> {
+    let node = node.map(|node| json!({"apiVersion": "v1", "kind": "Node", "name": node}));
+    let spec = json!({"expirationSeconds": 86_400, "boundObjectRef": node});
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
+    let answer = api.create(&path, &request)?;
+    Ok(answer["status"]["token"].as_str().context("the API server gave no token")?.to_owned())
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use http::{Method, Request};
 use integration::{
     Cluster,
-    cluster::access::{MANIFEST, NODE},
+    cluster::access::{self, NODE},
     eventually,
 };
 use serde_json::{Value, json};
@@ -16,14 +16,7 @@ use serde_json::{Value, json};
 fn a_nodes_server_may_annotate_its_own_node_and_no_other() {
     Cluster::of_nodes(2).test(|cluster| {
         // The policy alone: the servers of the lab do not run in pods.
-        for object in MANIFEST.split("\n---\n").filter(|object| object.contains("kind: ValidatingAdmission"))
-        {
-            let object: Value = serde_yaml_ng::from_str(object)?;
-            let plural =
-                if object["kind"] == "ValidatingAdmissionPolicy" { "policies" } else { "policybindings" };
-            let path = format!("/apis/admissionregistration.k8s.io/v1/validatingadmission{plural}");
-            cluster.api.create(&path, &object)?;
-        }
+        access::create_own_node_only(&cluster.api)?;
         let annotation = |value: &str| json!({"metadata": {"annotations": {"example.org/tried": value}}});
         // The API server learns of a policy within a moment.
         eventually("another node's annotation is refused", Duration::from_secs(30), || {

@@ -9,8 +9,7 @@ pub(super) const ROWS: &[Row] = &[
         "a node's server writes another node's annotations",
         "the API server refuses",
     )
-    .beside("with upstream's manifests one node's account may write all nodes, unless the interconnect's admission policy is installed")
-    .fails("Kubernetes' roles know no node; an admission policy is missing"),
+    .beside("by Kubernetes' roles alone it may: the manifests' policy of admission has to be installed (Kubernetes 1.30), and the server's token to be a pod's"),
     row(
         60,
         Party::Server,

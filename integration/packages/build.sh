@@ -73,8 +73,8 @@ deb() {
     mkdir "$root/DEBIAN"
     case $name in
     ovn-kubernetes)
-        # The databases may be elsewhere; so may everything, in pods.
-        relations=$'Recommends: openvswitch-switch, ovn-host\nSuggests: ovn-central, logrotate'
+        # procps: systemctl reload needs /bin/kill. The databases may be elsewhere; so may everything, in pods.
+        relations=$'Depends: procps\nRecommends: openvswitch-switch, ovn-host\nSuggests: ovn-central, logrotate'
         printf '%s\n' "${configuration[@]}" >"$root/DEBIAN/conffiles"
         for file in postinst prerm postrm; do install -m 755 "$scripts/deb-$file" "$root/DEBIAN/$file"; done ;;
     *) relations="Depends: ovn-kubernetes (= $upstream)" ;;

@@ -4,7 +4,7 @@
 #   integration/packages/test.sh STAGE [ROOT…]        (default: all of them)
 #
 #   ROOT    this                     this machine's own root, in memory on top of it
-#           bookworm, trixie, sid    a fresh one of that release of Debian, with systemd
+#           bookworm, trixie, sid    a fresh one of that release of Debian, with systemd and procps
 #           rpm                      this machine's, with rpm's own empty database in place of dpkg's
 #
 # What is older is the same STAGE under an older version, with another configuration. systemd does not run in these roots: systemctl is the real one
@@ -72,7 +72,7 @@ make_root() {
     [ -z "$proxy" ] || eval "export $proxy"
     say "making a root of Debian's $1 (once)"
     rm -rf "$2.partial"
-    debootstrap --variant=minbase --include=systemd "$1" "$2.partial" "$(integration/compat.sh mirror)" >"$2.log" 2>&1 ||
+    debootstrap --variant=minbase --include=systemd,procps "$1" "$2.partial" "$(integration/compat.sh mirror)" >"$2.log" 2>&1 ||
         { tail -n 5 "$2.log" >&2; fail "debootstrap cannot make a root of $1; its log: $2.log"; }
     rm -rf "$2.partial"/var/cache/apt/archives/*.deb
     mv -T "$2.partial" "$2"

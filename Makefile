@@ -8,6 +8,8 @@ SHELL := /bin/bash
 # (CNI_BIN_DIR=/usr/libexec/cni): a package that is removed must not take it from pods that are attached.
 DESTDIR ?=
 CNI_BIN_DIR ?= /opt/cni/bin
+# How `build` compiles: release, or dist, which is small and takes three times as long.
+PROFILE ?= release
 # The plugin is copied to hosts of any distribution, so both executables are static.
 STATIC ?= $(shell uname -m)-unknown-linux-musl
 # Two libraries have parts in C: ring, the cryptography below TLS, and jemalloc, which needs musl's headers.
@@ -35,9 +37,9 @@ help: ## List these commands
 build: ## Build ovn-k8s-cni-overlay and ovnkube, static, into target/bin
 	@integration/prerequisites.sh build
 	# One job more than processors: the plugin's link-time optimisation, which keeps one busy for long, does not wait for the others' end.
-	RUSTC_WORKSPACE_WRAPPER=$(abspath integration/rustc-wrapper.sh) RUSTFLAGS="$${RUSTFLAGS-} -C embed-bitcode=yes" cargo build --locked --release \
+	RUSTC_WRAPPER=$(abspath integration/rustc-wrapper.sh) RUSTFLAGS="$${RUSTFLAGS-} -C embed-bitcode=yes" cargo build --locked --profile $(PROFILE) \
 		--target $(STATIC) --jobs $$(($$(nproc) + 1)) -p cni --bin ovn-k8s-cni-overlay -p ovnkube --bin ovnkube
-	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/release/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/release/ovnkube
+	install -D -t $(BIN) $(TARGET_DIR)/$(STATIC)/$(PROFILE)/ovn-k8s-cni-overlay $(TARGET_DIR)/$(STATIC)/$(PROFILE)/ovnkube
 
 install: build sbom ## Install them with their configuration (DESTDIR=… for a package)
 	install -D -m 755 $(BIN)/ovn-k8s-cni-overlay $(DESTDIR)$(CNI_BIN_DIR)/ovn-k8s-cni-overlay
@@ -71,6 +73,15 @@ test-packages: ## Install, upgrade, remove and purge these packages (ROOTS="this
 	@integration/prerequisites.sh packages compat
 	@$(MAKE) --no-print-directory stage
 	integration/packages/test.sh $(STAGE) $(ROOTS)
+
+release: ## Make a release, with sums, bills of materials and provenance, from two builds that have to be the same (VERSION=1.2.3 SIGN_KEY=…)
+	@integration/release.sh make $(or $(VERSION),$(error VERSION=$(VERSION_BUILT) is missing))
+
+rehearse-release: ## Try everything of a release but its two builds, with what `make build` builds, and the packages on this machine's root
+	@integration/prerequisites.sh packages
+	@$(MAKE) --no-print-directory stage
+	@integration/release.sh rehearse $(STAGE)
+	@integration/packages/test.sh $(STAGE) this rpm
 
 stage: # What packages contain.
 	rm -rf $(STAGE)

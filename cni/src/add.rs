@@ -3,7 +3,7 @@
 //! Validates first, then acts. Steps that do not depend on each other run at the same time. Once the veth
 //! exists, any failure runs the code of DEL for this sandbox and interface.
 
-use std::{io::Write, net::IpAddr, pin::pin, time::Duration};
+use std::{collections::BTreeSet, io::Write, net::IpAddr, pin::pin, time::Duration};
 
 use contract::{
     cni_args::PodArgs,
@@ -189,6 +189,7 @@ impl<'a> Add<'a> {
         stdout: &mut impl Write,
     ) -> Result<(), StageError> {
         let Begun { attachment, port, datapath, sockets: Sockets { netns, host, inside }, worked } = begun;
+        tell(attachment);
         // The link before the port: ovs-vswitchd opens the device as soon as the port is in the database, and
         // reports an error if there is no such device.
         let create = async {
@@ -204,7 +205,10 @@ impl<'a> Add<'a> {
             link::create(host, &inside.netlink, netns, attachment)
         };
         let end = self.stage(Stage::Veth, create).await?;
-        self.stage(Stage::Port, port.write(attachment, &end.name, *datapath)).await?;
+        let HostEnd { name, mac, index, pod_index } = &end;
+        tracing::debug!(%name, %mac, index, pod_index, "made the veth: the host's end, and the index of the pod's");
+        self.stage(Stage::Port, port.write(attachment, name, *datapath)).await?;
+        tracing::debug!(%name, iface_id = %attachment.iface_id, by = port.writer(), "the port is in Open vSwitch");
 
         // ovs-vswitchd and ovn-controller take up the port while the pod's end is configured.
         let configure =
@@ -217,6 +221,7 @@ impl<'a> Add<'a> {
             Ok::<_, StageError>(())
         };
         try_join!(configure, wait)?;
+        tracing::debug!("addresses and routes are in the pod, and OVN has installed the port");
 
         let result = self.result(attachment, &end);
         let print = async {
@@ -224,7 +229,16 @@ impl<'a> Add<'a> {
             netns.is_reachable()?;
             self.print(&result, stdout).await
         };
-        self.stage(Stage::Result, print).await
+        self.stage(Stage::Result, print).await?;
+        tracing::info!(
+            mac = %attachment.mac,
+            addresses = ?attachment.addresses,
+            gateways = ?attachment.routes.iter().filter_map(|route| route.next_hop).collect::<BTreeSet<_>>(),
+            mtu = %attachment.mtu,
+            port = %end.name,
+            "attached"
+        );
+        Ok(())
     }
 
     /// Ends a wait as soon as the pod is deleted or replaced, or its annotation is gone or different.
@@ -261,6 +275,7 @@ impl<'a> Add<'a> {
 
     /// Prints the result. If the runtime cannot read it, the stage fails and the pod is detached again.
     async fn print(&self, result: &Value, stdout: &mut impl Write) -> Result<(), Cause> {
+        tracing::debug!(%result, "the result");
         serde_json::to_writer(&mut *stdout, result).map_err(|error| Cause::Stdout(error.into()))?;
         writeln!(stdout).and_then(|()| stdout.flush()).map_err(Cause::Stdout)
     }
@@ -280,6 +295,21 @@ impl<'a> Add<'a> {
             Err(leftover) => AddError::NotRolledBack { stage, leftover },
         }
     }
+}
+
+/// What the server said of the pod's annotation, which the pod's end is made of.
+fn tell(attachment: &Attachment) {
+    let Attachment { pod_uid, mac, mtu, addresses, routes, skip_ip_config, bandwidth, .. } = attachment;
+    tracing::debug!(
+        pod_uid,
+        %mac,
+        %mtu,
+        ?addresses,
+        routes = ?routes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        skip_ip_config,
+        ?bandwidth,
+        "the pod's annotation"
+    );
 }
 
 /// A namespace that was deleted meanwhile is the reason why there was no time left: its runtime has given up,

@@ -191,6 +191,14 @@ impl<'a> Port<'a> {
         }
     }
 
+    /// The program that writes the rows.
+    pub fn writer(&self) -> &'static str {
+        match self {
+            Self::ByServer(_) => "the node's server",
+            Self::ByPlugin(..) | Self::Seen(..) => "this plugin",
+        }
+    }
+
     /// Waits until the port has reached the goal, or can no longer reach it.
     ///
     /// # Errors

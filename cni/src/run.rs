@@ -203,7 +203,7 @@ impl Session<'_> {
     ) -> Result<(), Failure> {
         let Self { conf, settings, .. } = self;
         let request = self.request();
-        tracing::debug!(config = %String::from_utf8_lossy(&self.config), "called");
+        self.tell();
         match &self.call {
             Call::Add(subject) => {
                 Ok(Add { subject, conf, settings, request: &request, server, timeline }.run(stdout).await?)
@@ -249,6 +249,18 @@ impl Session<'_> {
         };
         let outcome = timeout(limit.saturating_sub(self.spent), guarded).await;
         outcome.unwrap_or_else(|_| Err(Cause::OutOfTime(limit)))
+    }
+
+    /// What the runtime asks for, to the letter. The name of the interface is in the span.
+    fn tell(&self) {
+        let subject = self.call.subject();
+        tracing::debug!(
+            container_id = subject.map(|subject| subject.sandbox.as_str()),
+            netns = subject.and_then(|subject| subject.netns.as_ref()).map(|path| path.display().to_string()),
+            args = self.environment.variables().get("CNI_ARGS").map(String::as_str),
+            config = %String::from_utf8_lossy(&self.config),
+            "called"
+        );
     }
 
     fn request(&self) -> Request {

@@ -8,7 +8,7 @@ mod view;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use integration::{Datapath, Families, Lab, Outcome};
 use serde_json::json;
 
@@ -51,6 +51,42 @@ fn the_pods_end_is_what_the_annotation_says() {
 
         detach(node, &pod)?;
         before.must_equal(&node.census()?)
+    });
+}
+
+/// Who asks what became of a pod's network has nothing but the log.
+#[test]
+fn the_log_at_its_lowest_level_tells_what_an_add_did() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = lab.node_with_server()?;
+        let pods = lab.new_pods(node, 1)?;
+        let pod = &pods[0];
+        let result = node.runtime().with("logLevel", json!("5")).add(pod)?;
+        let log = node.shell("cat /var/log/openvswitch/ovn-k8s-cni-overlay.log")?;
+        result.success()?;
+        let result = result.stdout.trim();
+        let [address, gateway] = [pod.addresses[0].to_string(), pod.gateways[0].to_string()];
+        let host = format!("name={}", &pod.sandbox[..15]);
+        let told = [
+            ("DBG", "called", &[&*pod.sandbox, " eth0]", "netns=", "K8S_POD_NAME", &pod.name][..]),
+            ("DBG", "the pod's annotation", &[&*pod.mac, &*address, "via", &*gateway, "mtu=1400"]),
+            ("DBG", "made the veth", &[&*host, "index=", "pod_index=", "mac="]),
+            ("DBG", "the port is in Open vSwitch", &[&*host, "iface_id=", "by=\"the node's server\""]),
+            ("DBG", "addresses and routes are in the pod", &[]),
+            ("DBG", "the result", &[&*result.replace('"', "\\\"")]),
+            ("INFO", "attached", &[&*pod.mac, &*address, &*gateway, "mtu=1400", &pod.sandbox[..15]]),
+            ("INFO", "done", &["ms=", "stages="]),
+        ];
+        let mut lines = log.lines();
+        for (level, message, values) in told {
+            // In this order.
+            let line = lines.find(|line| line.contains(&format!("|{level}|")) && line.contains(message));
+            let line = line.with_context(|| format!("{message:?} is missing, or comes too early: {log}"))?;
+            for value in values {
+                ensure!(line.contains(value), "{value:?} is missing: {line}");
+            }
+        }
+        Ok(())
     });
 }
 

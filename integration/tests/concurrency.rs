@@ -117,7 +117,7 @@ fn log_lines_of_twenty_plugins_are_whole() {
         }
         let lines_with =
             |words: &[&str]| log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
-        let called = lines_with(&["|DBG|", "called config=", &"x".repeat(500)]);
+        let called = lines_with(&["|DBG|", "called", "config=", &"x".repeat(500)]);
         ensure!(called == 2 * pods.len(), "{called} lines show a configuration");
         for pod in &pods {
             let done = lines_with(&["|INFO|", "[ADD ", &format!("{}/{} ", pod.namespace, pod.name), "done"]);

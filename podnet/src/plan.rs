@@ -3,7 +3,7 @@
 //! Pure: no I/O. The server's answer and the runtime's request go in, an [`Attachment`] comes out, and
 //! everything after it only carries it out.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use contract::{
     bandwidth::Bandwidth,
@@ -55,6 +55,18 @@ pub struct Route {
     pub next_hop: Option<IpAddr>,
     /// `None` if it is the link's.
     pub mtu: Option<Mtu>,
+}
+
+/// As ip(8) has it: `10.128.0.0/14 via 10.128.1.1 mtu 1400`.
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { destination, next_hop, mtu } = self;
+        write!(f, "{destination}")?;
+        if let Some(next_hop) = next_hop {
+            write!(f, " via {next_hop}")?;
+        }
+        mtu.map_or(Ok(()), |mtu| write!(f, " mtu {mtu}"))
+    }
 }
 
 impl Identity {

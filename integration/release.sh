@@ -179,6 +179,8 @@ rehearse() {
     export LEVEL=1
     git config user.name Rehearsal
     git config user.email rehearsal@localhost
+    git config commit.gpgSign false
+    git config tag.gpgSign false
     commit() { git commit --quiet --all --allow-empty --message "$1"; }
     refuses() {
         local said
@@ -198,7 +200,7 @@ rehearse() {
     commit "a section"
     refuses "the executables say another version" 99.0.0 "ovnkube --version would say $version"
     refuses "it is no version" "v$version" "is no version"
-    git tag "v$version" HEAD~1
+    git tag --force "v$version" HEAD~1 >/dev/null
     refuses "the tag is another commit" "$version" "is another commit"
     git tag --delete "v$version" >/dev/null
     SIGN_KEY=nobody@localhost refuses "there is no such key" "$version" "no secret key"

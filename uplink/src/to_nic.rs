@@ -1,6 +1,7 @@
 //! Moves the addresses and routes of a bridge back to its uplink, and removes the bridge.
 
 use contract::paths::INTEGRATION_BRIDGE;
+use podnet::nftables::ingress;
 use rtnetlink::Handle;
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     ip_config::{IpConfig, shown_address},
     nic::{Nic, Unfit},
     ovs::{Bridge, Made, Ovs},
-    undo_log::{StepError, UndoLog},
+    undo_log::{StepError, UndoLog, name_of},
 };
 
 /// Moves a bridge's addresses and routes to its uplink, and removes the bridge. Returns a report, line by
@@ -39,12 +40,22 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     }
     // The rows are gone; ovs-vswitchd still has to release the NIC. A failure here undoes nothing.
     ovs.settle(&[]).await?;
+    heed_again(&nic).await?;
     let addresses: Vec<String> = ip_config.addresses.iter().map(shown_address).collect();
     Ok(vec![format!(
         "was removed; {uplink} has its addresses ({}) and {} routes",
         if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") },
         ip_config.routes.len(),
     )])
+}
+
+/// Has the kernel's own stack heed what arrives at the NIC, once more. A node's server that still saw the bridge has it
+/// ignore that again, and could not correct it if Open vSwitch ends next: the node would be off the net.
+async fn heed_again(nic: &Nic) -> Result<(), BridgeError> {
+    let name = name_of(nic)
+        .map_err(|error| BridgeError::Failed { error: Box::new(error), undo_errors: Vec::new() })?;
+    let what = || format!("what the host itself does with frames that {name} receives");
+    ingress::heed(&name).await.map(drop).map_err(|error| BridgeError::Kernel { what: what(), error })
 }
 
 fn no_uplink(bridge: &Bridge) -> BridgeError {

@@ -250,7 +250,7 @@ impl<'a> UndoLog<'a> {
     }
 }
 
-fn name_of(nic: &Nic) -> Result<IfName, StepError> {
+pub(crate) fn name_of(nic: &Nic) -> Result<IfName, StepError> {
     nic.name.parse().map_err(|error| StepError::Kernel {
         what: format!("the name of link {}", nic.index),
         error: io::Error::other(error),

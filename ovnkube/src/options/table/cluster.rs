@@ -23,13 +23,13 @@ const LINES: Kind = Kind::Number { least: 0, most: u32::MAX as u64 };
 
 options! { Group::Cluster;
     CLUSTER_SUBNETS = Spec::new("cluster-subnets", CLUSTER_SUBNETS_KIND).aliases(&["cluster-subnet"])
-        .key(DEFAULT, "cluster-subnets")
+        .key(DEFAULT, "cluster-subnets").environment("OVN_NET_CIDR")
         .default("10.128.0.0/14/23")
         .help("Addresses of pods, used up in this order: CIDR[/LENGTH],… with the prefix length of a node's \
                part of it; 24 for IPv4 and 64 for IPv6 unless given");
     SERVICE_CIDRS = Spec::new("k8s-service-cidrs", SERVICE_CIDRS_KIND)
         .aliases(&["k8s-service-cidr", "service-cluster-ip-range"])
-        .key(KUBERNETES, "service-cidrs").old_keys(&[OldKey::same(KUBERNETES, "service-cidr")])
+        .key(KUBERNETES, "service-cidrs").environment("OVN_SVC_CIDR").old_keys(&[OldKey::same(KUBERNETES, "service-cidr")])
         .default("172.16.1.0/24")
         .help("Addresses of services, of each family one range, as the API server has them \
                (--service-cluster-ip-range)");

@@ -18,7 +18,7 @@ const fn server_file(name: &'static str, section: &'static str, key: &'static st
 }
 
 options! { Group::Databases;
-    SB_ADDRESS = Spec::new("sb-address", DATABASES).key(SOUTH, "address").external_id("ovn-remote")
+    SB_ADDRESS = Spec::new("sb-address", DATABASES).key(SOUTH, "address").environment("OVN_SOUTH").external_id("ovn-remote")
         .default("unix:/var/run/ovn/ovnsb_db.sock")
         .help("Southbound database: tcp:IP:PORT, ssl:IP:PORT, several with commas between, or unix:PATH. With it, \
                the control plane removes the chassis of deleted nodes");
@@ -37,7 +37,7 @@ options! { Group::Databases;
         .help("For ssl: the name that the southbound database's certificate has to have; without it every \
                certificate of the right CA is accepted. The control plane's check: ovn-controller has its \
                own");
-    NB_ADDRESS = Spec::new("nb-address", DATABASES).key(NORTH, "address").external_id("ovn-nb")
+    NB_ADDRESS = Spec::new("nb-address", DATABASES).key(NORTH, "address").environment("OVN_NORTH").external_id("ovn-nb")
         .old_keys(&[OldKey::python("unix-socket").prefix("unix:")])
         .default("unix:/var/run/ovn/ovnnb_db.sock")
         .help("Northbound database: as --sb-address, for the control plane");

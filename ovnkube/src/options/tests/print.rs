@@ -48,6 +48,30 @@ async fn each_value_stands_with_where_it_comes_from() {
 }
 
 #[tokio::test]
+async fn the_variables_of_the_config_map_are_read() {
+    let mut place = Place::new();
+    let variables = [
+        ("OVN_NORTH", "tcp:10.19.188.22:6641", "nb-address"),
+        ("OVN_SOUTH", "tcp:10.19.188.22:6642", "sb-address"),
+        ("OVN_NET_CIDR", "10.128.0.0/14", "cluster-subnets"),
+        ("OVN_SVC_CIDR", "172.30.0.0/16", "k8s-service-cidrs"),
+        ("K8S_APISERVER", "https://a:8443", "k8s-apiserver"),
+    ];
+    for (name, value, _) in variables {
+        place.variable(name, value);
+    }
+    let line = "--print-config --init-master m -k8s-token t --ovsdb-endpoint unix:/nonexistent/db.sock";
+    let (text, usable) = printed(&place, line).await;
+    assert!(usable, "{text}");
+    for (name, value, option) in variables {
+        assert_eq!(row(&text, option), format!("{value} environment {name}"));
+    }
+    // As all variables, they give way to the command line.
+    let (text, _) = printed(&place, &format!("{line} --cluster-subnets 10.1.0.0/16")).await;
+    assert_eq!(row(&text, "cluster-subnets"), "10.1.0.0/16 command line, over environment OVN_NET_CIDR");
+}
+
+#[tokio::test]
 async fn problems_are_printed_behind_the_values() {
     let (text, usable) =
         printed(&Place::new(), "--print-config --mtu 1 --ovsdb-endpoint unix:/nonexistent/db.sock").await;

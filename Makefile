@@ -21,6 +21,7 @@ SBOM := $(TARGET_DIR)/sbom
 STAGE := $(TARGET_DIR)/stage
 # Of the workspace: what --version says.
 VERSION_BUILT = $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+IMAGES := $(TARGET_DIR)/images
 # Tests stop and kill the plugin at any stage; an installed plugin has no such failpoints.
 TEST_FEATURES := cni/failpoints,ovnkube/failpoints
 
@@ -57,6 +58,7 @@ install: build sbom ## Install them with their configuration (DESTDIR=… for a 
 	install -D -m 644 $(DOCUMENTS)/completions/_ovnkube $(DESTDIR)/usr/share/zsh/vendor-completions/_ovnkube
 	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/ovnkube.fish
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes/openshift conf/kubernetes/openshift/*.yaml
 	install -d $(DESTDIR)/usr/share/ovn-kubernetes/helm
 	cp -R conf/helm/ovn-kubernetes-node $(DESTDIR)/usr/share/ovn-kubernetes/helm/
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/monitoring conf/grafana-dashboard.json conf/prometheus-rules.yaml
@@ -89,6 +91,15 @@ stage: # What packages contain.
 
 clean: ## Remove what these commands made in the checkout (what they keep for all checkouts is in ~/.cache/ovn-kubernetes)
 	rm -rf $(TARGET_DIR)
+
+image: build ## Make the images ovn-kube (with Open vSwitch and OVN) and ovn-kubernetes-node in target/images, without a builder of images (NAME=netdev22:5000/ovn-kube TAG=latest for the first one's name)
+	@integration/prerequisites.sh image
+	@conf/image/image.sh archive ovn-kube $(BIN) $(IMAGES)/ovn-kube.tar
+	@env -u NAME -u TAG conf/image/image.sh archive ovn-kubernetes-node $(BIN) $(IMAGES)/ovn-kubernetes-node.tar
+
+image-lock: ## Take the versions of packages that Debian has today for the image ovn-kube
+	@integration/prerequisites.sh image
+	conf/image/image.sh lock ovn-kube
 
 docs: ## Write manual pages, shell completion and the options file into target/documents, and the reference pages of docs/
 	cargo build --locked -p ovnkube --bin ovnkube
@@ -137,6 +148,8 @@ test-uplinks: ## Start a virtual machine again and again whose NIC a real DHCP c
 
 test-cluster: build kubernetes ## Run the tests with a whole Kubernetes: kubelets, containerd and what `make build` builds (CONTAINERD=2 for version 2 in all of them)
 	@integration/prerequisites.sh cluster test
+	# The lab has no network from which it could come.
+	@ANY_VERSIONS=1 conf/image/image.sh layer ovn-kube >/dev/null
 	cargo build --locked -p integration
 	OVN_CNI_BIN_DIR=$(abspath $(BIN)) OVN_CLUSTER_CONTAINERD=$(CONTAINERD) cargo nextest run --locked -p integration --test cluster --profile cluster
 	# Rows of both matrices that need Kubernetes, with the executables of `make test`.

@@ -2,7 +2,7 @@
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs.
 # Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [kernel] [lint] [packages] [sbom] [test]      (no group: all of them)
+#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [image] [kernel] [lint] [packages] [sbom] [test]      (no group: all of them)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are
 # neither started nor enabled on this machine.
@@ -27,9 +27,9 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz kernel lint packages sbom test)
+    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz image kernel lint packages sbom test)
     for group in "${groups[@]}"; do
-        case $group in bench | build | cluster | compat | conformance | demo | fuzz | kernel | lint | packages | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, kernel, lint, packages, sbom, test)" ;; esac
+        case $group in bench | build | cluster | compat | conformance | demo | fuzz | image | kernel | lint | packages | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, image, kernel, lint, packages, sbom, test)" ;; esac
     done
     case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" kernel "* | *" test "*)
         # Said before anything is built, which takes minutes.
@@ -41,7 +41,7 @@ main() {
         case $group in
         build) static_target ;;
         cluster) go_toolchain ;;
-        bench | compat | conformance | demo | kernel | packages) ;;
+        bench | compat | conformance | demo | image | kernel | packages) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         sbom) cargo_tool cargo-cyclonedx "$cyclonedx" ;;
@@ -76,6 +76,10 @@ packages_for() {
         wanted+=" /var/lib/dpkg/info/busybox-static.list busybox-static"
         # For the images of test pods.
         wanted+=" curl curl nslookup bind9-dnsutils wget wget" ;;
+    esac
+    # The Debian of the image ovn-kube, which a test of the cluster runs.
+    case " $* " in *" cluster "* | *" image "*)
+        wanted+=" mmdebstrap mmdebstrap /usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring" ;;
     esac
     # The virtual machine, and what makes its first root.
     case " $* " in *" kernel "*)

@@ -14,6 +14,7 @@
 //! | [`name_server`] | the world's name server, for names outside of the cluster |
 //! | [`load_balancers`] | addresses for Services of type `LoadBalancer`, as a cloud assigns them |
 //! | `routes` | routes from the API server to pods |
+//! | [`fresh`] | nodes on which nothing of the network was ever installed |
 //! | [`gateway`] | how packets leave and enter the cluster |
 //! | [`containerd`] | which version of containerd the nodes have |
 //! | [`bare`] | nodes without kubelets: their objects by hand, and the plugins called as a runtime calls them |
@@ -41,6 +42,7 @@ pub mod containerd;
 pub mod control_plane;
 pub mod credentials;
 pub mod dns;
+pub mod fresh;
 pub mod gateway;
 pub mod in_service;
 pub mod leftovers;

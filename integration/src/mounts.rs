@@ -29,6 +29,8 @@ pub const PLUGINS: &str = "/opt/cni/bin";
 const PRIVATE: &[&str] = &[
     "/etc/cni/net.d",
     "/etc/kubernetes",
+    // Mounted by DaemonSets of `conf/kubernetes/openshift`.
+    "/etc/origin/node",
     "/etc/openvswitch",
     "/etc/ovn",
     PLUGINS,

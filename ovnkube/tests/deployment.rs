@@ -1,5 +1,5 @@
 //! The files that an administrator installs in a cluster (`conf/kubernetes`, `conf/helm`,
-//! `conf/Containerfile`, `conf/logrotate.d`, dashboard and alerts), each loaded by its real reader: the types
+//! the images' recipes and entry point, `conf/logrotate.d`, dashboard and alerts), each loaded by its real reader: the types
 //! of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -10,6 +10,10 @@ mod manifests;
 mod chart;
 #[path = "deployment/control_plane.rs"]
 mod control_plane;
+#[path = "deployment/daemon_sets.rs"]
+mod daemon_sets;
+#[path = "deployment/entry_point.rs"]
+mod entry_point;
 #[path = "deployment/image.rs"]
 mod image;
 #[path = "deployment/kubernetes.rs"]

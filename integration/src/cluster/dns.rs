@@ -32,7 +32,10 @@ pub(super) fn address(families: Families) -> &'static str {
 
 impl Cluster {
     /// Starts CoreDNS and waits until both replicas are ready, i.e. have read the cluster's services.
-    pub(super) fn start_dns(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// If they are not ready in time.
+    pub fn start_dns(&self) -> Result<()> {
         let archive = programs::dns_image()?;
         self.each_node(|node, worker| worker.import_image(node, &archive))?;
         let [fallthrough, forward, others] = match &self.name_server {

@@ -13,8 +13,13 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Cluster, PATIENCE, Worker, credentials::KUBE_PROXY, programs};
-use crate::{Daemon, Node, cluster::Credentials, command, eventually, fabric, world};
+use super::{
+    Cluster, Worker,
+    credentials::KUBE_PROXY,
+    fresh::{configure_nic, remove_switch},
+    programs,
+};
+use crate::{Daemon, Node, cluster::Credentials, command, fabric, world};
 
 /// Addresses of the pods of all these nodes.
 const PODS: &str = "10.98.0.0/16";
@@ -68,12 +73,10 @@ impl Cluster {
     /// Makes a node of the lab one with the reference network.
     pub(super) fn start_reference_node(&self, node: &Node, worker: &Worker) -> Result<()> {
         remove_switch(node)?;
-        let (index, own) = (node.index, fabric::address(node.index));
-        // The address of Ethernet is that of the bridge before: no neighbour has to resolve it again.
+        configure_nic(node)?;
+        let index = node.index;
         node.shell(&format!(
-            "ip link set eth0 address 0a:00:00:01:00:{index:02x} up
-             ip addr add {own}/24 dev eth0
-             ethtool -K eth0 tx on
+            "ethtool -K eth0 tx on
              echo 1 > /proc/sys/net/ipv4/ip_forward
              nft 'add table ip lab
                   add chain ip lab postrouting {{ type nat hook postrouting priority srcnat; }}
@@ -96,19 +99,4 @@ impl Cluster {
         self.announce_node(node, worker)?;
         worker.kube_proxy.spawn()
     }
-}
-
-/// Ends Open vSwitch and OVN on a node.
-fn remove_switch(node: &Node) -> Result<()> {
-    // Told to exit, unlike by a signal, ovn-controller removes its chassis, and with it the tunnels of the others.
-    node.run(["ovn-appctl", "--target=ovn-controller", "exit"])?;
-    eventually("ovn-controller has ended", PATIENCE, || {
-        ensure!(!node.ovn_controller.is_running(), "it is running");
-        Ok(())
-    })?;
-    node.ovn_controller.end()?;
-    // Of either datapath: with the last bridge of its type it goes, too, and lets go of the NIC.
-    node.vsctl(["del-br", "breth0", "--", "del-br", "br-int"])?;
-    node.vswitchd.stop()?;
-    node.ovsdb_server.stop()
 }

@@ -1,12 +1,20 @@
 //! The deployment of `conf/kubernetes`, run by real kubelets from an image of the executables under test.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, ensure};
+use contract::node_annotation::GATEWAY_CONFIG;
 use integration::{
     Cluster,
-    cluster::{CLUSTER_SUBNETS, access::MANIFEST, control_plane},
+    cluster::{CLUSTER_SUBNETS, GatewayMode, access::MANIFEST, control_plane},
     command, eventually, executable, mounts,
+    peer::Reply,
+    traffic::End,
+    world::Machine,
 };
 
 use crate::support::{PODS, SOON, attached, pod, small_pod, start, wait_ready};
@@ -36,8 +44,36 @@ fn the_daemon_set_installs_the_plugin_and_gives_pods_their_network() {
     });
 }
 
+#[test]
+fn a_gateway_in_the_container_of_the_daemon_set_leads_pods_to_the_world() {
+    Cluster::of_nodes(2).gateway(GatewayMode::Shared).test(|cluster| {
+        deploy_with(cluster, &[("#mode=shared", "mode=shared")])?;
+        cluster.wait_until_ready()?;
+        let pod = start(cluster, &pod("here", "node1"))?;
+        let (lab, world) = (&cluster.lab, cluster.lab.world());
+        let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
+        let node = world.of_node(lab.node_of(&pod));
+        eventually("the world sees the node of the pod", SOON, || {
+            let replies = lab.ask(&End::Pod(&pod), &web, &web)?.concat();
+            let seen: Vec<_> = replies.iter().map(Reply::address).collect();
+            let expected: Vec<_> = node.iter().chain(&node).copied().map(Some).collect();
+            ensure!(seen == expected, "{replies:?}");
+            Ok(())
+        })?;
+        let object = cluster.api.read("/api/v1/nodes/node1")?;
+        let config = &object["metadata"]["annotations"][GATEWAY_CONFIG];
+        ensure!(config.as_str().is_some_and(|text| text.contains(r#""mode":"shared""#)), "{config}");
+        Ok(())
+    });
+}
+
 /// Replaces the servers that the lab has started by those of the DaemonSet, as on a fresh node.
 pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
+    deploy_with(cluster, &[])
+}
+
+/// The same with these changes of the manifest.
+fn deploy_with(cluster: &Cluster, changes: &[(&str, &str)]) -> Result<()> {
     let image = image()?;
     for (node, worker) in cluster.nodes() {
         node.server.stop()?;
@@ -53,9 +89,13 @@ pub(crate) fn deploy(cluster: &Cluster) -> Result<()> {
     );
     let subnets = "cluster-subnets=10.128.0.0/14/23";
     ensure!(MANIFEST.contains(subnets), "the manifest has no {subnets}: its default has changed");
-    let manifest = MANIFEST
+    let mut manifest = MANIFEST
         .replace(placeholder, &format!("apiserver={}", control_plane::URL))
         .replace(subnets, &format!("cluster-subnets={CLUSTER_SUBNETS}"));
+    for (default, value) in changes {
+        ensure!(manifest.contains(default), "the manifest has no {default} any more");
+        manifest = manifest.replace(default, value);
+    }
     fs::write(&file, manifest)?;
     cluster.kubectl(["apply", "--filename", &file.to_string_lossy()])?;
     eventually("the server is ready on every node", SOON, || {
@@ -80,28 +120,33 @@ pub(crate) fn roll_out(cluster: &Cluster) -> Result<()> {
 }
 
 /// The image of `conf/Containerfile`, built without a container builder.
-fn image() -> Result<std::path::PathBuf> {
-    let root = Path::new(mounts::LAB).join("image");
-    for (program, directory) in [(executable::SERVER, "usr/bin"), (executable::PLUGIN, "usr/libexec/cni")] {
-        fs::create_dir_all(root.join(directory))?;
+fn image() -> Result<PathBuf> {
+    // It has nothing else: no dynamic loader.
+    for program in [executable::SERVER, executable::PLUGIN] {
         let executable = fs::read(executable::under_test(program)?)?;
-        // The dynamic loader, which the image does not have.
         let is_static = !executable.windows(LOADER.len()).any(|window| window == LOADER);
         ensure!(
             is_static,
             "{program} is not static, and the image has nothing but it: run this through `make test-cluster`"
         );
-        let file = root.join(directory).join(program);
-        fs::write(&file, executable)?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     }
-    let archive = root.with_extension("tar");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/image.sh");
     let reference = MANIFEST
         .lines()
         .find_map(|line| line.trim().strip_prefix("image: "))
         .context("the manifest names an image")?;
-    command::output(Command::new(script).arg(reference).arg(&root).arg(&archive).arg("/usr/bin/ovnkube"))?;
+    image_of("ovn-kubernetes-node", reference)
+}
+
+/// An image of the executables under test, of this list in `conf/image`, under this name.
+pub(crate) fn image_of(list: &str, reference: &str) -> Result<PathBuf> {
+    let server = executable::under_test(executable::SERVER)?;
+    let bin = server.parent().context("the directory of the executables")?;
+    let archive = Path::new(mounts::LAB).join(format!("{list}.tar"));
+    let (name, tag) = reference.rsplit_once(':').context("a tag")?;
+    let mut build = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../conf/image/image.sh"));
+    build.args(["archive", list]).arg(bin).arg(&archive).envs([("NAME", name), ("TAG", tag)]);
+    // Debian may have had an update since the last commit.
+    command::output(build.env("ANY_VERSIONS", "1"))?;
     Ok(archive)
 }
 

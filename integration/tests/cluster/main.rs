@@ -3,6 +3,7 @@
 mod api_server;
 mod cnitool;
 mod control_plane;
+mod daemon_sets;
 mod deployment;
 mod events;
 mod gateways;

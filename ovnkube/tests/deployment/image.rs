@@ -1,8 +1,113 @@
-//! The recipe of the image.
+//! The recipes of the images: those for builders of images, and the lists from which `conf/image/image.sh` makes the
+//! same.
 
-use testkit::executable;
+use std::{fs, process::Command};
+
+use testkit::{command, executable};
 
 use crate::manifests::{Manifests, conf, read};
+
+/// The lines of a list that begin with this word, without it.
+fn listed(image: &str, word: &str) -> Vec<String> {
+    let list = read(&conf(&format!("image/{image}.list")));
+    let lines = list.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
+    lines.map(|line| line.trim_start().to_owned()).collect()
+}
+
+/// A recipe with each instruction on one line, from its last `FROM` on.
+fn last_stage(file: &str) -> String {
+    let text = read(&executable::workspace().join(file)).replace("\\\n", " ");
+    text[text.rfind("\nFROM ").unwrap()..].to_owned()
+}
+
+/// What a recipe says of the container is what the list says; `VERSION` and `REVISION` come from the command line.
+fn says_the_same_of_the_container(image: &str, file: &str) {
+    let stage = last_stage(file);
+    let said = |name| instructions(&stage, name).into_iter().map(|words| words.join(" "));
+    let unquoted = |label: String| label.replacen("=\"", "=", 1).trim_end_matches('"').to_owned();
+    let (ours, given): (Vec<_>, Vec<_>) = said("LABEL").map(unquoted).partition(|label| !label.contains('$'));
+    assert_eq!(ours, listed(image, "label"));
+    let versions =
+        ["org.opencontainers.image.version=$VERSION", "org.opencontainers.image.revision=$REVISION"];
+    assert_eq!(given, versions);
+    assert_eq!(said("ENV").collect::<Vec<_>>(), listed(image, "env"));
+    let entry_points = listed(image, "entrypoint").join("\", \"");
+    assert_eq!(said("ENTRYPOINT").collect::<Vec<_>>(), [format!("[\"{entry_points}\"]")]);
+}
+
+#[test]
+fn the_dockerfile_makes_what_the_list_says() {
+    let suite = listed("ovn-kube", "suite").join(" ");
+    let stage = last_stage("Dockerfile");
+    assert_eq!(instructions(&stage, "FROM"), [[format!("debian:{suite}-slim")]]);
+    let runs = instructions(&stage, "RUN");
+    let [install] = &runs[..] else { panic!("{runs:?}") };
+    let packages: Vec<_> = install
+        .iter()
+        .skip_while(|word| **word != "install")
+        .skip(1)
+        .take_while(|word| **word != "&&")
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    assert_eq!(packages, listed("ovn-kube", "package").iter().collect::<Vec<_>>());
+    assert!(install.contains(&"--no-install-recommends"), "{install:?}");
+    // What the list excludes, and its files: by the same program as without a builder.
+    let dockerfile = read(&executable::workspace().join("Dockerfile"));
+    let files = "RUN conf/image/image.sh files ovn-kube bin /files";
+    for step in [files, "RUN conf/image/image.sh dpkg ovn-kube >/dpkg"] {
+        assert!(dockerfile.lines().any(|line| line == step), "no {step}");
+    }
+    let copies = instructions(&stage, "COPY");
+    let expected =
+        [["--from=files", "/dpkg", "/etc/dpkg/dpkg.cfg.d/ovn-kube"], ["--from=files", "/files", "/"]];
+    assert_eq!(copies, expected);
+    says_the_same_of_the_container("ovn-kube", "Dockerfile");
+}
+
+#[test]
+fn the_containerfile_makes_what_the_list_says() {
+    let stage = last_stage("conf/Containerfile");
+    let copies = instructions(&stage, "COPY");
+    let copies: Vec<_> =
+        copies.iter().map(|words| words.join(" ").replace("target/bin/", "755 bin/")).collect();
+    assert_eq!(copies, listed("ovn-kubernetes-node", "file"));
+    says_the_same_of_the_container("ovn-kubernetes-node", "conf/Containerfile");
+}
+
+#[test]
+fn the_same_commit_makes_the_same_archive() {
+    let directory = tempfile::tempdir().unwrap();
+    let bin = directory.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    for name in ["ovnkube", "ovn-k8s-cni-overlay"] {
+        fs::write(bin.join(name), name).unwrap();
+    }
+    let build = |name: &str| {
+        let archive = directory.path().join(name);
+        let mut build = Command::new(conf("image/image.sh"));
+        build.args(["archive", "ovn-kubernetes-node"]).arg(&bin).arg(&archive);
+        build.envs([("SOURCE_DATE_EPOCH", "1700000000"), ("REVISION", "0123456789abcdef")]);
+        (command::output(&mut build).unwrap(), fs::read(archive).unwrap())
+    };
+    let (digest, archive) = build("first.tar");
+    // Times of the executables do not count.
+    for name in ["ovnkube", "ovn-k8s-cni-overlay"] {
+        let file = fs::File::options().write(true).open(bin.join(name)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
+    let (again, second) = build("second.tar");
+    assert_eq!(digest, again);
+    assert!(archive == second, "the archives differ");
+    let list =
+        command::output(Command::new("tar").arg("-tf").arg(directory.path().join("first.tar"))).unwrap();
+    for part in ["./oci-layout", "./index.json", "./manifest.json"] {
+        assert!(list.lines().any(|line| line == part), "no {part} in {list}");
+    }
+    assert!(list.contains(digest.trim().trim_start_matches("sha256:")), "no manifest {digest} in {list}");
+    // Other content, other digest.
+    fs::write(bin.join("ovnkube"), "another").unwrap();
+    assert_ne!(build("third.tar").0, digest);
+}
 
 /// The words of each instruction with this name.
 fn instructions<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {

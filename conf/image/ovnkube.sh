@@ -1,0 +1,357 @@
+#!/bin/bash
+# Entry point of the image ovn-kube: what a container of it runs depends on the argument and the environment.
+# conf/kubernetes/openshift has the DaemonSets that use it, docs/how-to/install.md the whole of an installation.
+#
+#   ovnkube.sh                    start_ovn
+#   ovnkube.sh start_ovn          the node: plugin, ovn-controller, ovnkube --init-node. With OVN_MASTER=true, before
+#                                 that, the databases, ovn-northd and ovnkube --init-master
+#   ovnkube.sh ovs-server         Open vSwitch
+#   ovnkube.sh nb-ovsdb           the northbound database alone
+#   ovnkube.sh sb-ovsdb           the southbound database alone
+#   ovnkube.sh run-ovn-northd     ovn-northd alone
+#   ovnkube.sh ovn-master         ovnkube --init-master alone
+#   ovnkube.sh ovn-controller     ovn-controller alone
+#   ovnkube.sh ovn-node           the plugin and ovnkube --init-node alone
+#   ovnkube.sh cleanup-ovn-node   ovnkube --cleanup-node
+#   ovnkube.sh ready              ends with 0 if every ovnkube of this node is ready
+#   ovnkube.sh display            what runs here, with versions
+#   ovnkube.sh display_env        the environment that counts
+#   ovnkube.sh ovn_debug          what the databases and the switch hold
+#
+# It ends when one of the programs that it has started ends; when it is told to end (TERM), it stops them in the
+# reverse order. Programs of Open vSwitch and OVN that run in other containers of the node are found by their
+# pidfiles in /var/run: that takes `hostPID`.
+set -euo pipefail
+# Last, so that a program of PATH can take the place of one of these scripts.
+PATH="$PATH:/usr/share/openvswitch/scripts:/usr/share/ovn/scripts"
+
+# --- The environment, in the order of docs/how-to/install.md -------------------------------------------------------
+
+north=${OVN_NORTH:-} south=${OVN_SOUTH:-} pods=${OVN_NET_CIDR:-} services=${OVN_SVC_CIDR:-} api_server=${K8S_APISERVER:-}
+node=${K8S_NODE:-$(uname -n)}
+level=${OVNKUBE_LOGLEVEL:-4}
+# Lists of words, as in the variables of Debian's /etc/default.
+read -ra northd_options <<<"${OVN_NORTHD_OPTS:-}"
+read -ra controller_options <<<"${OVN_CONTROLLER_OPTS:-}"
+read -ra gateway_options <<<"${OVN_GATEWAY_OPTS---init-gateways --gateway-localnet}"
+
+# For tests: another root of the paths that a container has.
+root=${OVNKUBE_ROOT:-}
+run="$root/var/run" data="$root/var/lib/openvswitch" logs="$root/var/log/openvswitch"
+plugins="$root/host/opt/cni/bin"
+
+say() { echo "$(date -u '+%FT%TZ') ovnkube.sh: $*"; }
+fail() { say "$@" >&2; exit 1; }
+
+main() {
+    [ $# -le 1 ] || fail "one argument at most, not $#: $*"
+    case ${1:-start_ovn} in
+    start_ovn) need_configuration; start_ovn ;;
+    ovs-server) ovs_server ;;
+    nb-ovsdb) need_configuration; database nb "$north" ;;
+    sb-ovsdb) need_configuration; database sb "$south" ;;
+    run-ovn-northd) need_configuration; run_northd ;;
+    ovn-master) need_configuration; wait_for_northbound; master; supervise ;;
+    ovn-controller) wait_for_switch; controller; supervise ;;
+    ovn-node) need_configuration; install_plugins; wait_for_switch; node_server; supervise ;;
+    cleanup-ovn-node) cleanup ;;
+    ready) ready ;;
+    display) display ;;
+    display_env) display_env ;;
+    ovn_debug) debug ;;
+    *) fail "unknown argument '$1'; one of: start_ovn ovs-server nb-ovsdb sb-ovsdb run-ovn-northd ovn-master" \
+        "ovn-controller ovn-node cleanup-ovn-node ready display display_env ovn_debug" ;;
+    esac
+}
+
+# All that is missing at once, before anything is touched.
+need_configuration() {
+    local pair missing=()
+    for pair in OVN_NORTH:OvnNorth OVN_SOUTH:OvnSouth K8S_APISERVER:k8s_apiserver OVN_NET_CIDR:net_cidr OVN_SVC_CIDR:svc_cidr; do
+        local variable=${pair%:*}
+        [ -n "${!variable:-}" ] || missing+=("$variable (key ${pair#*:})")
+    done
+    [ ${#missing[@]} -eq 0 ] || {
+        local IFS=,
+        fail "not set: ${missing[*]}; the ConfigMap ovn-config of the namespace ovn-kubernetes has these keys"
+    }
+}
+
+# --- Parts -----------------------------------------------------------------------------------------------------------
+
+start_ovn() {
+    local databases="" options
+    # Not in a process of its own, whose failure would not end this one.
+    if [ "${OVN_MASTER:-}" = true ]; then
+        databases=$(address_options nb "$north" && address_options sb "$south")
+    fi
+    install_plugins
+    wait_for_switch
+    if [ "${OVN_MASTER:-}" = true ]; then
+        mapfile -t options <<<"$databases"
+        say "starting the databases and ovn-northd"
+        before_stop "ovn-ctl stop_northd"
+        ovn-ctl start_northd --no-monitor "${options[@]}" "${northd_options[@]}"
+        watch_over "northbound database" "$run/ovn/ovnnb_db.pid"
+        watch_over "southbound database" "$run/ovn/ovnsb_db.pid"
+        watch_over ovn-northd "$run/ovn/ovn-northd.pid"
+        wait_for_northbound
+        master
+    fi
+    controller
+    node_server
+    supervise
+}
+
+# The plugin and `loopback` where the host's container runtime looks for them. Runtimes may be calling the old file:
+# the new one takes its place at once.
+install_plugins() {
+    local plugin
+    mkdir -p "$plugins"
+    for plugin in "$root/usr/libexec/cni/ovn-k8s-cni-overlay" "$root/usr/lib/cni/loopback"; do
+        local target="$plugins/${plugin##*/}"
+        # The host's own loopback is as good as this one.
+        [[ $plugin == */loopback && -e $target ]] && continue
+        cmp --silent "$plugin" "$target" && continue
+        cp "$plugin" "$target.new"
+        chmod 755 "$target.new"
+        mv -f "$target.new" "$target"
+        say "installed $target"
+    done
+}
+
+ovs_server() {
+    if ovs-appctl --timeout=5 --target=ovs-vswitchd version >/dev/null 2>&1; then
+        fail "Open vSwitch runs on this host already, from $run/openvswitch: stop it (systemctl disable --now" \
+            "openvswitch-switch), or do not run sdn-ovs.yaml here; nothing was changed"
+    fi
+    mkdir -p "$run/openvswitch" "$data" "$logs"
+    # Not in /etc/openvswitch, which belongs to the container: a node keeps its chassis when the pod is replaced.
+    local identity="$data/system-id.conf"
+    [ -s "$identity" ] || { uuidgen >"$identity.new" && mv -f "$identity.new" "$identity"; }
+    before_stop "ovs-ctl stop"
+    ovs-ctl start --no-ovs-vswitchd --no-monitor --system-id="$(<"$identity")"
+    watch_over ovsdb-server "$run/openvswitch/ovsdb-server.pid"
+    # The kernel loads its module when it is first asked.
+    if ovs-dpctl dump-dps >/dev/null 2>&1; then
+        ovs-vsctl --no-wait remove Open_vSwitch . external_ids ovn-bridge-datapath-type
+    else
+        say "the kernel has no Open vSwitch: packets are forwarded in user space"
+        ovs-vsctl --no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev
+        before_stop give_nics_back
+    fi
+    # Not by ovs-ctl, which does not start it without the kernel's module.
+    ovs-vswitchd "unix:$run/openvswitch/db.sock" -vconsole:emer -vsyslog:off -vfile:info --no-chdir --detach \
+        --pidfile="$run/openvswitch/ovs-vswitchd.pid" --log-file="$logs/ovs-vswitchd.log"
+    watch_over ovs-vswitchd "$run/openvswitch/ovs-vswitchd.pid"
+    supervise
+}
+
+# In user space a bridge ends with ovs-vswitchd, and a node whose addresses are on it would be off the net for good: its
+# kubelet could not hear of the next pod. Until that one runs, the NIC has them; then ovnkube makes the bridge again.
+give_nics_back() {
+    local bridge nic
+    for bridge in $(ovs-vsctl --timeout=10 list-br); do
+        nic=$(ovs-vsctl --timeout=10 br-get-external-id "$bridge" bridge-uplink)
+        [ -z "$nic" ] || ovnkube bridges-to-nic "$bridge"
+    done
+}
+# nb or sb, in the foreground.
+database() {
+    local text options
+    text=$(address_options "$1" "$2")
+    mapfile -t options <<<"$text"
+    exec ovn-ctl "run_$1_ovsdb" "${options[@]}"
+}
+
+# Where a database listens, and its file: /var/lib/openvswitch is a directory of the host.
+address_options() {
+    local database=$1 address port
+    [[ $2 =~ ^tcp:(\[.*\]|[^:]+):([0-9]+)$ ]] ||
+        fail "the address of the $database database, '$2', is not tcp:IP:PORT, the only form that this container opens"
+    address=${BASH_REMATCH[1]} port=${BASH_REMATCH[2]}
+    printf '%s\n' "--db-$database-addr=$address" "--db-$database-port=$port" "--db-$database-create-insecure-remote=yes" \
+        "--db-$database-file=$data/ovn${database}_db.db"
+}
+
+run_northd() {
+    wait_for_northbound
+    before_stop "ovn-ctl --no-ovn-manage-ovsdb stop_northd"
+    ovn-ctl start_northd --no-monitor --no-ovn-manage-ovsdb --ovn-northd-nb-db="$north" --ovn-northd-sb-db="$south" \
+        "${northd_options[@]}"
+    watch_over ovn-northd "$run/ovn/ovn-northd.pid"
+    supervise
+}
+
+controller() {
+    say "starting ovn-controller"
+    # It leaves its chassis and flows for the next one: running pods go on.
+    before_stop "ovn-ctl --restart stop_controller"
+    ovn-ctl --no-monitor start_controller "${controller_options[@]}"
+    watch_over ovn-controller "$run/ovn/ovn-controller.pid"
+}
+
+master() {
+    ovnkube_process ovnkube-master --init-master "$node" --cluster-subnets "$pods" --k8s-service-cidrs "$services" \
+        --k8s-apiserver "$api_server" --nb-address "$north" --sb-address "$south" \
+        --metrics-bind-address :9409 --healthz-bind-address 127.0.0.1:9408
+}
+
+node_server() {
+    # Requests that a server of before has begun are in $run/ovn-kubernetes/cni: what is there stays.
+    ovnkube_process ovnkube --init-node "$node" --cluster-subnets "$pods" --k8s-service-cidrs "$services" \
+        --k8s-apiserver "$api_server" --sb-address "$south" --cni-bin-dir "$plugins" "${gateway_options[@]}" \
+        --metrics-bind-address :9410 --healthz-bind-address 127.0.0.1:9411
+}
+
+# ovnkube_process NAME ARGUMENT…, in the background. A token stays in the environment (K8S_TOKEN), where other users do
+# not see it.
+ovnkube_process() {
+    local name=$1 log="$logs/$1.log"
+    shift
+    [ -z "${K8S_CACERT:-}" ] || set -- "$@" --k8s-cacert "$K8S_CACERT"
+    mkdir -p "$logs" "$run/openvswitch"
+    say "starting ovnkube $1 $2; its log: $log"
+    ovnkube "$@" --loglevel "$level" --pidfile "$run/openvswitch/$name.pid" --logfile "$log" &
+    watch_over "$name" $!
+    before_stop "stop_process $!"
+    # For `kubectl logs`.
+    tail --pid=$! --lines=0 --retry --follow=name "$log" 2>/dev/null &
+}
+
+cleanup() {
+    [ -z "${K8S_CACERT:-}" ] || set -- --k8s-cacert "$K8S_CACERT"
+    [ -z "$api_server" ] || set -- --k8s-apiserver "$api_server" "$@"
+    exec ovnkube --cleanup-node "$node" --cni-bin-dir "$plugins" "$@"
+}
+
+# --- Waiting -----------------------------------------------------------------------------------------------------------
+
+wait_for_switch() { wait_for "Open vSwitch (sdn-ovs.yaml, or the host's own)" ovs-ctl status; }
+wait_for_northbound() { wait_for "the northbound database at $north" ovn-nbctl --timeout=5 --db="$north" show; }
+
+# wait_for WHAT COMMAND…: 40 times 10 s. It is there a second after COMMAND succeeds.
+wait_for() {
+    local what=$1 try second
+    shift
+    for ((try = 0; try < 40; try++)); do
+        for ((second = 0; second < 10; second++)); do
+            "$@" >/dev/null 2>&1 && return
+            [ $((try + second)) -gt 0 ] || say "waiting for $what"
+            sleep 1
+        done
+        say "waiting for $what: $((10 * (try + 1))) s of 400 s"
+    done
+    fail "$what was not there within 400 s; asked by: $*"
+}
+
+# --- Processes ---------------------------------------------------------------------------------------------------------
+
+names=() identities=() stops=()
+
+# watch_over NAME PIDFILE|PID
+watch_over() { names+=("$1"); identities+=("$2"); }
+# The last one is called first.
+before_stop() { stops=("$1" "${stops[@]}"); trap 'say "told to end"; stop_all; exit 0' TERM INT; }
+
+supervise() {
+    local index joined
+    printf -v joined '%s, ' "${names[@]}"
+    say "running: ${joined%, }"
+    while :; do
+        for index in "${!names[@]}"; do
+            runs "${identities[index]}" || {
+                say "${names[index]} has ended; stopping the others"
+                stop_all
+                exit 1
+            }
+        done
+        sleep 1
+    done
+}
+
+runs() {
+    local pid=$1
+    [[ $pid =~ ^[0-9]+$ ]] || pid=$(cat "$pid" 2>/dev/null) || return 1
+    kill -0 "$pid" 2>/dev/null
+}
+
+stop_all() {
+    local stop
+    trap '' TERM INT
+    for stop in "${stops[@]}"; do
+        say "stopping: $stop"
+        $stop || say "'$stop' ended with $?"
+    done
+}
+
+# Called by stop_all.
+# shellcheck disable=SC2317
+stop_process() {
+    kill "$1" 2>/dev/null || return 0
+    wait "$1" || true
+}
+
+# --- Looking -------------------------------------------------------------------------------------------------------------
+
+ready() {
+    local name port
+    for name in ovnkube-master:9408 ovnkube:9411; do
+        port=${name#*:} name=${name%:*}
+        runs "$run/openvswitch/$name.pid" || continue
+        local answer
+        answer=$(answer_of "$port" /readyz) || fail "$name does not answer on port $port"
+        [[ $answer == HTTP/1.1\ 200* ]] || fail "$name is not ready: ${answer##*$'\r\n\r\n'}"
+        say "$name is ready"
+        local any=1
+    done
+    [ -n "${any:-}" ] || fail "no ovnkube runs here"
+}
+
+answer_of() {
+    local connection
+    exec {connection}<>"/dev/tcp/127.0.0.1/$1" || return
+    printf 'GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' "$2" >&"$connection"
+    timeout 5 cat <&"$connection"
+}
+
+display() {
+    show ovnkube --version
+    show ovs-vsctl --version
+    show ovn-controller --version
+    show ovs-ctl status
+    show ovn-ctl status_northd
+    show ovn-ctl status_controller
+    show ovs-vsctl show
+    [ -z "$north" ] || show ovn-nbctl --timeout=5 --db="$north" show
+    show ready
+}
+
+display_env() {
+    local name
+    for name in OVN_NORTH OVN_SOUTH OVN_NET_CIDR OVN_SVC_CIDR K8S_APISERVER K8S_NODE K8S_CACERT OVN_MASTER OVNKUBE_LOGLEVEL \
+        OVN_NORTHD_OPTS OVN_CONTROLLER_OPTS OVN_GATEWAY_OPTS; do
+        echo "$name=${!name:-}"
+    done
+    echo "K8S_TOKEN=${K8S_TOKEN:+(${#K8S_TOKEN} characters)}"
+}
+
+debug() {
+    display_env
+    display
+    [ -z "$south" ] || show ovn-sbctl --timeout=5 --db="$south" show
+    [ -z "$south" ] || show ovn-sbctl --timeout=30 --db="$south" lflow-list
+    show ovs-ofctl dump-flows br-int
+    local log
+    for log in "$logs"/*.log "$root"/var/log/ovn/*.log; do
+        [ ! -f "$log" ] || show tail --lines=50 "$log"
+    done
+}
+
+# Goes on where something does not answer.
+show() {
+    echo "=== $*"
+    ("$@") 2>&1 || echo "(ended with $?)"
+}
+
+main "$@"

@@ -1,9 +1,12 @@
-//! Warns of a release of Open vSwitch whose userspace datapath ends by itself.
+//! Warns of a release of Open vSwitch whose userspace datapath ends by itself, or drops what the node wants served.
 //!
 //! Until 2.17.8, 3.0.5, 3.1.3 and 3.2.3, ovs-vswitchd asserted for each packet that the connection that it
 //! found was not the second entry of one with NAT. Since 2.16 (all-zero SNAT) it finds such entries. The fix
 //! is "conntrack: Remove nat_conn introducing key directionality". The kernel's datapath has another
 //! connection tracker.
+//!
+//! Before 3.3 the userspace datapath drops a packet that is recirculated more than six times (then eight), as OVN does with
+//! new connections to node ports of a gateway router (`datapath_drop_recirc_error` of `coverage/show`).
 //!
 //! Must not know what else depends on a release.
 
@@ -31,6 +34,16 @@ const FIRST: Release = Release([2, 16, 0]);
 /// The first release of each branch that has the fix, oldest branch first. All later branches have it.
 const FIXED: [Release; 5] =
     [Release([2, 17, 8]), Release([3, 0, 5]), Release([3, 1, 3]), Release([3, 2, 3]), Release([3, 3, 0])];
+
+/// The first release whose userspace datapath recirculates a packet often enough for node ports.
+const RECIRCULATES: Release = Release([3, 3, 0]);
+
+/// Who serves node ports for the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodePorts {
+    Host,
+    GatewayRouter,
+}
 
 /// A release of Open vSwitch, such as 3.1.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +77,11 @@ impl Release {
         let fixed = FIXED.iter().find(|fixed| fixed.branch() >= self.branch());
         self >= FIRST && fixed.is_some_and(|fixed| self < *fixed)
     }
+
+    /// Whether its userspace datapath drops new connections to these node ports.
+    fn drops(self, node_ports: NodePorts) -> bool {
+        node_ports == NodePorts::GatewayRouter && self < RECIRCULATES
+    }
 }
 
 /// What is known of ovs-vswitchd and the integration bridge.
@@ -73,29 +91,41 @@ enum Seen {
     Datapath(Datapath, Option<Release>),
 }
 
-/// Looks until ovs-vswitchd and the integration bridge are there; then warns, in the log and by an event on
-/// `node`, if ovs-vswitchd is going to end.
-pub(crate) async fn warn_of_abort(client: Client, ovs_run_dir: PathBuf, node: String, events: Events) {
+/// Looks until ovs-vswitchd and the integration bridge are there; then warns in the log of what its release does not
+/// do, and by an event on `node`, too, if ovs-vswitchd is going to end.
+pub(crate) async fn warn(
+    client: Client,
+    ovs_run_dir: PathBuf,
+    node_ports: NodePorts,
+    node: String,
+    events: Events,
+) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    let (datapath, release) = loop {
         ticks.tick().await;
-        match look(&client, &ovs_run_dir).await {
-            Seen::Incomplete => {}
-            Seen::Datapath(Datapath::Userspace, Some(release)) if release.aborts() => {
-                let (release, fixed) = (release.to_string(), FIXED.map(|fixed| fixed.to_string()).join(", "));
-                tracing::warn!(
-                    release,
-                    fixed,
-                    "the userspace datapath of this Open vSwitch aborts under connections of pods \
-                     (docs/troubleshooting.md)"
-                );
-                return events.aborting_switch(&node, &release, &fixed);
-            }
-            Seen::Datapath(datapath, release) => {
-                return tracing::info!(?datapath, ?release, "Open vSwitch's release");
-            }
+        if let Seen::Datapath(datapath, release) = look(&client, &ovs_run_dir).await {
+            break (datapath, release);
         }
+    };
+    tracing::info!(?datapath, ?release, "Open vSwitch's release");
+    let Some(release) = release.filter(|_| datapath == Datapath::Userspace) else { return };
+    if release.drops(node_ports) {
+        tracing::warn!(
+            %release,
+            "--nodeport: the userspace datapath of this Open vSwitch drops what is recirculated more than six times, \
+             and with it connections to node ports: leave the option out, so that the host serves them"
+        );
+    }
+    if release.aborts() {
+        let (release, fixed) = (release.to_string(), FIXED.map(|fixed| fixed.to_string()).join(", "));
+        tracing::warn!(
+            release,
+            fixed,
+            "the userspace datapath of this Open vSwitch aborts under connections of pods \
+             (docs/troubleshooting.md)"
+        );
+        events.aborting_switch(&node, &release, &fixed);
     }
 }
 
@@ -139,6 +169,9 @@ mod tests {
         for text in ["2.15.9", "2.17.8", "2.17.12", "3.0.5", "3.1.3", "3.2.3", "3.3.0", "3.5.0", "4.0.0"] {
             assert_eq!(aborts(text), Some(false), "{text}");
         }
+        assert!(Release([3, 2, 3]).drops(NodePorts::GatewayRouter));
+        assert!(!Release([3, 3, 0]).drops(NodePorts::GatewayRouter));
+        assert!(!Release([3, 1, 0]).drops(NodePorts::Host), "the host translates them");
         for text in ["", "unknown", "3.1", "99999999.1.1", "ovs-vswitchd (Open vSwitch)"] {
             assert_eq!(aborts(text), None, "{text}");
         }

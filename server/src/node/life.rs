@@ -41,7 +41,7 @@ use crate::{
     metrics::Metrics,
     pods::{ApiPods, Manifests, PodSource},
     ports::{Ports, WriteQueue},
-    release,
+    release::{self, NodePorts},
     services::{self, Facts, ServicesConfig},
     unverified::warn_of_skipped_verification,
 };
@@ -131,7 +131,13 @@ async fn serve(
     tokio::spawn(switch.run(settings, tunnels.follow(view.clone(), &happened, conditions)));
     let object = api_server.zip(view);
     let node = config.name.clone();
-    tokio::spawn(release::warn_of_abort(client.clone(), ovs_run_dir(&config), node, events.clone()));
+    let node_ports = match &config.gateway {
+        Some(gateway) if gateway.node_ports && gateway.mode == GatewayMode::Shared => {
+            NodePorts::GatewayRouter
+        }
+        Some(_) | None => NodePorts::Host,
+    };
+    tokio::spawn(release::warn(client.clone(), ovs_run_dir(&config), node_ports, node, events.clone()));
     // Before the management port's rules are written. The kernel may keep the question waiting, and without
     // the node's object there is no annotation that could wish for anything.
     let wish = match &object {

@@ -14,13 +14,15 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
-# describe EXECUTABLE PACKAGE MEMBER…: the package within the members of the workspace that it needs.
+# describe EXECUTABLE PACKAGE: the package within the members of the workspace that it needs.
 #
 # In a copy, without the dependencies of tests: cargo would unite the features that they ask for with those
 # that are linked, and the tool writes beside every manifest.
 describe() {
-    local executable=$1 package=$2 member
-    shift 2
+    local executable=$1 package=$2 member members
+    mapfile -t members < <(cargo tree --quiet --offline --locked -p "$package" --target "$target" --edges normal --prefix none |
+        sed -n "s|.* ($(pwd -P)/\([^)]*\)).*|\1|p" | LC_ALL=C sort -u)
+    set -- "${members[@]}"
     rm -rf "${copy:?}"/*
     cp Cargo.lock "$copy/"
     sed "s/^members = .*/members = [$(printf '"%s", ' "$@")]/" Cargo.toml >"$copy/Cargo.toml"
@@ -50,5 +52,5 @@ names_all_linked() {
     echo "$out/$1.cdx.json: $linked crates"
 }
 
-describe ovn-k8s-cni-overlay cni contract ovsdb ovslog podnet cni
-describe ovnkube ovnkube contract ovsdb ovslog podnet uplink kubeapi controller server ovnkube
+describe ovn-k8s-cni-overlay cni
+describe ovnkube ovnkube

@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # (CNI_BIN_DIR=/usr/libexec/cni): a package that is removed must not take it from pods that are attached.
 DESTDIR ?=
 CNI_BIN_DIR ?= /opt/cni/bin
-# How `build` compiles: release, or dist, which is small and takes three times as long.
+# How `build` compiles: release, or dist, which is for releases and has to be small (Cargo.toml).
 PROFILE ?= release
 # The plugin is copied to hosts of any distribution, so both executables are static.
 STATIC ?= $(shell uname -m)-unknown-linux-musl

@@ -101,10 +101,11 @@ kept_layer() {
 
 # bootstrap IMAGE TAR: Debian with the packages of the image in TAR, and their versions in TAR.versions.
 bootstrap() {
-    local image=$1 tar=$2 suite mirror began=$SECONDS epoch log=$cache/mmdebstrap.log
+    local image=$1 tar=$2 suite mirror security began=$SECONDS epoch log=$cache/mmdebstrap.log
     command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing; install it with: integration/prerequisites.sh image"
     suite=$(words "$image" suite)
     mirror=$(integration/compat.sh mirror)
+    security=$(security_mirror "$mirror")
     # Of the lock, not of the commit: most commits leave this layer as it is.
     epoch=$(sed -n 's/^# epoch //p' "$lists/$image.lock" 2>/dev/null || true)
     say "installing $(words "$image" package | paste -sd ' ') of Debian's $suite (a minute or two, once)"
@@ -117,9 +118,18 @@ bootstrap() {
         --customize-hook='rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/var/lib/apt "$1"/etc/machine-id "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/run/*' \
         --customize-hook='mkdir -p "$1"/var/log "$1"/var/cache "$1"/var/lib/apt/lists' \
         --customize-hook="dpkg-query --admindir=\"\$1\"/var/lib/dpkg --show --showformat='\${Package} \${Version}\n' >'$tar.versions'" \
-        "$suite" "$tar.new.tar" "$mirror" >"$log" 2>&1 || { tail -n 5 "$log" >&2; fail "mmdebstrap failed; its log: $log"; }
+        "$suite" "$tar.new.tar" "deb $mirror $suite main" "deb $security $suite-security main" >"$log" 2>&1 || { tail -n 5 "$log" >&2; fail "mmdebstrap failed; its log: $log"; }
     mv "$tar.new.tar" "$tar"
     say "made in $((SECONDS - began)) s"
+}
+
+# Where apt gets Debian's security updates from on this machine; unless it has some, beside the mirror.
+security_mirror() {
+    local found
+    # shellcheck disable=SC2016 # apt's own variables
+    found=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |
+        sed -n 's/^Debian|Debian-Security|\(https\?:.*\)/\1/p' | sed -n 1p)
+    echo "${found:-${1%/}-security/}"
 }
 
 lock() {

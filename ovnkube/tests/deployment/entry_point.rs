@@ -502,6 +502,16 @@ fn the_state_is_shown_although_nothing_runs() {
 }
 
 #[test]
+fn a_master_is_not_ready_before_both_of_its_processes_run() {
+    let container = Container::new().set("OVN_MASTER", "true");
+    let pidfile = container.path("var/run/openvswitch/ovnkube-master.pid");
+    fs::write(pidfile, std::process::id().to_string()).unwrap();
+    let output = container.run(&["ready"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("ovnkube does not run yet"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn an_unknown_argument_is_refused_with_those_that_are_known() {
     let container = Container::new();
     let output = container.run(&["ovn-ndoe"]);

@@ -111,6 +111,29 @@ fn a_lease_that_nobody_renews_goes_back_to_the_nic_before_it_ends() {
     });
 }
 
+/// A lease of DHCPv6 was not watched: the node lost its IPv6 for good, and its client did not hear the answers.
+#[test]
+fn a_lease_of_ipv6_that_nobody_renews_goes_back_to_the_nic_before_it_ends() {
+    Lab::of_nodes(1).test(|lab| {
+        let node = &lab.nodes[0];
+        let has = |link: &str| {
+            let shown = node.shell(&format!("ip -6 -o addr show dev {link}"))?;
+            ensure!(shown.contains("fd00:172:31::100/128"), "{link}: {shown}");
+            Ok(())
+        };
+        late_nic::prepare(node)?;
+        node.shell("ip addr add fd00:172:31::100/128 dev late0 nodad valid_lft 40 preferred_lft 40")?;
+        set_options(node, "move-managed-interface=true\n")?;
+        node.start_server()?;
+        eventually("the bridge has the address", SOON, || has("brlate0"))?;
+        eventually("the NIC has its address again", GIVEN_BACK, || has("late0"))?;
+        says(node, "had its IPv6 lease for", SOON)?;
+        ensure!(!node.vsctl(["list-br"])?.contains("brlate0"));
+        // What nobody has to renew came back with it.
+        has_address(node, "late0")
+    });
+}
+
 /// As after a start of the host with `--delete-transient-ports`, or one that was moved before it got a lease.
 #[test]
 fn a_nic_that_was_taken_out_of_its_bridge_and_has_a_lease_is_not_put_back() {

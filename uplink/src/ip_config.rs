@@ -71,17 +71,22 @@ impl IpConfig {
         self.addresses.is_empty() && self.routes.is_empty()
     }
 
-    /// How long the IPv4 address with the shortest lifetime lasts, in seconds. The kernel itself renews IPv6
-    /// addresses of router advertisements, on whichever link hears them.
-    pub(crate) fn lease(&self) -> Option<u32> {
+    /// How long the leased address of the family with the shortest lifetime lasts, in seconds. An IPv6 address of DHCP
+    /// is a network of its own (RFC 5942, section 4); others are of router advertisements, and the kernel itself renews
+    /// these on whichever link hears them.
+    pub(crate) fn lease(&self, family: AddressFamily) -> Option<u32> {
         let valid = |address: &AddressMessage| {
             address.attributes.iter().find_map(|attribute| match attribute {
                 AddressAttribute::CacheInfo(info) => Some(info.ifa_valid),
                 _ => None,
             })
         };
-        let v4 = self.passing().filter(|address| address.header.family == AddressFamily::Inet);
-        v4.filter_map(valid).min()
+        let is_leased = |address: &&AddressMessage| match address.header.family {
+            AddressFamily::Inet6 => address.header.prefix_len == 128,
+            _ => true,
+        };
+        let own = self.passing().filter(|address| address.header.family == family).filter(is_leased);
+        own.filter_map(valid).min()
     }
 
     /// The addresses with a limited lifetime. The program that renews them (DHCP, for example) has to use the

@@ -44,6 +44,7 @@ use std::{
 pub use answers::answering;
 pub use arguments::{Arguments, Command};
 use contract::error::chain;
+use netlink_packet_route::AddressFamily;
 pub use ovs::uplink_of;
 use ovsdb::Endpoint;
 use podnet::{control_socket::ControlSocket, netns::host_netlink, nftables::ingress};
@@ -117,17 +118,24 @@ pub async fn claims(nic: &str) -> Result<Vec<String>, NotMoved> {
     claims.await.map_err(NotMoved)
 }
 
-/// How long the address that a DHCP client has to renew lasts on this link. `None` if there is none. Needs a
-/// tokio runtime.
+/// How long the addresses last that a DHCP client has to renew, of each family. `None` if there is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leases {
+    pub v4: Option<Duration>,
+    pub v6: Option<Duration>,
+}
+
+/// What a DHCP client has to renew on this link. Needs a tokio runtime.
 ///
 /// # Errors
 /// There is no such link, or the kernel refuses.
-pub async fn lease(link: &str) -> Result<Option<Duration>, NotMoved> {
-    let lease = async {
-        let nic = existing(link).await?;
-        Ok(IpConfig::of(&nic)?.lease().map(|seconds| Duration::from_secs(seconds.into())))
+pub async fn leases(link: &str) -> Result<Leases, NotMoved> {
+    let leases = async {
+        let ip_config = IpConfig::of(&existing(link).await?)?;
+        let lease = |family| ip_config.lease(family).map(|seconds| Duration::from_secs(seconds.into()));
+        Ok(Leases { v4: lease(AddressFamily::Inet), v6: lease(AddressFamily::Inet6) })
     };
-    lease.await.map_err(NotMoved)
+    leases.await.map_err(NotMoved)
 }
 
 /// The programs whose state files show that they configure this link. Needs a tokio runtime.

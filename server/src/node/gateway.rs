@@ -12,7 +12,7 @@
 //! | `next_hop` | the interface to the outside, and the routers behind it |
 //! | `uplink_move` | a NIC becomes the uplink of a bridge, or not |
 //! | `trial` | what has to answer after that |
-//! | `lease` | the address of a DHCP lease on the bridge, while a client renews it |
+//! | `lease` | the addresses of DHCP leases on the bridge, while a client renews them |
 //! | `host` | links, addresses and default routes of the host |
 //! | `config` | what an administrator says of it |
 //! | `follow_nic` | how the bridge follows its NIC |
@@ -50,7 +50,7 @@ use self::{
     corrections::ignore_own,
     flow_keeper::FlowKeeper,
     host::Host,
-    lease::BridgeLease,
+    lease::BridgeLeases,
     moves::FailedMoves,
     nic::Nic,
     plan::{Place, Surroundings},
@@ -182,8 +182,8 @@ pub(super) struct GatewayReconciler {
     failed_moves: FailedMoves,
     /// NICs that are left alone, and addresses that have come back to the NIC.
     moves: UplinkMoves,
-    /// The lease that was moved to the bridge.
-    lease: BridgeLease,
+    /// The leases that were moved to the bridge.
+    leases: BridgeLeases,
     /// The host as last read. Events of Services alone do not change it.
     host: Option<Host>,
 }
@@ -229,7 +229,7 @@ impl GatewayReconciler {
             again: false,
             failed_moves: FailedMoves::default(),
             moves: UplinkMoves::default(),
-            lease: BridgeLease::default(),
+            leases: BridgeLeases::default(),
             host: None,
         }
     }
@@ -257,7 +257,7 @@ impl GatewayReconciler {
                     wait
                 }
             };
-            let lease = self.lease.end.map(|end| end.saturating_duration_since(Instant::now()));
+            let lease = self.leases.end.map(|end| end.saturating_duration_since(Instant::now()));
             self.something(lease.map_or(wait, |lease| lease.min(wait))).await;
         }
     }

@@ -12,7 +12,7 @@ use super::{
     cleanup,
     config::ManagedNic,
     host::Host,
-    lease::BridgeLease,
+    lease::BridgeLeases,
     moves::FailedMoves,
     trial::Trial,
 };
@@ -145,7 +145,7 @@ impl GatewayReconciler {
         for line in report {
             tracing::warn!(bridge, "{line}");
         }
-        (self.finished, self.nic, self.lease) = (None, None, BridgeLease::default());
+        (self.finished, self.nic, self.leases) = (None, None, BridgeLeases::default());
         self.halt(host, nic, why);
         self.write_note(seen, Note::Lease, None).await
     }
@@ -212,8 +212,9 @@ impl GatewayReconciler {
         if let Some(why) = self.failed_moves.pause(nic) {
             return Err(Waiting::event(why));
         }
-        let lease = uplink::lease(nic).await;
-        if lease.map_err(|error| Waiting::failed(format!("{nic}: {}", chain(&error))))?.is_some() {
+        let leases = uplink::leases(nic).await;
+        let leases = leases.map_err(|error| Waiting::failed(format!("{nic}: {}", chain(&error))))?;
+        if leases != uplink::Leases::default() {
             self.write_note(seen, Note::Lease, Some(nic)).await?;
         }
         match uplink::nic_to_bridge(&self.ties.endpoint, nic).await {

@@ -12,8 +12,8 @@ use contract::{
 use futures_util::future::{Either, ready};
 use ipnet::IpNet;
 use ovsdb::{
-    Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Options, Outcome, Schema,
-    TransactError, Transaction, Uuid, Where,
+    Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Mutation, Options,
+    Outcome, Schema, TransactError, Transaction, Uuid, Where,
 };
 use tokio::time::timeout;
 
@@ -430,6 +430,23 @@ impl Bridge {
         let mut tx = Transaction::new();
         let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["name"]);
         Ok(!self.transact(tx).await?.rows(bridges).is_empty())
+    }
+
+    /// Removes the integration bridge with all its ports. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The database is out of reach, too slow or refuses.
+    pub async fn remove(&self) -> Result<bool, BridgeError> {
+        let mut tx = Transaction::new();
+        let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["_uuid"]);
+        let outcome = self.transact(tx).await?;
+        let Some(bridge) = outcome.rows(bridges).first() else { return Ok(false) };
+        let mut tx = Transaction::new();
+        // ovsdb-server deletes a bridge, and the ports of one, that nothing refers to.
+        tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::delete("bridges", bridge.uuid())]);
+        tx.comment("ovnkube: integration bridge removed");
+        self.transact(tx).await?;
+        Ok(true)
     }
 
     /// The datapath of the integration bridge, and the release of Open vSwitch, which its scripts write, if

@@ -235,6 +235,24 @@ impl Detacher {
         }
     }
 
+    /// Removes the interfaces of all pods, as [`Self::detach_all`] does.
+    ///
+    /// # Errors
+    /// As of [`Self::detach_all`], and if the links of the host cannot be listed.
+    pub async fn detach_everything(&self) -> Result<Vec<Removed>, PartialCleanup> {
+        let nothing = |error| PartialCleanup { removed: Removed::default(), errors: vec![error] };
+        let bridge = self.bridge().map_err(nothing)?;
+        let rows = bridge.of_all_sandboxes().await.map_err(|error| nothing(DetachError::Ports(error)))?;
+        let links = link::list().await.map_err(|error| nothing(error.into()))?;
+        let mut identities: Vec<Identity> = Vec::new();
+        for identity in rows.iter().filter_map(|row| Identity::of(&row.external_ids)) {
+            if !identities.contains(&identity) {
+                identities.push(identity);
+            }
+        }
+        self.detach_all(&identities, &links).await
+    }
+
     async fn rows(&self, identity: &Identity) -> Result<Vec<InterfaceRow>, DetachError> {
         let mut rows = self.bridge()?.of_sandbox(&identity.sandbox).await.map_err(DetachError::Ports)?;
         rows.retain(|row| row.belongs_to(identity));

@@ -69,7 +69,24 @@ impl fmt::Display for Route {
     }
 }
 
+/// The pod's interface, in rows of upstream before 2026, which do not name it.
+const USUAL_NAME: &str = "eth0";
+
 impl Identity {
+    /// Whose an Interface row with these `external_ids` is; none if it is no pod's.
+    pub fn of(external_ids: &BTreeMap<String, String>) -> Option<Self> {
+        let id = |key: &str| external_ids.get(key).map(String::as_str);
+        let network = id(external_ids::NAD).map_or(Network::Default, |nad| Network::Attachment {
+            name: id(external_ids::NETWORK).unwrap_or_default().to_owned(),
+            nad: nad.to_owned(),
+        });
+        Some(Self {
+            sandbox: id(external_ids::SANDBOX)?.parse().ok()?,
+            if_name: id(external_ids::POD_IF_NAME).unwrap_or(USUAL_NAME).parse().ok()?,
+            network,
+        })
+    }
+
     /// The alias of the host's link: its owner, for DEL and GC to read if no row in Open vSwitch names one.
     /// At most 254 bytes, so that the end of a very long container id may be missing.
     pub fn alias(&self) -> String {

@@ -49,7 +49,7 @@ mod own_node;
 mod pace;
 mod plugin;
 
-pub use cleanup::{Cleaned, CleanupConfig, cleanup, hand_back};
+pub use cleanup::{Cleaned, CleanupConfig, Extent, cleanup, hand_back};
 pub use gateway::{GatewayConfig, GatewayMode, ManagedNic};
 pub use life::{Running, start};
 pub use management_port::{Forwarding, ManagementPort};

@@ -163,6 +163,19 @@ pub async fn bridge_to_nic(database: &Endpoint, bridge: &str) -> Result<Vec<Stri
         .map_err(NotMoved)
 }
 
+/// The bridges that `nics-to-bridge` has made, by name: those that record the uplink after which they are named. Needs
+/// a tokio runtime.
+///
+/// # Errors
+/// Open vSwitch's database cannot be reached or refuses.
+pub async fn made_bridges(database: &Endpoint) -> Result<Vec<String>, NotMoved> {
+    let made = async {
+        let all = Ovs::connect(database).await?.bridges().await?;
+        Ok(all.into_iter().filter(ovs::Bridge::is_made_here).map(|bridge| bridge.name).collect())
+    };
+    made.await.map_err(NotMoved)
+}
+
 /// Makes a NIC the uplink of a bridge that takes over its addresses and routes, as `nics-to-bridge` does.
 /// Returns a report, line by line. Dropped half-way, the node keeps its network, and the next call completes
 /// the move. Needs a tokio runtime.

@@ -113,6 +113,12 @@ impl Bridge {
         uplink_of(&self.name, &self.external_ids, ports)
     }
 
+    /// Whether [`Ovs::add_bridge`] made it. An administrator's bridge may record its uplink, too ([`Ovs::mark`]).
+    pub(crate) fn is_made_here(&self) -> bool {
+        let uplink = self.external_ids.get(UPLINK);
+        uplink.is_some_and(|uplink| self.name.strip_prefix("br") == Some(uplink))
+    }
+
     pub(crate) fn is_userspace(&self) -> bool {
         self.datapath == "netdev"
     }

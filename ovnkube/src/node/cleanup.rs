@@ -41,12 +41,13 @@ pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
         plugin,
         socket,
         api_server,
+        extent,
         log: _,
         pidfile: _,
         ovn_run_dir: _,
         endpoints: _,
     } = early.clone();
-    let config = CleanupConfig { name, ovsdb, cni_conf, plugin, socket, api_server };
+    let config = CleanupConfig { name, ovsdb, cni_conf, plugin, socket, api_server, extent };
     let cleaned = server::node::cleanup(&config).map_err(CleanupError::Runtime)?;
     finish(early, cleaned)
 }

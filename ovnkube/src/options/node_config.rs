@@ -16,7 +16,9 @@ use ovslog::{
 };
 use server::{
     cni_conf::{CniConf, ConfFile},
-    node::{Chassis, GatewayConfig, ManagementPort, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom},
+    node::{
+        Chassis, Extent, GatewayConfig, ManagementPort, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom,
+    },
     requests::AddDefaults,
 };
 
@@ -51,6 +53,8 @@ pub struct Early {
     pub endpoints: Endpoints,
     /// If the options give it without Open vSwitch's database.
     pub api_server: Option<ApiServer>,
+    /// What `--cleanup-node` removes.
+    pub extent: Extent,
 }
 
 /// The options of a node's server, for which an option that was not given may still come from Open vSwitch's
@@ -116,6 +120,7 @@ impl NodeOptions {
             cni_conf,
             plugin,
             socket,
+            extent: _,
             endpoints: _,
             api_server: _,
         } = (*self.early).clone();
@@ -230,6 +235,7 @@ impl Reading {
             ovn_run_dir,
             endpoints: endpoints?,
             api_server: None,
+            extent: if self.switch(&roles::EVERYTHING)? { Extent::All } else { Extent::Server },
             socket,
             log,
         })

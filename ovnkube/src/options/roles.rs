@@ -1,6 +1,7 @@
 //! What the command line asks a process to be: one role, several that go together, or a command.
 
 use super::{
+    kind,
     problems::Gathered,
     settings::Settings,
     spec::Spec,
@@ -68,6 +69,10 @@ pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Role
     let is_given = |spec: &&&'static Spec| settings.given(spec).is_some();
     let commands: Vec<&(&Spec, Role)> = COMMANDS.iter().filter(|(spec, _)| is_given(&spec)).collect();
     let roles: Vec<&Spec> = ROLES.iter().filter(is_given).copied().collect();
+    let is_all = kind::switch(&settings.value(&table::EVERYTHING).value) == Ok(true);
+    if is_all && settings.given(&table::CLEANUP_NODE).is_none() {
+        problems.add("--all belongs to --cleanup-node");
+    }
     // A command even if there are roles, too: its own problems are then reported with this one.
     if let [(command, role), others @ ..] = commands.as_slice() {
         if let Some(other) = roles.first().or(others.first().map(|(spec, _)| spec)) {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use contract::{
-    external_ids::{IFACE_ID, IFACE_ID_VER, NAD, NETWORK, OVN_INSTALLED, POD_IF_NAME, SANDBOX},
-    names::{Network, PodKey},
+    external_ids::{IFACE_ID, IFACE_ID_VER, OVN_INSTALLED, POD_IF_NAME},
+    names::PodKey,
     paths::INTEGRATION_BRIDGE,
 };
 use ovsdb::{Change, ChangeKind, Changes, Monitor, Updates, Uuid, Where};
@@ -55,8 +55,6 @@ ovsdb::table! {
 const FUNCTIONS: [&str; 2] = ["vf-netdev-name", "vf-is-vfio"];
 /// `ofport` of an interface whose device ovs-vswitchd cannot open (ovs-vswitchd.conf.db(5)).
 const NO_DEVICE: i64 = -1;
-/// Name of the pod's end where upstream's rows do not say it.
-const USUAL_NAME: &str = "eth0";
 
 /// A pod's port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -248,15 +246,7 @@ impl RecordedPort {
             return None;
         }
         let id = |key: &str| external_ids.get(key).map(String::as_str);
-        let network = id(NAD).map_or(Network::Default, |nad| Network::Attachment {
-            name: id(NETWORK).unwrap_or_default().to_owned(),
-            nad: nad.to_owned(),
-        });
-        let identity = Identity {
-            sandbox: id(SANDBOX)?.parse().ok()?,
-            if_name: id(POD_IF_NAME).unwrap_or(USUAL_NAME).parse().ok()?,
-            network,
-        };
+        let identity = Identity::of(external_ids)?;
         let pod = pod_of(id(IFACE_ID)?)?;
         // What ovn-controller says of a port (`ovn-installed` and its time) does not hold for the next one.
         let external_ids = external_ids

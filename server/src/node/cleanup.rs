@@ -1,7 +1,7 @@
 //! Removes what the server made on a node, so that another network can be installed there.
 //!
-//! Ports and interfaces of pods stay: their runtime removes them by DEL. A step that fails does not stop the
-//! others.
+//! Ports and interfaces of pods stay, for their runtime removes them by DEL; so do bridges. Both go with
+//! [`Extent::All`]. A step that fails does not stop the others.
 
 use std::{
     fmt, io,
@@ -13,10 +13,17 @@ use contract::{
     names::{ClusterPolicyKind, IfName},
     node_annotation::GATEWAY_CONFIG,
     ovn::{NAMED_PORT_SET, NEXT_TIER, NODE_SELECTOR_SET, SOURCE_RANGES},
+    paths::INTEGRATION_BRIDGE,
 };
 use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
-use podnet::{detach::Unflushed, interface_lock, nftables::ingress, settings::Settings};
+use podnet::{
+    bridge::Bridge,
+    detach::{Detacher, Unflushed},
+    interface_lock,
+    nftables::ingress,
+    settings::Settings,
+};
 use tokio::time::timeout;
 
 use super::{
@@ -45,6 +52,17 @@ pub struct CleanupConfig {
     pub socket: PathBuf,
     /// The API server with the node's annotations, if there is one.
     pub api_server: Option<ApiServer>,
+    pub extent: Extent,
+}
+
+/// What is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// What the server made. Pods keep their network.
+    #[default]
+    Server,
+    /// The interfaces of pods, the integration bridge and the bridges of NICs, too.
+    All,
 }
 
 /// Whether the node had a gateway of this program, and so the annotation of one.
@@ -92,7 +110,17 @@ fn clean(
         cleaned.annotations(config, had_gateway).await;
         cleaned.management_port(config).await;
         cleaned.rules(rules.await);
-        cleaned.open_vswitch(config).await
+        if config.extent == Extent::All {
+            cleaned.pods(config).await;
+        }
+        let attached = cleaned.open_vswitch(config).await;
+        if config.extent == Extent::All {
+            // After the settings: ovn-controller would make it anew.
+            cleaned.integration_bridge(config).await;
+            cleaned.bridges_of_nics(config).await;
+            cleaned.ingress().await;
+        }
+        attached
     });
     // After Open vSwitch was asked: attached pods need the plugin for DEL.
     cleaned.plugin(&config.plugin, attached);
@@ -281,6 +309,47 @@ impl Cleaned {
             Ok(Err(error)) => self.fail(format!("{what} in {endpoint}: {}", chain(&error))),
             Err(_) => {
                 self.fail(format!("{what} in {endpoint}: no answer within {} s", PATIENCE.as_secs()));
+            }
+        }
+    }
+
+    /// Removes the interfaces of all pods.
+    async fn pods(&mut self, config: &CleanupConfig) {
+        let settings = Settings::with_ovsdb(&config.ovsdb, PATIENCE);
+        match Detacher::open(&settings, PATIENCE).await.detach_everything().await {
+            Ok(removed) if removed.is_empty() => self.say("there are no interfaces of pods".to_owned()),
+            Ok(removed) => {
+                let (ports, links): (usize, usize) = removed
+                    .iter()
+                    .fold((0, 0), |(ports, links), one| (ports + one.ports.len(), links + one.links.len()));
+                self.say(format!("removed the interfaces of pods: {ports} ports and {links} links"));
+            }
+            Err(error) => self.fail(format!("interfaces of pods: {}", chain(&error))),
+        }
+    }
+
+    async fn integration_bridge(&mut self, config: &CleanupConfig) {
+        let settings = Settings::with_ovsdb(&config.ovsdb, PATIENCE);
+        let removed = async { Bridge::connect(&settings.ovsdb, PATIENCE).await?.remove().await };
+        match removed.await {
+            Ok(true) => self.say(format!("removed the bridge {INTEGRATION_BRIDGE}")),
+            Ok(false) => self.say(format!("there is no bridge {INTEGRATION_BRIDGE}")),
+            Err(error) => self.fail(format!("bridge {INTEGRATION_BRIDGE}: {}", chain(&error))),
+        }
+    }
+
+    /// Gives NICs back what their bridges took over.
+    async fn bridges_of_nics(&mut self, config: &CleanupConfig) {
+        let bridges = match uplink::made_bridges(&config.ovsdb).await {
+            Ok(bridges) => bridges,
+            Err(error) => return self.fail(format!("bridges of NICs: {}", chain(&error))),
+        };
+        for bridge in bridges {
+            match uplink::bridge_to_nic(&config.ovsdb, &bridge).await {
+                Ok(report) => {
+                    report.into_iter().for_each(|line| self.say(format!("bridge {bridge}: {line}")))
+                }
+                Err(error) => self.fail(format!("bridge {bridge}: {}", chain(&error))),
             }
         }
     }

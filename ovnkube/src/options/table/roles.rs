@@ -25,6 +25,9 @@ options! { Group::Roles;
                and exit");
     CLEANUP_NODE = Spec::new("cleanup-node", NODE_NAME)
         .help("Remove what --init-node made on this machine, and exit; no pod's network is touched");
+    EVERYTHING = Spec::new("all", Kind::Switch).default("false")
+        .help("With --cleanup-node: remove the interfaces of all pods, br-int and the bridges of nics-to-bridge, too. \
+               Stop ovn-controller first");
     HAND_BACK_NODE = Spec::new("hand-back-node", NODE_NAME)
         .help("Remove from this machine the rules that only this program has, and exit: upstream's programs run the \
                node from now on, and change none of them");

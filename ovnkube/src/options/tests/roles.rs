@@ -62,6 +62,7 @@ fn roles_that_do_not_go_together_are_refused_with_both_names() {
         ("--init-master a --remove-node b", "--init-master and --remove-node: give one of them"),
         ("--cleanup-node a --remove-node b", "--remove-node and --cleanup-node: give one of them"),
         ("--cleanup-node a --hand-back-node a", "--hand-back-node and --cleanup-node: give one of them"),
+        ("--init-node a --all", "--all belongs to --cleanup-node"),
         ("--init-master A", "--init-master \"A\" is no node's name"),
         ("--remove-node A", "--remove-node \"A\" is no node's name"),
         ("--init-master", "a value is required for '--init-master <NODE>'"),

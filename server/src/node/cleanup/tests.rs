@@ -42,6 +42,7 @@ fn place_of(node: &str) -> (Scratch, CleanupConfig) {
         },
         socket: scratch.join("run/server.sock"),
         api_server: None,
+        extent: Extent::Server,
     };
     (scratch, config)
 }
@@ -111,6 +112,39 @@ fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_
         text.lines().all(|line| ["there is no ", "there are no ", "warning: annotations of node n1 stay: "]
             .iter()
             .any(|start| line.starts_with(start))),
+        "{text}"
+    );
+}
+
+/// Pods' interfaces and the bridge stayed, and the next network could not be installed without a reboot.
+#[test]
+fn with_everything_the_ports_of_pods_and_the_integration_bridge_go_and_an_administrators_bridge_stays() {
+    let (scratch, config) = place();
+    let config = CleanupConfig { extent: Extent::All, ..config };
+    let database = Database::start(scratch.path());
+    start(&config);
+    database.vsctl(&["add-br", "br-int", "--", "add-br", "br-ex"]);
+    database.vsctl(&["set", "Bridge", "br-ex", "external_ids:bridge-uplink=eth7"]);
+    for (name, sandbox) in [("0123456789abcde", "0123456789abcdef"), ("fedcba987654321", "fedcba9876543210")]
+    {
+        let ids = format!("external_ids:sandbox={sandbox}");
+        database.vsctl(&["add-port", "br-int", name, "--", "set", "Interface", name, &ids]);
+    }
+
+    let cleaned = clean_here(&config);
+    assert_eq!(cleaned.failures, [""; 0]);
+    let text = cleaned.to_string();
+    for line in [
+        "removed the interfaces of pods: 2 ports and 0 links",
+        "removed the bridge br-int",
+        "removed the plugin ",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert_eq!(database.vsctl(&["list-br"]), "br-ex");
+    let text = clean_here(&config).to_string();
+    assert!(
+        text.contains("there are no interfaces of pods") && text.contains("there is no bridge br-int"),
         "{text}"
     );
 }

@@ -210,7 +210,10 @@ impl Northbound {
 
     /// The tiers of its ACLs. Every one is asked where this controller has written before, or writes all rows.
     pub(crate) fn tiers(&self) -> Tiers {
-        if !self.has_column(Table::Acl, "tier") {
+        // Of no use without what leaves the decision to the next one. Rows that the database does not take would
+        // keep the pods of the policy waiting for its group.
+        let passes = |connection: &Connection| connection.schema().takes(Table::Acl.name(), "action", "pass");
+        if !self.has_column(Table::Acl, "tier") || !self.connection().is_some_and(passes) {
             return Tiers::Absent;
         }
         let is_ours = self.cluster_router().is_none_or(|router| self.cluster_id(router).is_some())

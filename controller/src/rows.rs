@@ -25,7 +25,7 @@ use ovsdb::Datum;
 pub use acl::Acl;
 pub use load_balancer::LoadBalancer;
 pub use mac_binding::StaticMacBinding;
-pub use meter::Meter;
+pub use meter::{Meter, Sharing};
 pub use nat::SourceNat;
 pub use router_policy::RouterPolicy;
 pub use router_port::{GatewayChassis, RouterPort};

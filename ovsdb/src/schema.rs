@@ -60,6 +60,14 @@ impl Schema {
             matches!(column, "_uuid" | "_version") || schema.columns.contains_key(column)
         })
     }
+
+    /// Whether the column is there and is not limited to other words than this one.
+    pub fn takes(&self, table: &str, column: &str, word: &str) -> bool {
+        let column = self.table(table).and_then(|schema| schema.columns.get(column));
+        column.is_some_and(|column| {
+            column.ty.words.as_ref().is_none_or(|words| words.iter().any(|it| it == word))
+        })
+    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,10 @@ pub const CLUSTER_PORT_GROUP: &str = "clusterPortGroup";
 pub const ROUTER_PORT_GROUP: &str = "clusterRtrPortGroup";
 /// The rate limits for packets to ovn-controller (control plane protection).
 pub const COPP: &str = "ovnkube-default";
-/// The meter that limits log lines about ACLs.
+/// The meter that limits log lines about ACLs, of each by itself.
 pub const ACL_METER: &str = "acl-logging";
+/// The meter that limits log lines about dry runs, of all together: nobody but the author of the policy asks for them.
+pub const DRY_RUN_METER: &str = "acl-logging-dry-runs";
 /// Characters of an ACL's name, as the database limits it (ovn-nb(5)).
 pub const LONGEST_ACL_NAME: usize = 63;
 

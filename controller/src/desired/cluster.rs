@@ -8,7 +8,8 @@ use super::{multicast, policy::allow_hairpin, tiers::next_tiers};
 use crate::{
     config::{ClusterConfig, Multicast},
     rows::{
-        DesiredRow, Meter, Pairs, RouterPort, RowName, RowSet, SwitchPort, Table, Value, switch_port::Kind,
+        DesiredRow, Meter, Pairs, RouterPort, RowName, RowSet, Sharing, SwitchPort, Table, Value,
+        switch_port::Kind,
     },
     store::Store,
 };
@@ -35,6 +36,7 @@ pub fn cluster(store: &Store) -> RowSet {
     let mut rows = Vec::new();
     rows.extend(load_balancer_groups());
     rows.extend(rate_limits(&store.config));
+    rows.extend(dry_runs_limit(store));
     rows.push(router(&store.config));
     rows.extend(port_groups());
     rows.extend(allow_hairpin(store));
@@ -53,15 +55,26 @@ fn load_balancer_groups() -> impl Iterator<Item = DesiredRow> {
 
 /// Meters: one per kind of packet for ovn-controller, and one for ACL log lines.
 fn rate_limits(config: &ClusterConfig) -> Vec<DesiredRow> {
-    let meters = LIMITED_PROTOCOLS
-        .map(|protocol| Meter { name: ovn::protocol_meter(protocol), packets_per_second: PROTOCOL_RATE });
-    let acls = Meter { name: ovn::ACL_METER.to_owned(), packets_per_second: config.acl_logging_rate_limit };
+    let meters =
+        LIMITED_PROTOCOLS.map(|protocol| meter(&ovn::protocol_meter(protocol), PROTOCOL_RATE, Sharing::Each));
+    let acls = meter(ovn::ACL_METER, config.acl_logging_rate_limit, Sharing::Each);
     let names = LIMITED_PROTOCOLS.map(|protocol| (protocol, ovn::protocol_meter(protocol)));
     let copp = DesiredRow {
         columns: vec![("meters", Value::Pairs(names.into()))],
         ..bare(Table::Copp.row(ovn::COPP))
     };
     meters.into_iter().chain([acls]).map(DesiredRow::from).chain([copp]).collect()
+}
+
+/// The meter of all dry runs together, where there is one. A user may have thousands of them, each of which logs
+/// without having been asked to by the owner of the namespace.
+fn dry_runs_limit(store: &Store) -> Option<DesiredRow> {
+    let rate = store.config.acl_logging_rate_limit;
+    store.has_dry_runs().then(|| meter(ovn::DRY_RUN_METER, rate, Sharing::Together).into())
+}
+
+fn meter(name: &str, packets_per_second: u32, sharing: Sharing) -> Meter {
+    Meter { name: name.to_owned(), packets_per_second, sharing }
 }
 
 /// The cluster router; the switch of each node has a port on it.

@@ -15,7 +15,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use contract::ovn::ObjectId;
+use contract::ovn::{self, ObjectId};
 use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
 
@@ -67,7 +67,7 @@ fn acl(store: &Store, namespace: &str, rule: &FirewallRule) -> Option<Acl> {
         priority: i64::try_from(FIRST - index).expect("a priority has five digits"),
         matching: format!("({}) && inport == @{}{ports}", addresses.join(" || "), group.hashed()),
         action,
-        log: Some(Log { name: format!("EF:{namespace}:{index}"), severity }),
+        log: Some(Log { name: format!("EF:{namespace}:{index}"), severity, meter: ovn::ACL_METER }),
         needs: sets(store, to),
     })
 }

@@ -92,8 +92,12 @@ fn would_drop(store: &Store, key: &PolicyKey, direction: Direction) -> [DesiredR
         priority,
         matching: format!("{}{matching}", port_match(direction, &group)),
         action: Action::Pass,
-        log: Some(Log { name: DryRun::new(key, direction.as_str()).to_string(), severity }),
-        needs: Vec::new(),
+        log: Some(Log {
+            name: DryRun::new(key, direction.as_str()).to_string(),
+            severity,
+            meter: ovn::DRY_RUN_METER,
+        }),
+        needs: vec![Table::Meter.row(ovn::DRY_RUN_METER)],
     };
     [
         acl("wouldDrop", WOULD_DROP, "", Some(severity)).into(),
@@ -121,7 +125,11 @@ fn isolation_in(namespace: &str, direction: Direction, deny: Option<Severity>) -
         priority,
         matching: format!("{}{matching}", port_match(direction, &id)),
         action,
-        log: Some(Log { name: format!("NP:{namespace}:{}", direction.as_str()), severity }),
+        log: Some(Log {
+            name: format!("NP:{namespace}:{}", direction.as_str()),
+            severity,
+            meter: ovn::ACL_METER,
+        }),
         needs: Vec::new(),
     };
     [
@@ -197,6 +205,7 @@ impl RuleOf<'_> {
             log: Some(Log {
                 name: format!("NP:{}:{}:{}:{index}", key.namespace(), key.name(), direction.as_str()),
                 severity: store.logging(key.namespace()).allow,
+                meter: ovn::ACL_METER,
             }),
             needs: needs.collect(),
         }

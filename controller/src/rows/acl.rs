@@ -36,6 +36,8 @@ pub struct Log {
     pub name: String,
     /// None: it is not logged.
     pub severity: Option<Severity>,
+    /// The name of the meter that limits its lines.
+    pub meter: &'static str,
 }
 
 /// Which packets an ACL sees.
@@ -58,7 +60,7 @@ pub enum Action {
     /// The packets pass, and their connections are not tracked.
     AllowStateless,
     Drop,
-    /// The next tier decides. Of OVN 23.09 and later.
+    /// The next tier decides. Only where the database takes the word ([`Tiers`](crate::store::Tiers)).
     Pass,
 }
 
@@ -106,6 +108,7 @@ impl From<Acl> for DesiredRow {
             Action::Pass => "pass",
         };
         let tier = tier.number();
+        let meter = log.as_ref().map_or(ovn::ACL_METER, |log| log.meter);
         let mut columns = vec![
             ("direction", Value::Datum(Datum::set([direction]))),
             ("priority", Value::Datum(Datum::set([priority]))),
@@ -113,12 +116,12 @@ impl From<Acl> for DesiredRow {
             ("action", Value::Datum(Datum::set([action]))),
             ("tier", Value::Datum(Datum::set([tier]))),
             // Limits log lines. Has no effect until the ACL's `log` is set.
-            ("meter", Value::Datum(Datum::set([ovn::ACL_METER]))),
+            ("meter", Value::Datum(Datum::set([meter]))),
             ("external_ids", Value::Pairs(id.external_ids().into())),
         ];
         columns.extend(options.map(|options| ("options", Value::Pairs(options.into()))));
         let mut or_columns = Vec::new();
-        if let Some(Log { name, severity }) = log {
+        if let Some(Log { name, severity, meter: _ }) = log {
             let of_name = |name: String| ("name", Value::Datum(Datum::set([name])));
             let (short, place) = (short_name(&name), columns.len());
             let text = severity.map(Severity::as_str);
@@ -193,7 +196,11 @@ mod tests {
             priority: 1000,
             matching: "ip4".to_owned(),
             action: Action::Drop,
-            log: Some(Log { name: format!("NP:{}:Ingress", "n".repeat(63)), severity: None }),
+            log: Some(Log {
+                name: format!("NP:{}:Ingress", "n".repeat(63)),
+                severity: None,
+                meter: ovn::ACL_METER,
+            }),
             needs: Vec::new(),
         });
         let of =

@@ -58,6 +58,8 @@ pub(super) struct Policies {
     pub(super) naming: HashMap<PortScope, BTreeSet<AnyPolicy>>,
     pub(super) sets: Sets,
     sums: NamespaceSums,
+    /// How many are dry runs.
+    dry_runs: usize,
     /// Names of ports that no pod has, as events have told.
     pub(super) nameless: BTreeMap<PolicyKey, BTreeSet<PortName>>,
 }
@@ -142,6 +144,7 @@ impl Policies {
     }
 
     fn index(&mut self, key: &PolicyKey, known: &Known) {
+        self.dry_runs += usize::from(known.policy.enforcement == Enforcement::DryRun);
         self.selecting.entry(known.pods).or_default().insert(key.clone());
         for id in known.namespaces.values() {
             self.listing.entry(*id).or_default().insert(key.clone());
@@ -152,6 +155,7 @@ impl Policies {
     }
 
     fn unindex(&mut self, key: &PolicyKey, known: &Known) {
+        self.dry_runs -= usize::from(known.policy.enforcement == Enforcement::DryRun);
         leave(&mut self.selecting, &known.pods, key);
         known.namespaces.values().for_each(|id| drop_from(&mut self.listing, id, key));
         let user = AnyPolicy::Namespaced(key.clone());
@@ -304,6 +308,7 @@ impl Store {
         let troubles_before =
             self.policies.get(key).map(|policy| self.policy_troubles(policy)).unwrap_or_default();
         let had_policies = self.has_policies(key.namespace());
+        let had_dry_runs = self.has_dry_runs();
         let size_before = self.size_of_policy(key);
         // The new selectors before the old ones go: most are the same, and are searched for once.
         let now = policy.map(|policy| self.refer(key, policy));
@@ -339,7 +344,15 @@ impl Store {
             true => isolated.pods.symmetric_difference(&isolated_before.pods).collect(),
             false => isolated.pods.union(&isolated_before.pods).collect(),
         };
+        if had_dry_runs != self.has_dry_runs() {
+            dirty(Key::Cluster, Scope::Whole);
+        }
         fanout::policy(key, is_isolation_new, came, pods, dirty);
+    }
+
+    /// Whether a policy is a dry run that the database can carry.
+    pub fn has_dry_runs(&self) -> bool {
+        self.policies.dry_runs > 0 && self.has_tiers()
     }
 
     /// Refers to the selectors of a policy.

@@ -1,7 +1,10 @@
 //! Policies that are dry runs: nothing is isolated, and what they would drop is logged. What OVN makes of their
 //! rows is in `policies`.
 
-use contract::{ovn::ObjectId, policy_annotation::DRY_RUN};
+use contract::{
+    ovn::{DRY_RUN_METER, ObjectId},
+    policy_annotation::DRY_RUN,
+};
 use controller::{
     observation::{Observation, Seen},
     reconcile::Report,
@@ -137,6 +140,39 @@ async fn a_dry_run_isolates_nobody_and_logs_what_it_would_drop_until_it_is_enfor
         assert_eq!(scene.acls().await, acls, "{annotation}");
         assert_eq!(scene.groups().await, [true, isolated], "{annotation}");
     }
+}
+
+/// The policy was refused as a whole, and its pods waited for its group.
+#[tokio::test]
+async fn a_database_with_tiers_and_no_way_to_pass_is_as_one_without_tiers() {
+    let schema = Schema::with(|columns| {
+        let tier = json!({"type": {"key": {"type": "integer", "minInteger": 0, "maxInteger": 3}}});
+        columns.insert("tier".to_owned(), tier);
+        let actions = columns["action"].pointer_mut("/type/key/enum/1").unwrap();
+        actions.as_array_mut().unwrap().retain(|action| action != "pass");
+    });
+    let mut scene = Scene::begin(schema).await;
+    assert_eq!(scene.after("true").await, ["NoTiers"]);
+    assert_eq!((scene.acls().await, scene.groups().await), (vec![], [true, false]));
+}
+
+/// Each ACL had lines of its own, and a namespace may have thousands of dry runs.
+#[tokio::test]
+async fn all_dry_runs_together_are_logged_as_often_as_one_acl() {
+    let mut scene = Scene::begin(Schema::of_acls(true)).await;
+    let meters = async |scene: &Scene| {
+        let all = contents(&scene.connection).await;
+        let of = |table: &str, column: &str| {
+            let rows = all.0.iter().filter(|((name, id, _), _)| name == table && id.contains("ns0:web:"));
+            rows.map(|(_, row)| row[column].clone()).collect::<Vec<_>>()
+        };
+        (of("ACL", "meter"), all.row("Meter", DRY_RUN_METER).map(|row| row["fair"].clone()))
+    };
+    assert_eq!(meters(&scene).await, (vec![], None), "an adopted database has none");
+    scene.after("true").await;
+    let (of_acls, fair) = meters(&scene).await;
+    assert_eq!(of_acls.iter().filter(|meter| *meter == DRY_RUN_METER).count(), 2, "{of_acls:?}");
+    assert_eq!(fair.as_deref(), Some("Boolean(false)"));
 }
 
 #[tokio::test]

@@ -20,8 +20,8 @@ pub struct ColumnSchema {
     pub ephemeral: bool,
 }
 
-/// The type of a column. Constraints on single values (`minInteger`, `enum` …) are left out; the server
-/// checks them.
+/// The type of a column. Constraints on single values (`minInteger` …) are left out, but for the words that a column
+/// is limited to; the server checks them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnType {
     /// The type of a scalar, of the elements of a set, or of the keys of a map.
@@ -34,6 +34,8 @@ pub struct ColumnType {
     pub min: u32,
     /// The maximum number of elements, at least 1; `None` is unlimited.
     pub max: Option<u32>,
+    /// The strings that a scalar, an element or a key is limited to; `None`: it is not.
+    pub words: Option<Box<[String]>>,
 }
 
 /// The kind of reference to a row. A strong reference forbids to delete the row; a weak one is removed with
@@ -86,6 +88,14 @@ struct WireBase {
     r#type: AtomicType,
     ref_table: Option<String>,
     ref_type: Option<RefType>,
+    r#enum: Option<serde_json::Value>,
+}
+
+/// What a [`WireBase`] comes to.
+struct Base {
+    key: AtomicType,
+    references: Option<(String, RefType)>,
+    words: Option<Box<[String]>>,
 }
 
 /// A `<type>` or `<base-type>`: an object or, as a shorthand, the name of an atomic type.
@@ -102,16 +112,19 @@ impl<'de> Deserialize<'de> for ColumnSchema {
         let WireColumn { ty, mutable, ephemeral } = WireColumn::deserialize(deserializer)?;
         let ty = match ty {
             // RFC 7047 §3.2: without `min` and `max`, a column holds exactly one value.
-            NameOr::Name(key) => ColumnType { key, references: None, value: None, min: 1, max: Some(1) },
+            NameOr::Name(key) => {
+                ColumnType { key, references: None, value: None, min: 1, max: Some(1), words: None }
+            }
             NameOr::Object(WireType { key, value, min, max }) => {
-                let (key, references) = key.parts();
+                let Base { key, references, words } = key.base();
                 let WireMax(max) = max.unwrap_or(WireMax(Some(1)));
                 ColumnType {
                     key,
                     references,
-                    value: value.map(|base| base.parts().0),
+                    value: value.map(|base| base.base().key),
                     min: min.unwrap_or(1),
                     max,
+                    words,
                 }
             }
         };
@@ -120,14 +133,25 @@ impl<'de> Deserialize<'de> for ColumnSchema {
 }
 
 impl NameOr<WireBase> {
-    fn parts(self) -> (AtomicType, Option<(String, RefType)>) {
+    fn base(self) -> Base {
         match self {
-            Self::Name(ty) => (ty, None),
-            Self::Object(WireBase { r#type, ref_table, ref_type }) => {
-                (r#type, ref_table.map(|table| (table, ref_type.unwrap_or(RefType::Strong))))
+            Self::Name(key) => Base { key, references: None, words: None },
+            Self::Object(WireBase { r#type: key, ref_table, ref_type, r#enum }) => {
+                let references = ref_table.map(|table| (table, ref_type.unwrap_or(RefType::Strong)));
+                let words = r#enum.filter(|_| key == AtomicType::String);
+                Base { key, references, words: words.as_ref().map(words_of) }
             }
         }
     }
+}
+
+/// The strings of an `enum`: a set of several, or a single one (RFC 7047 §3.2, §5.1 `<value>`).
+fn words_of(value: &serde_json::Value) -> Box<[String]> {
+    let all = match value.pointer("/1").and_then(serde_json::Value::as_array) {
+        Some(all) => all.as_slice(),
+        None => std::slice::from_ref(value),
+    };
+    all.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
 /// Written by hand because serde's `untagged` buffers its input first. That made parsing a schema three times

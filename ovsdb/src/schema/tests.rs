@@ -18,9 +18,17 @@ fn schema() -> Schema {
 fn each_form_of_a_column_type_is_understood() {
     let schema = schema();
     let ty = |column: &str| schema.column("Port", column).unwrap().ty.clone();
-    let plain = ColumnType { key: AtomicType::String, references: None, value: None, min: 1, max: Some(1) };
+    let plain = ColumnType {
+        key: AtomicType::String,
+        references: None,
+        value: None,
+        min: 1,
+        max: Some(1),
+        words: None,
+    };
     assert_eq!(ty("name"), plain);
-    assert_eq!(ty("mode"), plain);
+    let words = Some(["a", "b"].map(str::to_owned).into());
+    assert_eq!(ty("mode"), ColumnType { words, ..plain.clone() });
     assert_eq!(ty("tag"), ColumnType { key: AtomicType::Integer, min: 0, ..plain.clone() });
     let uuids = ColumnType { key: AtomicType::Uuid, ..plain.clone() };
     assert_eq!(
@@ -41,6 +49,8 @@ fn what_a_database_has_and_lacks_can_be_asked() {
     assert!(schema.has_table("Port") && !schema.has_table("Bridge"));
     assert!(schema.has_column("Port", "tag") && schema.has_column("Port", "_uuid"));
     assert!(!schema.has_column("Port", "qos") && !schema.has_column("Bridge", "_uuid"));
+    assert!(schema.takes("Port", "mode", "b") && !schema.takes("Port", "mode", "c"));
+    assert!(schema.takes("Port", "name", "c") && !schema.takes("Port", "qos", "c"));
     let port = schema.table("Port").unwrap();
     assert_eq!((port.max_rows, port.is_root, port.indexes.len()), (Some(9), true, 1));
     assert!(!port.columns["name"].mutable && port.columns["tag"].mutable && port.columns["mode"].ephemeral);

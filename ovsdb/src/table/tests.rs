@@ -98,7 +98,14 @@ fn a_value_of_another_type_is_named() {
 
 #[test]
 fn a_field_fits_columns_of_its_type_only() {
-    let string = ColumnType { key: AtomicType::String, references: None, value: None, min: 1, max: Some(1) };
+    let string = ColumnType {
+        key: AtomicType::String,
+        references: None,
+        value: None,
+        min: 1,
+        max: Some(1),
+        words: None,
+    };
     let optional = ColumnType { min: 0, ..string.clone() };
     let set = ColumnType { max: None, ..optional.clone() };
     let map = ColumnType { value: Some(AtomicType::String), ..set.clone() };

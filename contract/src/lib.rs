@@ -17,6 +17,7 @@
 //! | [`spec_version`] | [`spec_version::SpecVersion`]: versions of CNI | runtime ↔ plugin |
 //! | [`error`] | [`error::CniError`], [`error::Code`]: every failure | server → plugin → runtime |
 //! | [`limits`] | [`limits::Limit`]: what an object, or a namespace, may cost | controller, node → user, documentation |
+//! | [`remainder`] | what is left of a network without others: the size of what both make of it | controller, node |
 //! | [`definition`] | [`definition::Definition`]: kinds that an administrator defines | API server, control plane, tools |
 //! | [`names`] | names of sandboxes, interfaces, pods and ports, and their rules | all programs |
 //! | [`mac`], [`mtu`] | [`mac::Mac`], [`mtu::Mtu`] | all programs |
@@ -45,6 +46,7 @@ pub mod node_annotation;
 pub mod ovn;
 pub mod paths;
 pub mod policy_annotation;
+pub mod remainder;
 pub mod spec_version;
 pub mod stage;
 pub mod switch;

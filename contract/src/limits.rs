@@ -218,14 +218,24 @@ pub static SERVICE_FRONT_ENDS: Limit = Limit {
     why: "each is a flow of ovn-northd, which takes 0.3 ms for it, and before OVN 24.03 as much again for each new pod",
 };
 
+/// Backends of one address and port of a Service.
+pub static PORT_BACKENDS: Limit = Limit {
+    of: Subject::Each(SERVICE),
+    counted: "backends of a port in one family",
+    most: 2048,
+    beyond: "that port and those behind it are not served",
+    why: "they are one group of Open vSwitch, which compares each with each: with 10,000 a userspace datapath \
+          forwards nothing for a minute; Kubernetes supports 250",
+};
+
 /// Backends of a Service over all of its addresses and ports.
 pub static SERVICE_BACKENDS: Limit = Limit {
     of: Subject::Each(SERVICE),
     counted: "backends, source ranges and EndpointSlices over all of its addresses and ports",
-    most: 100_000,
+    most: 32_768,
     beyond: "ports from the first one beyond it on are not served",
-    why: "a hundred thousand are a row of two megabytes, which ovn-northd still turns into flows; Kubernetes \
-          supports 250 pods behind a port, and with a tenth a Service of 5,000 ports and a few pods would lose some",
+    why: "ovn-controller makes about a flow of each on every node, as of a NetworkPolicy's elements; Kubernetes \
+          supports 250 pods behind a port, and a Service of 5,000 ports has six",
 };
 
 /// Addresses and ports of all Services of a namespace.
@@ -241,9 +251,19 @@ pub static NAMESPACE_FRONT_ENDS: Limit = Limit {
 pub static NAMESPACE_BACKENDS: Limit = Limit {
     of: Subject::AllOfNamespace(SERVICE),
     counted: "backends, source ranges and EndpointSlices over all addresses and ports",
-    most: 200_000,
+    most: 65_536,
     beyond: "Services younger than those that fit are not served",
-    why: "two Services of the largest size; 3,000 pods behind 30 addresses and ports are less than half of it",
+    why: "two Services of the largest size; 3,000 pods behind 20 addresses and ports are less",
+};
+
+/// Connections of UDP that a node removes because their endpoints are gone: kinds of them, by address, port and
+/// endpoint.
+pub static STALE_CONNECTIONS: Limit = Limit {
+    of: Subject::AllOfNamespace(SERVICE),
+    counted: "addresses and ports of UDP that have lost an endpoint within a minute",
+    most: 1024,
+    beyond: "clients of the others that keep sending stay with the endpoint that is gone until they pause",
+    why: "a Service of a thousand ports; a node's switch looks through its connections for each, twelve times",
 };
 
 /// Addresses of a node at which OVN serves node ports.
@@ -258,7 +278,7 @@ pub static NODE_PORT_ADDRESSES: Limit = Limit {
 };
 
 /// Every limit, in the order of the page.
-pub static ALL: [&Limit; 20] = [
+pub static ALL: [&Limit; 22] = [
     &NETWORK_POLICY_BYTES,
     &NETWORK_POLICY_ACLS,
     &NETWORK_POLICY_ELEMENTS,
@@ -275,9 +295,11 @@ pub static ALL: [&Limit; 20] = [
     &EGRESS_FIREWALL_BYTES,
     &EGRESS_FIREWALL_ELEMENTS,
     &SERVICE_FRONT_ENDS,
+    &PORT_BACKENDS,
     &SERVICE_BACKENDS,
     &NAMESPACE_FRONT_ENDS,
     &NAMESPACE_BACKENDS,
+    &STALE_CONNECTIONS,
     &NODE_PORT_ADDRESSES,
 ];
 

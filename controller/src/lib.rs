@@ -32,7 +32,6 @@
 //! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |
 //! | [`annotate`] | [`annotate::AnnotationWriter`]: annotations, status of policies | desired ones | API server |
 //! | [`cluster_manager`] | the role that assigns subnets and ids to nodes | nodes | their annotations |
-//! | `remainder` | what is left of a network without others | – | – |
 //! | [`rows`] | [`rows::DesiredRow`]: a desired row, its columns and the sets it is in | – | – |
 //!
 //! Start, restart, reconnection, drift and steady state take one path: keys are dirty, their desired rows are
@@ -57,7 +56,6 @@ pub mod node_assignments;
 pub mod northbound;
 pub mod policy_reader;
 pub mod reconcile;
-mod remainder;
 pub mod remove_node;
 pub mod resolver;
 pub mod rows;

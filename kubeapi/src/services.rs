@@ -22,8 +22,8 @@ mod wire;
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use contract::names::ServiceKey;
-use ipnet::IpNet;
+use contract::{limits::SERVICE_BACKENDS, names::ServiceKey, remainder::size_of_remainder};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 pub use claims::{AddressField, Claim, Claimant, Claims, Refusal};
 pub use cost::{Cost, Priced, affinity_lots};
@@ -72,6 +72,8 @@ pub struct SourceRanges {
     pub addresses: Box<[IpAddr]>,
     /// The networks of the clients. Without any, nobody may connect: each that was given is unusable.
     pub clients: Box<[IpNet]>,
+    /// How many networks all others are, of both families: OVN has these. No more are counted than a Service may have.
+    pub others: usize,
 }
 
 /// A port of a Service.
@@ -226,6 +228,17 @@ impl Service {
 }
 
 impl SourceRanges {
+    pub fn new(addresses: Box<[IpAddr]>, clients: Box<[IpNet]>) -> Self {
+        let mut ranges = Self { addresses, clients, others: 0 };
+        let of_family = |family| {
+            let is_same = |address: &&IpAddr| Family::of(address) == family;
+            let clients: Vec<IpNet> = ranges.of(*ranges.addresses.iter().find(is_same)?)?.collect();
+            Some(size_of_remainder(family.everything(), &clients, SERVICE_BACKENDS.most))
+        };
+        ranges.others = Family::ALL.into_iter().filter_map(of_family).sum();
+        ranges
+    }
+
     /// The networks of the clients that may connect to `address`. None: it is not limited.
     pub fn of(&self, address: IpAddr) -> Option<impl Iterator<Item = IpNet>> {
         let is_same = move |client: &IpNet| client.addr().is_ipv4() == address.is_ipv4();
@@ -270,6 +283,16 @@ impl fmt::Display for Protocol {
 }
 
 impl Family {
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The network that has all its addresses.
+    pub fn everything(self) -> IpNet {
+        match self {
+            Self::V4 => Ipv4Net::default().into(),
+            Self::V6 => Ipv6Net::default().into(),
+        }
+    }
+
     /// The family of `address`, as it is written: an IPv4-mapped IPv6 address is IPv6.
     pub fn of(address: &IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }

@@ -15,9 +15,12 @@
 //! | `connections` | removes them |
 //! | `health_checks` | `healthCheckNodePort` |
 
-use std::{net::IpAddr, path::Path, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc};
 
-use contract::names::{ServiceKey, SliceKey};
+use contract::{
+    limits::Exceeded,
+    names::{ServiceKey, SliceKey},
+};
 use ipnet::IpNet;
 use kubeapi::{
     Connection,
@@ -134,6 +137,7 @@ async fn run(
     mut connections: Connections,
 ) {
     let (mut pending, mut health_checks) = (Pending::default(), HealthChecks::default());
+    let mut full = LogRateLimit::default();
     let (mut has_looked, mut look) = (false, JoinSet::new());
     let mut follow_nodes = Some(follow_nodes);
     loop {
@@ -141,7 +145,9 @@ async fn run(
         let event = tokio::select! {
             event = events.recv() => event,
             Some(Ok(found)) = look.join_next() => {
-                pending.take(known.stale_among(&found), [], Instant::now());
+                // Whose they were is not known any more.
+                let stale = known.stale_among(&found).into_iter().map(|stale| (stale, Arc::from("")));
+                tell(&mut full, pending.take(stale, [], Instant::now()));
                 continue;
             }
             () = at(next) => {
@@ -151,7 +157,7 @@ async fn run(
         };
         let Some(event) = event else { return };
         let Moves { stale, valid } = take(&mut known, event);
-        pending.take(stale, valid, Instant::now());
+        tell(&mut full, pending.take(stale, valid, Instant::now()));
         if known.awaits_nodes()
             && let Some(follow) = follow_nodes.take()
         {
@@ -171,6 +177,18 @@ async fn run(
                 health_checks.answer(known.health_checks());
             }
         }
+    }
+}
+
+/// Says of which namespaces some connections are left alone.
+fn tell(full: &mut LogRateLimit, left_out: BTreeMap<Arc<str>, Exceeded>) {
+    for (namespace, why) in left_out {
+        full.now(|times| {
+            tracing::warn!(
+                %namespace, %why, times,
+                "clients of Services stay with endpoints that are gone"
+            )
+        });
     }
 }
 

@@ -98,7 +98,7 @@ fn matches(
     match to {
         // In parentheses: OVN does not read `&&` beside `||`.
         Destination::Anywhere => {
-            let of_family = |family| format!("({})", outside(store, &everything(family)));
+            let of_family = |family: Family| format!("({})", outside(store, &family.everything()));
             store.config.families().map(of_family).collect()
         }
         Destination::Net(net) => vec![outside(store, net)],
@@ -119,13 +119,6 @@ fn matches(
             texts.sort();
             texts.into_iter().map(|(text, family)| format!("{}.dst == {text}", ip(family))).collect()
         }
-    }
-}
-
-fn everything(family: Family) -> IpNet {
-    match family {
-        Family::V4 => IpNet::from(ipnet::Ipv4Net::default()),
-        Family::V6 => IpNet::from(ipnet::Ipv6Net::default()),
     }
 }
 

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use contract::names::{ServiceKey, SliceKey};
+use contract::{
+    limits::SERVICE_BACKENDS,
+    names::{ServiceKey, SliceKey},
+};
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
     desired::desired,
@@ -20,7 +23,7 @@ use kubeapi::{
 use crate::LONGEST_ERROR;
 
 /// Backends of a Service over all of its addresses, in the rows of both nodes, as switch and as router.
-const MOST_BACKENDS: usize = 4 * 100_000;
+const MOST_BACKENDS: usize = 4 * SERVICE_BACKENDS.most;
 
 /// `data` is one object a line. What is no JSON is ignored, as a watch ends there.
 pub fn check(data: &[u8]) {

@@ -3,15 +3,15 @@
 //! | unit | count |
 //! |---|---|
 //! | front end | an address and port where connections arrive; the node port of a port counts as one |
-//! | backend | an endpoint and port, or a network of `loadBalancerSourceRanges`, once for each front end that has it; and an EndpointSlice, once for each front end |
+//! | backend | an endpoint and port, or a network of `loadBalancerSourceRanges`, once for each front end that has it; an EndpointSlice, once for each front end; and a network of those that the ranges leave out, once for each port |
 //!
 //! Each front end is a flow of ovn-northd and some elements of a node's nftables; each backend is some 20 bytes of a
-//! row. What exceeds the limits is not served: ports of a Service from the first one on that does not fit, and
+//! row, and one or two flows of each node. What exceeds the limits is not served: ports of a Service from the first one on that does not fit, and
 //! Services of a namespace behind the older ones that use it up (`quota`).
 
 use contract::limits::{self, Exceeded};
 
-use super::{Service, ServicePort, Slice};
+use super::{Family, Service, ServicePort, Slice};
 
 /// The sizes of a Service, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,15 +62,19 @@ impl Priced {
     /// The price of a Service with these slices.
     pub fn of<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice> + Clone) -> Self {
         let mut priced = Self::default();
-        // Of each port.
-        let limited = service.source_ranges.as_ref();
-        let clients = limited.map_or(0, |ranges| ranges.addresses.len().saturating_mul(ranges.clients.len()));
+        // Of each port: nodes have the networks of clients, and OVN those of all others.
+        let clients = service.source_ranges.as_ref().map_or(0, |ranges| {
+            ranges.addresses.len().saturating_mul(ranges.clients.len()).saturating_add(ranges.others)
+        });
         let (addresses, claimed) = (service.addresses().count(), claimed_ports(service));
         for port in &service.ports[..claimed] {
             let front_ends = front_ends(addresses, port);
             // Each slice is looked at, whatever is in it.
             let of_slice = |slice: &Slice| slice.targets(port).count() * slice.endpoints_count;
             let backends: usize = slices.clone().map(of_slice).sum();
+            if let Err(exceeded) = limits::PORT_BACKENDS.check(of_one_family(slices.clone(), of_slice)) {
+                return Self { exceeded: Some(exceeded), ..priced };
+            }
             let lots = if service.affinity.is_some() { affinity_lots(backends) } else { backends };
             let backends = lots + slices.clone().count();
             let backends = front_ends.saturating_mul(backends).saturating_add(clients);
@@ -86,6 +90,15 @@ impl Priced {
         }
         priced
     }
+}
+
+/// The most that an address has: it is of one family.
+fn of_one_family<'a>(
+    slices: impl Iterator<Item = &'a Slice> + Clone,
+    count: impl Fn(&Slice) -> usize,
+) -> usize {
+    let of = |family| slices.clone().filter(|slice| slice.family == Some(family)).map(&count).sum();
+    Family::ALL.into_iter().map(of).max().unwrap_or_default()
 }
 
 /// So many backends have lots. With more of them, one might have none.

@@ -1,4 +1,4 @@
-use contract::limits::{Exceeded, Limit, SERVICE_BACKENDS, SERVICE_FRONT_ENDS};
+use contract::limits::{Exceeded, Limit, PORT_BACKENDS, SERVICE_BACKENDS, SERVICE_FRONT_ENDS};
 use serde_json::{Value, json};
 
 use super::*;
@@ -134,8 +134,30 @@ fn a_service_is_served_as_far_as_it_fits_into_its_bounds() {
     let front_ends = |value| Some((&SERVICE_FRONT_ENDS, value));
     assert_eq!(of(1000, 1000, 0), priced(4 * 1002, 4 * 1002, 4, front_ends(1000 * 1002)));
     assert_eq!(of(0, 3000, 1), priced(5000, 10_000, 2500, front_ends(6000)));
-    assert_eq!(of(0, 1000, 249), priced(400, 100_000, 200, Some((&SERVICE_BACKENDS, 100_500))));
+    assert_eq!(of(0, 1000, 249), priced(130, 32_500, 65, Some((&SERVICE_BACKENDS, 33_000))));
     assert_eq!(of(5000, 1, 0), priced(0, 0, 0, front_ends(5002)));
+    assert_eq!(of(0, 2, 2048).ports, 2);
+    assert_eq!(of(0, 2, 2049), priced(0, 0, 0, Some((&PORT_BACKENDS, 2049))));
+}
+
+/// Rules of OVN list the networks of all other clients: of every second address, as many as there are ranges.
+#[test]
+fn source_ranges_that_leave_out_many_networks_cost_as_many() {
+    let of = |ranges: u32| {
+        let ranges: Vec<String> = (0..ranges)
+            .map(|number| IpAddr::from((0xc612_0000 + 2 * number).to_be_bytes()).to_string() + "/32")
+            .collect();
+        let spec = json!({"type": "LoadBalancer", "clusterIPs": ["10.96.0.1"], "loadBalancerSourceRanges": ranges,
+            "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
+        let status = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]}});
+        Priced::of(&service(json!({}), spec, status), std::iter::empty())
+    };
+    // Four networks at each of two addresses; 4 + 29 others of IPv4, and all of IPv6.
+    let priced = of(4);
+    assert_eq!((priced.ports, priced.cost.backends), (2, 2 * (2 * 4 + 33 + 1)));
+    let priced = of(10_000);
+    assert_eq!((priced.ports, priced.exceeded.map(|it| it.limit)), (1, Some(&SERVICE_BACKENDS)));
+    assert_eq!(of(60_000).ports, 0);
 }
 
 /// `serving` without a value counted as `ready` on nodes, and as true in the control plane.

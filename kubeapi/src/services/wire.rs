@@ -327,9 +327,8 @@ impl ServiceObject {
         let is_limited = |address: &IpAddr| external_ips.binary_search(address).is_err();
         let limited: Box<[IpAddr]> = ingress_ips.iter().copied().filter(is_limited).collect();
         let clients = load_balancer_source_ranges.filter(|ranges| !(ranges.is_empty() || limited.is_empty()));
-        let source_ranges = clients.map(|texts| {
-            Box::new(SourceRanges { addresses: limited, clients: networks(&texts, &mut unusable) })
-        });
+        let source_ranges =
+            clients.map(|texts| Box::new(SourceRanges::new(limited, networks(&texts, &mut unusable))));
         let timeout = || {
             let configured = session_affinity_config.and_then(|config| config.client_ip?.timeout_seconds);
             configured.filter(|seconds| *seconds > 0).unwrap_or(AFFINITY)

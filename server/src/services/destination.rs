@@ -270,10 +270,10 @@ mod tests {
         let mut service = service(&["10.96.0.7", "fd00:10:96::7"]);
         service.external_ips = ["198.51.100.7".parse().unwrap()].into();
         service.ingress_ips = ["198.51.100.8", "2001:db8::8"].map(|text| text.parse().unwrap()).into();
-        service.source_ranges = Some(Box::new(SourceRanges {
-            addresses: service.ingress_ips.clone(),
-            clients: ["192.0.2.0/24", "203.0.113.7/32"].map(|text| text.parse().unwrap()).into(),
-        }));
+        service.source_ranges = Some(Box::new(SourceRanges::new(
+            service.ingress_ips.clone(),
+            ["192.0.2.0/24", "203.0.113.7/32"].map(|text| text.parse().unwrap()).into(),
+        )));
         let port = ServicePort {
             name: None,
             protocol: Protocol::Tcp,

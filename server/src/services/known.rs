@@ -62,7 +62,8 @@ impl Facts {
 /// Connections that a change has made stale, and those that are right again.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moves {
-    pub(crate) stale: BTreeSet<Stale>,
+    /// Each with the namespace of the Service.
+    pub(crate) stale: BTreeMap<Stale, Arc<str>>,
     pub(crate) valid: BTreeSet<Stale>,
 }
 
@@ -481,10 +482,10 @@ impl Known {
         let now = self.udp_endpoints(key);
         let none = UdpEndpoints::new();
         let before = self.udp.get(key).unwrap_or(&none);
-        let mut moves = Moves::between(before, &now);
+        let mut moves = Moves::between(key.namespace(), before, &now);
         // What the first list has was there before.
         if self.are_all_services {
-            moves.add_untranslated(before, &now);
+            moves.add_untranslated(key.namespace(), before, &now);
         }
         if now.is_empty() {
             self.udp.remove(key);
@@ -563,14 +564,16 @@ fn condition(service: &Service, endpoint: &Endpoint) -> Condition {
 }
 
 impl Moves {
-    fn between(before: &UdpEndpoints, now: &UdpEndpoints) -> Self {
+    /// What becomes of a Service's connections.
+    fn between(namespace: &str, before: &UdpEndpoints, now: &UdpEndpoints) -> Self {
         let mut moves = Self::default();
+        let namespace: Arc<str> = namespace.into();
         for ((address, port), endpoints) in before {
-            let stale = |end: StaleEnd| Stale { address: *address, port: *port, end };
+            let stale = |end| (Stale { address: *address, port: *port, end }, Arc::clone(&namespace));
             let to = |endpoint: &SocketAddr| stale(StaleEnd::Endpoint(*endpoint));
             match (now.get(&(*address, *port)), address) {
                 (Some(now), _) => moves.stale.extend(endpoints.difference(now).map(to)),
-                (None, Some(_)) => drop(moves.stale.insert(stale(StaleEnd::Any))),
+                (None, Some(_)) => moves.stale.extend([stale(StaleEnd::Any)]),
                 // Other programs of the host may use the same port: only what was translated is stale.
                 (None, None) => moves.stale.extend(endpoints.iter().map(to)),
             }
@@ -587,20 +590,21 @@ impl Moves {
 
     /// A client that sent to an address and port before there was the Service has a connection to the address
     /// itself, and keeps it for as long as it sends.
-    fn add_untranslated(&mut self, before: &UdpEndpoints, now: &UdpEndpoints) {
+    fn add_untranslated(&mut self, namespace: &str, before: &UdpEndpoints, now: &UdpEndpoints) {
         let only_in = |some: &UdpEndpoints, other: &UdpEndpoints| -> Vec<Stale> {
             let new = some.keys().filter(|key| !other.contains_key(key));
             new.map(|(address, port)| Stale { address: *address, port: *port, end: StaleEnd::Itself })
                 .collect()
         };
-        self.stale.extend(only_in(now, before));
+        let namespace: Arc<str> = namespace.into();
+        self.stale.extend(only_in(now, before).into_iter().map(|stale| (stale, Arc::clone(&namespace))));
         self.valid.extend(only_in(before, now));
     }
 
     /// Adds later moves.
     fn add(&mut self, later: Self) {
-        self.stale.retain(|stale| !later.valid.contains(stale));
-        self.valid.retain(|valid| !later.stale.contains(valid));
+        self.stale.retain(|stale, _| !later.valid.contains(stale));
+        self.valid.retain(|valid| !later.stale.contains_key(valid));
         self.stale.extend(later.stale);
         self.valid.extend(later.valid);
     }

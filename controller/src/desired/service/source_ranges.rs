@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use contract::{
     names::ServiceKey,
     ovn::{self, ObjectId},
+    remainder::remainder,
 };
 use ipnet::IpNet;
 use kubeapi::services::{Family, Protocol};
@@ -46,9 +47,14 @@ pub(super) fn rules(store: &Store, key: &ServiceKey, service: &Service) -> Vec<A
         let terms = terms.map(|term| if by_addresses.len() == 1 { term } else { format!("({term})") });
         let mut matching = either(terms.collect());
         let clients: Vec<IpNet> = clients.collect();
-        // Without a range of the family nobody may connect, as on nodes.
+        // Without a range of the family nobody may connect, as on nodes. OVN makes a flow of each network that is
+        // listed; of `!= {…}` it would make the product of the clients' bits.
         if !clients.is_empty() {
-            matching += &format!(" && {ip}.src != {}", list(&clients));
+            let others = remainder(family.everything(), &clients);
+            if others.is_empty() {
+                return None;
+            }
+            matching += &format!(" && {ip}.src == {}", list(&others));
         }
         Some(Acl {
             id: ObjectId::source_ranges(key, name),

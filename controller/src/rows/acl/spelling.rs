@@ -14,9 +14,8 @@
 
 use std::borrow::Cow;
 
+use contract::remainder::remainder;
 use ipnet::IpNet;
-
-use crate::remainder::remainder;
 
 /// More alternatives than this stay as they are: each repeats the rest of the match.
 const MOST: usize = 64;

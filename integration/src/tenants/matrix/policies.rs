@@ -60,9 +60,7 @@ pub(super) const ROWS: &[Row] = &[
         "multicast switched on for its namespace, and a group that others have joined",
         "no pod of another namespace hears it",
     ),
-    row(69, Party::User, "an EgressFirewall of 8,000 rules about every node", "no other pod waits").fails(
-        "so many are within the limits, and their flows hold up new pods of the node for a minute and longer",
-    ),
+    row(69, Party::User, "an EgressFirewall of 8,000 rules about every node", "no other pod waits"),
     row(
         70,
         Party::User,

@@ -107,15 +107,13 @@ pub(super) const ROWS: &[Row] = &[
         Party::User,
         "a Service of 100,000 endpoints",
         "no other pod waits, and node's servers keep below 200 MB",
-    )
-    .fails("nodes lose packets while they take the flows of a hundred thousand endpoints, the limit"),
+    ),
     row(
         83,
         Party::User,
         "a Service with 10,000 source ranges",
         "others stay out, no other pod waits",
-    )
-    .fails("nodes lose packets, and new pods wait, while they take the flows of so many ranges, which are within the limits"),
+    ),
     row(
         84,
         Party::User,

@@ -1,4 +1,4 @@
-//! What is left of a network without others. Knows no policy.
+//! What is left of a network without others. Knows no object of Kubernetes.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use ipnet::IpNet;
 /// The networks that are left of a network without the exceptions, in the order of their addresses: as few as
 /// there can be. OVN makes a flow of each. Of `!= {…}` it makes one for each bit of an exception, and of several
 /// exceptions the product.
-pub(crate) fn remainder(net: IpNet, except: &[IpNet]) -> Vec<IpNet> {
+pub fn remainder(net: IpNet, except: &[IpNet]) -> Vec<IpNet> {
     let mut left = Vec::new();
     let _ = each_of_remainder(net, except, &mut |net| {
         left.push(net);
@@ -16,8 +16,18 @@ pub(crate) fn remainder(net: IpNet, except: &[IpNet]) -> Vec<IpNet> {
     left
 }
 
+/// How many networks are left; more than `most` are not counted.
+pub fn size_of_remainder(net: IpNet, except: &[IpNet], most: usize) -> usize {
+    let mut size = 0;
+    let _ = each_of_remainder(net, except, &mut |_| {
+        size += 1;
+        if size > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    size
+}
+
 /// Passes each of them to `found`, until that breaks.
-pub(crate) fn each_of_remainder(
+fn each_of_remainder(
     net: IpNet,
     except: &[IpNet],
     found: &mut impl FnMut(IpNet) -> ControlFlow<()>,
@@ -74,6 +84,12 @@ mod tests {
         assert_eq!(remainder(net, &nets(&["10.0.0.0/8"])), []);
         assert_eq!(remainder(net, &nets(&["10.1.0.0/17", "10.1.128.0/17"])), []);
         assert_eq!(remainder(net, &nets(&["10.2.0.0/16", "fd00::/8"])), [net]);
+    }
+
+    #[test]
+    fn the_count_ends_at_the_bound() {
+        let count = |most| size_of_remainder("::/0".parse().unwrap(), &nets(&["fd00::1/128"]), most);
+        assert_eq!((count(1000), count(5)), (128, 6));
     }
 
     proptest! {

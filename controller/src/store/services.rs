@@ -102,9 +102,9 @@ impl Known {
 
     /// How its load balancers depend on the nodes.
     fn by_node(&self, config: &ClusterConfig) -> ByNode {
-        let Some(service) = self.service.as_ref().filter(|service| !service.cluster_ips.is_empty()) else {
-            return ByNode::default();
-        };
+        // Of a Service beyond its bounds nothing is served, and a hundred thousand endpoints are not to be indexed.
+        let is_served = |service: &&Service| self.ports > 0 && !service.cluster_ips.is_empty();
+        let Some(service) = self.service.as_ref().filter(is_served) else { return ByNode::default() };
         let node_ports = service.ports.iter().any(|port| port.node_port.is_some());
         let by_policy = service.internal == Traffic::Local
             || service.external == Traffic::Local && (node_ports || service.outside().next().is_some());

@@ -29,10 +29,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// as much; ten times as much would be more than a transaction of all others has.
 const LARGE: usize = 128 << 10;
 
-/// Sets with single addresses to write that go into one transaction. A pod may be in thousands, one for each selector
-/// that any namespace wrote: other keys do not wait until the last one is written.
-const MOST_SETS: usize = 128;
-
 /// Why a key is dirty. Of several causes the last one in this order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
@@ -90,11 +86,9 @@ pub(crate) struct WorkQueue {
     /// [`Self::place`] changes both.
     states: HashMap<Key, KeyState>,
     /// Two lanes: keys that changed, then keys that are only compared. In each lane, the rows that others
-    /// refer to come first: the cluster, nodes, sets, single addresses of sets, policies; then pods and Services in
-    /// turn. May hold keys that are no longer dirty.
-    queues: [[VecDeque<Key>; RANKS]; 2],
-    /// Sets of which single addresses were popped in this turn.
-    sets_in_turn: usize,
+    /// refer to come first: the cluster, nodes, sets, policies; then pods and Services in turn. May hold keys that are
+    /// no longer dirty.
+    queues: [[VecDeque<Key>; 6]; 2],
     /// Which of pods and Services is next where both are dirty.
     next: Next,
     dirty: usize,
@@ -135,10 +129,10 @@ enum Next {
 
 impl Next {
     /// The ranks in the order of this turn.
-    fn ranks(self) -> [usize; RANKS] {
+    fn ranks(self) -> [usize; 6] {
         match self {
-            Self::Pod => [0, 1, SETS, ADDRESSES, POLICIES, PODS, SERVICES],
-            Self::Service => [0, 1, SETS, ADDRESSES, POLICIES, SERVICES, PODS],
+            Self::Pod => [0, 1, 2, 3, PODS, SERVICES],
+            Self::Service => [0, 1, 2, 3, SERVICES, PODS],
         }
     }
 
@@ -200,16 +194,12 @@ impl WorkQueue {
         if self.large.contains(key) { &mut self.dirty_apart } else { &mut self.dirty }
     }
 
-    fn push(&mut self, key: Key, scope: &Scope, lane: usize) {
+    fn push(&mut self, key: Key, lane: usize) {
         if self.large.contains(&key) {
             self.apart.push_back(key);
-            return;
+        } else {
+            self.queues[lane][rank(&key)].push_back(key);
         }
-        let rank = match (rank(&key), scope) {
-            (SETS, Scope::Parts(_)) => ADDRESSES,
-            (rank, _) => rank,
-        };
-        self.queues[lane][rank].push_back(key);
     }
 
     /// The key, which is in no queue, needs edits of so many bytes.
@@ -238,8 +228,7 @@ impl WorkQueue {
                 let overtakes = *because == Cause::Everything && cause == Cause::Store;
                 *because = cause.max(*because);
                 if overtakes {
-                    let scope = dirty.clone();
-                    self.push(key, &scope, lane);
+                    self.push(key, lane);
                 }
                 return;
             }
@@ -257,7 +246,7 @@ impl WorkQueue {
             }
             return;
         }
-        self.push(key.clone(), &scope, lane);
+        self.push(key.clone(), lane);
         self.place(&key, Some(KeyState::Dirty(scope, cause)));
     }
 
@@ -279,7 +268,6 @@ impl WorkQueue {
         }
         // Alternates while there are both.
         self.was_suspects = !self.groups.is_empty() && (dirty == 0 || !self.was_suspects);
-        self.sets_in_turn = 0;
         if !self.was_suspects {
             let is_apart = self.dirty_apart > 0 && (self.dirty == 0 || self.others_had_turn);
             self.others_had_turn = !is_apart;
@@ -293,15 +281,11 @@ impl WorkQueue {
         Some(Turn::Suspects(keys))
     }
 
-    /// The next dirty key of this turn; none if there is none, or if the turn has had its sets and nothing else is
-    /// dirty.
+    /// The next dirty key.
     pub(crate) fn pop(&mut self) -> Option<Item> {
         let (states, mut next) = (&self.states, None);
         let ranks = self.next.ranks();
         for (lane, rank) in (0..2).flat_map(|lane| ranks.map(|rank| (lane, rank))) {
-            if rank == ADDRESSES && self.sets_in_turn == MOST_SETS {
-                continue;
-            }
             let queue = &mut self.queues[lane][rank];
             // Skips entries of keys that are no longer dirty.
             next = std::iter::from_fn(|| queue.pop_front())
@@ -310,7 +294,6 @@ impl WorkQueue {
                 queue.shrink_to(KEPT);
             }
             if next.is_some() {
-                self.sets_in_turn += usize::from(rank == ADDRESSES);
                 break;
             }
         }
@@ -448,14 +431,8 @@ fn is_of_user(key: &Key) -> bool {
     }
 }
 
-const SETS: usize = 2;
-/// Of a set that is there: what refers to it does not need them, and nobody gets an address that has to leave a set
-/// (`Store::found_sets`).
-const ADDRESSES: usize = 3;
-const POLICIES: usize = 4;
-const PODS: usize = 5;
-const SERVICES: usize = 6;
-const RANKS: usize = 7;
+const PODS: usize = 4;
+const SERVICES: usize = 5;
 
 /// Rows of pods and services refer to nodes' rows, and nodes' rows to the cluster's. Pods and services are
 /// equals, and have their turns one by one: a burst of one kind does not hold up the other.
@@ -463,9 +440,10 @@ fn rank(key: &Key) -> usize {
     match key {
         Key::Cluster => 0,
         Key::Node(_) | Key::Gateway(_) | Key::Chassis(_) => 1,
-        // A rule names sets, and a pod's port is in groups.
-        Key::Set(_) | Key::Isolation(_) | Key::Namespace(_) => SETS,
-        Key::Policy(_) | Key::ClusterPolicy(_) | Key::EgressFirewall(_) => POLICIES,
+        // A rule names sets, and a pod's port is in groups. An address leaves its sets before a rule comes that
+        // names them.
+        Key::Set(_) | Key::Isolation(_) | Key::Namespace(_) => 2,
+        Key::Policy(_) | Key::ClusterPolicy(_) | Key::EgressFirewall(_) => 3,
         Key::Pod(_) | Key::SourceNat(_) => PODS,
         Key::Service(_) => SERVICES,
     }

@@ -3,10 +3,7 @@
 use tokio::time::Instant;
 
 use super::*;
-use crate::{
-    key::{Part, SetId},
-    rows::Table,
-};
+use crate::{key::Part, rows::Table};
 
 fn node(name: &str) -> Key {
     Key::Node(name.into())
@@ -210,24 +207,4 @@ fn a_pod_came_after_all_services_that_were_dirty_before_it() {
         work_queue.mark(Item::whole(key, Cause::Rows), now);
     }
     assert!(drain(&mut work_queue)[..2].contains(&service(0)));
-}
-
-/// Each selector that a namespace writes may be a set that every new pod is in.
-#[test]
-fn a_pod_does_not_wait_until_its_address_is_in_thousands_of_sets() {
-    let (mut work_queue, now) = (WorkQueue::default(), Instant::now());
-    let set = |number: usize| Key::Set(SetId::Pods(number.to_string().into()));
-    let scope = || Scope::part(Part::Address([10, 0, 0, 1].into()));
-    for number in 0..3 * MOST_SETS {
-        work_queue.mark(Item { key: set(number), scope: scope(), cause: Cause::Store }, now);
-    }
-    work_queue.mark(Item::whole(pod("a"), Cause::Store), now);
-    let mut turns = Vec::new();
-    while work_queue.turn().is_some() {
-        turns.push(drain(&mut work_queue));
-    }
-    assert_eq!(turns.iter().map(Vec::len).collect::<Vec<_>>(), [MOST_SETS + 1, MOST_SETS, MOST_SETS]);
-    // What is common: address and port in one transaction, the address first.
-    assert_eq!(turns[0].last(), Some(&pod("a")));
-    assert_eq!(turns.concat().iter().filter(|key| matches!(key, Key::Set(_))).count(), 3 * MOST_SETS);
 }

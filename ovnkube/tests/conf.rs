@@ -37,6 +37,7 @@ fn every_file_has_a_test_here() {
         "Containerfile",
         "grafana-dashboard.json",
         "helm",
+        "image",
         "kubernetes",
         "logrotate.d",
         "prometheus-rules.yaml",

@@ -163,7 +163,7 @@ impl ApiProxy {
         lock(&self.shared.plans).push(Plan { of, fault, times: Some(times) });
     }
 
-    /// Cuts the next event of an open watch in the middle, and ends the connection.
+    /// Cuts the next event of a watch of pods in the middle, and ends the connection.
     pub fn truncate_next_event(&self) {
         *lock(&self.shared.truncations) += 1;
     }

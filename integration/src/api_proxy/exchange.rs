@@ -11,16 +11,17 @@ use tokio::{
 };
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{API_SERVER, Answer, Fault, Shared};
+use super::{API_SERVER, Answer, Fault, Of, Shared};
 
 /// Answers one request. The caller drops the future when the connection is cut.
 pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
     stream.set_nodelay(true)?;
     let client = Box::new(shared.acceptor.accept(stream).await?);
     let request = Asked::read(client).await.context("the client hung up in the middle of a request")?;
-    let (is_watch, onward) = (request.is_watch(), request.onward());
-    let mut truncate = false;
-    let fault = shared.meet((&request).into());
+    let onward = request.onward();
+    let asked = super::Asked::from(&request);
+    let (is_watch, mut truncate) = (asked.is(&Of::Watches), false);
+    let fault = shared.meet(asked);
     match fault {
         None => {}
         Some(Fault::HangUp) => bail!("told to hang up"),

@@ -424,11 +424,18 @@ fn a_default_route_over_another_nic_moved_the_gateway_and_ended_the_pods_connect
             if round == 2 {
                 // A server that starts meanwhile knows the bridge by its mark.
                 node.server.stop()?;
+                let began = node.server_log()?.len();
                 node.start_server()?;
                 managed::ready(node)?;
                 for address in lab.world().addresses(Machine::Web) {
                     lab.ping(&site.here, address)?;
                 }
+                // What it has not remarked cannot be over.
+                eventually("the new server sees the other route", SOON, || {
+                    let log = node.server_log()?;
+                    ensure!(log[began..].contains(remark), "{log}");
+                    Ok(())
+                })?;
             }
             let began = node.server_log()?.len();
             node.shell(&format!("ip route add default via {ROUTER} dev breth0"))?;

@@ -132,9 +132,7 @@ async fn serve(
     let object = api_server.zip(view);
     let node = config.name.clone();
     let node_ports = match &config.gateway {
-        Some(gateway) if gateway.node_ports && gateway.mode == GatewayMode::Shared => {
-            NodePorts::GatewayRouter
-        }
+        Some(gateway) if gateway.router_serves_node_ports() => NodePorts::GatewayRouter,
         Some(_) | None => NodePorts::Host,
     };
     tokio::spawn(release::warn(client.clone(), ovs_run_dir(&config), node_ports, node, events.clone()));
@@ -319,7 +317,7 @@ fn keep_network(
     let kernel_thread = kernel_thread::handle().map_err(StartError::Runtime)?;
     match config.gateway.clone() {
         Some(config) => {
-            if config.node_ports && config.mode == GatewayMode::Shared {
+            if config.router_serves_node_ports() {
                 metrics.serves_node_ports();
             }
             kernel_thread.spawn(GatewayReconciler::new(config, ties).run());

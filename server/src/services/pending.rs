@@ -70,10 +70,12 @@ impl Pending {
             let of_namespace = self.times.get(&namespace).map_or(0, BTreeSet::len);
             match STALE_CONNECTIONS.check(of_namespace + 1) {
                 Ok(()) => self.add(stale, Attempt { at: now, number: 0, namespace }),
-                Err(exceeded) => left_out.entry(namespace).or_insert(exceeded).value += 1,
+                Err(exceeded) => {
+                    let more = |first: &mut Exceeded| first.value += 1;
+                    left_out.entry(namespace).and_modify(more).or_insert(exceeded);
+                }
             }
         }
-        left_out.values_mut().for_each(|exceeded| exceeded.value -= 1);
         left_out
     }
 

@@ -66,3 +66,10 @@ pub struct GatewayConfig {
     /// The addresses between host and gateway router, IPv4 and IPv6.
     pub masquerade: [IpNet; 2],
 }
+
+impl GatewayConfig {
+    /// Whether the gateway router serves node ports for the world: in shared mode alone, whatever the option says.
+    pub(crate) fn router_serves_node_ports(&self) -> bool {
+        self.node_ports && self.mode == GatewayMode::Shared
+    }
+}

@@ -26,8 +26,8 @@ pub fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let mut created = BTreeSet::new();
     for (account, manifest) in [(NODE, MANIFEST), (MASTER, CONTROL_PLANE)] {
-        for object in serde_yaml_ng::Deserializer::from_str(manifest) {
-            let object = Value::deserialize(object).context("read the deployment's manifest")?;
+        for object in objects(manifest) {
+            let object = object?;
             let collection = match object["kind"].as_str() {
                 Some("Namespace") => "/api/v1/namespaces".to_owned(),
                 Some("ServiceAccount") => format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"),
@@ -57,8 +57,8 @@ pub fn own_node_only(api: &Api, credentials: &Credentials, node: &str) -> Result
 
 /// Creates the policy of admission: a server annotates its own node only.
 pub fn create_own_node_only(api: &Api) -> Result<()> {
-    for object in serde_yaml_ng::Deserializer::from_str(MANIFEST) {
-        let object = Value::deserialize(object).context("read the deployment's manifest")?;
+    for object in objects(MANIFEST) {
+        let object = object?;
         let plural = match object["kind"].as_str() {
             Some("ValidatingAdmissionPolicy") => "validatingadmissionpolicies",
             Some("ValidatingAdmissionPolicyBinding") => "validatingadmissionpolicybindings",
@@ -67,6 +67,11 @@ pub fn create_own_node_only(api: &Api) -> Result<()> {
         api.create(&format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &object)?;
     }
     Ok(())
+}
+
+fn objects(manifest: &str) -> impl Iterator<Item = Result<Value>> {
+    let documents = serde_yaml_ng::Deserializer::from_str(manifest);
+    documents.map(|object| Value::deserialize(object).context("read the deployment's manifest"))
 }
 
 /// A token of a service account, for a program on this node; valid for a day, which is longer than any test.

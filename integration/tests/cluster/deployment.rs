@@ -12,12 +12,10 @@ use integration::{
     Cluster,
     cluster::{CLUSTER_SUBNETS, GatewayMode, access::MANIFEST, control_plane},
     command, eventually, executable, mounts,
-    peer::Reply,
-    traffic::End,
     world::Machine,
 };
 
-use crate::support::{PODS, SOON, attached, pod, small_pod, start, wait_ready};
+use crate::support::{PODS, SOON, attached, pod, small_pod, start, the_world_sees_the_node_of, wait_ready};
 
 const LOADER: &[u8] = b"/ld-linux";
 const DAEMON_SET: &str = "/apis/apps/v1/namespaces/ovn-kubernetes/daemonsets/ovn-kubernetes-node";
@@ -50,16 +48,8 @@ fn a_gateway_in_the_container_of_the_daemon_set_leads_pods_to_the_world() {
         deploy_with(cluster, &[("#mode=shared", "mode=shared")])?;
         cluster.wait_until_ready()?;
         let pod = start(cluster, &pod("here", "node1"))?;
-        let (lab, world) = (&cluster.lab, cluster.lab.world());
-        let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
-        let node = world.of_node(lab.node_of(&pod));
-        eventually("the world sees the node of the pod", SOON, || {
-            let replies = lab.ask(&End::Pod(&pod), &web, &web)?.concat();
-            let seen: Vec<_> = replies.iter().map(Reply::address).collect();
-            let expected: Vec<_> = node.iter().chain(&node).copied().map(Some).collect();
-            ensure!(seen == expected, "{replies:?}");
-            Ok(())
-        })?;
+        let (_web, web) = cluster.lab.mirroring_outside(Machine::Web, 80)?;
+        the_world_sees_the_node_of(cluster, &pod, &web)?;
         let object = cluster.api.read("/api/v1/nodes/node1")?;
         let config = &object["metadata"]["annotations"][GATEWAY_CONFIG];
         ensure!(config.as_str().is_some_and(|text| text.contains(r#""mode":"shared""#)), "{config}");

@@ -9,7 +9,7 @@ use integration::{
 };
 use serde_json::json;
 
-use crate::support::{PODS, SOON, attached, pod, wait_ready};
+use crate::support::{PODS, SOON, attached, pod, the_world_sees_the_node_of, wait_ready};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
@@ -105,14 +105,7 @@ fn every_way(cluster: &Cluster, mode: &str) -> Result<()> {
     let (_web, web) = lab.mirroring_outside(Machine::Web, 80)?;
     for name in ["web", "other"] {
         let pod = attached(cluster, name)?;
-        let node = world.of_node(lab.node_of(&pod));
-        eventually(&format!("the world sees the node of pod {name}"), SOON, || {
-            let replies = lab.ask(&End::Pod(&pod), &web, &web)?.concat();
-            let seen: Vec<_> = replies.iter().map(Reply::address).collect();
-            let expected: Vec<_> = node.iter().chain(&node).copied().map(Some).collect();
-            ensure!(seen == expected, "{replies:?}");
-            Ok(())
-        })?;
+        the_world_sees_the_node_of(cluster, &pod, &web)?;
         eventually(
             &format!("pod {name} finds a name of the world, and the name of an address"),
             SOON,

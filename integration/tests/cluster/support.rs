@@ -1,6 +1,6 @@
 //! Manifests of test pods, and waiting for them.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{
@@ -9,7 +9,10 @@ use integration::{
         attached::is_ready,
         manifest::{self, for_node},
     },
+    eventually,
+    peer::Reply,
     threads::on_threads,
+    traffic::End,
 };
 use serde_json::{Value, json};
 
@@ -120,6 +123,19 @@ pub(crate) fn wait_for_exactly(cluster: &Cluster, count: usize, deadline: Durati
             of_tests().count()
         );
         Ok(of_tests().map(|(name, _)| name.to_owned()).collect())
+    })
+}
+
+/// Clients outside see the pod's node, at each address, by TCP and by UDP.
+pub(crate) fn the_world_sees_the_node_of(cluster: &Cluster, pod: &Pod, web: &[SocketAddr]) -> Result<()> {
+    let lab = &cluster.lab;
+    let node = lab.world().of_node(lab.node_of(pod));
+    eventually(&format!("the world sees the node of pod {}", pod.name), SOON, || {
+        let replies = lab.ask(&End::Pod(pod), web, web)?.concat();
+        let seen: Vec<_> = replies.iter().map(Reply::address).collect();
+        let expected: Vec<_> = node.iter().chain(&node).copied().map(Some).collect();
+        ensure!(seen == expected, "{replies:?}");
+        Ok(())
     })
 }
 

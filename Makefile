@@ -60,7 +60,7 @@ install: build sbom ## Install them with their configuration (DESTDIR=… for a 
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes/openshift conf/kubernetes/openshift/*.yaml
 	install -d $(DESTDIR)/usr/share/ovn-kubernetes/helm
-	cp -R conf/helm/ovn-kubernetes-node $(DESTDIR)/usr/share/ovn-kubernetes/helm/
+	cp -R conf/helm/ovn-kubernetes $(DESTDIR)/usr/share/ovn-kubernetes/helm/
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/monitoring conf/grafana-dashboard.json conf/prometheus-rules.yaml
 	# Keep an administrator's own settings.
 	test -e $(DESTDIR)/etc/logrotate.d/ovn-kubernetes || install -D -m 644 conf/logrotate.d/ovn-kubernetes $(DESTDIR)/etc/logrotate.d/ovn-kubernetes

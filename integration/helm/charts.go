@@ -1,7 +1,8 @@
 // Does to a chart what `helm lint` and `helm template` do, with Helm's own packages: the whole of Helm takes minutes to build.
 //
-//	charts lint CHART                              one problem a line; exit status 1 if there are any
-//	charts template CHART [VALUES.yaml]            the objects that Helm would make, in the order in which it would
+//	charts lint CHART                                    one problem a line; exit status 1 if there are any
+//	charts template CHART [VALUES.yaml [OBJECTS.yaml]]   the objects that Helm would make, in the order in which it would,
+//	                                                     in a cluster with these objects
 //
 // No cluster is asked.
 package main
@@ -9,6 +10,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -18,13 +20,13 @@ import (
 )
 
 const (
-	release   = "ovn-kubernetes-node"
+	release   = "ovn-kubernetes"
 	namespace = "ovn-kubernetes"
 )
 
 func main() {
-	if len(os.Args) < 3 || len(os.Args) > 4 {
-		fail("usage: charts lint CHART | charts template CHART [VALUES.yaml]")
+	if len(os.Args) < 3 || len(os.Args) > 5 {
+		fail("usage: charts lint CHART | charts template CHART [VALUES.yaml [OBJECTS.yaml]]")
 	}
 	switch verb, chart := os.Args[1], os.Args[2]; verb {
 	case "lint":
@@ -49,26 +51,29 @@ func lintChart(chart string) {
 	}
 }
 
-func template(path string, valueFiles []string) {
+func template(path string, files []string) {
 	chart, err := loader.Load(path)
 	check(err)
-	values := chartutil.Values{}
-	for _, file := range valueFiles {
-		values, err = chartutil.ReadValuesFile(file)
+	values, objects := chartutil.Values{}, cluster{}
+	if len(files) > 0 {
+		values, err = chartutil.ReadValuesFile(files[0])
 		check(err)
+	}
+	if len(files) > 1 {
+		objects = clusterOf(files[1])
 	}
 	options := chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
 	// Looks at the values with the chart's schema, too.
 	render, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
 	check(err)
-	files, err := engine.Render(chart, render)
+	rendered, err := engine.RenderWithClientProvider(chart, render, objects)
 	check(err)
-	for name := range files {
-		if len(name) > 4 && name[len(name)-4:] == ".txt" {
-			delete(files, name)
+	for name := range rendered {
+		if strings.HasSuffix(name, ".txt") {
+			delete(rendered, name)
 		}
 	}
-	_, manifests, err := releaseutil.SortManifests(files, chartutil.DefaultVersionSet, releaseutil.InstallOrder)
+	_, manifests, err := releaseutil.SortManifests(rendered, chartutil.DefaultVersionSet, releaseutil.InstallOrder)
 	check(err)
 	for _, manifest := range manifests {
 		fmt.Printf("---\n# Source: %s\n%s\n", manifest.Name, manifest.Content)

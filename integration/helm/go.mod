@@ -3,7 +3,12 @@ module charts
 
 go 1.24.0
 
-require helm.sh/helm/v3 v3.19.4
+require (
+	helm.sh/helm/v3 v3.19.4
+	k8s.io/apimachinery v0.34.4
+	k8s.io/client-go v0.34.4
+	sigs.k8s.io/yaml v1.6.0
+)
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
@@ -52,20 +57,19 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.34.4 // indirect
 	k8s.io/apiextensions-apiserver v0.34.4 // indirect
-	k8s.io/apimachinery v0.34.4 // indirect
 	k8s.io/apiserver v0.34.4 // indirect
-	k8s.io/client-go v0.34.4 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20250710124328-f3f2b991d03b // indirect
 	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397 // indirect
 	sigs.k8s.io/json v0.0.0-20241014173422-cfa47c3a1cc8 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
 // As in integration/cluster/go.mod: what Go has built for the one serves the other, which saves minutes.
 replace (
+	github.com/cyphar/filepath-securejoin => github.com/cyphar/filepath-securejoin v0.4.1
+	github.com/davecgh/go-spew => github.com/davecgh/go-spew v1.1.1
 	golang.org/x/crypto => golang.org/x/crypto v0.36.0
 	golang.org/x/net => golang.org/x/net v0.38.0
 	golang.org/x/oauth2 => golang.org/x/oauth2 v0.27.0
@@ -73,6 +77,4 @@ replace (
 	golang.org/x/term => golang.org/x/term v0.30.0
 	golang.org/x/text => golang.org/x/text v0.23.0
 	golang.org/x/time => golang.org/x/time v0.9.0
-	github.com/davecgh/go-spew => github.com/davecgh/go-spew v1.1.1
-	github.com/cyphar/filepath-securejoin => github.com/cyphar/filepath-securejoin v0.4.1
 )

@@ -11,19 +11,25 @@ use serde_json::{Value, json};
 use crate::manifests::{Manifests, conf, documents, read};
 
 fn charts(verb: &str, values: Option<&Value>) -> Output {
+    charts_in(&json!([]), verb, values)
+}
+
+/// The same in a cluster with these objects.
+fn charts_in(objects: &Value, verb: &str, values: Option<&Value>) -> Output {
     let own = std::env::current_exe().unwrap();
     let tool =
         own.ancestors().skip(1).map(|directory| directory.join("tools/charts")).find(|tool| tool.is_file());
     let tool =
         tool.expect("target/tools/charts is missing; build it with: integration/prerequisites.sh test");
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("values.yaml");
+    let [file, cluster] = ["values.yaml", "objects.yaml"].map(|name| directory.path().join(name));
     let mut command = Command::new(tool);
-    command.arg(verb).arg(conf("helm/ovn-kubernetes-node"));
+    command.arg(verb).arg(conf("helm/ovn-kubernetes"));
     if let Some(values) = values {
         // JSON is YAML.
         fs::write(&file, values.to_string()).unwrap();
-        command.arg(&file);
+        fs::write(&cluster, objects.to_string()).unwrap();
+        command.args([&file, &cluster]);
     }
     command.output().unwrap()
 }
@@ -35,10 +41,11 @@ fn template(values: Option<&Value>) -> Vec<Value> {
     documents(&String::from_utf8(stdout).unwrap())
 }
 
-/// The same objects as [`Manifests`], with a namespace, which the chart leaves to Helm.
+/// The objects of the nodes' server, as [`Manifests`], with a namespace, which the chart leaves to Helm.
 fn manifests(values: &Value) -> Manifests {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ovn-kubernetes"}});
     let mut objects = template(Some(values));
+    objects.retain(|object| object["metadata"]["name"] == "ovn-kubernetes-node");
     // Helm's order of installation is not that of the plain file.
     let kinds = [
         "ServiceAccount",
@@ -54,6 +61,33 @@ fn manifests(values: &Value) -> Manifests {
     Manifests::of(&objects)
 }
 
+/// The only container of an object's pods.
+fn container(objects: &[Value], kind: &str, name: &str) -> Value {
+    let object = objects
+        .iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+        .unwrap_or_else(|| panic!("no {kind} {name}"));
+    let containers = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    let [container] = &containers[..] else { panic!("{containers:#?}") };
+    container.clone()
+}
+
+/// The options file in a ConfigMap.
+fn options(objects: &[Value], name: &str) -> String {
+    let config = objects
+        .iter()
+        .find(|object| object["kind"] == "ConfigMap" && object["metadata"]["name"] == name)
+        .unwrap_or_else(|| panic!("no ConfigMap {name}"));
+    config["data"]["ovn_k8s.conf"].as_str().unwrap().to_owned()
+}
+
+/// What a program reads in this options file: the values, by the option's name.
+fn read_options(text: &str) -> Vec<(&'static str, String)> {
+    let said = ovnkube::options::conf_file::said(text, "ovn_k8s.conf".as_ref());
+    assert_eq!((said.problems, said.notes), (Vec::new(), Vec::new()), "{text}");
+    said.values.into_iter().map(|(name, (value, _))| (name, value)).collect()
+}
+
 #[test]
 fn helm_finds_nothing_to_complain_about() {
     let Output { status, stdout, stderr } = charts("lint", None);
@@ -63,41 +97,58 @@ fn helm_finds_nothing_to_complain_about() {
 #[test]
 fn without_values_the_chart_makes_what_the_plain_manifests_make() {
     let by_name = |mut objects: Vec<Value>| {
-        objects.sort_by_key(|object| object["kind"].to_string());
+        for object in &mut objects {
+            // The same options; the manifests' files have comments.
+            if let Some(text) = object.pointer_mut("/data/ovn_k8s.conf") {
+                *text = json!(read_options(text.as_str().unwrap()));
+            }
+        }
+        objects.sort_by_key(|object| (object["kind"].to_string(), object["metadata"]["name"].to_string()));
         objects
     };
     let mut rendered = template(None);
     for object in &mut rendered {
-        // Only the chart has it: a changed checksum restarts the servers after a change of the options. By
+        // Only the chart has it: a changed checksum restarts the programs after a change of the options. By
         // hand that is `kubectl rollout restart`.
         if let Some(metadata) = object.pointer_mut("/spec/template/metadata").and_then(Value::as_object_mut) {
             assert!(metadata.remove("annotations").unwrap()["checksum/config"].is_string());
         }
+        if object["kind"] == "CustomResourceDefinition" {
+            let kept = object["metadata"].as_object_mut().unwrap().remove("annotations").unwrap();
+            assert_eq!(kept, json!({"helm.sh/resource-policy": "keep"}));
+        }
     }
-    let mut plain = documents(&read(&conf("kubernetes/ovn-kubernetes-node.yaml")));
+    let mut plain = Vec::new();
+    for file in ["egressfirewalls", "ovn-kubernetes-control-plane", "ovn-kubernetes-node"] {
+        plain.extend(documents(&read(&conf(&format!("kubernetes/{file}.yaml")))));
+    }
     plain.retain(|object| object["kind"] != "Namespace");
     assert_eq!(by_name(rendered), by_name(plain));
 }
 
 #[test]
-fn every_value_reaches_the_objects() {
+fn every_value_of_the_nodes_reaches_the_objects() {
     let all = manifests(&json!({
         "image": {"repository": "registry/node", "tag": "7", "pullPolicy": "Always", "pullSecrets": ["pull"]},
-        "config": "[default]\nmtu=1300\n",
-        "cniChain": [{"type": "portmap", "capabilities": {"portMappings": true}}],
-        "extraArgs": ["--loglevel=dbg"],
-        "metrics": {"address": "127.0.0.1", "port": 19410, "tlsSecret": "node-tls"},
-        "healthAddress": "0.0.0.0",
-        "healthPort": 19411,
         "hostPaths": {"cniBin": "/bin-dir", "cniConf": "/conf-dir", "openVSwitch": "/ovs-dir", "ovn": "/ovn-dir", "openVSwitchConf": "/ovs-conf-dir"},
-        "maxUnavailable": 3,
-        "nodeSelector": {"pool": "a"},
-        "tolerations": [{"key": "k", "operator": "Exists"}],
-        "priorityClassName": "p",
-        "resources": {"limits": {"memory": "1Gi"}},
         "seLinuxOptions": {"type": "spc_t"},
+        "node": {
+            "config": "[default]\nmtu=1300\n",
+            "cniChain": [{"type": "portmap", "capabilities": {"portMappings": true}}],
+            "extraArgs": ["--loglevel=dbg"],
+            "metrics": {"address": "127.0.0.1", "port": 19410, "tlsSecret": "node-tls"},
+            "healthAddress": "0.0.0.0",
+            "healthPort": 19411,
+            "maxUnavailable": 3,
+            "nodeSelector": {"pool": "a"},
+            "tolerations": [{"key": "k", "operator": "Exists"}],
+            "priorityClassName": "p",
+            "resources": {"limits": {"memory": "1Gi"}},
+        },
+        "global": {"gatewayOpts": "--gateway-nexthop=192.0.2.1 --gateway-vlanid=7"},
     }));
-    assert_eq!(all.config.data.as_ref().unwrap()["ovn_k8s.conf"], "[default]\nmtu=1300\n");
+    let options = read_options(&all.config.data.as_ref().unwrap()["ovn_k8s.conf"]);
+    assert!(options.contains(&("mtu", "1300".to_owned())), "the further lines win: {options:?}");
     let chain: Value = serde_json::from_str(&all.config.data.as_ref().unwrap()["cni-chain.json"]).unwrap();
     assert_eq!(chain, json!([{"type": "portmap", "capabilities": {"portMappings": true}}]));
     let container = serde_json::to_value(all.container()).unwrap();
@@ -116,6 +167,8 @@ fn every_value_reaches_the_objects() {
         "--ovs-run-dir=/ovs-dir",
         "--ovn-run-dir=/ovn-dir",
         "--cni-chain=/etc/ovn-kubernetes/cni-chain.json",
+        "--gateway-nexthop=192.0.2.1",
+        "--gateway-vlanid=7",
     ] {
         assert!(arguments.contains(&argument), "{argument}: {arguments:?}");
     }
@@ -141,10 +194,130 @@ fn every_value_reaches_the_objects() {
     }
 }
 
+#[test]
+fn every_value_of_the_control_plane_reaches_the_objects() {
+    let objects = template(Some(&json!({
+        "image": {"repository": "registry/node", "tag": "7"},
+        "k8sAPIServer": "https://192.0.2.1:6443",
+        "databases": {"north": "ssl:192.0.2.2:6641,ssl:192.0.2.3:6641", "south": "tcp:[fd00::2]:6642"},
+        "controlPlane": {
+            "replicas": 3,
+            "config": "[logging]\nloglevel=dbg\n",
+            "extraArgs": ["--zone=z"],
+            "metrics": {"address": "127.0.0.1", "port": 19409},
+            "healthPort": 19408,
+            "nodeSelector": {"pool": "b"},
+            "priorityClassName": "p",
+            "resources": {"limits": {"memory": "2Gi"}},
+        },
+        "global": {"enableMulticast": true},
+    })));
+    let options = read_options(&options(&objects, "ovn-kubernetes-control-plane"));
+    for (name, value) in [
+        ("k8s-apiserver", "https://192.0.2.1:6443"),
+        ("nb-address", "ssl:192.0.2.2:6641,ssl:192.0.2.3:6641"),
+        ("sb-address", "tcp:[fd00::2]:6642"),
+        ("loglevel", "dbg"),
+    ] {
+        assert!(options.contains(&(name, value.to_owned())), "{name}={value}: {options:?}");
+    }
+    let container = container(&objects, "Deployment", "ovn-kubernetes-control-plane");
+    assert_eq!(container["image"], "registry/node:7");
+    let arguments = container["args"].as_array().unwrap();
+    for argument in [
+        "--zone=z",
+        "--enable-multicast",
+        "--metrics-bind-address=127.0.0.1:19409",
+        "--healthz-bind-address=127.0.0.1:19408",
+    ] {
+        assert!(arguments.contains(&json!(argument)), "{argument}: {arguments:?}");
+    }
+    assert_eq!(container["livenessProbe"]["httpGet"]["port"], 19408);
+    assert_eq!(container["resources"]["limits"], json!({"memory": "2Gi"}));
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let spec = &deployment["spec"];
+    assert_eq!(spec["replicas"], 3);
+    let pod = &spec["template"]["spec"];
+    assert_eq!((&pod["nodeSelector"]["pool"], &pod["priorityClassName"]), (&json!("b"), &json!("p")));
+}
+
+/// A file of values that was written for upstream's chart, with its defaults: what this version has not is off.
+#[test]
+fn values_with_the_names_of_upstreams_chart_mean_the_same() {
+    let objects = template(Some(&json!({
+        "k8sAPIServer": "https://172.25.0.2:6443",
+        "podNetwork": "10.244.0.0/16/24",
+        "serviceNetwork": "10.96.0.0/16",
+        "mtu": 1300,
+        "skipCallToK8s": true,
+        "ovnkube-master": {"replicas": 1},
+        "global": {
+            "gatewayMode": "local",
+            "extGatewayNetworkInterface": "eth1",
+            "encapPort": 6082,
+            "v4JoinSubnet": "100.65.0.0/16",
+            "v4MasqueradeSubnet": "169.254.0.0/17",
+            "v6MasqueradeSubnet": "fd69::/112",
+            "enableOvnKubeIdentity": true,
+            "enableAdminNetworkPolicy": true,
+            "enableEgressFirewall": true,
+            "enableEgressIp": false,
+            "enableHybridOverlay": "",
+            "enableInterconnect": false,
+            "enableSvcTemplate": true,
+            "enableLFlowCache": true,
+            "lFlowCacheLimit": 2_000_000,
+            "lFlowCacheLimitKb": "",
+            "disableForwarding": "",
+            "remoteProbeInterval": 100_000,
+            "aclLoggingRateLimit": 30,
+            "noHostSubnetLabel": "network=other",
+            "netFlowTargets": "",
+            "image": {"repository": "registry/ovn-kube", "tag": "master", "pullPolicy": "Always"},
+            "imagePullSecretName": "pull",
+        },
+    })));
+    for name in ["ovn-kubernetes-node", "ovn-kubernetes-control-plane"] {
+        let options = read_options(&options(&objects, name));
+        for (name, value) in [
+            ("k8s-apiserver", "https://172.25.0.2:6443"),
+            ("cluster-subnets", "10.244.0.0/16/24"),
+            ("k8s-service-cidrs", "10.96.0.0/16"),
+            ("mtu", "1300"),
+            ("gateway-mode", "local"),
+            ("gateway-interface", "eth1"),
+            ("encap-port", "6082"),
+            ("gateway-v4-join-subnet", "100.65.0.0/16"),
+            ("gateway-v4-masquerade-subnet", "169.254.0.0/17"),
+            ("gateway-v6-masquerade-subnet", "fd69::/112"),
+            ("enable-svc-template-support", "true"),
+            ("enable-lflow-cache", "true"),
+            ("lflow-cache-limit", "2000000"),
+            ("inactivity-probe", "100000"),
+            ("acl-logging-rate-limit", "30"),
+            ("no-hostsubnet-nodes", "network=other"),
+        ] {
+            assert!(options.contains(&(name, value.to_owned())), "{name}={value}: {options:?}");
+        }
+        assert!(!options.iter().any(|(name, _)| *name == "disable-forwarding"), "{options:?}");
+    }
+    for (kind, name) in [("DaemonSet", "ovn-kubernetes-node"), ("Deployment", "ovn-kubernetes-control-plane")]
+    {
+        let container = container(&objects, kind, name);
+        assert_eq!(
+            (&container["image"], &container["imagePullPolicy"]),
+            (&json!("registry/ovn-kube:master"), &json!("Always"))
+        );
+    }
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    assert_eq!(deployment["spec"]["template"]["spec"]["imagePullSecrets"], json!([{"name": "pull"}]));
+}
+
 /// Kubernetes before 1.30 does not have these kinds, and Helm would install nothing.
 #[test]
 fn the_policy_about_a_nodes_own_annotations_can_be_left_out() {
-    let kinds: Vec<Value> = template(Some(&json!({"ownNodeOnly": false})))
+    let kinds: Vec<Value> = template(Some(&json!({"node": {"ownNodeOnly": false}})))
         .into_iter()
         .map(|object| object["kind"].clone())
         .filter(|kind| kind.as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmission")))
@@ -188,27 +361,111 @@ fn what_the_plugin_is_told_of_open_vswitch_is_true_on_the_host() {
     }
 }
 
+/// In one message, which names the value.
 #[test]
 fn values_that_make_no_sense_are_refused_by_name() {
-    for (values, name) in [
-        (json!({"metrics": {"port": 70000}}), "/metrics/port"),
-        (json!({"metricsPort": 1}), "metricsPort"),
-        (json!({"healthAddress": "everywhere"}), "/healthAddress"),
-        (json!({"image": {"pullPolicy": "Sometimes"}}), "/image/pullPolicy"),
-        (json!({"extraArgs": ["loglevel"]}), "/extraArgs/0"),
-        (json!({"hostPaths": {"cniBin": "opt"}}), "/hostPaths/cniBin"),
-        (json!({"cniChain": [{"type": "/bin/sh"}]}), "/cniChain/0/type"),
-        (json!({"maxUnavailable": "0%"}), "/maxUnavailable"),
+    for (values, message) in [
+        (
+            json!({"node": {"metrics": {"port": 70000}}}),
+            "at '/node/metrics/port': maximum: got 70,000, want 65,535",
+        ),
+        (json!({"nodes": {}}), "additional properties 'nodes' not allowed"),
+        (json!({"node": {"metricsPort": 1}}), "at '/node': additional properties 'metricsPort' not allowed"),
+        (json!({"node": {"healthAddress": "everywhere"}}), "at '/node/healthAddress'"),
+        (json!({"image": {"pullPolicy": "Sometimes"}}), "at '/image/pullPolicy': value must be one of"),
+        (json!({"node": {"extraArgs": ["loglevel"]}}), "at '/node/extraArgs/0'"),
+        (json!({"hostPaths": {"cniBin": "opt"}}), "at '/hostPaths/cniBin'"),
+        (json!({"node": {"cniChain": [{"type": "/bin/sh"}]}}), "at '/node/cniChain/0/type'"),
+        (json!({"node": {"maxUnavailable": "0%"}}), "at '/node/maxUnavailable'"),
+        (json!({"podNetwork": "10.128.0.0"}), "at '/podNetwork'"),
+        (json!({"mtu": "1400"}), "at '/mtu': got string, want integer"),
+        (json!({"global": {"gatewayMode": "hybrid"}}), "at '/global/gatewayMode': value must be one of"),
+        // Upstream has it, this version has not: no network without what was asked for.
+        (
+            json!({"global": {"enableIpsec": true}}),
+            "at '/global/enableIpsec': value must be one of false, ''",
+        ),
+        (json!({"databases": {"mode": "raft3"}}), "at '/databases/mode': value must be one of"),
+        (json!({"databases": {"nodes": ["node1"]}}), "at '/databases/nodes/0'"),
+        (
+            json!({"databases": {"nodes": ["10.0.0.1"]}}),
+            "databases.nodes is for the modes standalone and raft",
+        ),
+        (
+            json!({"databases": {"mode": "standalone"}}),
+            "databases.nodes has 0 addresses: databases.mode=standalone takes the address of one node",
+        ),
+        (
+            json!({"databases": {"mode": "raft", "nodes": ["10.0.0.1", "10.0.0.2"]}}),
+            "databases.nodes has 2 addresses: databases.mode=raft takes those of three nodes",
+        ),
+        (
+            json!({"databases": {"mode": "raft", "nodes": ["10.0.0.1", "10.0.0.2", "10.0.0.1"]}}),
+            "at '/databases/nodes'",
+        ),
+        (
+            json!({"databases": {"mode": "standalone", "nodes": ["10.0.0.1"], "south": "tcp:10.0.0.1:6642"}}),
+            "databases.north and databases.south are for the mode external",
+        ),
     ] {
         let Output { status, stderr, .. } = charts("template", Some(&values));
         let words = String::from_utf8_lossy(&stderr).into_owned();
-        assert!(!status.success() && words.contains(name), "{values}: {words}");
+        assert!(!status.success() && words.contains(message), "{values}: {words}");
+        let complaints =
+            words.lines().filter(|line| line.contains("at '") || line.contains("databases.")).count();
+        assert_eq!(complaints, 1, "{values}: {words}");
     }
+}
+
+/// An object of the cluster's with this owner: the annotations that Helm writes.
+fn owned(api_version: &str, kind: &str, name: &str, owner: Option<(&str, &str)>) -> Value {
+    let annotations = owner.map(|(namespace, release)| {
+        json!({"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace})
+    });
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "annotations": annotations}})
+}
+
+/// Two would write the same rows of the databases, and the same bridges of the nodes.
+#[test]
+fn a_second_installation_in_a_cluster_is_refused() {
+    let installed =
+        |owner| owned("rbac.authorization.k8s.io/v1", "ClusterRole", "ovn-kubernetes-node", owner);
+    for (owner, by) in [
+        (Some(("ovn-kubernetes", "first")), "as release first of namespace ovn-kubernetes"),
+        (Some(("other", "ovn-kubernetes")), "as release ovn-kubernetes of namespace other"),
+        (None, "by hand (kubectl apply)"),
+    ] {
+        let Output { status, stderr, .. } =
+            charts_in(&json!([installed(owner)]), "template", Some(&json!({})));
+        let words = String::from_utf8_lossy(&stderr).into_owned();
+        assert!(
+            !status.success() && words.contains("OVN-Kubernetes is installed in this cluster already"),
+            "{words}"
+        );
+        assert!(words.contains(by), "{words}");
+    }
+    // An upgrade.
+    let own = json!([installed(Some(("ovn-kubernetes", "ovn-kubernetes")))]);
+    assert!(charts_in(&own, "template", Some(&json!({}))).status.success());
+}
+
+/// Helm would refuse to install anything.
+#[test]
+fn a_definition_that_upstream_has_left_stays_as_it_is() {
+    let has_definition = |owner: Option<(&str, &str)>| {
+        let (version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let objects = json!([owned(version, kind, "egressfirewalls.k8s.ovn.org", owner)]);
+        let Output { status, stdout, .. } = charts_in(&objects, "template", Some(&json!({})));
+        assert!(status.success());
+        documents(&String::from_utf8(stdout).unwrap()).iter().any(|object| object["kind"] == kind)
+    };
+    assert!(!has_definition(None));
+    assert!(has_definition(Some(("ovn-kubernetes", "ovn-kubernetes"))), "an upgrade keeps it");
 }
 
 #[test]
 fn the_chart_has_the_version_of_the_program() {
-    let chart: Value = serde_yaml_ng::from_str(&read(&conf("helm/ovn-kubernetes-node/Chart.yaml"))).unwrap();
+    let chart: Value = serde_yaml_ng::from_str(&read(&conf("helm/ovn-kubernetes/Chart.yaml"))).unwrap();
     assert_eq!(
         (&chart["version"], &chart["appVersion"]),
         (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION")))

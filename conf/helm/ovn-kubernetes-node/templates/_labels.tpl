@@ -1,3 +1,0 @@
-{{- define "labels" -}}
-app.kubernetes.io/name: ovn-kubernetes-node
-{{- end -}}

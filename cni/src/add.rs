@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, io::Write, net::IpAddr, pin::pin, time::Duratio
 use contract::{
     cni_args::PodArgs,
     error::chain,
+    names::Network,
     net_conf::NetConf,
     stage::Stage,
     wire::{Request, WatchRequest},
@@ -33,6 +34,7 @@ use crate::{
     error::{AddError, Cause, StageError},
     failpoint,
     invocation::Subject,
+    netns_link::NetnsLinks,
     port::{Port, watch_interface},
     result::{CniResult, convert},
     timeline::Timeline,
@@ -223,6 +225,9 @@ impl<'a> Add<'a> {
         try_join!(configure, wait)?;
         tracing::debug!("addresses and routes are in the pod, and OVN has installed the port");
 
+        if let Some((links, path)) = self.netns_links().zip(self.subject.netns.as_deref()) {
+            links.make(&self.subject.sandbox, path);
+        }
         let result = self.result(attachment, &end);
         let print = async {
             // A runtime that has given up deletes the namespace. A result would be for nobody.
@@ -280,7 +285,15 @@ impl<'a> Add<'a> {
         writeln!(stdout).and_then(|()| stdout.flush()).map_err(Cause::Stdout)
     }
 
+    /// `None` if namespaces get no names, and for further networks of a pod: the first one's has named it.
+    fn netns_links(&self) -> Option<NetnsLinks> {
+        (self.conf.netns_link && self.conf.network == Network::Default).then(NetnsLinks::default)
+    }
+
     async fn roll_back(&self, begun: Begun<'_>, stage: StageError) -> AddError {
+        if let Some(links) = self.netns_links() {
+            links.remove(&self.subject.sandbox);
+        }
         let Begun { attachment, port, datapath: _, sockets, worked } = begun;
         let stage = without_namespace(stage, &sockets.netns);
         // An outstanding write comes to its end first, so that the removal below finds its rows.

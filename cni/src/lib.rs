@@ -20,6 +20,7 @@
 //! | [`result`] | [`result::CniResult`] in every CNI version | – | – |
 //! | [`error`] | [`error::Failure`]: chooses an error's code, message and hint | – | – |
 //! | [`timeline`] | [`timeline::Timeline`]: stages of an ADD, their times and deadline | clock | – |
+//! | [`netns_link`] | [`netns_link::NetnsLinks`]: names of pods' namespaces for `ip netns` | – | links |
 //! | [`failpoint`] | for tests: where the plugin fails, dies or hangs | environment | – |
 //!
 //! Only [`error`], [`add`] and [`mod@run`] know [`error::Cause`]; every other module has its own error type.
@@ -33,6 +34,7 @@ pub mod error;
 pub mod failpoint;
 pub mod gc;
 pub mod invocation;
+pub mod netns_link;
 pub mod port;
 pub mod result;
 pub mod run;

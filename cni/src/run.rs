@@ -11,6 +11,7 @@ use std::{
 use cni_plugin::reply::ReplyPayload;
 use contract::{
     error::CniError,
+    names::Network,
     net_conf::{LogConf, NetConf},
     paths::PLUGIN_LOG,
     spec_version::SpecVersion,
@@ -32,6 +33,7 @@ use crate::{
     failpoint::{self, Side},
     gc::gc,
     invocation::{Call, Environment},
+    netns_link::NetnsLinks,
     status::status,
     stdin::read_to_end,
     timeline::Timeline,
@@ -209,6 +211,9 @@ impl Session<'_> {
                 Ok(Add { subject, conf, settings, request: &request, server, timeline }.run(stdout).await?)
             }
             Call::Del(subject) => {
+                if conf.netns_link && conf.network == Network::Default {
+                    NetnsLinks::default().remove(&subject.sandbox);
+                }
                 let removed = self.within(DEL_TIMEOUT, del(subject, conf, settings)).await?;
                 tracing::info!(ports = %removed.ports.join(","), links = %removed.links.join(","), "removed");
                 Ok(())
@@ -218,6 +223,9 @@ impl Session<'_> {
             }
             Call::Gc => {
                 let removed = self.within(GC_TIMEOUT, gc(conf, settings)).await?;
+                if conf.netns_link && conf.network == Network::Default {
+                    removed.iter().for_each(|identity| NetnsLinks::default().remove(&identity.sandbox));
+                }
                 tracing::info!(interfaces = removed.len(), "removed stale interfaces");
                 Ok(())
             }

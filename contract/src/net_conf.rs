@@ -24,6 +24,8 @@ pub struct NetConf {
     pub mtu: Option<Mtu>,
     pub log: LogConf,
     pub places: Places,
+    /// `netnsLink`: an attached pod's namespace gets a name for `ip netns`, the container's id.
+    pub netns_link: bool,
     /// How long an ADD may take, in seconds; `None` for the default.
     pub timeout_seconds: Option<u64>,
     /// The result of the previous plugin, or of the ADD to check or delete; not parsed yet.
@@ -105,7 +107,7 @@ impl NetConfError {
 }
 
 /// The keys that a DEL needs: which interface it is, and where everything is.
-const FOR_DEL: [&str; 10] = [
+const FOR_DEL: [&str; 11] = [
     "cniVersion",
     "name",
     "type",
@@ -116,6 +118,7 @@ const FOR_DEL: [&str; 10] = [
     "serverSocket",
     "ovsdbEndpoint",
     "ovnRunDir",
+    "netnsLink",
 ];
 
 impl NetConf {
@@ -164,6 +167,7 @@ fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
         // Numbers are levels, too.
         "logLevel" => value.is_string() || value.is_number(),
         "logFile" | "netAttachDefName" => value.is_string(),
+        "netnsLink" => value.is_boolean(),
         key => FOR_DEL.contains(&key),
     });
     // A DEL does not need to know which topology it is, but whether the interface is one of a network
@@ -199,6 +203,7 @@ struct NetConfJson {
     server_socket: Option<String>,
     ovsdb_endpoint: Option<String>,
     ovn_run_dir: Option<String>,
+    netns_link: bool,
     timeout_seconds: Option<u64>,
     prev_result: Option<Value>,
     #[serde(rename = "cni.dev/valid-attachments")]
@@ -233,6 +238,7 @@ impl TryFrom<NetConfJson> for NetConf {
             server_socket,
             ovsdb_endpoint,
             ovn_run_dir,
+            netns_link,
             timeout_seconds,
             prev_result,
             valid_attachments,
@@ -270,6 +276,7 @@ impl TryFrom<NetConfJson> for NetConf {
                 }),
             },
             places: Places { server_socket, ovsdb_endpoint, ovn_run_dir },
+            netns_link,
             timeout_seconds,
             prev_result: prev_result.filter(|value| !value.is_null()),
             valid_attachments: valid_attachments

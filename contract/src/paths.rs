@@ -26,3 +26,7 @@ pub const UPSTREAM_CNI_CONF_FILE: &str = "10-ovn-kubernetes.conf";
 pub const NETWORK_NAME: &str = "ovn-kubernetes";
 /// File name of the plugin, and `type` in CNI configurations.
 pub const PLUGIN: &str = "ovn-k8s-cni-overlay";
+/// The same in the configurations of the Python programs (`10-net.conf`).
+pub const OLD_PLUGIN: &str = "ovn_cni";
+/// Where `ip netns` looks for network namespaces (ip-netns(8)).
+pub const NETNS_DIR: &str = "/var/run/netns";

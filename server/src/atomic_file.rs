@@ -4,7 +4,7 @@
 use std::{
     fs::{File, OpenOptions, Permissions},
     io::{self, Read},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink},
     path::Path,
 };
 
@@ -35,4 +35,15 @@ pub(crate) fn replace(path: &Path, mut content: impl Read, mode: u32) -> io::Res
         let _ = std::fs::remove_file(&temporary);
     }
     written
+}
+
+/// Makes the symbolic link `path` to `target`, in place of whatever has that name.
+pub(crate) fn link(target: &str, path: &Path) -> io::Result<()> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let temporary = directory.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    let _ = std::fs::remove_file(&temporary);
+    symlink(target, &temporary)?;
+    std::fs::rename(&temporary, path).inspect_err(|_| drop(std::fs::remove_file(&temporary)))
 }

@@ -12,12 +12,12 @@ use std::{
 
 use contract::{
     net_conf::Places,
-    paths::{CNI_CONF_FILE, NETWORK_NAME, UPSTREAM_CNI_CONF_FILE},
+    paths::{CNI_CONF_FILE, NETWORK_NAME, OLD_PLUGIN, UPSTREAM_CNI_CONF_FILE},
 };
 use serde::{Deserialize, Serialize};
 
 use self::chain::Chain;
-use crate::atomic_file::replace;
+use crate::atomic_file::{link, replace};
 
 mod chain;
 mod follow;
@@ -40,6 +40,8 @@ pub struct CniConf {
     pub file: ConfFile,
     /// File name of the plugin.
     pub plugin: String,
+    /// Directory of the plugin, where runtimes look for it.
+    pub plugin_directory: PathBuf,
     /// The plugin's log file.
     pub log_file: String,
     pub log_level: String,
@@ -49,6 +51,8 @@ pub struct CniConf {
     pub ovsdb_endpoint: Option<String>,
     /// Directory of ovn-controller's process id, unless it is the usual one.
     pub ovn_run_dir: Option<PathBuf>,
+    /// Pods' namespaces get names for `ip netns`.
+    pub netns_link: bool,
     /// A file or directory of plugins that runtimes call after ours; in the list form only.
     pub chain: Option<PathBuf>,
 }
@@ -74,6 +78,8 @@ pub enum CniConfError {
     Io { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Chain(#[from] ChainError),
+    #[error("{path:?}, the plugin's old name, which {conf} calls")]
+    OldName { path: PathBuf, conf: String, source: io::Error },
 }
 
 /// A configuration that runtimes use instead of ours, because its name comes first.
@@ -83,11 +89,13 @@ pub(crate) struct Preferred {
     network: String,
     /// It leads to ours: Multus, or another form of the same network.
     pub(crate) is_ours: bool,
+    /// It calls the plugin under the name of the Python programs.
+    has_old_name: bool,
 }
 
 impl std::fmt::Display for Preferred {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { path, network, is_ours: _ } = self;
+        let Self { path, network, is_ours: _, has_old_name: _ } = self;
         write!(
             f,
             "runtimes prefer {} (network {network:?}) to ours: remove it if it is stale, \
@@ -134,6 +142,8 @@ struct Plugin<'a> {
     ovsdb_endpoint: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ovn_run_dir: Option<&'a Path>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    netns_link: bool,
 }
 
 impl CniConf {
@@ -158,9 +168,30 @@ impl CniConf {
         }
         // Only now: a runtime must never find the directory without a configuration of this network.
         self.remove_predecessors();
-        if let Some(why) = self.preferred().filter(|other| !other.is_ours) {
+        let preferred = self.preferred();
+        self.answer_to_old_name(preferred.as_ref())?;
+        if let Some(why) = preferred.filter(|other| !other.is_ours) {
             tracing::warn!(%why, "pods of this node get another network");
         }
+        Ok(())
+    }
+
+    /// Where runtimes prefer a configuration of the Python programs, they find the plugin under the name that it has
+    /// there. The file stays: it has the name of the network under which runtimes remember pods that run, and GC with
+    /// another name would take those for stale.
+    fn answer_to_old_name(&self, preferred: Option<&Preferred>) -> Result<(), CniConfError> {
+        let Some(preferred) = preferred.filter(|preferred| preferred.has_old_name) else { return Ok(()) };
+        let path = self.plugin_directory.join(OLD_PLUGIN);
+        if std::fs::read_link(&path).is_ok_and(|target| target.as_os_str() == self.plugin.as_str()) {
+            return Ok(());
+        }
+        let conf = preferred.path.display().to_string();
+        link(&self.plugin, &path).map_err(|source| CniConfError::OldName {
+            path: path.clone(),
+            conf: conf.clone(),
+            source,
+        })?;
+        tracing::info!(path = %path.display(), conf, "linked the plugin under its old name, which this file calls");
         Ok(())
     }
 
@@ -233,6 +264,7 @@ impl CniConf {
             server_socket: self.server_socket.as_deref(),
             ovsdb_endpoint: self.ovsdb_endpoint.as_deref(),
             ovn_run_dir: self.ovn_run_dir.as_deref(),
+            netns_link: self.netns_link,
         };
         let written = match self.file {
             ConfFile::List(_) => {
@@ -299,7 +331,9 @@ impl CniConf {
         let is_ours = LEADS_TO_OURS.iter().any(|word| text.contains(word))
             || text.contains(&format!("\"{}\"", self.plugin));
         let network = network_of(&path).unwrap_or_default();
-        Some(Preferred { path, is_ours: is_ours || network == NETWORK_NAME, network })
+        let has_old_name = type_of(&text).as_deref() == Some(OLD_PLUGIN);
+        let is_ours = is_ours || has_old_name || network == NETWORK_NAME;
+        Some(Preferred { path, is_ours, has_old_name, network })
     }
 }
 
@@ -337,6 +371,15 @@ fn network_of(path: &Path) -> Option<String> {
     }
     let text = std::fs::read(path).ok()?;
     serde_json::from_slice::<Named>(&text).ok().map(|named| named.name)
+}
+
+/// The plugin in a configuration of a single one.
+fn type_of(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Typed {
+        r#type: String,
+    }
+    serde_json::from_str::<Typed>(text).ok().map(|typed| typed.r#type)
 }
 
 #[cfg(test)]

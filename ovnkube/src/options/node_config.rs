@@ -204,6 +204,7 @@ impl Reading {
         let log = self.log();
         let ovsdb = self.ovsdb();
         let ovn_run_dir = self.read(&open_vswitch::OVN_RUN_DIR, values::whole_path);
+        let netns_link = self.switch(&cni::NETNS_LINK);
         let host_ovs_run_dir = self.read_given(&open_vswitch::HOST_OVS_RUN_DIR, values::whole_path);
         let host_ovn_run_dir = self.read_given(&open_vswitch::HOST_OVN_RUN_DIR, values::whole_path);
         let endpoints = self.endpoints();
@@ -220,6 +221,7 @@ impl Reading {
                 directory: self.path(&cni::CONF_DIR),
                 file,
                 plugin: plugin.clone(),
+                plugin_directory: self.path(&cni::BIN_DIR),
                 log_file: self.settings.value(&logs::CNILOGFILE).value,
                 log_level: conf_log_level(log.level).to_owned(),
                 // The plugin has the same defaults: only other paths are written.
@@ -227,6 +229,7 @@ impl Reading {
                 ovsdb_endpoint: Some(endpoint_on_host).filter(|endpoint| endpoint != OVSDB_ENDPOINT),
                 ovn_run_dir: Some(ovn_run_dir_on_host)
                     .filter(|directory| directory.as_os_str() != OVN_RUN_DIR),
+                netns_link: netns_link?,
                 chain,
             },
             plugin: PluginInstall { source, directory: self.path(&cni::BIN_DIR), name: plugin },

@@ -86,7 +86,9 @@ impl ConfReconciler {
         // File system calls may block, which must not happen on the threads that serve the socket.
         let looked = tokio::task::spawn_blocking(move || {
             let wrote = if may_write { conf.put()? } else { false };
-            Ok::<_, CniConfError>((wrote, conf.is_in_place()?, conf.preferred()))
+            let preferred = conf.preferred();
+            conf.answer_to_old_name(preferred.as_ref())?;
+            Ok::<_, CniConfError>((wrote, conf.is_in_place()?, preferred))
         });
         let later = Instant::now() + RESYNC;
         match looked.await.unwrap_or_else(|panic| {

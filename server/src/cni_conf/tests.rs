@@ -7,11 +7,13 @@ pub(crate) fn conf(directory: &Path, file: &str) -> CniConf {
         directory: directory.to_owned(),
         file: file.parse().unwrap(),
         plugin: "ovn-k8s-cni-overlay".to_owned(),
+        plugin_directory: directory.join("bin"),
         log_file: "/l".to_owned(),
         log_level: "4".to_owned(),
         server_socket: None,
         ovsdb_endpoint: None,
         ovn_run_dir: None,
+        netns_link: false,
         chain: None,
     }
 }
@@ -118,23 +120,56 @@ fn the_plugin_is_told_where_an_unusual_socket_is() {
     assert_eq!(read.places, elsewhere.places());
 }
 
+/// The file of the Python programs comes first by name, and calls the plugin under a name that it did not have: the
+/// node was never ready.
 #[test]
-fn a_configuration_of_2016_that_runtimes_prefer_is_reported_and_left() {
+fn a_configuration_of_2016_finds_the_plugin_under_its_old_name_and_stays() {
     let dir = tempfile::tempdir().unwrap();
     let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
+    let link = conf.plugin_directory.join("ovn_cni");
+    fs::create_dir(&conf.plugin_directory).unwrap();
     fs::write(dir.path().join("99-loopback.conf"), r#"{"name":"lo"}"#).unwrap();
     fs::write(dir.path().join("10-net.conf.bak"), "").unwrap();
     conf.install().unwrap();
     assert_eq!(conf.preferred(), None);
+    assert!(!link.exists(), "nothing calls it");
+
     let old = dir.path().join("10-net.conf");
-    fs::write(
-        &old,
-        r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#,
-    )
-    .unwrap();
-    conf.install().unwrap();
-    assert_eq!(conf.preferred().map(|other| other.path), Some(old.clone()));
-    assert!(old.exists(), "it may be in use: whose it is, the administrator knows");
+    let text = r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#;
+    fs::write(&old, text).unwrap();
+    // The Python plugin, as `minion-init` had put it there.
+    std::os::unix::fs::symlink("/usr/bin/ovn-k8s-cni-overlay", &link).unwrap();
+    for _ in 0..2 {
+        conf.install().unwrap();
+        assert_eq!(fs::read_link(&link).unwrap().to_str(), Some("ovn-k8s-cni-overlay"));
+    }
+    let preferred = conf.preferred().unwrap();
+    assert!(preferred.is_ours && preferred.path == old, "{preferred:?}");
+    assert_eq!(fs::read_to_string(&old).unwrap(), text, "runtimes remember pods under its network's name");
+
+    fs::write(&old, r#"{"name":"net","type":"bridge","bridge":"ovn_cni"}"#).unwrap();
+    assert!(!conf.preferred().unwrap().is_ours, "another plugin is called");
+}
+
+#[test]
+fn a_link_that_cannot_be_made_is_named_with_the_file_that_needs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
+    fs::write(dir.path().join("10-net.conf"), r#"{"name":"net","type":"ovn_cni"}"#).unwrap();
+    let error = crate::chain(&conf.install().unwrap_err());
+    assert!(error.contains("bin/ovn_cni") && error.contains("10-net.conf calls: No such file"), "{error}");
+}
+
+#[test]
+fn the_plugin_is_told_to_name_namespaces_on_request_only() {
+    let dir = tempfile::tempdir().unwrap();
+    for netns_link in [false, true] {
+        let conf = CniConf { netns_link, ..conf(dir.path(), "10-ovn-kubernetes.conflist") };
+        conf.install().unwrap();
+        let written = fs::read(conf.path()).unwrap();
+        assert_eq!(String::from_utf8_lossy(&written).contains("netnsLink"), netns_link);
+        assert_eq!(contract::net_conf::NetConf::parse(&written).unwrap().netns_link, netns_link);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use contract::{
     names::{ClusterPolicyKind, IfName},
     node_annotation::GATEWAY_CONFIG,
     ovn::{NAMED_PORT_SET, NEXT_TIER, NODE_SELECTOR_SET, SOURCE_RANGES},
-    paths::INTEGRATION_BRIDGE,
+    paths::{INTEGRATION_BRIDGE, OLD_PLUGIN},
 };
 use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
@@ -230,7 +230,14 @@ impl Cleaned {
             return self.say(format!("left the plugin {}: {why}", target.display()));
         }
         match attached {
-            Some(0) => self.file("plugin", &target),
+            Some(0) => {
+                self.file("plugin", &target);
+                let old_name = plugin.directory.join(OLD_PLUGIN);
+                if std::fs::read_link(&old_name).is_ok_and(|named| named.as_os_str() == plugin.name.as_str())
+                {
+                    self.file("plugin's old name", &old_name);
+                }
+            }
             Some(count) => {
                 let why = format!(
                     "{count} interfaces of pods are attached, and their runtime needs it to detach them; \

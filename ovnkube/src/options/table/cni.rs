@@ -35,6 +35,8 @@ options! { Group::Cni;
     PLUGIN_SOURCE = Spec::new("cni-plugin-source", Kind::Path).key(SECTION, "plugin-source")
         .help("The plugin to install; without it, the one that the package or image brought, if there is \
                one");
+    NETNS_LINK = Spec::new("cni-netns-link", Kind::Switch).key(SECTION, "netns-link").default("false")
+        .help("Have the plugin link each pod's network namespace to /var/run/netns/CONTAINER-ID, for ip netns exec");
     SOCKET = Spec::new("cni-socket", WHOLE_PATH).key(SECTION, "socket").default(SERVER_SOCKET)
         .help("Where the CNI plugin finds this server");
     WIN_HNSNETWORK_ID = Spec::new("win-hnsnetwork-id", Kind::Text).value("ID")

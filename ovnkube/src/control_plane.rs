@@ -12,6 +12,7 @@
 //! | `life` | the lifecycle in a process of its own |
 //! | `beside` | the roles in one process with a node's server, which outlives them |
 //! | `work` | the running roles: which parts of `controller` run, and how they are connected |
+//! | `listeners` | opens the databases of this host for other machines |
 //! | `readiness` | the state of each part, as readiness conditions |
 //! | `remove_node` | `--remove-node`: removes one node's rows from OVN's databases |
 //! | `reports` | reports about single objects, as events on them |
@@ -34,12 +35,14 @@ use crate::{
 
 mod beside;
 mod life;
+mod listeners;
 mod readiness;
 mod remove_node;
 mod reports;
 mod work;
 
 pub(crate) use beside::EmbeddedRoles;
+pub use listeners::{Listener, OvnDatabase, ServerFiles};
 pub use remove_node::remove_node;
 pub use work::Ended;
 
@@ -128,6 +131,8 @@ pub struct ControlPlaneConfig {
     /// The database with events of idled Services, which the chassis of deleted nodes leave; none unless it is
     /// given or these events are reported. Nothing waits for it.
     pub southbound: Option<Database>,
+    /// Databases of this host that the controller has listen for others.
+    pub opened: Vec<Listener>,
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,
     pub endpoints: Endpoints,

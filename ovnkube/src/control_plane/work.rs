@@ -49,7 +49,7 @@ use tokio::{
 };
 
 use super::{
-    ControlPlaneConfig, Database, Election, readiness,
+    ControlPlaneConfig, Database, Election, listeners, readiness,
     reports::{self, Outlets},
 };
 use crate::{metrics::ControlPlaneMetrics, process::host_lock};
@@ -227,6 +227,9 @@ impl RunningTasks {
         let mut at_work =
             Self { cluster_manager: None, watch: None, writing: Vec::new(), tasks: JoinSet::new() };
         let mut parties = Vec::new();
+        for listener in &config.opened {
+            at_work.tell(listeners::open(listener.clone()));
+        }
         if let Some(database) = &config.northbound {
             let party = at_work.control(shared, database, progress);
             let doubted = party.doubted.clone();

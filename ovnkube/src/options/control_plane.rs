@@ -6,7 +6,7 @@ use controller::config::Zone;
 
 use super::{
     Collected, Problems, cluster,
-    databases::{NORTHBOUND, SOUTHBOUND},
+    databases::{NORTHBOUND, SOUTHBOUND, opened},
     external_ids::ExternalIds,
     kind, kubernetes, networks,
     reading::Reading,
@@ -84,6 +84,7 @@ impl Reading {
         let is_used =
             of.has_controller() && (unidles || self.settings.given(&databases::SB_ADDRESS).is_some());
         let southbound = is_used.then(|| SOUTHBOUND.database(self));
+        let opened = if of.has_controller() { opened(self) } else { Some(Vec::new()) };
         // A controller in one process with a node's server is the only one of its zone, if the zone is the
         // node's own.
         let zone = cluster.as_ref().map(|cluster| cluster.zone.clone());
@@ -100,6 +101,7 @@ impl Reading {
             foreign_nodes,
             northbound: required(northbound)?,
             southbound: required(southbound)?,
+            opened: opened?,
             log: log?,
             pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
             endpoints: endpoints?,

@@ -5,18 +5,18 @@ use std::{
     time::Duration,
 };
 
-use ovsdb::{Identity, MissingAuthority, Ssl};
+use ovsdb::{Endpoint, Endpoints, Identity, MissingAuthority, Ssl};
 
 use super::{
     environment::readable,
     kind,
     reading::Reading,
-    settings::{Origin, Setting},
+    settings::{Origin, Setting, Settings},
     spec::Spec,
     table::{databases as table, open_vswitch::INACTIVITY_PROBE},
     values,
 };
-use crate::control_plane::{Database, Probe};
+use crate::control_plane::{Database, Listener, OvnDatabase, Probe, ServerFiles};
 
 /// The directory of the databases' sockets in the time when OVN was part of Open vSwitch.
 const OLD_RUN_DIR: &str = "/var/run/openvswitch";
@@ -32,6 +32,11 @@ pub(super) struct Side {
     common_name: &'static Spec,
     run_dir: &'static Spec,
     socket: &'static str,
+    /// Key, certificate, authority of the database's server.
+    pub(super) server_files: [&'static Spec; 3],
+    /// Where it listens if no address says it (ovn-ctl(8)).
+    port: u16,
+    database: OvnDatabase,
 }
 
 pub(super) static NORTHBOUND: Side = Side {
@@ -45,6 +50,9 @@ pub(super) static NORTHBOUND: Side = Side {
     common_name: &table::NB_CERT_COMMON_NAME,
     run_dir: &table::NB_RUN_DIR,
     socket: "ovnnb_db.sock",
+    server_files: [&table::NB_SERVER_PRIVKEY, &table::NB_SERVER_CERT, &table::NB_SERVER_CACERT],
+    port: 6641,
+    database: OvnDatabase::Northbound,
 };
 
 pub(super) static SOUTHBOUND: Side = Side {
@@ -58,6 +66,9 @@ pub(super) static SOUTHBOUND: Side = Side {
     common_name: &table::SB_CERT_COMMON_NAME,
     run_dir: &table::SB_RUN_DIR,
     socket: "ovnsb_db.sock",
+    server_files: [&table::SB_SERVER_PRIVKEY, &table::SB_SERVER_CERT, &table::SB_SERVER_CACERT],
+    port: 6642,
+    database: OvnDatabase::Southbound,
 };
 
 impl Side {
@@ -142,5 +153,91 @@ impl Side {
         let is_default = reading.settings.value(self.run_dir).origin == Origin::Default;
         let path = if is_default && !path.exists() && old.exists() { old } else { path };
         format!("unix:{}", path.display())
+    }
+}
+
+/// The databases that a controller opens. `None` if the options have errors.
+pub(super) fn opened(reading: &mut Reading) -> Option<Vec<Listener>> {
+    let asked = reading.switch(&table::OPEN_DATABASES)?;
+    let sides = [&NORTHBOUND, &SOUTHBOUND];
+    let is_any_tls = sides.iter().any(|side| side.asks_for_tls(&reading.settings));
+    let mut listeners = Vec::new();
+    for side in sides {
+        if !asked && !side.opens_by_files(&reading.settings) {
+            continue;
+        }
+        let without_address = addresses(&reading.settings, side.address).is_none();
+        if without_address && is_any_tls {
+            let (address, port) = (side.address.flag(), side.port);
+            reading.problems.add(format!(
+                "--open-databases: {address} is missing, and the other database has ssl:; add \
+                 {address} ssl:IP:{port}, or tcp:IP:{port} to open this one to everybody"
+            ));
+            continue;
+        }
+        listeners.push(side.listener(reading)?);
+    }
+    Some(listeners)
+}
+
+/// The addresses of servers that are given, if they can be read and are not sockets of this host.
+fn addresses(settings: &Settings, spec: &'static Spec) -> Option<Endpoints> {
+    let endpoints = values::databases(&settings.given(spec)?.value).ok()?;
+    let is_remote = endpoints.iter().any(|endpoint| !matches!(endpoint, Endpoint::Unix(_)));
+    is_remote.then_some(endpoints)
+}
+
+impl Side {
+    /// An `ssl:` address and all three files of the server, as the programs of 2018 had them: such a database is
+    /// opened without further words.
+    pub(super) fn opens_by_files(&self, settings: &Settings) -> bool {
+        let has_all = self.server_files.iter().all(|spec| settings.given(spec).is_some());
+        has_all && self.asks_for_tls(settings)
+    }
+
+    fn asks_for_tls(&self, settings: &Settings) -> bool {
+        addresses(settings, self.address).is_some_and(|endpoints| values::is_tls(&endpoints))
+    }
+
+    fn listener(&self, reading: &mut Reading) -> Option<Listener> {
+        let endpoints = addresses(&reading.settings, self.address);
+        let places: Vec<(&str, u16)> = endpoints.iter().flat_map(Endpoints::iter).filter_map(place).collect();
+        let port = places.first().map_or(self.port, |(_, port)| *port);
+        let flag = self.address.flag();
+        if places.iter().any(|(_, other)| *other != port) {
+            reading
+                .problems
+                .add(format!("--open-databases: {flag} has several ports, and a database opens one"));
+            return None;
+        }
+        // Of the kernel's IPv6 sockets, this one takes IPv4, too.
+        let has_ipv6 = places.iter().any(|(host, _)| host.contains(':'));
+        let tls =
+            if self.asks_for_tls(&reading.settings) { Some(self.files_of_server(reading)?) } else { None };
+        let method = if tls.is_some() { "pssl" } else { "ptcp" };
+        let target = format!("{method}:{port}{}", if has_ipv6 { ":[::]" } else { "" });
+        let socket = self.local_socket(reading);
+        let socket = reading.problems.take(socket.parse().map_err(|error| format!("{flag}: {error}")))?;
+        Some(Listener { database: self.database, socket, target, port, tls })
+    }
+
+    fn files_of_server(&self, reading: &mut Reading) -> Option<ServerFiles> {
+        let given = |spec: &&'static Spec| reading.settings.given(spec).map(|setting| setting.value.clone());
+        let [private_key, certificate, authority] = self.server_files.each_ref().map(given);
+        let files = private_key.zip(certificate).zip(authority);
+        if files.is_none() {
+            let missing: Vec<String> = self.server_files.iter().map(|spec| spec.flag()).collect();
+            let address = self.address.flag();
+            reading.problems.add(format!("--open-databases: ssl: in {address} needs {}", missing.join(", ")));
+        }
+        let ((private_key, certificate), authority) = files?;
+        Some(ServerFiles { private_key, certificate, authority })
+    }
+}
+
+fn place(endpoint: &Endpoint) -> Option<(&str, u16)> {
+    match endpoint {
+        Endpoint::Unix(_) => None,
+        Endpoint::Tcp { host, port } | Endpoint::Ssl { host, port } => Some((host, *port)),
     }
 }

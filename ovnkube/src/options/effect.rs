@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    databases::{NORTHBOUND, SOUTHBOUND},
     kind, kubernetes,
     problems::Gathered,
     roles::{self, Role},
@@ -58,6 +59,8 @@ pub(super) enum Reason {
     LocalGateway,
     /// The API server has what it says.
     ApiServer,
+    /// It is a file of a database's server, and nothing asks to open that database. The command that does it.
+    ServerFile(&'static str),
     /// The end of a sentence that begins with the option.
     Never(&'static str),
 }
@@ -79,10 +82,12 @@ enum Users {
     ManagerAlone,
     /// `--remove-node`
     Removal,
+    /// Reported by [`Reason::ServerFile`] where nobody uses it.
+    Opening,
 }
 
 /// The options that are not used by the roles of their group.
-static EXCEPTIONS: [(&Spec, Users); 36] = [
+static EXCEPTIONS: [(&Spec, Users); 42] = [
     (&POD_MANIFESTS, Users::Node),
     (&logs::CNILOGFILE, Users::Node),
     // The control plane reads `external_ids` there, too.
@@ -122,6 +127,12 @@ static EXCEPTIONS: [(&Spec, Users); 36] = [
     (&control_plane::MANAGER_RENEW_DEADLINE, Users::ManagerAlone),
     (&control_plane::MANAGER_RETRY_PERIOD, Users::ManagerAlone),
     (&databases::BOOTSTRAP_CA_CERT, Users::Controller),
+    (&databases::NB_SERVER_PRIVKEY, Users::Opening),
+    (&databases::NB_SERVER_CERT, Users::Opening),
+    (&databases::NB_SERVER_CACERT, Users::Opening),
+    (&databases::SB_SERVER_PRIVKEY, Users::Opening),
+    (&databases::SB_SERVER_CERT, Users::Opening),
+    (&databases::SB_SERVER_CACERT, Users::Opening),
 ];
 
 impl<'a> Effects<'a> {
@@ -187,8 +198,24 @@ impl ProcessRoles {
         Some(Self { named: roles::named(settings), is_node, control_plane, has_southbound, gateway })
     }
 
-    /// Why an option of the node has no effect there. Not if a controller in the same process uses it.
+    /// Why an option has no effect in this process, although one of its roles could use it.
     fn reason(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
+        self.server_file(settings, spec).or_else(|| self.reason_on_node(settings, spec))
+    }
+
+    fn server_file(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
+        for (side, command) in [(&NORTHBOUND, "ovn-nbctl"), (&SOUTHBOUND, "ovn-sbctl")] {
+            if side.server_files.iter().any(|file| file.name == spec.name) {
+                let is_used =
+                    self.control_plane.is_some_and(Roles::has_controller) && side.opens_by_files(settings);
+                return (!is_used).then_some(Reason::ServerFile(command));
+            }
+        }
+        None
+    }
+
+    /// Why an option of the node has no effect there. Not if a controller in the same process uses it.
+    fn reason_on_node(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
         let is_one_of = |specs: &[&Spec]| specs.iter().any(|other| other.name == spec.name);
         let has_controller = self.control_plane.is_some_and(Roles::has_controller);
         if !self.is_node || has_controller && is_one_of(&[&gateway::SNAT_MULTIPLE_GWS]) {
@@ -227,6 +254,7 @@ impl ProcessRoles {
             Users::Southbound => self.is_node || self.has_southbound,
             Users::ManagerAlone => is_manager && !is_controller,
             Users::Removal => false,
+            Users::Opening => true,
         }
     }
 }
@@ -260,6 +288,10 @@ impl Reason {
             Self::NoGateway => vec![format!("without effect without a gateway mode: {list}")],
             Self::LocalGateway => vec![format!("without effect in local mode: {list}")],
             Self::ApiServer => vec![format!("without effect beside the API server: {list}")],
+            Self::ServerFile(command) => vec![format!(
+                "without effect: {list}; a controller opens a database that has an ssl: address and all three files. \
+                 Where the database runs: {command} set-ssl PRIVKEY CERT CACERT -- set-connection pssl:PORT"
+            )],
             Self::Never(why) => options.iter().map(|option| format!("{option} {why}")).collect(),
         }
     }
@@ -274,6 +306,7 @@ impl Reason {
             Self::NoGateway => "[no effect without a gateway mode]".to_owned(),
             Self::LocalGateway => "[no effect in local mode]".to_owned(),
             Self::ApiServer => "[no effect beside the API server]".to_owned(),
+            Self::ServerFile(_) => "[no effect: needs an ssl: address and all three files]".to_owned(),
             Self::Never(_) => "[no effect]".to_owned(),
         }
     }

@@ -12,9 +12,14 @@ const DATABASES: Kind =
     Kind::Checked { value_name: "ADDRESS", check: |text| values::databases(text).map(drop) };
 const SERVERS: &str = "is set where the database's server runs, since 2019";
 
-/// The database server's own files, which upstream's program once set.
-const fn server_file(name: &'static str, section: &'static str, key: &'static str) -> Spec {
-    Spec::new(name, Kind::Path).key(section, key).help("PEM file of the database's server").never(SERVERS)
+/// A file of the database's server, by its path on the server's host.
+const fn server_file(
+    name: &'static str,
+    section: &'static str,
+    key: &'static str,
+    help: &'static str,
+) -> Spec {
+    Spec::new(name, Kind::Path).key(section, key).help(help)
 }
 
 options! { Group::Databases;
@@ -74,12 +79,24 @@ options! { Group::Databases;
     SB_ELECTION_TIMER = Spec::new("sb-raft-election-timer", Kind::NUMBER).value("SECONDS")
         .key(SOUTH, "election-timer")
         .help("Election timer of the southbound cluster").never(SERVERS);
-    NB_SERVER_PRIVKEY = server_file("nb-server-privkey", NORTH, "server-privkey");
-    NB_SERVER_CERT = server_file("nb-server-cert", NORTH, "server-cert");
-    NB_SERVER_CACERT = server_file("nb-server-cacert", NORTH, "server-cacert");
-    SB_SERVER_PRIVKEY = server_file("sb-server-privkey", SOUTH, "server-privkey");
-    SB_SERVER_CERT = server_file("sb-server-cert", SOUTH, "server-cert");
-    SB_SERVER_CACERT = server_file("sb-server-cacert", SOUTH, "server-cacert");
+    OPEN_DATABASES = Spec::new("open-databases", Kind::Switch).key("default", "open-databases").default("false")
+        .help("Have the databases of this host listen on the ports of --nb-address and --sb-address (6641 and 6642 \
+               without them), unless they have a connection on that port. Without ssl: everybody who reaches the port \
+               may write");
+    NB_SERVER_PRIVKEY = server_file("nb-server-privkey", NORTH, "server-privkey",
+        "Private key (PEM) of the database's server, for ssl: in --nb-address: with the two other \
+               files the database is opened as by --open-databases");
+    NB_SERVER_CERT = server_file("nb-server-cert", NORTH, "server-cert",
+        "Certificate (PEM) of --nb-server-privkey");
+    NB_SERVER_CACERT = server_file("nb-server-cacert", NORTH, "server-cacert",
+        "Certificates (PEM) of the CAs that sign the certificates of its clients");
+    SB_SERVER_PRIVKEY = server_file("sb-server-privkey", SOUTH, "server-privkey",
+        "Private key (PEM) of the database's server, for ssl: in --sb-address: with the two other \
+               files the database is opened as by --open-databases");
+    SB_SERVER_CERT = server_file("sb-server-cert", SOUTH, "server-cert",
+        "Certificate (PEM) of --sb-server-privkey");
+    SB_SERVER_CACERT = server_file("sb-server-cacert", SOUTH, "server-cacert",
+        "Certificates (PEM) of the CAs that sign the certificates of its clients");
     DB_TXN_TIMEOUT = Spec::new("db-txn-timeout", Kind::Span).key("default", "db-txn-timeout").default("100s")
         .help("How long a database may take for an answer to --remove-node; the controller waits as long as \
                the database is there");

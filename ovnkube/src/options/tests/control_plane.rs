@@ -245,3 +245,69 @@ fn the_masters_of_2018() {
     assert_eq!((config.identity.as_str(), config.cluster.cluster_subnets[0].host_length), ("m1", 24));
     assert!(!format!("{config:?}").contains("TOKEN"));
 }
+
+/// Where each database is opened, and with which key.
+fn opened(line: &str) -> Result<Vec<(String, Option<String>)>, String> {
+    let listeners = config(line)?.opened.into_iter();
+    Ok(listeners.map(|listener| (listener.target, listener.tls.map(|files| files.private_key))).collect())
+}
+
+#[test]
+fn databases_are_opened_where_it_is_asked_for_and_on_the_ports_of_their_addresses() {
+    let plain = |targets: [&str; 2]| targets.map(|target| (target.to_owned(), None)).to_vec();
+    for (line, expected) in [
+        ("--init-master m --nb-address tcp:192.0.2.1:6641", Vec::new()),
+        ("--init-master m --open-databases", plain(["ptcp:6641", "ptcp:6642"])),
+        (
+            "--init-master m --open-databases --nb-address tcp:192.0.2.1:6631 --sb-address tcp:192.0.2.1:6632",
+            plain(["ptcp:6631", "ptcp:6632"]),
+        ),
+        (
+            "--init-ovnkube-controller m --open-databases --nb-address tcp:[fd00::1]:6641,tcp:[fd00::2]:6641",
+            plain(["ptcp:6641:[::]", "ptcp:6642"]),
+        ),
+        ("--init-cluster-manager m --open-databases", Vec::new()),
+    ] {
+        assert_eq!(opened(line), Ok(expected), "{line}");
+    }
+    let ports = opened("--init-master m --open-databases --nb-address tcp:192.0.2.1:6641,tcp:192.0.2.2:6651");
+    let problem = ports.unwrap_err();
+    assert!(problem.contains("--nb-address has several ports"), "{problem}");
+}
+
+#[test]
+fn a_database_with_tls_is_opened_with_the_files_of_its_server() {
+    let place = Place::new();
+    let client = |side: &str| {
+        let files = ["privkey", "cert", "cacert"].map(|file| {
+            place.file(file, "");
+            format!("--{side}-client-{file} {}", place.path(file).display())
+        });
+        format!(
+            "--{side}-address ssl:192.0.2.1:{} {}",
+            if side == "nb" { 6641 } else { 6642 },
+            files.join(" ")
+        )
+    };
+    let server = |side: &str| {
+        ["privkey", "cert", "cacert"].map(|file| format!("--{side}-server-{file} /{side}/{file}")).join(" ")
+    };
+    let of = |target: &str, key: &str| (target.to_owned(), Some(key.to_owned()));
+    let northbound = format!("--init-master m {} {}", client("nb"), server("nb"));
+    assert_eq!(opened(&northbound), Ok(vec![of("pssl:6641", "/nb/privkey")]), "without further words");
+    let both = format!("{northbound} --open-databases {} {}", client("sb"), server("sb"));
+    let expected = vec![of("pssl:6641", "/nb/privkey"), of("pssl:6642", "/sb/privkey")];
+    assert_eq!(opened(&both), Ok(expected));
+
+    // What would be open to everybody by default, beside a database that is not.
+    let problem = opened(&format!("{northbound} --open-databases")).unwrap_err();
+    assert!(problem.contains("--sb-address is missing, and the other database has ssl:"), "{problem}");
+    let mixed = format!("{northbound} --open-databases --sb-address tcp:192.0.2.1:6642");
+    assert_eq!(opened(&mixed).unwrap()[1], ("ptcp:6642".to_owned(), None), "it is said so");
+    let problem = opened(&format!("--init-master m {} --open-databases", client("nb"))).unwrap_err();
+    assert!(
+        problem
+            .contains("ssl: in --nb-address needs --nb-server-privkey, --nb-server-cert, --nb-server-cacert"),
+        "{problem}"
+    );
+}

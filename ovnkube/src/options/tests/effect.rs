@@ -271,3 +271,28 @@ fn an_address_beside_a_kubeconfig_is_without_effect() {
     place = place.service_account();
     assert_eq!(notes_at(&place, "--init-node a"), Vec::<String>::new());
 }
+
+/// The files of a database's server were said to be "set where the server runs", without the command that does it.
+#[test]
+fn a_file_of_a_databases_server_that_nobody_uses_is_named_with_the_command_in_its_place() {
+    let place = Place::new();
+    let files = ["privkey", "cert", "cacert"];
+    let server = files.map(|file| format!("--nb-server-{file} /nb/{file}")).join(" ");
+    let client = files.map(|file| format!("--nb-client-{file} {}", place.file(file, "").display())).join(" ");
+    let tls = format!("--nb-address ssl:192.0.2.1:6641 {client}");
+    let without = "without effect: --nb-server-privkey, --nb-server-cert, --nb-server-cacert; a controller opens a \
+                   database that has an ssl: address and all three files. Where the database runs: ovn-nbctl \
+                   set-ssl PRIVKEY CERT CACERT -- set-connection pssl:PORT";
+    for (line, expected) in [
+        (format!("--init-master a {API} {server}"), vec![without.to_owned()]),
+        (format!("--init-node a {API} {server}"), vec![without.to_owned()]),
+        (format!("--init-master a {API} {tls} {server}"), Vec::new()),
+    ] {
+        assert_eq!(notes_at(&place, &line), expected, "{line}");
+    }
+    let southbound = notes(&format!("--init-master a {API} --sb-server-cert /sb/cert"));
+    assert!(
+        southbound[0].contains("--sb-server-cert;") && southbound[0].contains("ovn-sbctl set-ssl"),
+        "{southbound:?}"
+    );
+}

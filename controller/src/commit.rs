@@ -166,7 +166,7 @@ impl Builder<'_> {
             return;
         }
         let mut keys = vec![key];
-        let mut row = Row::new();
+        let mut row = Row::with_capacity(columns.len() + 1);
         for (column, cell) in columns {
             let value = self.value(cell, key);
             row.set(column, value);

@@ -6,7 +6,10 @@
 //! that holds them, which deletes rows that need a holder. Foreign rows are never written, and a row that
 //! holds one is never deleted.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    mem::take,
+};
 
 use ovsdb::{Datum, Field, Uuid};
 
@@ -23,7 +26,7 @@ use crate::{
     key::Key,
     northbound::{Northbound, index::Parent},
     rows::{
-        DesiredRow, Joins, Membership, RowName, Table, Value,
+        DesiredRow, Joins, Membership, Pairs, RowName, RowSet, Table, Value,
         acl::spelling::spelled,
         table::{Life, Strength},
     },
@@ -114,28 +117,25 @@ impl Others for NoOthers {
 }
 
 /// Compares the desired rows of `key` with the existing ones.
-pub(crate) fn diff(
-    key: &Key,
-    rows: &[DesiredRow],
-    northbound: &Northbound,
-    others: &dyn Others,
-) -> Difference {
+pub(crate) fn diff(key: &Key, mut rows: RowSet, northbound: &Northbound, others: &dyn Others) -> Difference {
     let (kept, found) = (others.kept(key), Difference::default());
     let mut diff = Diff { key, kept, northbound, others, rows: HashMap::new(), found };
     // All rows are matched first, because they may refer to each other.
-    diff.match_rows(rows);
+    diff.match_rows(&rows);
     if !diff.found.taken.is_empty() {
-        diff.remove_dependent(rows);
+        diff.remove_dependent(&rows);
         return diff.found;
     }
-    for row in rows {
+    for row in &mut rows {
         for id in &row.needs {
             // Notes it as missing; a name in a text is no reference to write.
             diff.resolve(id);
         }
+        // The values move into the edits: thousands of rows are never in memory twice.
+        let values = Values { columns: take(&mut row.columns), or_columns: take(&mut row.or_columns) };
         match diff.rows.get(&row.id).copied().flatten() {
-            Some(uuid) => diff.compare(Existing { table: row.id.table, row: uuid }, row),
-            None => diff.insert(row),
+            Some(uuid) => diff.compare(Existing { table: row.id.table, row: uuid }, row, &values),
+            None => diff.insert(row, values.columns),
         }
     }
     diff.remove_rest();
@@ -143,9 +143,16 @@ pub(crate) fn diff(
     if !diff.found.missing.is_empty() || !diff.found.taken.is_empty() {
         diff.found.edits.clear();
         // Only what depends on rows of others goes at once.
-        diff.remove_dependent(rows);
+        diff.remove_dependent(&rows);
     }
     diff.found
+}
+
+/// The columns of a desired row.
+struct Values {
+    columns: Vec<(&'static str, Value)>,
+    /// As [`DesiredRow::or_columns`].
+    or_columns: Vec<(&'static str, Value)>,
 }
 
 struct Diff<'a> {
@@ -154,16 +161,16 @@ struct Diff<'a> {
     northbound: &'a Northbound,
     others: &'a dyn Others,
     /// The desired rows with the existing row of each; none for a row to be inserted.
-    rows: HashMap<&'a RowName, Option<Uuid>>,
+    rows: HashMap<RowName, Option<Uuid>>,
     found: Difference,
 }
 
-impl<'a> Diff<'a> {
+impl Diff<'_> {
     /// Finds the existing row of each desired one.
-    fn match_rows(&mut self, rows: &'a [DesiredRow]) {
+    fn match_rows(&mut self, rows: &[DesiredRow]) {
         for row in rows {
             let found = self.existing(row);
-            self.rows.insert(&row.id, found);
+            self.rows.insert(row.id.clone(), found);
             match self.others.first(&row.id).filter(|(first, _)| *first != self.key) {
                 Some((first, _)) => self.note_taken(&row.id, Need::Own, first),
                 None if found.is_none() => self.note_holder(&row.id, Need::Own),
@@ -179,7 +186,7 @@ impl<'a> Diff<'a> {
                     .owned(self.key)
                     .find(|other| index.table(*other) == Some(row.id.table) && !self.is_matched(*other));
                 if let Some(renamed) = renamed {
-                    self.rows.insert(&row.id, Some(renamed));
+                    self.rows.insert(row.id.clone(), Some(renamed));
                 }
             }
         }
@@ -187,7 +194,7 @@ impl<'a> Diff<'a> {
             if self.rows[&row.id].is_none()
                 && let Some(renamed) = self.same_backends(row)
             {
-                self.rows.insert(&row.id, Some(renamed));
+                self.rows.insert(row.id.clone(), Some(renamed));
             }
         }
     }
@@ -326,34 +333,32 @@ impl<'a> Diff<'a> {
         }
     }
 
-    fn insert(&mut self, row: &DesiredRow) {
+    fn insert(&mut self, row: &DesiredRow, values: Vec<(&'static str, Value)>) {
         if self.others.insert_another(&row.id) {
             self.found.missing.push(row.id.clone());
             return;
         }
-        let mut columns = Vec::with_capacity(row.columns.len() + 1);
-        for (column, value) in &row.columns {
+        let mut columns = Vec::with_capacity(values.len() + 1);
+        for (column, value) in values {
             let cell = match value {
-                Value::Datum(datum) => Cell::Datum(datum.clone()),
-                Value::Match(words) => Cell::Datum((&*spelled(words)).into()),
+                Value::Datum(datum) => Cell::Datum(datum),
+                Value::Match(words) => Cell::Datum((&*spelled(&words)).into()),
                 // A new row has no keys to remove.
                 Value::Pairs(pairs) => {
-                    let pairs = pairs.initially.iter().chain(&pairs.with);
-                    Cell::Datum(Datum::map(pairs.map(|(key, value)| (*key, value.as_str()))))
+                    let Pairs { with, initially, without: _, alike: _ } = *pairs;
+                    Cell::Datum(Datum::map(initially.into_iter().chain(with)))
                 }
-                Value::Elements(texts) => Cell::Datum(whole_set(texts)),
-                Value::Entries(pairs) | Value::Lists(pairs) => Cell::Datum(whole_map(pairs)),
+                Value::Elements(texts) => Cell::Datum(whole_set(&texts)),
+                Value::Entries(pairs) | Value::Lists(pairs) => Cell::Datum(whole_map(&pairs)),
                 Value::References(rows) | Value::Including(rows) => {
                     Cell::References(rows.iter().filter_map(|row| self.resolve(row)).collect())
                 }
-                Value::Parts { table, rows } => {
-                    Cell::Parts { table: *table, kept: Vec::new(), new: rows.clone() }
-                }
+                Value::Parts { table, rows } => Cell::Parts { table, kept: Vec::new(), new: rows },
             };
-            columns.push((*column, cell));
+            columns.push((column, cell));
         }
         if let Some(name) =
-            row.id.table.name_column().filter(|name| !row.columns.iter().any(|(column, _)| column == name))
+            row.id.table.name_column().filter(|name| !columns.iter().any(|(column, _)| column == name))
         {
             columns.push((name, Cell::Datum((&*row.id.name).into())));
         }
@@ -369,13 +374,13 @@ impl<'a> Diff<'a> {
         }
     }
 
-    fn compare(&mut self, row: Existing, desired: &DesiredRow) {
+    fn compare(&mut self, row: Existing, desired: &DesiredRow, values: &Values) {
         let mut columns = Vec::new();
         // Only a row that has lost its name, or gets another one, is matched without it.
         if self.northbound.index.name(row.row).is_some_and(|name| **name != *desired.id.path()) {
             columns.push(("name", Cell::Datum((&*desired.id.name).into())));
         }
-        let wanted = if self.has_other_form(row, desired) { &[][..] } else { &desired.columns };
+        let wanted = if self.has_other_form(row, &values.or_columns) { &[][..] } else { &values.columns };
         for (column, value) in wanted {
             if let Some(now) = self.northbound.column(row.table, row.row, column) {
                 columns.extend(self.compare_column(row, column, value, now).map(|cell| (*column, cell)));
@@ -390,11 +395,11 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Whether the row has all columns in their other form.
-    fn has_other_form(&mut self, row: Existing, desired: &DesiredRow) -> bool {
+    /// Whether the row has all columns in their other form, if there is one.
+    fn has_other_form(&mut self, row: Existing, other: &[(&'static str, Value)]) -> bool {
         let before = self.found.edits.len();
-        let is_same = !desired.or_columns.is_empty()
-            && desired.or_columns.iter().all(|(column, value)| {
+        let is_same = !other.is_empty()
+            && other.iter().all(|(column, value)| {
                 let now = self.northbound.column(row.table, row.row, column);
                 now.is_some_and(|now| self.compare_column(row, column, value, now).is_none())
                     && self.found.edits.len() == before

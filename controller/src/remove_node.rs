@@ -28,7 +28,7 @@ use crate::{
     },
     key::{Key, NodeName},
     northbound::{CLUSTER_ID, Event, Northbound},
-    rows::{Table, table::LoadBalancer},
+    rows::{RowSet, Table, table::LoadBalancer},
     store::Store,
 };
 
@@ -196,7 +196,7 @@ fn own_chassis(northbound: &Northbound, node: &str) -> BTreeSet<String> {
 
 fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
     // Nothing is desired, so nothing can be missing or another's.
-    let edits = |key| diff(key, &[], northbound, &NoOthers).edits;
+    let edits = |key| diff(key, RowSet::new(), northbound, &NoOthers).edits;
     let mut edits: Vec<Vec<Edit>> = keys(northbound, node).iter().map(edits).collect();
     let gone = subjects(&edits);
     edits.push(load_balancers(northbound, node, &gone));

@@ -73,8 +73,9 @@ pub enum Value {
     /// An expression of OVN's language in upstream's words. Where it has these it stays; it is written as
     /// [`acl::spelling`] spells it.
     Match(String),
-    /// Some pairs of a map; other keys belong to other programs.
-    Pairs(Pairs),
+    /// Some pairs of a map; other keys belong to other programs. Boxed: it is three times as large as the others, and a
+    /// key may have ten thousand rows.
+    Pairs(Box<Pairs>),
     /// Exactly these texts, in a set that may be large: only what differs is written.
     Elements(BTreeSet<Box<str>>),
     /// Exactly these pairs, in a map that may be large: only what differs is written.
@@ -89,6 +90,13 @@ pub enum Value {
     /// References to exactly these nameless rows, each given by its columns. No other row refers to them.
     /// Example: the bands of a meter.
     Parts { table: Table, rows: Vec<Vec<(&'static str, Datum)>> },
+}
+
+impl Value {
+    /// Some pairs of a map.
+    pub fn pairs(pairs: impl Into<Pairs>) -> Self {
+        Self::Pairs(Box::new(pairs.into()))
+    }
 }
 
 /// The desired pairs of a map.

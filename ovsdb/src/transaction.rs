@@ -197,6 +197,11 @@ impl Row {
         Self::default()
     }
 
+    /// A row without columns, with room for so many.
+    pub fn with_capacity(columns: usize) -> Self {
+        Self(Vec::with_capacity(columns))
+    }
+
     /// The row with one more column.
     #[must_use]
     pub fn with(mut self, column: impl Into<Cow<'static, str>>, value: impl Into<Datum>) -> Self {

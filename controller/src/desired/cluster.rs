@@ -59,10 +59,8 @@ fn rate_limits(config: &ClusterConfig) -> Vec<DesiredRow> {
         LIMITED_PROTOCOLS.map(|protocol| meter(&ovn::protocol_meter(protocol), PROTOCOL_RATE, Sharing::Each));
     let acls = meter(ovn::ACL_METER, config.acl_logging_rate_limit, Sharing::Each);
     let names = LIMITED_PROTOCOLS.map(|protocol| (protocol, ovn::protocol_meter(protocol)));
-    let copp = DesiredRow {
-        columns: vec![("meters", Value::Pairs(names.into()))],
-        ..bare(Table::Copp.row(ovn::COPP))
-    };
+    let copp =
+        DesiredRow { columns: vec![("meters", Value::pairs(names))], ..bare(Table::Copp.row(ovn::COPP)) };
     meters.into_iter().chain([acls]).map(DesiredRow::from).chain([copp]).collect()
 }
 
@@ -89,8 +87,8 @@ fn router(config: &ClusterConfig) -> DesiredRow {
     };
     DesiredRow {
         columns: vec![
-            ("options", Value::Pairs(options)),
-            ("external_ids", Value::Pairs([("k8s-cluster-router", "yes".to_owned())].into())),
+            ("options", Value::pairs(options)),
+            ("external_ids", Value::pairs([("k8s-cluster-router", "yes".to_owned())])),
             ("copp", Value::References(vec![Table::Copp.row(ovn::COPP)])),
         ],
         ..bare(Table::LogicalRouter.row(ovn::CLUSTER_ROUTER))
@@ -101,10 +99,7 @@ fn router(config: &ClusterConfig) -> DesiredRow {
 /// router.
 fn port_groups() -> impl Iterator<Item = DesiredRow> {
     [ovn::CLUSTER_PORT_GROUP, ovn::ROUTER_PORT_GROUP].into_iter().map(|name| DesiredRow {
-        columns: vec![(
-            "external_ids",
-            Value::Pairs(ObjectId::cluster_port_group(name).external_ids().into()),
-        )],
+        columns: vec![("external_ids", Value::pairs(ObjectId::cluster_port_group(name).external_ids()))],
         ..bare(port_group(name))
     })
 }

@@ -71,11 +71,8 @@ fn router(gateway: &Gateway<'_>) -> DesiredRow {
     let alike = [(DYNAMIC_NEIGHBOURS, "false".to_owned())].into();
     DesiredRow {
         columns: vec![
-            ("options", Value::Pairs(Pairs { alike, ..options.into() })),
-            (
-                "external_ids",
-                Value::Pairs([("physical_ip", first), ("physical_ips", addresses.join(","))].into()),
-            ),
+            ("options", Value::pairs(Pairs { alike, ..options.into() })),
+            ("external_ids", Value::pairs([("physical_ip", first), ("physical_ips", addresses.join(","))])),
             ("copp", Value::References(vec![Table::Copp.row(ovn::COPP)])),
             (
                 "load_balancer_group",

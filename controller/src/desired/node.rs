@@ -63,7 +63,7 @@ fn switch(node: &Node, store: &Store) -> DesiredRow {
     DesiredRow {
         id: Table::LogicalSwitch.row(ovn::node_switch(&node.name)),
         columns: vec![
-            ("other_config", Value::Pairs(Pairs { without: &SWITCH_KEYS, ..config.into() })),
+            ("other_config", Value::pairs(Pairs { without: &SWITCH_KEYS, ..config.into() })),
             ("load_balancer_group", Value::Including(groups.into())),
         ],
         member_of: Vec::new(),

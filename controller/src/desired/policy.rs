@@ -159,10 +159,7 @@ pub(super) fn group_name(id: &ObjectId) -> RowName {
 }
 
 pub(super) fn group(id: &ObjectId) -> DesiredRow {
-    DesiredRow {
-        columns: vec![("external_ids", Value::Pairs(id.external_ids().into()))],
-        ..bare(group_name(id))
-    }
+    DesiredRow { columns: vec![("external_ids", Value::pairs(id.external_ids()))], ..bare(group_name(id)) }
 }
 
 /// A rule of a policy.

@@ -19,7 +19,7 @@ pub fn set(store: &Store, set: &SetId) -> RowSet {
         return Vec::new();
     }
     let row = |family| {
-        let ids = ("external_ids", Value::Pairs(id(set, family).external_ids().into()));
+        let ids = ("external_ids", Value::pairs(id(set, family).external_ids()));
         let addresses = || {
             let addresses = store.set_addresses(set).filter(|address| Family::of(address) == family);
             addresses.map(|address| address.to_string().into()).collect()

@@ -64,7 +64,7 @@ mod tests {
             serde_json::from_value(serde_json::json!({"name": "OVN_Northbound", "tables": tables})).unwrap();
         let (switch, group) = (Table::LogicalSwitch.row("n"), Table::PortGroup.row("g"));
         let member = |of: &RowName, column| Membership::of(of.clone(), column);
-        let options = ("options", Value::Pairs(Pairs::default()));
+        let options = ("options", Value::pairs(Pairs::default()));
         let references = |rows: Vec<RowName>| ("ports", Value::References(rows));
         let band = |columns: Vec<(&'static str, Datum)>| {
             ("bands", Value::Parts { table: Table::MeterBand, rows: vec![columns] })

@@ -55,7 +55,7 @@ impl Written {
     }
 
     fn edits(&self, rows: &[DesiredRow]) -> Vec<Edit> {
-        let found = diff(&Key::Cluster, rows, &self.northbound, &NoOthers);
+        let found = diff(&Key::Cluster, rows.to_vec(), &self.northbound, &NoOthers);
         let Difference { edits, missing, later, taken } = found;
         assert_eq!((missing, later, taken), (Vec::new(), Vec::new(), Vec::new()));
         edits
@@ -206,7 +206,7 @@ async fn a_load_balancer_with_affinity_stays_as_upstream_wrote_it_until_it_chang
     };
     let ours = balancer("10.244.1.4:8080,10.244.2.4:8080");
     let mut upstreams = ours.clone();
-    let other_form = std::mem::take(&mut upstreams.or_columns);
+    let other_form = take(&mut upstreams.or_columns);
     upstreams.columns.retain(|(column, _)| !other_form.iter().any(|(other, _)| other == column));
     upstreams.columns.extend(other_form);
     let mut written = Written::start(std::slice::from_ref(&ours)).await;

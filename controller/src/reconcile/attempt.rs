@@ -242,7 +242,7 @@ impl Reconciler {
             self.forget_precedence(&item.key, &rows);
             let Self { store, precedence, northbound, .. } = self;
             let others = OtherKeys { store, precedence, inserted: &plan.inserted };
-            diff(&item.key, &rows, northbound, &others)
+            diff(&item.key, rows, northbound, &others)
         });
         self.slow.compared(&item.key, begun.elapsed());
         let Difference { edits, missing, later, taken } = difference;

@@ -89,6 +89,9 @@ impl Tier {
     }
 }
 
+/// The columns of a row with all that it may have.
+const COLUMNS: usize = 11;
+
 impl From<Acl> for DesiredRow {
     fn from(acl: Acl) -> Self {
         let Acl { id, of, direction, tier, priority, matching, action, log, needs } = acl;
@@ -109,7 +112,8 @@ impl From<Acl> for DesiredRow {
         };
         let tier = tier.number();
         let meter = log.as_ref().map_or(ovn::ACL_METER, |log| log.meter);
-        let mut columns = vec![
+        let mut columns = Vec::with_capacity(COLUMNS);
+        columns.extend([
             ("direction", Value::Datum(Datum::set([direction]))),
             ("priority", Value::Datum(Datum::set([priority]))),
             ("match", Value::Match(matching)),
@@ -117,9 +121,9 @@ impl From<Acl> for DesiredRow {
             ("tier", Value::Datum(Datum::set([tier]))),
             // Limits log lines. Has no effect until the ACL's `log` is set.
             ("meter", Value::Datum(Datum::set([meter]))),
-            ("external_ids", Value::Pairs(id.external_ids().into())),
-        ];
-        columns.extend(options.map(|options| ("options", Value::Pairs(options.into()))));
+            ("external_ids", Value::pairs(id.external_ids())),
+        ]);
+        columns.extend(options.map(|options| ("options", Value::pairs(options))));
         let mut or_columns = Vec::new();
         if let Some(Log { name, severity, meter: _ }) = log {
             let of_name = |name: String| ("name", Value::Datum(Datum::set([name])));

@@ -105,7 +105,7 @@ impl From<LoadBalancer> for DesiredRow {
             or_columns.extend([
                 ("vips", Value::Lists(vips.clone())),
                 ("selection_fields", fields),
-                ("options", Value::Pairs(options.pairs(learned.then_some(timeout)))),
+                ("options", Value::pairs(options.pairs(learned.then_some(timeout)))),
             ]);
         }
         let (vips, fields) = if has_affinity {
@@ -123,8 +123,8 @@ impl From<LoadBalancer> for DesiredRow {
                 ("protocol", Value::Datum(Datum::set([lower(protocol)]))),
                 ("vips", vips),
                 ("selection_fields", fields),
-                ("options", Value::Pairs(options.pairs(None))),
-                ("external_ids", Value::Pairs(ids.into())),
+                ("options", Value::pairs(options.pairs(None))),
+                ("external_ids", Value::pairs(ids)),
             ],
             member_of: members(on),
             or_member_of: members(or_on),

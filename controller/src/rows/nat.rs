@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Pairs, Table, Value, static_route::spelled};
+use super::{DesiredRow, Membership, Table, Value, static_route::spelled};
 
 /// What comes from `inside` leaves with the source `outside`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl From<SourceNat> for DesiredRow {
             ("external_ip", Value::Datum(Datum::set([outside.to_string()]))),
             ("logical_ip", Value::Datum(Datum::set([spelled(&inside)]))),
             ("external_port_range", Value::Datum(Datum::set([PORTS]))),
-            ("options", Value::Pairs(Pairs::from([("stateless", "false".to_owned())]))),
+            ("options", Value::pairs([("stateless", "false".to_owned())])),
         ];
         let in_router = Membership::of(Table::LogicalRouter.row(&*router), "nat");
         Self {

@@ -30,13 +30,13 @@ impl From<RouterPort> for DesiredRow {
     fn from(port: RouterPort) -> Self {
         let RouterPort { router, name, mac, networks, options, external_ids } = port;
         let ids = Some(external_ids).filter(|ids| *ids != Pairs::default());
-        let ids = ids.map(|ids| ("external_ids", Value::Pairs(ids)));
+        let ids = ids.map(|ids| ("external_ids", Value::pairs(ids)));
         Self {
             id: Table::LogicalRouterPort.row(name),
             columns: vec![
                 ("mac", Value::Datum(Datum::set([mac.to_string()]))),
                 ("networks", Value::Datum(Datum::set(networks.iter().map(IpNet::to_string)))),
-                ("options", Value::Pairs(options)),
+                ("options", Value::pairs(options)),
             ]
             .into_iter()
             .chain(ids)

@@ -57,7 +57,7 @@ impl From<StaticRoute> for DesiredRow {
             Of::Destination => None,
         };
         // An empty set of ids is not compared: other programs write theirs.
-        let ids = (!external_ids.is_empty()).then(|| ("external_ids", Value::Pairs(external_ids.into())));
+        let ids = (!external_ids.is_empty()).then(|| ("external_ids", Value::pairs(external_ids)));
         let columns = vec![
             ("ip_prefix", text(spelled(&prefix))),
             ("nexthop", text(via.to_string())),

@@ -91,8 +91,8 @@ impl From<SwitchPort> for DesiredRow {
                 ("type", Value::Datum(Datum::set([kind]))),
                 ("addresses", Value::Datum(Datum::set([addresses]))),
                 ("port_security", Value::Datum(Datum::set(port_security))),
-                ("options", Value::Pairs(options)),
-                ("external_ids", Value::Pairs(external_ids.into())),
+                ("options", Value::pairs(options)),
+                ("external_ids", Value::pairs(external_ids)),
             ]
             .into_iter()
             .chain(tag)

@@ -66,7 +66,7 @@ impl Comparison {
             Value::Datum(ours) => same(ours, value),
             Value::Match(ours) => same(&ours.as_str().into(), value),
             Value::Pairs(wanted) => {
-                let Pairs { with, without, alike: _, initially: _ } = wanted;
+                let Pairs { with, without, alike: _, initially: _ } = &**wanted;
                 let pairs: BTreeMap<&str, &str> = value.map(pairs).unwrap_or_default();
                 for (key, ours) in with {
                     if !pairs.get(key).is_some_and(|theirs| wanted.accepts(key, theirs)) {

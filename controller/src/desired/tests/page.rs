@@ -46,7 +46,8 @@ fn text(value: &Value) -> String {
     match value {
         Value::Datum(value) => datum(value),
         Value::Match(words) => spelled(words).into_owned(),
-        Value::Pairs(Pairs { with, .. }) => {
+        Value::Pairs(pairs) => {
+            let Pairs { with, .. } = &**pairs;
             with.iter().map(|(key, value)| format!("{key}={value:?}")).collect::<Vec<_>>().join(" ")
         }
         Value::Elements(texts) => texts.iter().map(|text| &**text).collect::<Vec<_>>().join(", "),

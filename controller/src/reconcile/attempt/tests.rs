@@ -100,7 +100,7 @@ async fn a_row_waits_for_those_that_its_texts_name_or_goes_with_them() {
         let inserted = inserted.iter().map(|row| (row.called(), (*row).clone())).collect();
         let (store, precedence) = (Store::new(ClusterConfig::default()), Precedence::default());
         let others = OtherKeys { store: &store, precedence: &precedence, inserted: &inserted };
-        diff(&Key::Cluster, std::slice::from_ref(&acl), &northbound, &others)
+        diff(&Key::Cluster, vec![acl.clone()], &northbound, &others)
     };
     let waits = |missing| Difference { missing, ..Difference::default() };
     assert_eq!(difference(&[&switch]), waits(vec![set.clone()]));
@@ -121,7 +121,7 @@ async fn a_new_set_is_inserted_with_all_of_its_elements() {
         needs: Vec::new(),
     };
     let northbound = empty();
-    let edits = diff(&Key::Cluster, &[set], &northbound, &NoOthers).edits;
+    let edits = diff(&Key::Cluster, vec![set], &northbound, &NoOthers).edits;
     let addresses = Cell::Datum(Datum::set(["10.0.0.1", "10.0.0.2"]));
     let name = Cell::Datum("a1".into());
     let id = Table::AddressSet.row("a1");

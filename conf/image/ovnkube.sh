@@ -6,12 +6,13 @@
 #   ovnkube.sh start_ovn          the node: plugin, ovn-controller, ovnkube --init-node. With OVN_MASTER=true, before
 #                                 that, the databases, ovn-northd and ovnkube --init-master
 #   ovnkube.sh ovs-server         Open vSwitch
-#   ovnkube.sh nb-ovsdb           the northbound database alone
-#   ovnkube.sh sb-ovsdb           the southbound database alone
+#   ovnkube.sh nb-ovsdb           the northbound database alone; where OVN_NORTH has several addresses, a member of a cluster
+#   ovnkube.sh sb-ovsdb           the southbound database alone, likewise
 #   ovnkube.sh run-ovn-northd     ovn-northd alone
 #   ovnkube.sh ovn-master         ovnkube --init-master alone
 #   ovnkube.sh ovn-controller     ovn-controller alone
 #   ovnkube.sh ovn-node           the plugin and ovnkube --init-node alone
+#   ovnkube.sh install-plugins    puts the plugin and `loopback` where the host's container runtime looks for them
 #   ovnkube.sh cleanup-ovn-node   ovnkube --cleanup-node
 #   ovnkube.sh ready              ends with 0 if every ovnkube of this node is ready
 #   ovnkube.sh display            what runs here, with versions
@@ -48,28 +49,32 @@ main() {
     case ${1:-start_ovn} in
     start_ovn) need_configuration; start_ovn ;;
     ovs-server) ovs_server ;;
-    nb-ovsdb) need_configuration; database nb "$north" ;;
-    sb-ovsdb) need_configuration; database sb "$south" ;;
-    run-ovn-northd) need_configuration; run_northd ;;
+    nb-ovsdb) need OVN_NORTH; database nb "$north" ;;
+    sb-ovsdb) need OVN_SOUTH; database sb "$south" ;;
+    run-ovn-northd) need OVN_NORTH OVN_SOUTH; run_northd ;;
     ovn-master) need_configuration; wait_for_northbound; master; supervise ;;
     ovn-controller) wait_for_switch; controller; supervise ;;
     ovn-node) need_configuration; install_plugins; wait_for_switch; node_server; supervise ;;
+    install-plugins) install_plugins ;;
     cleanup-ovn-node) cleanup ;;
     ready) ready ;;
     display) display ;;
     display_env) display_env ;;
     ovn_debug) debug ;;
     *) fail "unknown argument '$1'; one of: start_ovn ovs-server nb-ovsdb sb-ovsdb run-ovn-northd ovn-master" \
-        "ovn-controller ovn-node cleanup-ovn-node ready display display_env ovn_debug" ;;
+        "ovn-controller ovn-node install-plugins cleanup-ovn-node ready display display_env ovn_debug" ;;
     esac
 }
 
+need_configuration() { need OVN_NORTH OVN_SOUTH K8S_APISERVER OVN_NET_CIDR OVN_SVC_CIDR; }
+
 # All that is missing at once, before anything is touched.
-need_configuration() {
-    local pair missing=()
-    for pair in OVN_NORTH:OvnNorth OVN_SOUTH:OvnSouth K8S_APISERVER:k8s_apiserver OVN_NET_CIDR:net_cidr OVN_SVC_CIDR:svc_cidr; do
-        local variable=${pair%:*}
-        [ -n "${!variable:-}" ] || missing+=("$variable (key ${pair#*:})")
+need() {
+    local variable missing=()
+    local -A keys=([OVN_NORTH]=OvnNorth [OVN_SOUTH]=OvnSouth [K8S_APISERVER]=k8s_apiserver [OVN_NET_CIDR]=net_cidr
+        [OVN_SVC_CIDR]=svc_cidr)
+    for variable; do
+        [ -n "${!variable:-}" ] || missing+=("$variable (key ${keys[$variable]})")
     done
     [ ${#missing[@]} -eq 0 ] || {
         local IFS=,
@@ -156,12 +161,22 @@ give_nics_back() {
         [ -z "$nic" ] || ovnkube bridges-to-nic "$bridge"
     done
 }
-# nb or sb, in the foreground.
+
+# nb or sb.
 database() {
-    local text options
-    text=$(address_options "$1" "$2")
-    mapfile -t options <<<"$text"
-    exec ovn-ctl "run_$1_ovsdb" "${options[@]}"
+    local text options log="$root/var/log/ovn/ovsdb-server-$1.log"
+    before_stop "ovs-appctl --timeout=10 --target=$run/ovn/ovn${1}_db.ctl exit"
+    if [[ $2 == *,* ]]; then
+        member "$1" "$2"
+    else
+        text=$(address_options "$1" "$2")
+        mapfile -t options <<<"$text"
+        ovn-ctl "start_$1_ovsdb" --no-monitor "${options[@]}"
+    fi
+    watch_over "the $1 database" "$run/ovn/ovn${1}_db.pid"
+    # For `kubectl logs`.
+    tail --lines=0 --retry --follow=name "$log" 2>/dev/null &
+    supervise
 }
 
 # Where a database listens, and its file: /var/lib/openvswitch is a directory of the host.
@@ -172,6 +187,130 @@ address_options() {
     address=${BASH_REMATCH[1]} port=${BASH_REMATCH[2]}
     printf '%s\n' "--db-$database-addr=$address" "--db-$database-port=$port" "--db-$database-create-insecure-remote=yes" \
         "--db-$database-file=$data/ovn${database}_db.db"
+}
+
+# --- A member of a cluster of databases (raft) -----------------------------------------------------------------------
+
+# member nb|sb ADDRESSES: those of all members; this one's has K8S_NODE_IP.
+member() {
+    local database=$1 listed=$2 name table port raft_port own="" host file schema address others=() remotes=()
+    case $database in
+    # Of the functions below, too: $name, $file, $own and $others are this one's.
+    nb) name=OVN_Northbound table=NB_Global raft_port=6643 ;;
+    sb) name=OVN_Southbound table=SB_Global raft_port=6644 ;;
+    esac
+    file="$data/ovn${database}_db.db" schema="$root/usr/share/ovn/ovn-$database.ovsschema"
+    for address in ${listed//,/ }; do
+        [[ $address =~ ^tcp:(\[.*\]|[^:]+):([0-9]+)$ ]] ||
+            fail "the address of the $database database, '$address', is not tcp:IP:PORT, the only form that this container opens"
+        host=${BASH_REMATCH[1]}
+        if [ "${host//[\[\]]/}" = "${K8S_NODE_IP:-}" ]; then
+            own="tcp:$host:$raft_port" port=${BASH_REMATCH[2]}
+        else
+            others+=("$address") remotes+=("tcp:$host:$raft_port")
+        fi
+    done
+    [ -n "$own" ] || fail "the address of this node, '${K8S_NODE_IP:-}' (K8S_NODE_IP), is none of the $database database's: $listed"
+    host=${own#tcp:} host=${host%:*}
+    mkdir -p "$data" "$run/ovn" "$root/var/log/ovn"
+    if [ -s "$file" ]; then
+        same_cluster
+    else
+        new_member
+    fi
+    # Not by ovn-ctl, which knows one other member, and waits for it before it can be told to end.
+    ovsdb-server --detach --no-chdir --pidfile="$run/ovn/ovn${database}_db.pid" --unixctl="$run/ovn/ovn${database}_db.ctl" \
+        -vconsole:off -vsyslog:off -vfile:info --log-file="$log" --remote="punix:$run/ovn/ovn${database}_db.sock" \
+        --remote="ptcp:$port:$host" --remote="db:$name,$table,connections" --private-key="db:$name,SSL,private_key" \
+        --certificate="db:$name,SSL,certificate" --ca-cert="db:$name,SSL,ca_cert" "$file"
+    tend "$database" "$schema" &
+}
+
+# The file of this member is of the cluster that the others are of, or nobody would notice that its rows are another cluster's.
+same_cluster() {
+    local cluster address known
+    ! ovsdb-tool db-is-standalone "$file" 2>/dev/null || fail "$file is of a database without a cluster; to make the first member of" \
+        "a cluster of it: mv $file $file.standalone && ovsdb-tool create-cluster $file $file.standalone $own"
+    address=$(ovsdb-tool db-local-address "$file") || fail "$file cannot be read; move it away, and this member joins its cluster again"
+    [ "$address" = "$own" ] || fail "$file is of the member at $address, and this node is at $own; move it away, and this member" \
+        "joins its cluster again"
+    # A member that has not joined yet knows no cluster.
+    cluster=$(ovsdb-tool db-cid "$file" 2>/dev/null) || return 0
+    for address in "${others[@]}"; do
+        known=$(cluster_of "$address") || continue
+        [ -z "$known" ] || [ "$known" = "$cluster" ] || fail "$file is of the cluster $cluster, and the member at $address is of $known;" \
+            "move it away, and this member joins that cluster"
+    done
+}
+
+# The first of the list founds the cluster, and only when all others say that they know of none: if it has lost its disk, the
+# others have the rows.
+new_member() {
+    local address known silent second=0
+    if [ "${listed%%,*}" != "tcp:$host:$port" ]; then
+        join
+        return
+    fi
+    while :; do
+        silent=()
+        for address in "${others[@]}"; do
+            known=$(cluster_of "$address") || { silent+=("$address"); continue; }
+            [ -z "$known" ] || { join; return; }
+        done
+        [ ${#silent[@]} -gt 0 ] || break
+        [ $((second % 10)) -ne 0 ] || say "waiting for ${silent[*]}, to ask whether there is a cluster of $name already"
+        sleep 1 &
+        # A trap would wait for the end of a command, but not for this.
+        wait $!
+        second=$((second + 1))
+    done
+    say "founding the cluster of $name at $own"
+    rm -f "$file.new"
+    ovsdb-tool create-cluster "$file.new" "$schema" "$own" && mv "$file.new" "$file"
+}
+
+join() {
+    say "joining the cluster of $name at ${remotes[*]}, as $own"
+    rm -f "$file.new"
+    ovsdb-tool join-cluster "$file.new" "$name" "$own" "${remotes[@]}" && mv "$file.new" "$file"
+}
+
+# The cluster that the member at an address is of; nothing, if it has not joined any. Fails without an answer.
+cluster_of() {
+    local answer query='["_Server",{"op":"select","table":"Database","where":[["name","==","'$name'"]],"columns":["cid"]}]'
+    answer=$(ovsdb-client --timeout=5 query "$1" "$query" 2>/dev/null) || return
+    [[ $answer =~ \"cid\":\[\"uuid\",\"([0-9a-f-]+)\"\] ]] || return 0
+    [ "${BASH_REMATCH[1]}" = 00000000-0000-0000-0000-000000000000 ] || echo "${BASH_REMATCH[1]}"
+}
+
+# What a member does beside answering, in the background: it brings the schema up to this image's, and has those taken out of
+# the cluster whose address another has now. A member that has lost its disk comes back as a new one.
+tend() {
+    local socket="unix:$run/ovn/ovn${1}_db.sock" control="$run/ovn/ovn${1}_db.ctl" gone
+    until ovsdb-client --timeout=30 wait "$socket" "$name" connected 2>/dev/null; do sleep 1; done
+    say "$name is connected to its cluster"
+    # shellcheck source=/dev/null
+    (set +eu && . /usr/share/openvswitch/scripts/ovs-lib && upgrade_cluster "$2" "$socket") ||
+        say "the schema of $name was not upgraded"
+    while sleep 5; do
+        for gone in $(ovs-appctl --timeout=5 --target="$control" cluster/status "$name" 2>/dev/null | replaced_members); do
+            say "taking the member $gone out of the cluster of $name: another one has its address"
+            ovs-appctl --timeout=5 --target="$control" cluster/kick "$name" "$gone" || true
+        done
+    done
+}
+
+# From what the leader says of its cluster: the members that were not heard of for 5 s, while another one of the same address
+# was.
+replaced_members() {
+    awk '
+        /^Role: leader/ { leads = 1 }
+        $3 == "at" && match($0, /^ +[0-9a-f]+ \(/) {
+            address = $4; sub(/\)$/, "", address)
+            heard = /\(self\)/ || (match($0, /last msg [0-9]+ ms/) && substr($0, RSTART + 9) + 0 < 5000)
+            if (heard) alive[address] = 1; else silent[$1] = address
+        }
+        END { if (leads) for (member in silent) if (silent[member] in alive) print member }'
 }
 
 run_northd() {
@@ -334,7 +473,7 @@ display() {
 
 display_env() {
     local name
-    for name in OVN_NORTH OVN_SOUTH OVN_NET_CIDR OVN_SVC_CIDR K8S_APISERVER K8S_NODE K8S_CACERT OVN_MASTER OVNKUBE_LOGLEVEL \
+    for name in OVN_NORTH OVN_SOUTH OVN_NET_CIDR OVN_SVC_CIDR K8S_APISERVER K8S_NODE K8S_NODE_IP K8S_CACERT OVN_MASTER OVNKUBE_LOGLEVEL \
         OVN_NORTHD_OPTS OVN_CONTROLLER_OPTS OVN_GATEWAY_OPTS; do
         echo "$name=${!name:-}"
     done

@@ -3,6 +3,7 @@
 //	charts lint CHART                                    one problem a line; exit status 1 if there are any
 //	charts template CHART [VALUES.yaml [OBJECTS.yaml]]   the objects that Helm would make, in the order in which it would,
 //	                                                     in a cluster with these objects
+//	charts tests CHART [VALUES.yaml [OBJECTS.yaml]]      the pods of `helm test`
 //
 // No cluster is asked.
 package main
@@ -16,23 +17,32 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/releaseutil"
 )
 
 const (
-	release   = "ovn-kubernetes"
+	name      = "ovn-kubernetes"
 	namespace = "ovn-kubernetes"
 )
 
 func main() {
 	if len(os.Args) < 3 || len(os.Args) > 5 {
-		fail("usage: charts lint CHART | charts template CHART [VALUES.yaml [OBJECTS.yaml]]")
+		fail("usage: charts lint CHART | charts template|tests CHART [VALUES.yaml [OBJECTS.yaml]]")
 	}
 	switch verb, chart := os.Args[1], os.Args[2]; verb {
 	case "lint":
 		lintChart(chart)
 	case "template":
-		template(chart, os.Args[3:])
+		manifests, _ := render(chart, os.Args[3:])
+		for _, manifest := range manifests {
+			show(manifest.Name, manifest.Content)
+		}
+	case "tests":
+		_, hooks := render(chart, os.Args[3:])
+		for _, hook := range hooks {
+			show(hook.Path, hook.Manifest)
+		}
 	default:
 		fail("unknown verb " + verb)
 	}
@@ -51,7 +61,8 @@ func lintChart(chart string) {
 	}
 }
 
-func template(path string, files []string) {
+// render makes the objects, and those of hooks: the tests are the only ones.
+func render(path string, files []string) ([]releaseutil.Manifest, []*release.Hook) {
 	chart, err := loader.Load(path)
 	check(err)
 	values, objects := chartutil.Values{}, cluster{}
@@ -62,22 +73,24 @@ func template(path string, files []string) {
 	if len(files) > 1 {
 		objects = clusterOf(files[1])
 	}
-	options := chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
+	options := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
 	// Looks at the values with the chart's schema, too.
-	render, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
+	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities)
 	check(err)
-	rendered, err := engine.RenderWithClientProvider(chart, render, objects)
+	rendered, err := engine.RenderWithClientProvider(chart, all, objects)
 	check(err)
-	for name := range rendered {
-		if strings.HasSuffix(name, ".txt") {
-			delete(rendered, name)
+	for file := range rendered {
+		if strings.HasSuffix(file, ".txt") {
+			delete(rendered, file)
 		}
 	}
-	_, manifests, err := releaseutil.SortManifests(rendered, chartutil.DefaultVersionSet, releaseutil.InstallOrder)
+	hooks, manifests, err := releaseutil.SortManifests(rendered, chartutil.DefaultVersionSet, releaseutil.InstallOrder)
 	check(err)
-	for _, manifest := range manifests {
-		fmt.Printf("---\n# Source: %s\n%s\n", manifest.Name, manifest.Content)
-	}
+	return manifests, hooks
+}
+
+func show(source, text string) {
+	fmt.Printf("---\n# Source: %s\n%s\n", source, text)
 }
 
 func check(err error) {

@@ -6,9 +6,10 @@ use std::{
     process::{Command, Output},
 };
 
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use serde_json::{Value, json};
 
-use crate::manifests::{Manifests, conf, documents, read};
+use crate::manifests::{Manifests, conf, documents, read, strictly};
 
 fn charts(verb: &str, values: Option<&Value>) -> Output {
     charts_in(&json!([]), verb, values)
@@ -312,6 +313,70 @@ fn values_with_the_names_of_upstreams_chart_mean_the_same() {
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
     assert_eq!(deployment["spec"]["replicas"], 1);
     assert_eq!(deployment["spec"]["template"]["spec"]["imagePullSecrets"], json!([{"name": "pull"}]));
+}
+
+/// Everything in pods: each of the API's objects, strictly read, with no more rights than it needs.
+#[test]
+fn with_everything_in_pods_only_open_vswitch_is_privileged_and_only_ovnkube_speaks_to_the_api_server() {
+    for (mode, nodes, north) in [
+        ("standalone", json!(["10.0.0.1"]), "tcp:10.0.0.1:7641"),
+        (
+            "raft",
+            json!(["10.0.0.1", "10.0.0.2", "fd00::3"]),
+            "tcp:10.0.0.1:7641,tcp:10.0.0.2:7641,tcp:[fd00::3]:7641",
+        ),
+    ] {
+        let values = json!({
+            "databases": {"mode": mode, "nodes": nodes},
+            "openVSwitch": {"inPods": true},
+            "ovnController": {"inPods": true},
+            "ovnImage": {"repository": "registry/ovn-kube", "tag": "7"},
+            "global": {"nbPort": 7641},
+        });
+        let objects = template(Some(&values));
+        let daemon_sets: Vec<DaemonSet> =
+            objects.iter().filter(|object| object["kind"] == "DaemonSet").map(strictly).collect();
+        assert_eq!(daemon_sets.len(), 4);
+        for daemon_set in daemon_sets {
+            let name = daemon_set.metadata.name.unwrap();
+            let pod = daemon_set.spec.unwrap().template.spec.unwrap();
+            assert_eq!(pod.host_network, Some(true), "{name}: there is no other network yet");
+            let account = pod.service_account_name.is_some();
+            assert_eq!(account, name == "ovn-kubernetes-node", "{name}");
+            assert_eq!(pod.automount_service_account_token, (!account).then_some(false), "{name}");
+            for container in &pod.containers {
+                let privileged = container.security_context.as_ref().unwrap().privileged == Some(true);
+                assert_eq!(privileged, name == "ovn-kubernetes-openvswitch", "{name}");
+                let of_ovn = container.image.as_deref() == Some("registry/ovn-kube:7");
+                assert_eq!(of_ovn, name != "ovn-kubernetes-node", "{name}: {:?}", container.image);
+                assert!(container.readiness_probe.is_some(), "{name}: an update has to wait for it");
+            }
+            if name == "ovn-kubernetes-databases" {
+                let names: Vec<_> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+                assert_eq!(names, ["nb-ovsdb", "sb-ovsdb", "ovn-northd"]);
+                let environment = pod.containers[0].env.as_ref().unwrap();
+                assert_eq!(environment[0].value.as_deref(), Some(north));
+            }
+        }
+        for name in ["ovn-kubernetes-node", "ovn-kubernetes-control-plane"] {
+            let options = read_options(&options(&objects, name));
+            assert!(options.contains(&("nb-address", north.to_owned())), "{name}: {options:?}");
+        }
+    }
+}
+
+#[test]
+fn helm_test_asks_the_network_and_the_databases_that_are_in_pods() {
+    let names = |values: Value| -> Vec<String> {
+        let Output { status, stdout, .. } = charts("tests", Some(&values));
+        assert!(status.success());
+        let pods = documents(&String::from_utf8(stdout).unwrap());
+        let name = |pod: &Value| strictly::<Pod>(pod).metadata.name.unwrap();
+        pods.iter().map(name).collect()
+    };
+    assert_eq!(names(json!({})), ["ovn-kubernetes-test-network"]);
+    let in_pods = json!({"databases": {"mode": "standalone", "nodes": ["10.0.0.1"]}});
+    assert_eq!(names(in_pods), ["ovn-kubernetes-test-databases", "ovn-kubernetes-test-network"]);
 }
 
 /// Kubernetes before 1.30 does not have these kinds, and Helm would install nothing.

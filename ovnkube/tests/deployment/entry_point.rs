@@ -36,6 +36,8 @@ const STUBS: [(&str, &str); 14] = [
          *no-ovn-manage-ovsdb*start_northd* | *start_northd*no-ovn-manage-ovsdb*) daemon ovn/ovn-northd ;;
          *start_northd*) for name in ovnnb_db ovnsb_db ovn-northd; do daemon ovn/$name; done ;;
          *start_controller*) daemon ovn/ovn-controller ;;
+         *start_nb_ovsdb*) daemon ovn/ovnnb_db ;;
+         *start_sb_ovsdb*) daemon ovn/ovnsb_db ;;
          esac",
     ),
     ("ovs-vswitchd", "daemon openvswitch/ovs-vswitchd"),
@@ -262,7 +264,7 @@ fn a_node_starts_neither_databases_nor_the_master() {
 #[test]
 fn each_argument_starts_its_own_program() {
     let northbound = "ovn-nbctl --timeout=5 --db=tcp:10.19.188.22:6641 show";
-    let cases: [(&str, &[&str]); 5] = [
+    let cases: [(&str, &[&str]); 7] = [
         ("ovn-master", &[northbound, &of_master()]),
         ("ovn-node", &["ovs-ctl status", &of_node("--init-gateways --gateway-localnet")]),
         ("ovn-controller", &["ovs-ctl status", "ovn-ctl --no-monitor start_controller"]),
@@ -273,6 +275,16 @@ fn each_argument_starts_its_own_program() {
                 "ovn-ctl start_northd --no-monitor --no-ovn-manage-ovsdb --ovn-northd-nb-db=tcp:10.19.188.22:6641 \
                  --ovn-northd-sb-db=tcp:10.19.188.22:6642",
             ],
+        ),
+        (
+            "nb-ovsdb",
+            &["ovn-ctl start_nb_ovsdb --no-monitor --db-nb-addr=10.19.188.22 --db-nb-port=6641 \
+               --db-nb-create-insecure-remote=yes --db-nb-file=/var/lib/openvswitch/ovnnb_db.db"],
+        ),
+        (
+            "sb-ovsdb",
+            &["ovn-ctl start_sb_ovsdb --no-monitor --db-sb-addr=10.19.188.22 --db-sb-port=6642 \
+               --db-sb-create-insecure-remote=yes --db-sb-file=/var/lib/openvswitch/ovnsb_db.db"],
         ),
         (
             "ovs-server",
@@ -290,22 +302,6 @@ fn each_argument_starts_its_own_program() {
         let running = container.start(&[argument]);
         running.wait_for(expected[expected.len() - 1]);
         assert_eq!(started(&container.record()), expected, "{argument}");
-    }
-    for (argument, expected) in [
-        (
-            "nb-ovsdb",
-            "ovn-ctl run_nb_ovsdb --db-nb-addr=10.19.188.22 --db-nb-port=6641 --db-nb-create-insecure-remote=yes \
-             --db-nb-file=/var/lib/openvswitch/ovnnb_db.db",
-        ),
-        (
-            "sb-ovsdb",
-            "ovn-ctl run_sb_ovsdb --db-sb-addr=10.19.188.22 --db-sb-port=6642 --db-sb-create-insecure-remote=yes \
-             --db-sb-file=/var/lib/openvswitch/ovnsb_db.db",
-        ),
-    ] {
-        let container = Container::new();
-        assert!(container.run(&[argument]).status.success());
-        assert_eq!(container.record(), [expected]);
     }
     let container = Container::new();
     container.stub("ovnkube", "");
@@ -350,7 +346,7 @@ fn without_the_kernels_module_packets_go_through_user_space_and_the_nic_comes_ba
 
 #[test]
 fn all_that_the_configuration_lacks_is_said_at_once_and_nothing_is_started() {
-    for argument in [&[][..], &["ovn-master"], &["ovn-node"], &["nb-ovsdb"]] {
+    for argument in [&[][..], &["ovn-master"], &["ovn-node"]] {
         let container = Container::new().set("OVN_NET_CIDR", "").set("OVN_SOUTH", "");
         let output = container.run(argument);
         assert_eq!(output.status.code(), Some(1));
@@ -361,6 +357,45 @@ fn all_that_the_configuration_lacks_is_said_at_once_and_nothing_is_started() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_eq!(container.record(), [""; 0], "{argument:?}");
         assert!(!container.path("host").exists(), "the plugin is there");
+    }
+}
+
+/// A database needs its own address, and no more: its pod has no ConfigMap.
+#[test]
+fn a_database_and_ovn_northd_need_the_addresses_of_databases_alone() {
+    let missing = ["OVN_SOUTH", "K8S_APISERVER", "OVN_NET_CIDR", "OVN_SVC_CIDR"];
+    let without = |container: Container| missing.iter().fold(container, |all, name| all.set(name, ""));
+    let container = without(Container::new());
+    let running = container.start(&["nb-ovsdb"]);
+    running.wait_for("ovn-ctl start_nb_ovsdb");
+    running.tell_to_end();
+    assert_eq!(running.end().status.code(), Some(0));
+    let stopped = "ovs-appctl --timeout=10 --target=/var/run/ovn/ovnnb_db.ctl exit";
+    assert_eq!(container.record().last().map(String::as_str), Some(stopped));
+    for argument in ["sb-ovsdb", "run-ovn-northd"] {
+        let container = without(Container::new());
+        let output = container.run(&[argument]);
+        let said = text(&output.stderr);
+        assert!(said.contains("not set: OVN_SOUTH (key OvnSouth); the ConfigMap"), "{argument}: {said}");
+        assert_eq!(container.record(), [""; 0], "{argument}");
+    }
+}
+
+#[test]
+fn a_member_of_a_cluster_has_to_be_one_of_its_addresses() {
+    let cluster = "tcp:10.0.0.1:6641,tcp:10.0.0.2:6641,tcp:10.0.0.3:6641";
+    for (addresses, address, message) in [
+        (cluster, "10.0.0.4", "the address of this node, '10.0.0.4' (K8S_NODE_IP), is none of"),
+        (cluster, "", "the address of this node, '' (K8S_NODE_IP), is none of"),
+        ("tcp:10.0.0.1:6641,ssl:10.0.0.2:6641", "10.0.0.1", "'ssl:10.0.0.2:6641', is not tcp:IP:PORT"),
+    ] {
+        let container = Container::new().set("OVN_NORTH", addresses).set("K8S_NODE_IP", address);
+        let output = container.run(&["nb-ovsdb"]);
+        assert_eq!(output.status.code(), Some(1), "{addresses}");
+        let said = text(&output.stderr);
+        assert!(said.contains(message), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(container.record(), [""; 0], "{addresses}");
     }
 }
 

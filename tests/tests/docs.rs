@@ -87,8 +87,8 @@ fn every_option_of_the_page_is_one_with_that_default() {
 }
 
 #[test]
-fn every_folder_of_the_readmes_map_is_there_with_what_to_read_first() {
-    let map = rows(&section("README.md", "Where things are"));
+fn every_folder_of_the_map_is_there_with_what_to_read_first() {
+    let map = rows(&section("docs/source-tree.md", "Folders"));
     let folders: Vec<&Vec<String>> = map.iter().filter(|row| row[0].ends_with('/')).collect();
     assert!(!folders.is_empty());
     for row in folders {
@@ -184,7 +184,8 @@ fn every_path_of_other_pages_is_there_if_its_first_folder_is() {
 fn pages() -> Vec<String> {
     let alone =
         ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fuzz/README.md", "ovsdb/README.md"];
-    let in_folders = ["docs", "docs/decisions"].into_iter().flat_map(|folder| {
+    let folders = ["docs", "docs/decisions", "docs/how-to", "docs/reference"];
+    let in_folders = folders.into_iter().flat_map(|folder| {
         let files = fs::read_dir(executable::workspace().join(folder)).expect("a folder of pages").flatten();
         files
             .map(move |file| format!("{folder}/{}", file.file_name().to_string_lossy()))
@@ -193,16 +194,32 @@ fn pages() -> Vec<String> {
     alone.into_iter().map(str::to_owned).chain(in_folders).collect()
 }
 
+/// What a link to the heading has behind its `#`.
+fn anchor_of(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
 #[test]
 fn every_link_between_pages_leads_somewhere() {
     let mut links = 0;
     for name in pages() {
         let text = page(&name);
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            let is_of_the_tree = !link.is_empty() && !link.contains("://");
-            links += usize::from(is_of_the_tree);
-            let target = executable::workspace().join(&name).with_file_name(link);
-            assert!(!is_of_the_tree || target.exists(), "{name}: {link}");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let here = executable::workspace().join(&name);
+            let target = if file.is_empty() { here } else { here.with_file_name(file) };
+            assert!(target.exists(), "{name}: {link}");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&target).expect("a page");
+                let mut headings = text.lines().filter(|line| line.starts_with('#')).map(anchor_of);
+                assert!(headings.any(|heading| heading == anchor), "{name}: {link}");
+            }
         }
     }
     assert!(links > 30, "{links}");

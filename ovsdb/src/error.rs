@@ -17,5 +17,6 @@ mod ssl;
 
 pub use closed::{Closed, ConnectError, ConnectFault, Unfit};
 pub use monitor::MonitorError;
+pub(crate) use server::explanation;
 pub use server::{ErrorKind, OvsdbError};
 pub use ssl::{SslError, SslFile};

@@ -6,7 +6,7 @@ pub use row::SelectedRow;
 use serde::Deserialize;
 
 use crate::{
-    error::{ErrorKind, OvsdbError},
+    error::{ErrorKind, OvsdbError, explanation},
     transaction::{Label, NamedUuid, OperationIndex, ResultForm, Selection, TransactError},
     value::{Atom, Uuid},
 };
@@ -71,10 +71,10 @@ impl Outcome {
         for (index, result) in wire.into_iter().enumerate() {
             let label = labels.get(index);
             match (result, label) {
-                (Some(WireResult { error: Some(error), details, syntax, .. }), label) => {
+                (Some(WireResult { error: Some(error), details, io_error, syntax, .. }), label) => {
                     let error = OvsdbError {
                         kind: ErrorKind::from(error.as_str()),
-                        details: details.unwrap_or_default(),
+                        details: explanation(details, io_error),
                         syntax,
                     };
                     return Err(match label {
@@ -109,6 +109,8 @@ impl Outcome {
 struct WireResult {
     error: Option<String>,
     details: Option<String>,
+    #[serde(rename = "io-error")]
+    io_error: Option<String>,
     syntax: Option<String>,
     uuid: Option<Atom>,
     rows: Option<Vec<SelectedRow>>,

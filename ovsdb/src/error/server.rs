@@ -129,8 +129,9 @@ impl<'de> Deserialize<'de> for OvsdbError {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OvsdbError, A::Error> {
                 let object = WireError::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-                let WireError { error, details, syntax } = object;
-                Ok(OvsdbError { kind: error.as_str().into(), details: details.unwrap_or_default(), syntax })
+                let WireError { error, details, io_error, syntax } = object;
+                let details = explanation(details, io_error);
+                Ok(OvsdbError { kind: error.as_str().into(), details, syntax })
             }
         }
 
@@ -142,7 +143,17 @@ impl<'de> Deserialize<'de> for OvsdbError {
 struct WireError {
     error: String,
     details: Option<String>,
+    #[serde(rename = "io-error")]
+    io_error: Option<String>,
     syntax: Option<String>,
+}
+
+/// The details, with the operating system's reason of an `I/O error`: `No space left on device`.
+pub(crate) fn explanation(details: Option<String>, io_error: Option<String>) -> String {
+    match (details, io_error) {
+        (Some(details), Some(reason)) => format!("{details} ({reason})"),
+        (details, reason) => details.or(reason).unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,18 @@ fn an_error_at_the_end_is_the_commits() {
 }
 
 #[test]
+fn a_write_that_the_servers_disk_refuses_has_its_reason() {
+    let mut transaction = Transaction::new();
+    transaction.delete("Port", Where::all());
+    let answer = r#"[{"count":1},{"details":"nb.db: write failed","error":"I/O error","io-error":"No space left on device"}]"#;
+    let error = decode(transaction, answer).unwrap_err();
+    assert!(
+        matches!(&error, TransactError::Commit(error) if error.details == "nb.db: write failed (No space left on device)"),
+        "{error:?}"
+    );
+}
+
+#[test]
 fn an_answer_that_does_not_fit_is_told_from_an_outcome() {
     for answer in
         ["{}", "[]", "[null]", r#"[{"uuid":"x"}]"#, r#"[{"count":-1}]"#, "[{}]", r#"[{"count":1},{}]"#]

@@ -46,6 +46,7 @@ fail() { say "$@" >&2; exit 1; }
 
 main() {
     [ $# -le 1 ] || fail "one argument at most, not $#: $*"
+    need_architecture
     case ${1:-start_ovn} in
     start_ovn) need_configuration; start_ovn ;;
     ovs-server) ovs_server ;;
@@ -80,6 +81,21 @@ need() {
         local IFS=,
         fail "not set: ${missing[*]}; the ConfigMap ovn-config of the namespace ovn-kubernetes has these keys"
     }
+}
+
+# Executables of another architecture: copied to the host, they would take the place of a plugin that works.
+need_architecture() {
+    local machine file code
+    for file in "$(type -P ovnkube)" "$root/usr/libexec/cni/ovn-k8s-cni-overlay"; do
+        [ "$(od -An -tx1 -N4 "$file")" = " 7f 45 4c 46" ] || continue
+        # Not uname alone: an emulator (qemu-user) answers for the machine that it plays.
+        machine=$(cat "$root/proc/sys/kernel/arch" 2>/dev/null || uname -m)
+        # e_machine of elf(5).
+        case $machine in x86_64) code=003e ;; aarch64) code=00b7 ;; *) return 0 ;; esac
+        [ "$(od -An -tx2 -j18 -N2 "$file")" = " $code" ] ||
+            fail "this machine is $machine, and $file is for another architecture: take the image for $machine;" \
+                "nothing was changed"
+    done
 }
 
 # --- Parts -----------------------------------------------------------------------------------------------------------
@@ -118,7 +134,10 @@ install_plugins() {
         # The host's own loopback is as good as this one.
         [[ $plugin == */loopback && -e $target ]] && continue
         cmp --silent "$plugin" "$target" && continue
-        cp "$plugin" "$target.new"
+        cp "$plugin" "$target.new" || {
+            rm -f "$target.new"
+            fail "cannot write $target: is the disk of $plugins full? What was there stays"
+        }
         chmod 755 "$target.new"
         mv -f "$target.new" "$target"
         say "installed $target"

@@ -381,6 +381,60 @@ fn a_database_and_ovn_northd_need_the_addresses_of_databases_alone() {
     }
 }
 
+/// Each key of the ConfigMap alone: the other four are there.
+#[test]
+fn a_configuration_with_four_of_its_five_keys_is_refused_with_the_name_of_the_fifth() {
+    for (variable, key) in CONFIGURATION.map(|(variable, _)| variable).into_iter().zip([
+        "OvnNorth",
+        "OvnSouth",
+        "k8s_apiserver",
+        "net_cidr",
+        "svc_cidr",
+    ]) {
+        let container = Container::new().set(variable, "");
+        let output = container.run(&[]);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains(&format!("not set: {variable} (key {key}); the ConfigMap ovn-config")),
+            "{said}"
+        );
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert_eq!(container.record(), [""; 0], "{variable}");
+    }
+}
+
+/// The plugin of an image for another architecture took the place of the host's, and no pod got a network.
+#[test]
+fn an_image_of_another_architecture_is_refused_before_the_host_has_its_plugin() {
+    // The begin of an ELF header, with the number of the machine: little-endian, 64 bits.
+    let executable = |machine: u8| [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, machine, 0]].concat();
+    let (x86_64, aarch64) = (executable(0x3e), executable(0xb7));
+    for (machine, own, other) in [("x86_64", &x86_64, &aarch64), ("aarch64", &aarch64, &x86_64)] {
+        let container = Container::new();
+        container.stub("uname", &format!("case $1 in -m) echo {machine} ;; *) echo node7 ;; esac"));
+        let host = container.path("host/opt/cni/bin/ovn-k8s-cni-overlay");
+        fs::create_dir_all(host.parent().unwrap()).unwrap();
+        fs::write(&host, "the host's").unwrap();
+        let plugin = container.path("usr/libexec/cni/ovn-k8s-cni-overlay");
+        fs::write(&plugin, other).unwrap();
+        for argument in [&[][..], &["ovn-node"], &["ovn-master"]] {
+            let output = container.run(argument);
+            let said = text(&output.stderr);
+            assert!(
+                said.contains(&format!("this machine is {machine}, and "))
+                    && said.contains("is for another architecture: take the image for"),
+                "{said}"
+            );
+            assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+            assert_eq!(fs::read_to_string(&host).unwrap(), "the host's");
+        }
+        fs::write(&plugin, own).unwrap();
+        let running = container.start(&["ovn-node"]);
+        running.wait_for("ovnkube --init-node");
+        assert_eq!(&fs::read(&host).unwrap(), own);
+    }
+}
+
 #[test]
 fn a_member_of_a_cluster_has_to_be_one_of_its_addresses() {
     let cluster = "tcp:10.0.0.1:6641,tcp:10.0.0.2:6641,tcp:10.0.0.3:6641";
@@ -397,6 +451,23 @@ fn a_member_of_a_cluster_has_to_be_one_of_its_addresses() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_eq!(container.record(), [""; 0], "{addresses}");
     }
+}
+
+#[test]
+fn a_full_disk_of_the_host_is_said_and_the_plugin_that_was_there_stays() {
+    let container = Container::new();
+    container.stub("cp", "echo half >\"$2\"; echo 'cp: No space left on device' >&2; exit 1");
+    let host = container.path("host/opt/cni/bin/ovn-k8s-cni-overlay");
+    fs::create_dir_all(host.parent().unwrap()).unwrap();
+    fs::write(&host, "the host's").unwrap();
+    let output = container.run(&["ovn-node"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("No space left") && said.contains("is the disk of"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let left: Vec<_> =
+        fs::read_dir(host.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["ovn-k8s-cni-overlay"]);
+    assert_eq!(fs::read_to_string(&host).unwrap(), "the host's");
 }
 
 #[test]

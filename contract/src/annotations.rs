@@ -46,8 +46,8 @@ pub const OF_PODS: [Annotation; 4] = [
     annotation(
         LEGACY,
         "The same for the cluster's network alone, in clusters before 2020",
-        "older control planes",
-        "node",
+        "older control planes; the controller with --legacy-annotations",
+        "node, controller",
         "",
     ),
     annotation(INGRESS_ANNOTATION, "Rate limit towards the pod, in bits per second", "user", "node", "10M"),

@@ -24,7 +24,7 @@ const GENERATED: &str = "<!-- Generated: `make docs` writes this page. -->";
 pub(super) fn options() -> String {
     let mut text = format!(
         "{GENERATED}\n\n# Options of `ovnkube`\n\n\
-         `--name value`, `--name=value`, and both with one dash. They are those of upstream's `ovnkube`; \
+         `--name value`, `--name=value`, and both with one dash. Those of upstream's `ovnkube` have its names; \
          those that have no effect yet are accepted and named in\n\
          the log and on standard error. (The shell and Python programs before it had others, such as \
          `--cluster-ip-subnet`.)\n\n\

@@ -26,7 +26,8 @@ options! { Group::Cluster;
         .key(DEFAULT, "cluster-subnets").environment("OVN_NET_CIDR")
         .default("10.128.0.0/14/23")
         .help("Addresses of pods, used up in this order: CIDR[/LENGTH],… with the prefix length of a node's \
-               part of it; 24 for IPv4 and 64 for IPv6 unless given");
+               part of it; 24 for IPv4 and 64 for IPv6 unless given. Clusters \
+               of 2018 that gave none have 11.11.0.0/16");
     SERVICE_CIDRS = Spec::new("k8s-service-cidrs", SERVICE_CIDRS_KIND)
         .aliases(&["k8s-service-cidr", "service-cluster-ip-range"])
         .key(KUBERNETES, "service-cidrs").environment("OVN_SVC_CIDR").old_keys(&[OldKey::same(KUBERNETES, "service-cidr")])
@@ -58,7 +59,7 @@ options! { Group::Cluster;
         .help("The same for IPv6");
     ZONE = Spec::new("zone", ZONE_NAME).key(DEFAULT, "zone").default("global")
         .help("Zone of this node, and the zone whose databases the controller writes: nodes of one zone \
-               share a pair of OVN databases");
+               share a pair of OVN databases. Pods of two zones do not reach each other yet");
     INTERCONNECT = Spec::new("enable-interconnect", Kind::Switch)
         .key("ovnkubernetesfeature", "enable-interconnect").default("false")
         .later(Part::Zones).help("Connect several zones");

@@ -98,7 +98,8 @@ options! { Group::Later;
     MULTI_EXTERNAL_GATEWAY = feature("enable-multi-external-gateway", Part::Gateway,
         "Several gateways of pods");
     PERSISTENT_IPS = feature("enable-persistent-ips", Part::Networks, "Addresses that virtual machines keep");
-    DNS_NAME_RESOLVER = feature("enable-dns-name-resolver", Part::Egress, "Names in what pods may reach");
+    DNS_NAME_RESOLVER = feature("enable-dns-name-resolver", Part::Egress,
+        "Names in what pods may reach by DNSNameResolver objects; names in rules work without them");
     OBSERVABILITY = feature("enable-observability", Part::Metrics,
         "Samples of packets and the policies that they met");
     NETWORK_QOS = feature("enable-network-qos", Part::Policies, "Bandwidth and marks by policy");

@@ -57,8 +57,8 @@ install: build sbom ## Install them with their configuration (DESTDIR=… for a 
 	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.bash $(DESTDIR)/usr/share/bash-completion/completions/ovnkube
 	install -D -m 644 $(DOCUMENTS)/completions/_ovnkube $(DESTDIR)/usr/share/zsh/vendor-completions/_ovnkube
 	install -D -m 644 $(DOCUMENTS)/completions/ovnkube.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/ovnkube.fish
-	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml
-	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes/openshift conf/kubernetes/openshift/*.yaml
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes conf/kubernetes/*.yaml conf/kubernetes/Kustomization
+	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/kubernetes/openshift conf/kubernetes/openshift/*.yaml conf/kubernetes/openshift/Kustomization
 	install -d $(DESTDIR)/usr/share/ovn-kubernetes/helm
 	cp -R conf/helm/ovn-kubernetes $(DESTDIR)/usr/share/ovn-kubernetes/helm/
 	install -D -m 644 -t $(DESTDIR)/usr/share/ovn-kubernetes/monitoring conf/grafana-dashboard.json conf/prometheus-rules.yaml

@@ -1,8 +1,10 @@
-// Does to a chart what `helm lint` and `helm template` do, with Helm's own packages: the whole of Helm takes minutes to build.
+// Does to a chart what `helm lint` and `helm template` do, and to a directory what `kustomize build` does, with their own
+// packages: the whole of Helm takes minutes to build.
 //
 //	charts lint CHART                                    one problem a line; exit status 1 if there are any
 //	charts template CHART [VALUES.yaml [OBJECTS.yaml]]   the objects that Helm would make, in the order in which it would,
 //	                                                     in a cluster with these objects
+//	charts kustomize DIRECTORY                           the objects that kustomize would build
 //	charts tests CHART [VALUES.yaml [OBJECTS.yaml]]      the pods of `helm test`
 //
 // No cluster is asked.
@@ -19,6 +21,8 @@ import (
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/releaseutil"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 const (
@@ -28,11 +32,13 @@ const (
 
 func main() {
 	if len(os.Args) < 3 || len(os.Args) > 5 {
-		fail("usage: charts lint CHART | charts template|tests CHART [VALUES.yaml [OBJECTS.yaml]]")
+		fail("usage: charts lint CHART | charts kustomize DIRECTORY | charts template|tests CHART [VALUES.yaml [OBJECTS.yaml]]")
 	}
 	switch verb, chart := os.Args[1], os.Args[2]; verb {
 	case "lint":
 		lintChart(chart)
+	case "kustomize":
+		kustomize(chart)
 	case "template":
 		manifests, _ := render(chart, os.Args[3:])
 		for _, manifest := range manifests {
@@ -87,6 +93,14 @@ func render(path string, files []string) ([]releaseutil.Manifest, []*release.Hoo
 	hooks, manifests, err := releaseutil.SortManifests(rendered, chartutil.DefaultVersionSet, releaseutil.InstallOrder)
 	check(err)
 	return manifests, hooks
+}
+
+func kustomize(directory string) {
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
+	check(err)
+	text, err := objects.AsYaml()
+	check(err)
+	fmt.Print(string(text))
 }
 
 func show(source, text string) {

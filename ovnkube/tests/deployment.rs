@@ -1,6 +1,6 @@
 //! The files that an administrator installs in a cluster (`conf/kubernetes`, `conf/helm`,
 //! the images' recipes and entry point, `conf/logrotate.d`, dashboard and alerts), each loaded by its real reader: the types
-//! of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm.
+//! of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm, kustomize.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "deployment/manifests.rs"]
@@ -18,6 +18,8 @@ mod entry_point;
 mod image;
 #[path = "deployment/kubernetes.rs"]
 mod kubernetes;
+#[path = "deployment/kustomize.rs"]
+mod kustomize;
 #[path = "deployment/logrotate.rs"]
 mod logrotate;
 #[path = "deployment/monitoring.rs"]

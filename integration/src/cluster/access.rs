@@ -1,8 +1,6 @@
 //! What the programs under test may do in the cluster: exactly what their deployment grants
 //! (`conf/kubernetes`).
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context as _, Result};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -24,7 +22,6 @@ pub const MASTER: &str = "ovn-kubernetes-control-plane";
 /// Creates the deployments' namespace, accounts, roles and bindings; writes a token of each account.
 pub fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    let mut created = BTreeSet::new();
     for (account, manifest) in [(NODE, MANIFEST), (MASTER, CONTROL_PLANE)] {
         for object in objects(manifest) {
             let object = object?;
@@ -38,10 +35,7 @@ pub fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
                 // The programs run beside the lab's other daemons, not in pods.
                 _ => continue,
             };
-            // Both manifests contain the namespace.
-            if created.insert((collection.clone(), object["metadata"]["name"].to_string())) {
-                api.create(&collection, &object)?;
-            }
+            api.create(&collection, &object)?;
         }
         credentials.write_token(account, &token(api, account, None)?)?;
     }

@@ -11,20 +11,25 @@ use serde_json::{Value, json};
 
 use crate::manifests::{Manifests, conf, documents, read, strictly};
 
+/// The program of `integration/helm`.
+pub(crate) fn charts_tool() -> Command {
+    let own = std::env::current_exe().unwrap();
+    let tool =
+        own.ancestors().skip(1).map(|directory| directory.join("tools/charts")).find(|tool| tool.is_file());
+    let tool =
+        tool.expect("target/tools/charts is missing; build it with: integration/prerequisites.sh test");
+    Command::new(tool)
+}
+
 fn charts(verb: &str, values: Option<&Value>) -> Output {
     charts_in(&json!([]), verb, values)
 }
 
 /// The same in a cluster with these objects.
 fn charts_in(objects: &Value, verb: &str, values: Option<&Value>) -> Output {
-    let own = std::env::current_exe().unwrap();
-    let tool =
-        own.ancestors().skip(1).map(|directory| directory.join("tools/charts")).find(|tool| tool.is_file());
-    let tool =
-        tool.expect("target/tools/charts is missing; build it with: integration/prerequisites.sh test");
     let directory = tempfile::tempdir().unwrap();
     let [file, cluster] = ["values.yaml", "objects.yaml"].map(|name| directory.path().join(name));
-    let mut command = Command::new(tool);
+    let mut command = charts_tool();
     command.arg(verb).arg(conf("helm/ovn-kubernetes"));
     if let Some(values) = values {
         // JSON is YAML.

@@ -8,7 +8,7 @@ use controller::store::wire::EgressFirewallObject;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{ConfigMap, Namespace, ServiceAccount},
+        core::v1::{ConfigMap, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -19,7 +19,7 @@ use kubeapi::watch::Watched;
 use ovnkube::options::{Environment, Options, Program};
 use serde_json::Value;
 
-use crate::manifests::{conf, documents, read, strictly};
+use crate::manifests::{Manifests, conf, documents, read, strictly};
 
 fn objects() -> Vec<Value> {
     documents(&read(&conf("kubernetes/ovn-kubernetes-control-plane.yaml")))
@@ -45,10 +45,9 @@ fn may(rules: Option<Vec<PolicyRule>>) -> Vec<String> {
 fn its_account_may_annotate_nodes_and_pods_write_the_status_of_policies_read_services_keep_its_lease_write_events_and_nothing_else()
  {
     let objects = objects();
-    let [namespace, account, role, binding, own_role, own_binding, config, deployment] = &objects[..] else {
+    let [account, role, binding, own_role, own_binding, config, deployment] = &objects[..] else {
         panic!("{objects:#?}")
     };
-    let namespace: Namespace = strictly(namespace);
     let account: ServiceAccount = strictly(account);
     let (role, own_role): (ClusterRole, Role) = (strictly(role), strictly(own_role));
     let (binding, own_binding): (ClusterRoleBinding, RoleBinding) =
@@ -96,7 +95,8 @@ fn its_account_may_annotate_nodes_and_pods_write_the_status_of_policies_read_ser
         &config.metadata,
         &deployment.metadata,
     ];
-    assert!(namespaces.iter().all(|metadata| metadata.namespace == namespace.metadata.name));
+    let namespace = Manifests::plain().namespace.metadata.name;
+    assert!(namespaces.iter().all(|metadata| metadata.namespace == namespace));
     assert_eq!(deployment.spec.unwrap().template.spec.unwrap().service_account_name, name);
 }
 

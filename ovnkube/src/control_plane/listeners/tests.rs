@@ -1,8 +1,13 @@
 //! Databases are opened on real servers: rows are added, and an administrator's stay as they are.
 
-use std::{fs, net::TcpListener, os::unix::net::UnixStream};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    process::Stdio,
+};
 
-use testkit::{Database, Scratch, program};
+use testkit::{Database, Scratch, eventually, process::Process, program};
 
 use super::*;
 
@@ -137,6 +142,69 @@ async fn the_files_of_tls_are_set_once_and_an_administrators_stay() {
     assert_eq!(listener.try_open().await.unwrap(), Opened::Now);
     let ssl = theirs.ctl(&["get-ssl"]);
     assert!(ssl.contains("/theirs/key") && !ssl.contains("ours"), "{ssl}");
+}
+
+/// The server reads key, certificate and authority where the row says, and answers nobody without a certificate.
+#[tokio::test]
+async fn a_database_with_tls_answers_who_has_a_certificate() {
+    let scratch = Scratch::new();
+    let (key, certificate) = (scratch.join("key.pem"), scratch.join("cert.pem"));
+    // Its own authority, for the server and for its client.
+    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=ovnnb -days 2";
+    let mut openssl = program::command("openssl");
+    openssl.args(request.split(' ')).arg("-keyout").arg(&key).arg("-out").arg(&certificate);
+    program::output(&mut openssl);
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let [file, socket] = ["nb.conf", "nb.sock"].map(|name| scratch.join(name));
+    let mut tool = program::command("ovsdb-tool");
+    program::output(tool.arg("create").arg(&file).arg(program::file(NORTHBOUND)));
+    let mut command = program::unprivileged("ovsdb-server");
+    command.arg(&file).arg(format!("--remote=punix:{}", socket.display())).stdin(Stdio::null()).args([
+        "--remote=db:OVN_Northbound,NB_Global,connections",
+        "--private-key=db:OVN_Northbound,SSL,private_key",
+        "--certificate=db:OVN_Northbound,SSL,certificate",
+        "--ca-cert=db:OVN_Northbound,SSL,ca_cert",
+        "--no-chdir",
+        "-vconsole:off",
+    ]);
+    command.arg(format!("--unixctl={}", scratch.join("nb.ctl").display()));
+    let mut server = Process::start(&mut command);
+    server.ready("the database listens", || {
+        UnixStream::connect(&socket).map(drop).map_err(|error| error.to_string())
+    });
+
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let path = |file: &Path| file.display().to_string();
+    let target = format!("pssl:{port}");
+    let files = ServerFiles {
+        private_key: path(&key),
+        certificate: path(&certificate),
+        authority: path(&certificate),
+    };
+    let database = OvnDatabase::Northbound;
+    let socket = format!("unix:{}", socket.display()).parse().unwrap();
+    open(Listener { database, socket, target: target.clone(), port, tls: Some(files) }).await;
+
+    let ask = |with: &[&str]| {
+        let mut command = program::command("ovn-nbctl");
+        command.args(["--timeout=5", &format!("--db=ssl:127.0.0.1:{port}")]).args(with).arg("get-connection");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() {
+            Ok(said)
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    };
+    let (key, certificate) = (path(&key), path(&certificate));
+    let with_all = ["-p", &key, "-c", &certificate, "-C", &certificate];
+    let there = eventually("the database answers over TLS", Duration::from_secs(20), || ask(&with_all));
+    assert_eq!(there, target);
+    // Another certificate than the authority's.
+    let (other_key, other) = (path(&scratch.join("other.key")), path(&scratch.join("other.pem")));
+    let mut openssl = program::command("openssl");
+    program::output(openssl.args(request.split(' ')).args(["-keyout", &other_key, "-out", &other]));
+    ask(&["-p", &other_key, "-c", &other, "-C", &certificate]).expect_err("its authority is another one");
 }
 
 /// The transaction was made of rows that another writer has changed since.

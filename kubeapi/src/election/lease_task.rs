@@ -216,7 +216,7 @@ impl LeaseTask {
     async fn create(&self, lease: &Lease) -> Result<Lease, Trouble> {
         let post = PostParams::default();
         match self.api.ask(PATIENCE, self.leases.create(&post, lease)).await {
-            // The creation of a Lease answers 404 only if its namespace is missing.
+            // The creation of a Lease answers 404 if its namespace is missing, or there are no Leases.
             Err(Trouble { code: Some(404), .. }) => {}
             answer => return answer,
         }
@@ -236,7 +236,16 @@ impl LeaseTask {
                 return Err(Trouble { text, ..trouble });
             }
         }
-        self.api.ask(PATIENCE, self.leases.create(&post, lease)).await
+        self.api.ask(PATIENCE, self.leases.create(&post, lease)).await.map_err(|trouble| match trouble.code {
+            // Its namespace is there by now.
+            Some(404) => {
+                let text = format!(
+                    "this API server has no Leases (coordination.k8s.io/v1), which Kubernetes has since 1.14: {trouble}"
+                );
+                Trouble { text, ..trouble }
+            }
+            _ => trouble,
+        })
     }
 
     /// Returns when the Lease is written again. Its holder has released it, or has renewed it: its time then

@@ -121,6 +121,21 @@ async fn the_first_candidate_creates_the_lease_and_its_namespace() {
     assert_eq!(played.leadership.waits_for(), None);
 }
 
+/// The Leases of an API server before Kubernetes 1.14 were said not to be found.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_without_leases_is_said_to_be_too_old() {
+    let mut played = Played::start(candidate("node1")).await;
+    played.asked().await.status(404, "the server could not find the requested resource").await;
+    played.asked().await.status(404, "the server could not find the requested resource").await;
+    let namespace = played.asked().await;
+    assert_eq!((namespace.method.as_str(), namespace.path.as_str()), ("POST", "/api/v1/namespaces?"));
+    namespace.status(409, "namespaces \"ovn\" already exists").await;
+    played.asked().await.status(404, "the server could not find the requested resource").await;
+    played.asked().await.status(404, "the server could not find the requested resource").await;
+    let why = played.leadership.waits_for().unwrap();
+    assert!(why.contains("no Leases (coordination.k8s.io/v1), which Kubernetes has since 1.14"), "{why}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_cannot_be_created_is_said() {
     let mut played = Played::start(candidate("node1")).await;

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | [`annotation`] | [`annotation::PodNetwork`]: a pod's addresses | control plane → server |
 //! | [`node_annotation`] | a node's subnets, addresses and numbers | cluster manager, controller, node |
+//! | [`node_identity`] | the user of a node's server at the API server | server, cluster manager, manifests |
 //! | [`namespace_annotation`] | [`namespace_annotation::AclLogging`], [`namespace_annotation::Multicast`] of a namespace | user → controller |
 //! | [`policy_annotation`] | [`policy_annotation::Tracking`]: how a policy is carried out | user → controller |
 //! | [`switch`] | [`switch::NotASwitch`]: a value of an annotation that is neither true nor false | user → controller |
@@ -43,6 +44,7 @@ pub mod names;
 pub mod namespace_annotation;
 pub mod net_conf;
 pub mod node_annotation;
+pub mod node_identity;
 pub mod ovn;
 pub mod paths;
 pub mod policy_annotation;

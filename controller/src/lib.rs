@@ -32,6 +32,7 @@
 //! | [`metrics`] | [`metrics::Metrics`]: counters and histograms | – | – |
 //! | [`annotate`] | [`annotate::AnnotationWriter`]: annotations, status of policies | desired ones | API server |
 //! | [`cluster_manager`] | the role that assigns subnets and ids to nodes | nodes | their annotations |
+//! | [`csr_approver`] | [`csr_approver::CsrApprover`]: certificates of nodes' servers | API server | approvals |
 //! | [`rows`] | [`rows::DesiredRow`]: a desired row, its columns and the sets it is in | – | – |
 //!
 //! Start, restart, reconnection, drift and steady state take one path: keys are dirty, their desired rows are
@@ -44,6 +45,7 @@ pub mod cluster_manager;
 pub mod cluster_watch;
 mod commit;
 pub mod config;
+pub mod csr_approver;
 pub mod dead_chassis;
 pub mod desired;
 mod diff;

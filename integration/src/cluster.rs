@@ -67,7 +67,7 @@ pub use in_service::InService;
 pub use leftovers::Leftovers;
 pub use name_server::Name;
 pub use pods::Pods;
-pub use worker::Worker;
+pub use worker::{Identity, Worker};
 pub use zone::Zone;
 
 use master::Network;
@@ -98,6 +98,7 @@ pub struct Blueprint {
     gateway: Option<GatewayMode>,
     definitions: Vec<PathBuf>,
     without_network: bool,
+    identity: Identity,
 }
 
 impl Blueprint {
@@ -188,6 +189,14 @@ impl Blueprint {
         self
     }
 
+    /// The server of each node has a certificate of its own instead of the token of an account. The control
+    /// plane approves it.
+    #[must_use]
+    pub fn node_certificates(mut self) -> Self {
+        self.identity = Identity::Certificate;
+        self.master_options(&["--approve-node-certificates"])
+    }
+
     /// Further options of the project's control plane.
     #[must_use]
     pub fn master_options(mut self, options: &[&str]) -> Self {
@@ -269,6 +278,7 @@ impl Blueprint {
             host_ports,
             gateway,
             first_reference_node,
+            identity: self.identity,
         };
         cluster.define(&self.definitions)?;
         if self.without_network {
@@ -346,6 +356,7 @@ pub struct Cluster {
     gateway: Option<GatewayMode>,
     /// Index of the first node with the reference network.
     first_reference_node: u32,
+    identity: Identity,
 }
 
 impl Cluster {
@@ -366,6 +377,7 @@ impl Cluster {
             gateway: None,
             definitions: Vec::new(),
             without_network: false,
+            identity: Identity::Token,
         }
     }
 
@@ -451,7 +463,8 @@ impl Cluster {
         if node.index >= self.first_reference_node {
             return self.start_reference_node(node, worker);
         }
-        let mut arguments = worker::server_arguments(&node.name, &self.credentials, &self.network);
+        let mut arguments =
+            worker::server_arguments(&node.name, self.identity, &self.credentials, &self.network);
         if self.host_ports {
             arguments.push(worker::chain_portmap(node)?);
         }

@@ -1,4 +1,4 @@
-//! Patches of an object's subresource `status`, and the meaning of the API server's answers to preconditions
+//! Patches of an object's subresource, mostly `status`, and the meaning of the API server's answers to preconditions
 //! in them. It knows neither what is changed nor which object has to wait: the queue of annotations is in
 //! `controller`, which knows pods and nodes as its store does.
 
@@ -48,6 +48,23 @@ pub async fn status(
     name: &str,
     patch: Patch,
 ) -> Result<(), Trouble> {
+    subresource(connection, patience, collection, name, "status", patch).await
+}
+
+/// Patches a subresource of object `name` in `collection`, such as the `approval` of a certificate signing
+/// request.
+///
+/// # Errors
+///
+/// As for [`status`].
+pub async fn subresource(
+    connection: &Connection,
+    patience: Duration,
+    collection: &str,
+    name: &str,
+    subresource: &str,
+    patch: Patch,
+) -> Result<(), Trouble> {
     let (kind, parameters, patch) = match patch {
         Patch::Merge(patch) => (MERGE_PATCH, PatchParams::default(), kube::api::Patch::Merge(patch)),
         Patch::Json(operations) => {
@@ -57,7 +74,7 @@ pub async fn status(
             (APPLY_PATCH, PatchParams::apply(&manager).force(), kube::api::Patch::Apply(fields))
         }
     };
-    let request = Request::new(collection).patch_subresource("status", name, &parameters, &patch);
+    let request = Request::new(collection).patch_subresource(subresource, name, &parameters, &patch);
     let mut request = request.map_err(|error| {
         let trouble = connection.trouble(&kube::Error::BuildRequest(error));
         Trouble { kind: Kind::Refused, ..trouble }

@@ -17,7 +17,7 @@
 //! | `remove_node` | `--remove-node`: removes one node's rows from OVN's databases |
 //! | `reports` | reports about single objects, as events on them |
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, io, path::PathBuf, time::Duration};
 
 use controller::config::ClusterConfig;
 use kube::core::Selector;
@@ -133,6 +133,9 @@ pub struct ControlPlaneConfig {
     pub southbound: Option<Database>,
     /// Databases of this host that the controller has listen for others.
     pub opened: Vec<Listener>,
+    /// Users that may request the first certificate of any node, besides its kubelet. `None` if this process
+    /// approves no certificates.
+    pub bootstrap_users: Option<BTreeSet<String>>,
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,
     pub endpoints: Endpoints,

@@ -7,6 +7,7 @@
 //! | `cleanup` | removes what the server made, or what upstream's does not have |
 //! | `object` | follows the node's own object in the API server; its subnets |
 //! | `own_node` | whether that object is this host's |
+//! | `certificate` | the client certificate with which the server authenticates |
 //! | `annotations` | the annotations that the node writes on that object |
 //! | `host_addresses` | the addresses at which other machines reach this host |
 //! | `open_vswitch` | the settings in Open vSwitch's database that ovn-controller needs |
@@ -37,6 +38,7 @@ use crate::{
 };
 
 mod annotations;
+mod certificate;
 mod cleanup;
 mod cluster_subnets;
 mod gateway;
@@ -49,6 +51,7 @@ mod own_node;
 mod pace;
 mod plugin;
 
+pub use certificate::CertificateConfig;
 pub use cleanup::{Cleaned, CleanupConfig, Extent, cleanup, hand_back};
 pub use gateway::{GatewayConfig, GatewayMode, ManagedNic};
 pub use life::{Running, start};
@@ -69,6 +72,8 @@ pub struct NodeConfig {
     /// Name of the node.
     pub name: String,
     pub pods: PodsFrom,
+    /// The certificate with which the API server is reached, if this program keeps it.
+    pub certificate: Option<CertificateConfig>,
     /// MTUs of pods whose annotation names none.
     pub add: AddDefaults,
     pub cni_conf: CniConf,

@@ -1,6 +1,6 @@
 //! The API server as an administrator uses it. Objects are JSON, and calls block until the answer comes.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use http::{Method, Request};
@@ -37,11 +37,15 @@ impl Api {
 
     /// The same for the API server at `url`.
     pub fn at(credentials: &Credentials, url: &str) -> Result<Self> {
+        Self::with(&credentials.kubeconfig(ADMIN), url)
+    }
+
+    /// A client with the credential in this kubeconfig.
+    pub fn with(file: &Path, url: &str) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let file = credentials.kubeconfig(ADMIN);
         let client = runtime.block_on(async {
             let kubeconfig =
-                Kubeconfig::read_from(&file).with_context(|| format!("read {}", file.display()))?;
+                Kubeconfig::read_from(file).with_context(|| format!("read {}", file.display()))?;
             let mut config =
                 Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
             config.cluster_url = url.parse()?;

@@ -38,6 +38,9 @@ pub fn services(families: Families) -> String {
 pub const OTHER_URL: &str = "https://172.30.0.1:7443";
 
 const ETCD: &str = "http://127.0.0.1:2379";
+/// How long certificates are valid that the cluster signs. No program of the lab has any but the servers of
+/// nodes that a test has request one, which it sees renewed.
+pub const SIGNED_FOR: Duration = Duration::from_secs(30);
 /// How long the API server may take to be ready: an idle machine needs 3 s, an emulated processor minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -174,6 +177,7 @@ fn api_server(credentials: &Credentials, families: Families, options: &[&str]) -
         option("tls-cert-file", credentials.server_certificate()),
         option("tls-private-key-file", credentials.server_key()),
         option("token-auth-file", credentials.token_table()),
+        option("client-ca-file", credentials.authority()),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         option("service-account-key-file", credentials.service_account_key()),
         option("service-account-signing-key-file", credentials.service_account_key()),
@@ -195,6 +199,9 @@ fn controller_manager(credentials: &Credentials) -> Result<Daemon> {
         format!("--kubeconfig={}", credentials.kubeconfig(CONTROLLER_MANAGER).display()),
         format!("--service-account-private-key-file={}", credentials.service_account_key().display()),
         format!("--root-ca-file={}", credentials.authority().display()),
+        format!("--cluster-signing-cert-file={}", credentials.authority().display()),
+        format!("--cluster-signing-key-file={}", credentials.authority_key().display()),
+        format!("--cluster-signing-duration={}s", SIGNED_FOR.as_secs()),
         // Each controller has the rights of its own account.
         "--use-service-account-credentials=true".to_owned(),
         "--leader-elect=false".to_owned(),

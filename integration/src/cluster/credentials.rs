@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{access, control_plane};
 use crate::{command, fabric, mounts};
@@ -64,6 +64,11 @@ impl Credentials {
         self.directory.join("ca.crt")
     }
 
+    /// Private key of that authority, which signs the certificates of clients.
+    pub(crate) fn authority_key(&self) -> PathBuf {
+        self.directory.join("ca.key")
+    }
+
     /// Configuration file (kubeconfig) of `user`.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         self.directory.join(format!("{}.kubeconfig", user.replace(':', "-")))
@@ -99,6 +104,18 @@ impl Credentials {
         let token = fs::read_to_string(self.token(account))?;
         let file = self.kubeconfig(account);
         fs::write(&file, self.kubeconfig_text(account, token.trim(), url))?;
+        Ok(file)
+    }
+
+    /// Writes a configuration file (kubeconfig) with the certificate and the key in `pem`, both in one file, as
+    /// servers of nodes keep them.
+    pub fn write_certificate_kubeconfig(&self, name: &str, pem: &str) -> Result<PathBuf> {
+        let certificate = self.directory.join(format!("{name}.pem"));
+        fs::write(&certificate, pem)?;
+        let file = self.kubeconfig(name);
+        let mut config: Value = serde_json::from_str(&self.kubeconfig_text(name, "", control_plane::URL))?;
+        config["users"][0]["user"] = json!({"client-certificate": certificate, "client-key": certificate});
+        fs::write(&file, config.to_string())?;
         Ok(file)
     }
 
@@ -156,7 +173,7 @@ impl Credentials {
 }
 
 /// User name of the kubelet on a node.
-pub(crate) fn kubelet(node: &str) -> String {
+pub fn kubelet(node: &str) -> String {
     format!("system:node:{node}")
 }
 

@@ -119,14 +119,41 @@ pub(super) fn addresses(node: &Node, families: Families) -> String {
     }
 }
 
-/// Options of the project's server: it learns its node and pods from the API server, with a token of its own.
-pub(crate) fn server_arguments(node: &str, credentials: &Credentials, network: &Network) -> Vec<String> {
-    vec![
+/// Directory of the certificate of a node's server, on the node.
+pub const CERTIFICATES: &str = "/run/ovnkube-certificates";
+
+/// How a node's server authenticates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// By a token of the account that all nodes share.
+    Token,
+    /// By a certificate of its own, which it requests with its kubelet's kubeconfig.
+    Certificate,
+}
+
+/// Options of the project's server: it learns its node and pods from the API server.
+pub(crate) fn server_arguments(
+    node: &str,
+    identity: Identity,
+    credentials: &Credentials,
+    network: &Network,
+) -> Vec<String> {
+    let mut arguments = vec![
         format!("--init-node={node}"),
         format!("--k8s-apiserver={}", control_plane::URL),
         format!("--k8s-cacert={}", credentials.authority().display()),
-        format!("--k8s-token-file={}", credentials.token(access::NODE).display()),
         format!("--cluster-subnets={}", network.cluster_subnets),
         format!("--k8s-service-cidrs={}", network.service_cidrs),
-    ]
+    ];
+    match identity {
+        Identity::Token => {
+            arguments.push(format!("--k8s-token-file={}", credentials.token(access::NODE).display()));
+        }
+        Identity::Certificate => {
+            let bootstrap = credentials.kubeconfig(&kubelet(node));
+            arguments.push(format!("--bootstrap-kubeconfig={}", bootstrap.display()));
+            arguments.push(format!("--cert-dir={CERTIFICATES}"));
+        }
+    }
+    arguments
 }

@@ -7,6 +7,7 @@
 //!                      └─nodes─▶ DeadChassis ─▶ southbound database: chassis of deleted nodes
 //!  southbound database ─▶ Unidling           └─▶ AnnotationWriter ─▶ API server: annotations of pods,
 //!                                                                             status of policies
+//! CertificateSigningRequests ─▶ CsrApprover ─▶ API server: their approval
 //! Leases ─▶ LeaderElector ─▶ Leadership: whether this process may write
 //! ```
 //!
@@ -22,6 +23,7 @@ use controller::{
     cluster_id::ClusterId,
     cluster_manager::{ClusterManager, Told},
     cluster_watch::{ClusterWatch, Party},
+    csr_approver::CsrApprover,
     dead_chassis::DeadChassis,
     doubt::Doubted,
     node_assignments::{NodeAssignments, NodeRules},
@@ -223,7 +225,7 @@ impl RunningTasks {
         progress: watch::Sender<Progress>,
         progressed: watch::Receiver<Progress>,
     ) -> Self {
-        let Shared { config, api, leadership, conditions, metrics, .. } = shared;
+        let Shared { config, api, leadership, recorder, conditions, metrics } = shared;
         let mut at_work =
             Self { cluster_manager: None, watch: None, writing: Vec::new(), tasks: JoinSet::new() };
         let mut parties = Vec::new();
@@ -248,6 +250,16 @@ impl RunningTasks {
         if config.roles.has_cluster_manager() {
             let of_controller = config.northbound.as_ref().map(|_| progressed);
             parties.push(at_work.manage_cluster(shared, of_controller));
+        }
+        if let Some(bootstrap_users) = &config.bootstrap_users {
+            let approver = CsrApprover {
+                api: api.clone(),
+                leadership: leadership.clone(),
+                recorder: recorder.clone(),
+                metrics: metrics.api_server.clone(),
+                bootstrap_users: bootstrap_users.clone(),
+            };
+            at_work.tell(approver.run());
         }
         // Last: it sends to the roles that were started above. One watch for both, so nodes are listed and
         // kept once.

@@ -1,6 +1,6 @@
 //! The configuration of the control plane, of `--remove-node` and of `policy explain`.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use controller::config::Zone;
 
@@ -91,6 +91,7 @@ impl Reading {
         let beside_node = matches!(role, Role::Beside(_));
         let is_elected = of.has_cluster_manager() || !beside_node || zone == Some(Zone::default());
         let election = is_elected.then(|| self.election(of, zone.as_ref().map(|zone| zone.0.as_str())));
+        let bootstrap_users = if of.has_cluster_manager() { Some(self.bootstrap_users()) } else { None };
         let (log, endpoints) = (self.log(), self.endpoints());
         Some(ControlPlaneConfig {
             identity: identity?,
@@ -102,10 +103,20 @@ impl Reading {
             northbound: required(northbound)?,
             southbound: required(southbound)?,
             opened: opened?,
+            bootstrap_users: required(bootstrap_users)?.flatten(),
             log: log?,
             pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
             endpoints: endpoints?,
         })
+    }
+
+    /// The users that may request the first certificate of any node; `None` inside if this process approves no
+    /// certificates.
+    fn bootstrap_users(&mut self) -> Option<Option<BTreeSet<String>>> {
+        let approves = self.switch(&table::APPROVE_NODE_CERTIFICATES)?;
+        let users = self.settings.value(&table::NODE_BOOTSTRAP_USERS).value;
+        let users = users.split(',').map(str::trim).filter(|user| !user.is_empty()).map(str::to_owned);
+        Some(approves.then(|| users.collect()))
     }
 
     fn remove_node(&mut self) -> Option<RemoveNodeConfig> {

@@ -13,7 +13,7 @@ use super::{
     spec::{Effect, Group, Part, Spec},
     table::{
         self, cluster, control_plane, databases, gateway,
-        kubernetes::{OVN_EMPTY_LB_EVENTS, POD_MANIFESTS},
+        kubernetes::{CERT_DIR, CERT_DURATION, OVN_EMPTY_LB_EVENTS, POD_MANIFESTS},
         logs, node, open_vswitch,
     },
 };
@@ -78,6 +78,7 @@ enum Users {
     Unidling,
     /// The node, and such a controller.
     Southbound,
+    Manager,
     /// A cluster manager in a process of its own.
     ManagerAlone,
     /// `--remove-node`
@@ -87,8 +88,10 @@ enum Users {
 }
 
 /// The options that are not used by the roles of their group.
-static EXCEPTIONS: [(&Spec, Users); 42] = [
+static EXCEPTIONS: [(&Spec, Users); 46] = [
     (&POD_MANIFESTS, Users::Node),
+    (&CERT_DIR, Users::Node),
+    (&CERT_DURATION, Users::Node),
     (&logs::CNILOGFILE, Users::Node),
     // The control plane reads `external_ids` there, too.
     (&open_vswitch::OVSDB_ENDPOINT, Users::Everyone),
@@ -120,6 +123,8 @@ static EXCEPTIONS: [(&Spec, Users); 42] = [
     (&node::MTU, Users::NodeAndController),
     // Its rows are the controller's.
     (&gateway::SNAT_MULTIPLE_GWS, Users::NodeAndController),
+    (&control_plane::APPROVE_NODE_CERTIFICATES, Users::Manager),
+    (&control_plane::NODE_BOOTSTRAP_USERS, Users::Manager),
     (&control_plane::LEASE_DURATION, Users::Controller),
     (&control_plane::RENEW_DEADLINE, Users::Controller),
     (&control_plane::RETRY_PERIOD, Users::Controller),
@@ -252,6 +257,7 @@ impl ProcessRoles {
             Users::Controller => is_controller,
             Users::Unidling => self.has_southbound,
             Users::Southbound => self.is_node || self.has_southbound,
+            Users::Manager => is_manager,
             Users::ManagerAlone => is_manager && !is_controller,
             Users::Removal => false,
             Users::Opening => true,

@@ -25,7 +25,9 @@ use server::{
 use super::{
     Collected, Problems, chassis,
     external_ids::{self, ExternalIds},
-    gateway, kubernetes, management_port, networks,
+    gateway,
+    kubernetes::{self, Source},
+    management_port, networks,
     reading::Reading,
     roles::Role,
     spec::Spec,
@@ -67,7 +69,7 @@ pub struct NodeOptions {
 
 /// The rest of the configuration, which waits for `external_ids`.
 struct Late {
-    pods: PodsFrom,
+    source: Source,
     add: AddDefaults,
     chassis: Chassis,
     management_port: ManagementPort,
@@ -81,7 +83,7 @@ impl NodeOptions {
     pub(super) fn of(collected: Collected) -> Result<Self, Problems> {
         let mut reading = collected.reading(Role::Node, &ExternalIds::Awaited);
         let early = reading.early();
-        let pods = reading.late().map(|late| late.pods);
+        let pods = reading.late().map(|late| late.source.pods);
         // Both parts are parsed before this: the errors are reported together.
         reading.problems.none_or()?;
         let early = early.ok_or_else(Problems::incomplete)?;
@@ -109,7 +111,7 @@ impl NodeOptions {
         let mut reading = self.collected.reading(Role::Node, &ExternalIds::Read(external_ids.clone()));
         let late = reading.late();
         reading.problems.none_or()?;
-        let Late { pods, add, chassis, management_port, gateway, zone: Zone(zone), stale_after } =
+        let Late { source, add, chassis, management_port, gateway, zone: Zone(zone), stale_after } =
             late.ok_or_else(Problems::incomplete)?;
         let Early {
             name,
@@ -125,9 +127,11 @@ impl NodeOptions {
             api_server: _,
         } = (*self.early).clone();
         let open_vswitch = OpenVSwitch { endpoint: ovsdb, ovn_run_dir, chassis };
+        let Source { pods, certificate } = source;
         Ok(NodeConfig {
             name,
             pods,
+            certificate,
             add,
             cni_conf,
             plugin,
@@ -164,7 +168,7 @@ impl Collected {
         let mut reading = self.reading(Role::CleanupNode, external_ids);
         let early = reading.early();
         reading.problems.clone().none_or()?;
-        let api_server = kubernetes::pods(&mut reading).and_then(PodsFrom::api_server);
+        let api_server = kubernetes::pods(&mut reading).and_then(|source| source.pods.api_server());
         Ok(Early { api_server, ..early.ok_or_else(Problems::incomplete)? })
     }
 
@@ -246,7 +250,7 @@ impl Reading {
 
     /// The options that may also be in `external_ids`, and those that are only needed with them.
     fn late(&mut self) -> Option<Late> {
-        let pods = kubernetes::pods(self);
+        let source = kubernetes::pods(self);
         let add = self.add_defaults();
         let chassis = chassis::chassis(self);
         let management_port = management_port::management_port(self);
@@ -258,7 +262,7 @@ impl Reading {
         // Only checked: there is one mode.
         self.read(&node::NODE_MODE_OPTION, values::node_mode);
         Some(Late {
-            pods: pods?,
+            source: source?,
             add: add?,
             chassis: chassis?,
             management_port: management_port?,

@@ -89,7 +89,6 @@ pub enum Part {
     HybridOverlay,
     FlowExport,
     Metrics,
-    NodeCertificates,
 }
 
 impl Spec {
@@ -246,7 +245,6 @@ impl Part {
             Self::HybridOverlay => "the hybrid overlay",
             Self::FlowExport => "the export of flow records",
             Self::Metrics => "further measurements (OVN, Open vSwitch, scale, packets)",
-            Self::NodeCertificates => "certificates that the cluster signs for nodes",
         }
     }
 }

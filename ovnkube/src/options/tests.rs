@@ -6,6 +6,7 @@ use server::{cni_conf::ConfFile, node::NodeConfig};
 
 use super::*;
 
+mod certificates;
 mod cluster;
 mod command_lines;
 mod control_plane;

@@ -3,14 +3,18 @@
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use contract::mtu::Mtu;
+use contract::{
+    mtu::Mtu,
+    node_identity::{LONGEST_SECONDS, SHORTEST_SECONDS},
+};
 use ovsdb::{Endpoint, Endpoints as Databases};
 use ovslog::Level;
 use server::cni_conf::ConfFile;
 
-use super::kind::{number, shown};
+use super::kind::{number, shown, span};
 
 /// The name of a Node object: the characters and the length of a DNS-1123 subdomain.
 pub(super) fn node_name(text: &str) -> Result<String, String> {
@@ -166,6 +170,17 @@ pub(super) fn encap_type(text: &str) -> Result<String, String> {
 pub(super) fn addresses(text: &str) -> Result<String, String> {
     let wrong = text.split(',').map(str::trim).find(|address| address.parse::<IpAddr>().is_err());
     wrong.map_or_else(|| Ok(text.to_owned()), |address| Err(format!("{:?} is no IP address", shown(address))))
+}
+
+/// How long a client certificate is requested to be valid: no less than the API server takes, and no more than
+/// is approved.
+pub(super) fn certificate_duration(text: &str) -> Result<Duration, String> {
+    let duration = span(text)?;
+    if (SHORTEST_SECONDS..=LONGEST_SECONDS).contains(&duration.as_secs()) {
+        Ok(duration)
+    } else {
+        Err(format!("{:?} is not from 10m to 8760h", shown(text)))
+    }
 }
 
 pub(super) fn node_mode(text: &str) -> Result<(), String> {

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::{
     ManagementPort, NodeConfig, PodsFrom, StartError,
     annotations::Annotator,
-    cluster_subnets,
+    certificate, cluster_subnets,
     gateway::{self, GatewayMode, GatewayReconciler},
     management_port::{
         self, AssignedSubnets, AssignedSubnetsOf, ClientAddresses, Happened, PortReconciler, ServiceRanges,
@@ -241,6 +241,10 @@ fn sources(
         }
         PodsFrom::ApiServer(api_server) => {
             let connection = Connection::open(api_server.clone());
+            if let Some(certificate) = &config.certificate {
+                let (certificate, node) = (certificate.clone(), config.name.clone());
+                tokio::spawn(certificate::keep(certificate, node, connection.clone()));
+            }
             tokio::spawn(warn_of_skipped_verification(
                 connection.clone(),
                 conditions.clone(),

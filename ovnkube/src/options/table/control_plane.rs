@@ -31,6 +31,14 @@ options! { Group::ControlPlane;
         .key("kubernetes", "ovn-config-namespace")
         .default("ovn-kubernetes")
         .help("Namespace of this project's own objects: the Lease of the one that leads");
+    APPROVE_NODE_CERTIFICATES = Spec::new("approve-node-certificates", Kind::Switch)
+        .key("kubernetes", "approve-node-certificates").default("false")
+        .help("Approve the certificates that the servers of nodes request (--cert-dir), in a cluster manager \
+               that leads");
+    NODE_BOOTSTRAP_USERS = Spec::new("node-bootstrap-users", Kind::Text).value("USERS")
+        .key("kubernetes", "node-bootstrap-users")
+        .help("Users that may request the first certificate of a node besides its kubelet, with commas between \
+               them. One whose token is no pod's gets that of any node");
     LEASE_DURATION = master("ha-election-lease-duration", "election-lease-duration", "137",
         "How long others wait for a leader that does not renew its Lease before one of them takes it");
     RENEW_DEADLINE = master("ha-election-renew-deadline", "election-renew-deadline", "107",

@@ -9,6 +9,9 @@ use super::super::{
 const SECTION: &str = "kubernetes";
 const URL: Kind = Kind::Checked { value_name: "URL", check: |text| values::server_url(text).map(drop) };
 
+const CERT_LIFETIME: Kind =
+    Kind::Checked { value_name: "TIME", check: |text| values::certificate_duration(text).map(drop) };
+
 options! { Group::Kubernetes;
     POD_MANIFESTS = Spec::new("pod-manifests", Kind::Path).value("DIR").key(SECTION, "pod-manifests")
         .help("Know the pods from the Pod manifests (*.yaml, *.yml, *.json) in this directory, not from the \
@@ -44,12 +47,13 @@ options! { Group::Kubernetes;
         .help("Private key (PEM) of --k8s-client-cert; without it, the certificate's file has both");
     BOOTSTRAP_KUBECONFIG = Spec::new("bootstrap-kubeconfig", Kind::Path).key(SECTION, "bootstrap-kubeconfig")
         .environment("BOOTSTRAP_KUBECONFIG")
-        .help("Kubeconfig where --k8s-kubeconfig is not given, usually the kubelet's: its user is used as it \
-               is, no other certificate is asked for");
+        .help("Kubeconfig where --k8s-kubeconfig is not given, usually the kubelet's. With --cert-dir, a node's \
+               server only requests its certificate with it; otherwise its user is used as it is");
     CERT_DIR = Spec::new("cert-dir", Kind::Path).value("DIR").key(SECTION, "cert-dir").environment("CERT_DIR")
-        .later(Part::NodeCertificates).help("Where certificates of this node are kept");
-    CERT_DURATION = Spec::new("cert-duration", Kind::Span).key(SECTION, "cert-duration").default("10m")
-        .later(Part::NodeCertificates).help("How long such a certificate is asked to be valid");
+        .help("Reach the API server as user system:ovn-node:NODE, by a certificate that a node's server requests \
+               with --bootstrap-kubeconfig, keeps in this directory and renews");
+    CERT_DURATION = Spec::new("cert-duration", CERT_LIFETIME).key(SECTION, "cert-duration").default("10m")
+        .help("How long that certificate is requested to be valid, from 10m to 8760h; the signer may give less");
     HOST_NETWORK_NAMESPACE = Spec::new("host-network-namespace", Kind::Text).value("NAMESPACE")
         .key(SECTION, "host-network-namespace")
         .environment("OVN_HOST_NETWORK_NAMESPACE").later(Part::Policies)

@@ -14,6 +14,7 @@ mod hosts;
 mod in_service;
 mod names;
 mod network;
+mod node_identity;
 mod node_ports;
 mod node_services;
 mod own_node;

@@ -17,7 +17,8 @@ fn a_nodes_server_may_annotate_its_own_node_and_no_other() {
     Cluster::of_nodes(2).test(|cluster| {
         // The policy alone: the servers of the lab do not run in pods.
         access::create_own_node_only(&cluster.api)?;
-        let annotation = |value: &str| json!({"metadata": {"annotations": {"example.org/tried": value}}});
+        let annotated = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
+        let annotation = |value: &str| annotated("k8s.ovn.org/vteps", value);
         // The API server learns of a policy within a moment.
         eventually("another node's annotation is refused", Duration::from_secs(30), || {
             let answer = patch(cluster, "node2", Some("node1"), &annotation("other"));
@@ -29,6 +30,9 @@ fn a_nodes_server_may_annotate_its_own_node_and_no_other() {
             ("node1", None, annotation("token of no pod")),
             ("node1", Some("node1"), json!({"metadata": {"labels": {"example.org/tried": "label"}}})),
             ("node1", Some("node1"), json!({"status": {"phase": "Terminated"}})),
+            // Annotations of others, and of the cluster manager.
+            ("node1", Some("node1"), annotated("example.org/tried", "x")),
+            ("node1", Some("node1"), annotated("k8s.ovn.org/node-subnets", "x")),
         ] {
             let answer = patch(cluster, node, of, &change);
             ensure!(says(&answer, "ValidatingAdmissionPolicy"), "{change}: {answer:?}");

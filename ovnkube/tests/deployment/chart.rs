@@ -384,6 +384,29 @@ fn helm_test_asks_the_network_and_the_databases_that_are_in_pods() {
     assert_eq!(names(in_pods), ["ovn-kubernetes-test-databases", "ovn-kubernetes-test-network"]);
 }
 
+#[test]
+fn with_certificates_the_token_of_the_pod_only_requests_them_and_the_control_plane_approves_them() {
+    let values = json!({"k8sAPIServer": "https://192.0.2.1:6443", "node": {"certificates": true}});
+    let objects = template(Some(&values));
+    let arguments = |kind, name| container(&objects, kind, name)["args"].clone();
+    let of_node = arguments("DaemonSet", "ovn-kubernetes-node").to_string();
+    assert!(of_node.contains("--bootstrap-kubeconfig=/etc/ovn-kubernetes/bootstrap.conf"), "{of_node}");
+    assert!(of_node.contains("--cert-dir=/var/run/ovn-kubernetes/certs"), "{of_node}");
+    let of_control_plane = arguments("Deployment", "ovn-kubernetes-control-plane").to_string();
+    let users = "--node-bootstrap-users=system:serviceaccount:ovn-kubernetes:ovn-kubernetes-node";
+    assert!(of_control_plane.contains("--approve-node-certificates"), "{of_control_plane}");
+    assert!(of_control_plane.contains(users), "{of_control_plane}");
+
+    let is_config = |object: &&Value| {
+        object["kind"] == "ConfigMap" && object["metadata"]["name"] == "ovn-kubernetes-node"
+    };
+    let text = objects.iter().find(is_config).unwrap()["data"]["bootstrap.conf"].as_str().unwrap();
+    let kubeconfig: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(kubeconfig["clusters"][0]["cluster"]["server"], "https://192.0.2.1:6443");
+    let account = "/var/run/secrets/kubernetes.io/serviceaccount";
+    assert_eq!(kubeconfig["users"][0]["user"], json!({"tokenFile": format!("{account}/token")}));
+}
+
 /// Kubernetes before 1.30 does not have these kinds, and Helm would install nothing.
 #[test]
 fn the_policy_about_a_nodes_own_annotations_can_be_left_out() {
@@ -455,6 +478,7 @@ fn values_that_make_no_sense_are_refused_by_name() {
             json!({"global": {"enableIpsec": true}}),
             "at '/global/enableIpsec': value must be one of false, ''",
         ),
+        (json!({"node": {"certificates": true}}), "node.certificates needs k8sAPIServer"),
         (json!({"databases": {"mode": "raft3"}}), "at '/databases/mode': value must be one of"),
         (json!({"databases": {"nodes": ["node1"]}}), "at '/databases/nodes/0'"),
         (
@@ -481,8 +505,10 @@ fn values_that_make_no_sense_are_refused_by_name() {
         let Output { status, stderr, .. } = charts("template", Some(&values));
         let words = String::from_utf8_lossy(&stderr).into_owned();
         assert!(!status.success() && words.contains(message), "{values}: {words}");
-        let complaints =
-            words.lines().filter(|line| line.contains("at '") || line.contains("databases.")).count();
+        let complaints = words
+            .lines()
+            .filter(|line| ["at '", "databases.", "node."].iter().any(|part| line.contains(part)))
+            .count();
         assert_eq!(complaints, 1, "{values}: {words}");
     }
 }

@@ -74,6 +74,9 @@ fn its_account_may_annotate_nodes_and_pods_write_the_status_of_policies_read_ser
             "egressfirewalls/status: patch",
             "nodes/status: patch",
             "pods/status: patch",
+            "certificatesigningrequests: list,watch",
+            "certificatesigningrequests/approval: patch",
+            "signers kubernetes.io/kube-apiserver-client: approve",
             "namespaces kube-system: get",
             "events: create,patch"
         ]

@@ -3,14 +3,19 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use contract::paths::{CNI_CONF_DIR, SERVER_SOCKET};
+use contract::{
+    annotations::OF_NODES,
+    node_identity::{GROUP, NODE_OF_TOKEN, USER_PREFIX},
+    paths::{CNI_CONF_DIR, SERVER_SOCKET},
+};
 use ovnkube::options::{Environment, Options, Program};
 use server::node::PodsFrom;
 
 use crate::manifests::{Manifests, conf, read};
 
 #[test]
-fn the_service_account_may_read_nodes_pods_and_services_annotate_nodes_write_events_and_nothing_else() {
+fn the_service_account_may_read_nodes_pods_and_services_annotate_nodes_request_certificates_write_events_and_nothing_else()
+ {
     let manifests = Manifests::plain();
     let may: Vec<String> = manifests
         .role
@@ -32,15 +37,17 @@ fn the_service_account_may_read_nodes_pods_and_services_annotate_nodes_write_eve
             "endpointslices: list,watch",
             "servicecidrs: list,watch",
             "nodes/status: patch",
+            "certificatesigningrequests: create,list,watch",
             "events: create,patch",
         ]
     );
     let name = manifests.account.metadata.name;
-    let [subject] = &manifests.binding.subjects.unwrap()[..] else { panic!("one subject") };
+    let [subject, group] = &manifests.binding.subjects.unwrap()[..] else { panic!("two subjects") };
     assert_eq!(
         (Some(&subject.name), &subject.namespace),
         (name.as_ref(), &manifests.account.metadata.namespace)
     );
+    assert_eq!((group.kind.as_str(), group.name.as_str()), ("Group", GROUP));
     assert_eq!(Some(manifests.binding.role_ref.name), manifests.role.metadata.name);
     assert_eq!(manifests.daemon_set.spec.unwrap().template.spec.unwrap().service_account_name, name);
     assert_eq!(manifests.namespace.metadata.name, manifests.account.metadata.namespace);
@@ -53,7 +60,10 @@ fn a_nodes_server_may_write_no_other_node_than_its_own() {
     let spec = policy.spec.unwrap();
     assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
     // Everything of nodes that the role may write is what the policy is about.
-    let [rule] = &spec.match_constraints.unwrap().resource_rules.unwrap()[..] else { panic!("one rule") };
+    let [rule, requests] = &spec.match_constraints.clone().unwrap().resource_rules.unwrap()[..] else {
+        panic!("two rules")
+    };
+    assert_eq!(requests.resources.as_ref().unwrap(), &["certificatesigningrequests"]);
     let about = rule.resources.clone().unwrap();
     let reads = ["get", "list", "watch"];
     let written = role
@@ -68,11 +78,26 @@ fn a_nodes_server_may_write_no_other_node_than_its_own() {
     assert!(!of_nodes.is_empty() && of_nodes.iter().all(|resource| about.contains(resource)), "{of_nodes:?}");
     // A patch is an update.
     assert_eq!(rule.operations.as_ref().unwrap(), &["UPDATE"]);
-    let [condition] = &spec.match_conditions.unwrap()[..] else { panic!("one condition") };
+    let [condition] = &spec.match_conditions.clone().unwrap()[..] else { panic!("one condition") };
     let account = account.metadata;
     let user =
         format!("system:serviceaccount:{}:{}", account.namespace.unwrap(), account.name.as_deref().unwrap());
-    assert_eq!(condition.expression, format!("request.userInfo.username == \"{user}\""));
+    let user = format!("request.userInfo.username == \"{user}\" || ");
+    assert!(condition.expression.starts_with(&user), "{}", condition.expression);
+    for part in [USER_PREFIX, GROUP] {
+        assert!(condition.expression.contains(&format!("\"{part}\"")), "{}", condition.expression);
+    }
+    // What it may annotate: what it writes, or older nodes have written, and nothing of the cluster manager.
+    let expression = |name: &str| {
+        let variables = spec.variables.as_ref().unwrap();
+        variables.iter().find(|variable| variable.name == name).unwrap().expression.clone()
+    };
+    let may = expression("ofServer");
+    for annotation in OF_NODES {
+        let is_its = annotation.written_by.ends_with("node") || annotation.written_by.ends_with("nodes");
+        assert_eq!(may.contains(&format!("\"{}\"", annotation.name)), is_its, "{}", annotation.name);
+    }
+    assert!(expression("node").contains(&format!("\"{NODE_OF_TOKEN}\"")));
     let binding = policy_binding.spec.unwrap();
     assert_eq!(binding.policy_name, policy.metadata.name);
     assert_eq!(binding.validation_actions.unwrap(), ["Deny"]);

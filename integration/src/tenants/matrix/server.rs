@@ -9,7 +9,7 @@ pub(super) const ROWS: &[Row] = &[
         "a node's server writes another node's annotations",
         "the API server refuses",
     )
-    .beside("by Kubernetes' roles alone it may: the manifests' policy of admission has to be installed (Kubernetes 1.30), and the server's token to be a pod's"),
+    .beside("by Kubernetes' roles alone it may: the manifests' policy of admission has to be installed (Kubernetes 1.30), and the server's credential to be its certificate (`--cert-dir`) or the token of a pod"),
     row(
         60,
         Party::Server,

@@ -190,6 +190,7 @@ database() {
     else
         text=$(address_options "$1" "$2")
         mapfile -t options <<<"$text"
+        alone "$data/ovn${1}_db.db"
         ovn-ctl "start_$1_ovsdb" --no-monitor "${options[@]}"
     fi
     watch_over "the $1 database" "$run/ovn/ovn${1}_db.pid"
@@ -212,7 +213,7 @@ address_options() {
 
 # member nb|sb ADDRESSES: those of all members; this one's has K8S_NODE_IP.
 member() {
-    local database=$1 listed=$2 name table port raft_port own="" host file schema address others=() remotes=()
+    local database=$1 listed=$2 name table port refusal raft_port own="" host file schema address others=() remotes=()
     case $database in
     # Of the functions below, too: $name, $file, $own and $others are this one's.
     nb) name=OVN_Northbound table=NB_Global raft_port=6643 ;;
@@ -237,12 +238,24 @@ member() {
     else
         new_member
     fi
-    # Not by ovn-ctl, which knows one other member, and waits for it before it can be told to end.
+    serve "$port" || {
+        # The rows are at the others.
+        [[ $refusal == *"error reading record"* ]] || fail "ovsdb-server does not start: $refusal"
+        say "$refusal: as after a disk was full; the file is kept as $file.unreadable, and this member joins its cluster again"
+        mv -f "$file" "$file.unreadable"
+        new_member
+        serve "$port" || fail "ovsdb-server does not start: $refusal"
+    }
+    tend "$database" "$schema" &
+}
+
+# Not by ovn-ctl, which knows one other member, and waits for it before it can be told to end.
+serve() {
     ovsdb-server --detach --no-chdir --pidfile="$run/ovn/ovn${database}_db.pid" --unixctl="$run/ovn/ovn${database}_db.ctl" \
         -vconsole:off -vsyslog:off -vfile:info --log-file="$log" --remote="punix:$run/ovn/ovn${database}_db.sock" \
-        --remote="ptcp:$port:$host" --remote="db:$name,$table,connections" --private-key="db:$name,SSL,private_key" \
-        --certificate="db:$name,SSL,certificate" --ca-cert="db:$name,SSL,ca_cert" "$file"
-    tend "$database" "$schema" &
+        --remote="ptcp:$1:$host" --remote="db:$name,$table,connections" --private-key="db:$name,SSL,private_key" \
+        --certificate="db:$name,SSL,certificate" --ca-cert="db:$name,SSL,ca_cert" "$file" 2>"$run/ovn/ovn${database}_db.err" ||
+        { refusal=$(<"$run/ovn/ovn${database}_db.err"); return 1; }
 }
 
 # The file of this member is of the cluster that the others are of, or nobody would notice that its rows are another cluster's.
@@ -330,6 +343,12 @@ replaced_members() {
             if (heard) alive[address] = 1; else silent[$1] = address
         }
         END { if (leads) for (member in silent) if (silent[member] in alive) print member }'
+}
+
+# A member of a cluster does not answer without the others.
+alone() {
+    [ ! -s "$1" ] || ! ovsdb-tool db-is-clustered "$1" || fail "$1 is of a member of a cluster, and this database has one address;" \
+        "to go on with its rows alone: mv $1 $1.cluster && ovsdb-tool cluster-to-standalone $1 $1.cluster"
 }
 
 run_northd() {

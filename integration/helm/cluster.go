@@ -28,7 +28,7 @@ func clusterOf(file string) cluster {
 	return found
 }
 
-// GetClientFor is of Helm's engine.ClientProvider. The templates look for objects without a namespace only.
+// GetClientFor is of Helm's engine.ClientProvider.
 func (all cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
 	of := resource{kind: kind}
 	for _, object := range all {
@@ -36,7 +36,7 @@ func (all cluster) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableR
 			of.objects = append(of.objects, object)
 		}
 	}
-	return of, false, nil
+	return of, true, nil
 }
 
 type resource struct {
@@ -44,6 +44,16 @@ type resource struct {
 	dynamic.NamespaceableResourceInterface
 	kind    string
 	objects cluster
+}
+
+func (of resource) Namespace(namespace string) dynamic.ResourceInterface {
+	in := resource{kind: of.kind}
+	for _, object := range of.objects {
+		if object.GetNamespace() == namespace {
+			in.objects = append(in.objects, object)
+		}
+	}
+	return in
 }
 
 func (of resource) Get(_ context.Context, name string, _ v1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {

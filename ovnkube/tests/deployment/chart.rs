@@ -540,6 +540,12 @@ fn a_second_installation_in_a_cluster_is_refused() {
         );
         assert!(words.contains(by), "{words}");
     }
+    // By the DaemonSets that run everything in pods.
+    let mut daemon_set = owned("apps/v1", "DaemonSet", "ovnkube", None);
+    daemon_set["metadata"]["namespace"] = json!("ovn-kubernetes");
+    let Output { status, stderr, .. } = charts_in(&json!([daemon_set]), "template", Some(&json!({})));
+    let words = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(!status.success() && words.contains("(it has the DaemonSet ovnkube)"), "{words}");
     // An upgrade.
     let own = json!([installed(Some(("ovn-kubernetes", "ovn-kubernetes")))]);
     assert!(charts_in(&own, "template", Some(&json!({}))).status.success());

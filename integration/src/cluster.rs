@@ -194,7 +194,8 @@ impl Blueprint {
     #[must_use]
     pub fn node_certificates(mut self) -> Self {
         self.identity = Identity::Certificate;
-        self.master_options(&["--approve-node-certificates"])
+        let servers = format!("--node-bootstrap-users={}", access::user(access::NODE));
+        self.master_options(&["--approve-node-certificates", &servers])
     }
 
     /// Further options of the project's control plane.

@@ -42,6 +42,16 @@ pub fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
     Ok(())
 }
 
+/// User name of a service account of the deployment.
+pub fn user(account: &str) -> String {
+    format!("system:serviceaccount:{NAMESPACE}:{account}")
+}
+
+/// A token of the servers' account, as a pod on this node has it.
+pub fn token_of_node(api: &Api, node: &str) -> Result<String> {
+    token(api, NODE, Some(node))
+}
+
 /// From now on, the token of the servers on nodes is that of this node's pod, and the API server lets it annotate its
 /// own node only. The other nodes' servers are refused, and annotate nothing any more.
 pub fn own_node_only(api: &Api, credentials: &Credentials, node: &str) -> Result<()> {

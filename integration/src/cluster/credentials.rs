@@ -119,6 +119,13 @@ impl Credentials {
         Ok(file)
     }
 
+    /// The same with a token.
+    pub fn write_token_kubeconfig(&self, name: &str, token: &str) -> Result<PathBuf> {
+        let file = self.kubeconfig(name);
+        fs::write(&file, self.kubeconfig_text(name, token, control_plane::URL))?;
+        Ok(file)
+    }
+
     pub(crate) fn token_table(&self) -> PathBuf {
         self.directory.join("tokens.csv")
     }

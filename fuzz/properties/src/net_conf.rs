@@ -61,6 +61,7 @@ fn write(conf: &NetConf) -> Value {
         mtu,
         log,
         places,
+        netns_link,
         timeout_seconds,
         prev_result: _,
         valid_attachments,
@@ -80,6 +81,7 @@ fn write(conf: &NetConf) -> Value {
         "serverSocket": server_socket,
         "ovsdbEndpoint": ovsdb_endpoint,
         "ovnRunDir": ovn_run_dir,
+        "netnsLink": netns_link,
         "timeoutSeconds": timeout_seconds,
         "cni.dev/valid-attachments": attachments,
     });

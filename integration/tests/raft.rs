@@ -173,6 +173,39 @@ fn rows_are_written_while_the_disk_of_a_member_is_full_and_it_has_them_once_ther
     });
 }
 
+/// Where a database has one address, the entry point has it run by ovn-ctl.
+#[test]
+fn a_database_with_one_address_keeps_its_rows_when_its_container_is_another_one() {
+    inside(|| {
+        let cluster = Cluster::new()?;
+        let directory = |name: &str| root(1).join(name).to_string_lossy().into_owned();
+        let mut environment = environment(1, &address(1));
+        for (variable, name) in [
+            ("OVN_RUNDIR", "var/run/ovn"),
+            ("OVN_LOGDIR", "var/log/ovn"),
+            ("OVN_DBDIR", "var/lib/openvswitch"),
+            ("OVN_SYSCONFDIR", "etc"),
+        ] {
+            fs::create_dir_all(directory(name))?;
+            environment.push((variable.to_owned(), directory(name)));
+        }
+        cluster.members[0].set_environment(environment);
+        cluster.start(1)?;
+        eventually("a row is written", SOON, || {
+            run(
+                "ovn-nbctl",
+                ["--timeout=10", &format!("--db={}", address(1)), "--may-exist", "ls-add", "kept"],
+            )
+        })?;
+        cluster.stop(1)?;
+        cluster.start(1)?;
+        cluster.has(1, "kept")?;
+        cluster.kill(1)?;
+        cluster.start(1)?;
+        cluster.has(1, "kept")
+    });
+}
+
 struct Cluster {
     members: [Daemon; 3],
 }

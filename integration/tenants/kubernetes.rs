@@ -142,7 +142,7 @@ fn a_server_writes_another_node(site: &Site<'_>) -> Result<String> {
     let seen = eventually("another node is refused", Duration::from_secs(30), || {
         refused("another node", annotate(&site.second().name, &annotated())?)
     })?;
-    let harmless = json!({"metadata": {"annotations": {"example.org/tried": "own"}}});
+    let harmless = json!({"metadata": {"annotations": {"k8s.ovn.org/vteps": "own"}}});
     let own = annotate(&site.first().name, &harmless)?;
     ensure!(own == 200, "its own node: {own}");
     Ok(seen)

@@ -13,6 +13,12 @@ use std::{
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::runtime::with_blocking_threads;
+
+/// Threads for what the thread's tasks leave to others: sockets of nftables wait for the kernel when they are closed,
+/// and twenty are closed at a server's start.
+const BLOCKING: usize = 8;
+
 static THREAD: Mutex<Option<Runtime>> = Mutex::new(None);
 
 /// Starts the thread unless it runs. Tasks that are spawned with this handle run there, and so do the tasks
@@ -22,7 +28,8 @@ pub(crate) fn handle() -> io::Result<Handle> {
     if let Some(runtime) = &*thread {
         return Ok(runtime.handle().clone());
     }
-    let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("kernel").enable_all().build()?;
+    let mut kernel = Builder::new_multi_thread();
+    let runtime = with_blocking_threads(kernel.worker_threads(1).thread_name("kernel"), BLOCKING)?;
     Ok(thread.insert(runtime).handle().clone())
 }
 

@@ -28,6 +28,7 @@
 //! | `services` | what a node does for Services beside OVN | API server | connections, ports of health checks |
 //! | `own_addresses` | the addresses of this host | rtnetlink | – |
 //! | `kernel_thread` | the thread for rtnetlink requests, which may block | – | – |
+//! | `runtime` | a runtime that has all its threads from the start | – | – |
 //! | [`unverified`] | warns that the API server is not verified | – | log, [`conditions`] |
 //! | `atomic_file` | atomic replacement of a file | – | the caller's path |
 //!
@@ -55,6 +56,7 @@ pub mod pods;
 pub mod ports;
 mod release;
 pub mod requests;
+mod runtime;
 #[cfg(test)]
 mod scripted;
 mod services;

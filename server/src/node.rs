@@ -16,12 +16,7 @@
 //! | `pace` | how soon gateway and management port are compared again |
 //! | `plugin` | installs the plugin in the directory where runtimes look for it |
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{io, path::PathBuf, time::Duration};
 
 use kubeapi::ApiServer;
 use tokio::{
@@ -34,6 +29,7 @@ use crate::{
     kernel_thread,
     pods::ManifestsError,
     requests::AddDefaults,
+    runtime::with_blocking_threads,
     socket::SocketError,
 };
 
@@ -62,9 +58,6 @@ pub use plugin::{PluginError, PluginInstall};
 /// Threads for blocking work: files, and names of hosts. With a single one, a disk or name server that hangs
 /// would hold up all other work.
 const BLOCKING: usize = 8;
-/// An idle thread for blocking work is kept. On a host that has run out of threads no new one can be started,
-/// and a read would wait for a thread that never comes.
-const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The configuration of a node's server.
 #[derive(Debug)]
@@ -155,8 +148,7 @@ pub fn end(runtime: Runtime) {
     kernel_thread::end(END);
 }
 
-/// The runtime for [`start`]. Starts the thread for rtnetlink requests and those for blocking work, too: none
-/// is started later, so that the first burst does not find that there is no thread left.
+/// The runtime for [`start`]. Starts the thread for rtnetlink requests, too.
 ///
 /// # Errors
 ///
@@ -164,27 +156,16 @@ pub fn end(runtime: Runtime) {
 pub fn runtime() -> io::Result<Runtime> {
     // First, so that a process without a free thread ends here and not at its first netlink request.
     kernel_thread::handle()?;
-    let runtime = Builder::new_multi_thread()
-        // The workers only wait for I/O: whatever blocks has the kernel thread or a thread for blocking work.
-        .worker_threads(2)
-        .max_blocking_threads(BLOCKING)
-        .thread_keep_alive(FOREVER)
-        .enable_all()
-        .build()?;
-    // tokio starts a thread for each job that finds no idle one. None is idle while all wait for this lock.
-    let busy = Arc::new(Mutex::new(()));
-    let all_started = busy.lock();
-    for _ in 0..BLOCKING {
-        let busy = Arc::clone(&busy);
-        runtime.spawn_blocking(move || drop(busy.lock()));
-    }
-    drop(all_started);
-    Ok(runtime)
+    // The workers only wait for I/O: whatever blocks has the kernel thread or a thread for blocking work.
+    with_blocking_threads(Builder::new_multi_thread().worker_threads(2), BLOCKING)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, sync::Barrier};
+    use std::{
+        fs,
+        sync::{Arc, Barrier},
+    };
 
     use super::*;
 
@@ -194,20 +175,22 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_has_all_its_threads_from_the_start() {
+    fn both_runtimes_have_all_their_threads_from_the_start() {
         let runtime = runtime().unwrap();
         let from_the_start = threads();
-        let together = Arc::new(Barrier::new(BLOCKING));
-        let jobs: Vec<_> = (0..BLOCKING)
-            .map(|_| {
-                let together = Arc::clone(&together);
-                runtime.spawn_blocking(move || {
-                    together.wait();
+        for runtime in [runtime.handle().clone(), kernel_thread::handle().unwrap()] {
+            let together = Arc::new(Barrier::new(BLOCKING));
+            let jobs: Vec<_> = (0..BLOCKING)
+                .map(|_| {
+                    let together = Arc::clone(&together);
+                    runtime.spawn_blocking(move || {
+                        together.wait();
+                    })
                 })
-            })
-            .collect();
-        for job in jobs {
-            runtime.block_on(job).unwrap();
+                .collect();
+            for job in jobs {
+                runtime.block_on(job).unwrap();
+            }
         }
         assert_eq!(threads(), from_the_start);
     }

@@ -21,9 +21,11 @@
 //! | [`selector`] | [`selector::parse()`]: a label selector | its text | – |
 //! | [`address`] | addresses and networks as API servers take them | their text | – |
 //! | [`services`] | [`services::Service`], [`services::Slice`]: what Services and EndpointSlices say | their JSON | – |
+//! | `allowance` | [`Allowance`]: so many requests at once, and one more after each interval | – | – |
 //! | [`metrics`] | [`metrics::Metrics`]: watch restarts and leadership, as metrics | – | – |
 
 pub mod address;
+mod allowance;
 pub mod connection;
 pub mod discovery;
 pub mod election;
@@ -38,5 +40,6 @@ pub mod services;
 pub mod trouble;
 pub mod watch;
 
+pub use allowance::Allowance;
 pub use connection::{ApiServer, Authority, Cluster, Connection, Credential};
 pub use trouble::{Kind, Trouble};

@@ -268,6 +268,13 @@ impl Default for Prompt {
     }
 }
 
+impl Selection {
+    /// The object of this name, whole; in pages, of which there is one.
+    pub fn named(name: &str) -> Self {
+        Self { fields: Some(format!("metadata.name={name}")), first: First::Pages, ..Self::default() }
+    }
+}
+
 impl Default for Selection {
     /// All objects of the kind, whole.
     fn default() -> Self {

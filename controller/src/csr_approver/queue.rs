@@ -1,5 +1,5 @@
 //! The open requests. Their number is limited, and so is that of one user, who must not delay the others: a
-//! user has at most [`OF_ONE_USER`] of them in the queue, and after as many decisions has to wait for the
+//! user has at most [`OF_ONE_USER`] of them in the queue, and after [`BURST`] decisions has to wait for the
 //! next ones.
 
 use std::{
@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use kubeapi::Allowance;
 use tokio::time::Instant;
 
 use super::request::Request;
@@ -17,7 +18,9 @@ use super::request::Request;
 pub(super) const LONGEST_QUEUE: usize = 5000;
 /// The most of one user. A node that is started again and again leaves one each time.
 pub(super) const OF_ONE_USER: usize = 4;
-/// After a burst of [`OF_ONE_USER`] decisions, a user has one in this time. Certificates of ten minutes are
+/// Decisions that a user has at once.
+const BURST: u32 = 4;
+/// After a burst, a user has one in this time. Certificates of ten minutes are
 /// renewed each five to seven.
 const REFILL: Duration = Duration::from_secs(15);
 
@@ -40,8 +43,7 @@ struct Waiting {
 #[derive(Debug)]
 struct User {
     waiting: usize,
-    /// When all decisions of the burst are available again.
-    full_at: Instant,
+    decisions: Allowance,
 }
 
 /// What became of a request that was put into the queue.
@@ -100,7 +102,8 @@ impl Queue {
 
     fn push(&mut self, request: Arc<Request>, due: Instant) {
         let user = self.users.entry(request.user.clone());
-        user.or_insert(User { waiting: 0, full_at: due }).waiting += 1;
+        let new = || User { waiting: 0, decisions: Allowance::full(BURST, REFILL, due) };
+        user.or_insert_with(new).waiting += 1;
         self.waiting.push_back(Waiting { request, due });
     }
 
@@ -124,15 +127,13 @@ impl Queue {
     /// The oldest request that may be decided at the time `now`.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         let may_be_at = |waiting: &Waiting| {
-            let full_at = self.users.get(&waiting.request.user).map_or(now, |user| user.full_at);
-            // With a whole burst used up, `full_at` is `OF_ONE_USER` refills away.
-            let spare = REFILL * u32::try_from(OF_ONE_USER - 1).unwrap_or_default();
-            waiting.due.max(full_at.checked_sub(spare).unwrap_or(now))
+            let user = self.users.get(&waiting.request.user);
+            waiting.due.max(user.map_or(now, |user| user.decisions.next(now)))
         };
         if let Some(place) = self.waiting.iter().position(|waiting| may_be_at(waiting) <= now) {
             let request = self.take(place);
             if let Some(user) = self.users.get_mut(&request.user) {
-                user.full_at = user.full_at.max(now) + REFILL;
+                user.decisions.spend(now);
             }
             return Next::Ready(request);
         }
@@ -140,7 +141,7 @@ impl Queue {
             Some(moment) => Next::At(moment),
             None => {
                 // Users without requests whose burst is whole again are like new ones.
-                self.users.retain(|_, user| user.waiting > 0 || user.full_at > now);
+                self.users.retain(|_, user| user.waiting > 0 || !user.decisions.is_full(now));
                 Next::Empty { left_out: self.left_out }
             }
         }

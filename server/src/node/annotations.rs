@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kubeapi::{
-    Connection,
+    Allowance, Connection,
     patch::{self, Patch},
 };
 use serde_json::json;
@@ -82,7 +82,7 @@ impl Annotator {
     /// Reconciles the annotations for as long as the server lives.
     pub(super) async fn run(mut self) {
         let (mut backoff, mut complained) = (Backoff::default(), None);
-        let (mut next_look, mut allowance) = (Instant::now(), Allowance::full(Instant::now()));
+        let (mut next_look, mut allowance) = (Instant::now(), allowance());
         loop {
             let wait = match self.write().await {
                 Ok(done @ (Done::Complete | Done::Addresses)) => {
@@ -113,7 +113,7 @@ impl Annotator {
                 () = super::changed(&mut self.view) => {}
                 () = super::changed(&mut self.identity) => {}
                 () = super::changed(&mut self.gateway) => {}
-                () = later_change(&mut self.addresses_changed, next_look.max(allowance.next())) => {
+                () = later_change(&mut self.addresses_changed, next_look.max(allowance.next(Instant::now()))) => {
                     next_look = Instant::now() + SETTLE;
                     self.host = None;
                 }
@@ -187,29 +187,9 @@ impl Annotator {
     }
 }
 
-/// The patches for addresses that may still be written: a bucket of [`FIRST_CHANGES`], which gets another one
-/// after each [`REFILL`].
-#[derive(Debug)]
-struct Allowance {
-    /// When the bucket is full again.
-    full: Instant,
-}
-
-impl Allowance {
-    fn full(now: Instant) -> Self {
-        Self { full: now }
-    }
-
-    fn spend(&mut self, now: Instant) {
-        self.full = self.full.max(now) + REFILL;
-    }
-
-    /// When the next one may be written.
-    fn next(&self) -> Instant {
-        let all_but_one = REFILL * (FIRST_CHANGES - 1);
-        // The clock may have begun later than that: then the bucket has never been empty.
-        self.full.checked_sub(all_but_one).unwrap_or_else(Instant::now)
-    }
+/// The patches for addresses that may still be written.
+fn allowance() -> Allowance {
+    Allowance::full(FIRST_CHANGES, REFILL, Instant::now())
 }
 
 /// The outcome of a comparison.

@@ -6,7 +6,7 @@ use contract::node_annotation::{NODE_SUBNETS, NodeAnnotations};
 use k8s_openapi::api::core::v1::Node;
 use kubeapi::{
     Connection,
-    watch::{self as objects, Extent, First, Observer, Presence, Prompt, Selection, Watched, WrongVersion},
+    watch::{self as objects, Observer, Prompt, Selection, Watched, WrongVersion},
 };
 use serde::Deserialize;
 use tokio::{sync::watch, time::timeout};
@@ -50,14 +50,7 @@ const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<NodeView> {
     let waiting = format!("the API server {} has not reported node {name} yet", connection.url());
     let (view, views) = watch::channel(NodeView::Unknown(waiting));
-    let selection = Selection {
-        fields: Some(format!("metadata.name={name}")),
-        labels: None,
-        extent: Extent::Whole,
-        first: First::Pages,
-        presence: Presence::Certain,
-        patience: FIRST,
-    };
+    let selection = Selection { patience: FIRST, ..Selection::named(name) };
     let follower = NodeObserver { name: name.to_owned(), view };
     tokio::spawn(objects::follow::<OwnNodeObject, _>(
         connection.clone(),

@@ -41,9 +41,9 @@ async fn the_first_changes_of_addresses_are_written_at_once_and_an_hour_of_them_
         sender
     });
     let began = Instant::now();
-    let (mut written, mut next_look, mut allowance) = (0, began, Allowance::full(began));
+    let (mut written, mut next_look, mut allowance) = (0, began, allowance());
     while began.elapsed() < Duration::from_secs(3600) {
-        later_change(&mut changes, next_look.max(allowance.next())).await;
+        later_change(&mut changes, next_look.max(allowance.next(Instant::now()))).await;
         next_look = Instant::now() + SETTLE;
         allowance.spend(Instant::now());
         written += 1;

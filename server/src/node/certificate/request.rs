@@ -12,7 +12,7 @@ use k8s_openapi::{
 use kube::{Api, api::PostParams};
 use kubeapi::{
     Connection, Trouble,
-    watch::{self as objects, Extent, First, Observer, Presence, Prompt, Selection, Watched, WrongVersion},
+    watch::{self as objects, Observer, Prompt, Selection, Watched, WrongVersion},
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde::Deserialize;
@@ -96,14 +96,7 @@ fn object(request: String, duration: Duration) -> CertificateSigningRequest {
 /// Waits until the request is signed or denied.
 async fn wait(connection: &Connection, name: String) -> Result<String, RequestError> {
     let (answers, mut answered) = unbounded_channel();
-    let selection = Selection {
-        fields: Some(format!("metadata.name={name}")),
-        labels: None,
-        extent: Extent::Whole,
-        first: First::Pages,
-        presence: Presence::Certain,
-        patience: PATIENCE,
-    };
+    let selection = Selection { patience: PATIENCE, ..Selection::named(&name) };
     let observer = AnswerObserver { answers, complained: None };
     let following = objects::follow::<Answer, _>(connection.clone(), selection, Prompt::default(), observer);
     let answer = tokio::select! {

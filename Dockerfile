@@ -9,7 +9,7 @@ FROM rust:1.95-slim-trixie AS executables
 WORKDIR /source
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev make musl-tools
 COPY . .
-RUN make build
+RUN make build sbom
 
 FROM debian:trixie-slim AS files
 WORKDIR /source

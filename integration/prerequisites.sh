@@ -2,7 +2,8 @@
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs.
 # Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [bench] [build] [cluster] [compat] [conformance] [demo] [fuzz] [image] [kernel] [lint] [packages] [sbom] [test]      (no group: all of them)
+#   integration/prerequisites.sh [amd64] [arm64] [bench] [build] [cluster] [compat] [conformance] [demo] [figures] [fuzz] [image] [kernel] [lint] [packages] [sbom] [test]      (no group: all of them but
+#   amd64 and arm64, which are for building for the other architecture)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are
 # neither started nor enabled on this machine.
@@ -27,9 +28,9 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo fuzz image kernel lint packages sbom test)
+    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo figures fuzz image kernel lint packages sbom test)
     for group in "${groups[@]}"; do
-        case $group in bench | build | cluster | compat | conformance | demo | fuzz | image | kernel | lint | packages | sbom | test) ;; *) fail "unknown group '$group' (bench, build, cluster, compat, conformance, demo, fuzz, image, kernel, lint, packages, sbom, test)" ;; esac
+        case $group in amd64 | arm64 | bench | build | cluster | compat | conformance | demo | figures | fuzz | image | kernel | lint | packages | sbom | test) ;; *) fail "unknown group '$group' (amd64, arm64, bench, build, cluster, compat, conformance, demo, figures, fuzz, image, kernel, lint, packages, sbom, test)" ;; esac
     done
     case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" kernel "* | *" test "*)
         # Said before anything is built, which takes minutes.
@@ -39,13 +40,14 @@ main() {
     has cargo || fail "cargo is missing; install rustup: https://rustup.rs"
     for group in "${groups[@]}"; do
         case $group in
+        amd64 | arm64) static_target "$group"; integration/cross.sh cc "$group" >/dev/null ;;
         build) static_target ;;
         cluster) go_toolchain ;;
-        bench | compat | conformance | demo | image | kernel | packages) ;;
+        bench | compat | conformance | demo | figures | image | kernel | packages) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         sbom) cargo_tool cargo-cyclonedx "$cyclonedx" ;;
-        test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool; charts ;;
+        test) cargo_tool cargo-nextest "$nextest" --no-default-features --features default-no-update; cni_tool; go_program charts helm "which checks and installs the Helm chart (two minutes, once)"; go_program ocicni ocicni "which calls plugins as CRI-O does" ;;
         esac
     done
 }
@@ -59,8 +61,12 @@ packages_for() {
         wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
     esac
     case " $* " in *" bench "*) wanted+=" /usr/lib/cni/bridge containernetworking-plugins" ;; esac
+    case " $* " in *" figures "*) wanted+=" jq jq" ;; esac
     # The C of static executables.
     case " $* " in *" build "*) wanted+=" musl-gcc musl-tools" ;; esac
+    # What cross.sh calls, and what runs executables of another architecture.
+    case " $* " in *" arm64 "*) wanted+=" aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu qemu-aarch64-static qemu-user-static arch-test arch-test" ;; esac
+    case " $* " in *" amd64 "*) wanted+=" x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu qemu-x86_64-static qemu-user-static arch-test arch-test" ;; esac
     # libFuzzer is C++.
     case " $* " in *" fuzz "*) wanted+=" c++ g++" ;; esac
     case " $* " in *" compat "* | *" conformance "*)
@@ -68,6 +74,8 @@ packages_for() {
     esac
     case " $* " in *" test "*)
         wanted+=" /lib/systemd/systemd systemd make make conntrack conntrack logrotate logrotate openssl openssl"
+        # Prometheus and its tool, which try alerts and dashboards.
+        wanted+=" prometheus prometheus promtool prometheus"
         wanted+=" /usr/lib/cni/portmap containernetworking-plugins iptables iptables nft nftables" ;; esac
     case " $* " in *" cluster "*)
         wanted+=" etcd etcd-server containerd containerd runc runc /usr/lib/cni/loopback containernetworking-plugins openssl openssl nft nftables"
@@ -145,7 +153,7 @@ let_services_start() {
 disable_units_of() {
     local package unit
     for package in $1; do
-        case $package in openvswitch-* | ovn-* | etcd-* | containerd) ;; *) continue ;; esac
+        case $package in openvswitch-* | ovn-* | etcd-* | containerd | prometheus) ;; *) continue ;; esac
         for unit in $(dpkg -L "$package" | sed -n 's|.*/systemd/system/\([^/]*\.service\)$|\1|p'); do
             say "disabling $unit, which came with $package"
             systemctl disable --quiet "$unit" 2>/dev/null || say "$unit could not be disabled"
@@ -156,6 +164,8 @@ disable_units_of() {
 # --- Rust ------------------------------------------------------------------------------------------------------------------------
 
 static_target() {
+    local target=$target
+    case ${1:-} in amd64) target=x86_64-unknown-linux-musl ;; arm64) target=aarch64-unknown-linux-musl ;; esac
     has rustup || fail "rustup is missing, and with it the target $target; see https://rustup.rs"
     # The directory tells as much as `rustup target list`, which takes 100 times longer.
     [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && return
@@ -182,13 +192,13 @@ cni_tool() {
     GOBIN="$tools" CGO_ENABLED=0 "$(find_go)" install "github.com/containernetworking/cni/cnitool@$cnitool"
 }
 
-# Helm's own packages on a chart, for its tests; built again when its source has changed.
-charts() {
-    local source=integration/helm
-    [ -x "$tools/charts" ] && [ -z "$(find "$source" -newer "$tools/charts")" ] && return
+# go_program NAME DIRECTORY WHAT: a program of a module of its own in integration/; built again when its source has changed.
+go_program() {
+    local name=$1 source=integration/$2
+    [ -x "$tools/$name" ] && [ -z "$(find "$source" -newer "$tools/$name")" ] && return
     go_toolchain
-    say "building charts, which checks the Helm chart (a minute, once)"
-    (cd "$source" && CGO_ENABLED=0 GOFLAGS=-mod=readonly "$(find_go)" build -trimpath -o "$tools/charts" .)
+    say "building $name, $3"
+    (cd "$source" && CGO_ENABLED=0 GOFLAGS=-mod=readonly "$(find_go)" build -trimpath -o "$tools/$name" .)
 }
 
 go_toolchain() {

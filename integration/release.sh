@@ -7,6 +7,7 @@
 #
 #   SIGN_KEY       key of gpg that signs SHA256SUMS (fingerprint or address); without it nothing is signed
 #   BUILDER_ID     URI of the builder, for the provenance statement
+#   ARCH           amd64 or arm64 (default: this machine's); for the other one, executables are tried under qemu's emulation
 #
 # A release is built twice, from clean checkouts in directories of different names, with another time zone, and each file
 # has to be the same, byte by byte. Whoever repeats that with the same commit gets the same SHA256SUMS.
@@ -15,6 +16,14 @@ cd "$(dirname "$0")/.."
 PATH="$PATH:$HOME/.cargo/bin"
 export LC_ALL=C
 largest_ovnkube=20000000 largest_plugin=4000000
+
+this_machine=$(uname -m)
+case $this_machine in x86_64) this_machine=amd64 ;; aarch64) this_machine=arm64 ;; esac
+architecture=${ARCH:-$this_machine} machine=$(uname -m) emulator=()
+if [ "$architecture" != "$this_machine" ]; then
+    case $architecture in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) echo "release: '$architecture' is none of: amd64, arm64" >&2; exit 1 ;; esac
+    emulator=("qemu-$machine-static")
+fi
 
 say() { echo "release: $*" >&2; }
 fail() { say "$@"; exit 1; }
@@ -57,8 +66,9 @@ notes() {
 make_release() {
     local version=$1 target out work
     integration/prerequisites.sh build packages sbom
+    [ ${#emulator[@]} -eq 0 ] || integration/prerequisites.sh "$architecture"
     target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-    out=$target/release-$version work=$target/release-work
+    out=$target/release-$version${emulator:+-$architecture} work=$target/release-work
     rm -rf "$work" "$out"
     mkdir -p "$work"
     # One after the other: each fills a gigabyte and keeps all processors busy.
@@ -105,7 +115,7 @@ is_fit() {
         ! readelf --program-headers --wide "$executable" | grep -qw INTERP || fail "$executable is not static"
         size=$(stat -c %s "$executable")
         [ "$size" -le "$limit" ] || fail "$executable has $size bytes; at most $limit"
-        says=$("$executable" --version)
+        says=$("${emulator[@]}" "$executable" --version)
         [ "${says##* }" = "$version" ] || fail "$executable --version says '$says', not $version"
     done <<-END
 		$2/usr/bin/ovnkube $largest_ovnkube
@@ -117,8 +127,7 @@ is_fit() {
 
 # assemble VERSION STAGE DIRECTORY: the same bytes for the same commit and STAGE, wherever and whenever.
 assemble() {
-    local version=$1 stage=$2 out=$3 name architecture
-    case $(uname -m) in x86_64) architecture=amd64 ;; aarch64) architecture=arm64 ;; *) architecture=$(uname -m) ;; esac
+    local version=$1 stage=$2 out=$3 name
     name=ovn-kubernetes-$version-linux-$architecture
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
     export SOURCE_DATE_EPOCH
@@ -149,8 +158,8 @@ provenance() {
         comma=,
     done < <(cd "$out" && find . -type f -printf '%P\0' | sort -z)
     printf '],\n"predicateType":"https://slsa.dev/provenance/v1","predicate":{"buildDefinition":{'
-    printf '"buildType":"urn:ovn-kubernetes:make-release:1",\n"externalParameters":{"version":"%s","command":"make release VERSION=%s"},\n' "$version" "$version"
-    printf '"internalParameters":{"rustc":"%s","profile":"dist","target":"%s-unknown-linux-musl"},\n' "$(rustc --version)" "$(uname -m)"
+    printf '"buildType":"urn:ovn-kubernetes:make-release:1",\n"externalParameters":{"version":"%s","command":"make release VERSION=%s"},\n' "$version" "$version${emulator:+ ARCH=$architecture}"
+    printf '"internalParameters":{"rustc":"%s","profile":"dist","target":"%s-unknown-linux-musl"},\n' "$(rustc --version)" "$machine"
     printf '"resolvedDependencies":[{%s"digest":{"gitCommit":"%s"}},\n' "${origin:+\"uri\":\"git+$origin@refs/tags/v$version\",}" "$commit"
     printf '{"name":"Cargo.lock","digest":{"sha256":"%s"}}]},\n' "$(git show HEAD:Cargo.lock | sha256sum | cut -d ' ' -f 1)"
     printf '"runDetails":{"builder":{"id":"%s"}}}}\n' "${BUILDER_ID:-urn:ovn-kubernetes:by-hand}"

@@ -1,5 +1,6 @@
-//! The match of an ACL, asked about one packet. Knows the part of OVN's expression language (ovn-sb(5),
-//! `Logical_Flow`, `match`) that matches of policies are written in; what else a match has is "not known".
+//! The match of an ACL, asked about one packet. Knows the part of OVN's expression language
+//! (ovn-sb(5), `Logical_Flow`, `match`) that matches of policies are written in; what else a match
+//! has is "not known".
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -103,13 +104,16 @@ impl Expression {
         match self {
             Self::Any(all) => one_is(true, all, packet, sets),
             Self::All(all) => one_is(false, all, packet, sets).map(|one_is_false| !one_is_false),
-            // What a field needs, its negation needs, too (ovn-sb(5), "Prerequisites"): `!nd` is true of ICMPv6
-            // only. Only predicates that an IP packet always has an answer to are simply turned round.
+            // What a field needs, its negation needs, too (ovn-sb(5), "Prerequisites"): `!nd` is
+            // true of ICMPv6 only. Only predicates that an IP packet always has an answer to are
+            // simply turned round.
             Self::Not(inner) => match &**inner {
                 Self::Is(predicate) if TURNED.contains(&predicate.as_str()) => {
                     is(predicate, packet).map(|is_it| !is_it)
                 }
-                Self::Any(_) | Self::All(_) | Self::Not(_) | Self::Is(_) | Self::Compare { .. } => None,
+                Self::Any(_) | Self::All(_) | Self::Not(_) | Self::Is(_) | Self::Compare { .. } => {
+                    None
+                }
             },
             Self::Is(predicate) => is(predicate, packet),
             Self::Compare { field, relation, constants } => {
@@ -119,7 +123,8 @@ impl Expression {
     }
 }
 
-/// Whether one of the expressions has this answer. One that is not known matters only if no other has it.
+/// Whether one of the expressions has this answer. One that is not known matters only if no other
+/// has it.
 fn one_is(answer: bool, all: &[Expression], packet: &Packet<'_>, sets: &Sets) -> Option<bool> {
     let answers: Vec<_> = all.iter().map(|expression| expression.matches(packet, sets)).collect();
     match (answers.contains(&Some(answer)), answers.contains(&None)) {
@@ -169,7 +174,9 @@ fn compare(
         "inport" => of_port(packet.inport?, relation, constants),
         "outport" => of_port(packet.outport?, relation, constants),
         _ => match field.split_once('.') {
-            Some((protocol @ ("tcp" | "udp" | "sctp"), _)) if protocol != packet.protocol => Some(false),
+            Some((protocol @ ("tcp" | "udp" | "sctp"), _)) if protocol != packet.protocol => {
+                Some(false)
+            }
             Some(("tcp" | "udp" | "sctp", "dst")) => of_number(packet.port, relation, constants),
             // A source port, a state of connection tracking, a register.
             Some(_) | None => None,
@@ -182,11 +189,18 @@ fn one_of(is_one: Option<bool>, relation: Relation) -> Option<bool> {
     match relation {
         Relation::Equal => is_one,
         Relation::NotEqual => is_one.map(|is_one| !is_one),
-        Relation::Less | Relation::LessOrEqual | Relation::Greater | Relation::GreaterOrEqual => None,
+        Relation::Less | Relation::LessOrEqual | Relation::Greater | Relation::GreaterOrEqual => {
+            None
+        }
     }
 }
 
-fn of_address(address: IpAddr, relation: Relation, constants: &[String], sets: &Sets) -> Option<bool> {
+fn of_address(
+    address: IpAddr,
+    relation: Relation,
+    constants: &[String],
+    sets: &Sets,
+) -> Option<bool> {
     let mut is_one = false;
     for constant in constants {
         let texts = match constant.strip_prefix('$') {
@@ -194,10 +208,11 @@ fn of_address(address: IpAddr, relation: Relation, constants: &[String], sets: &
             None => std::slice::from_ref(constant),
         };
         for text in texts {
-            is_one |= match text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)) {
-                Ok(net) => net.contains(&address),
-                Err(_) => is_masked(address, text)?,
-            };
+            is_one |=
+                match text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)) {
+                    Ok(net) => net.contains(&address),
+                    Err(_) => is_masked(address, text)?,
+                };
         }
     }
     one_of(Some(is_one), relation)
@@ -207,8 +222,12 @@ fn of_address(address: IpAddr, relation: Relation, constants: &[String], sets: &
 fn is_masked(address: IpAddr, text: &str) -> Option<bool> {
     let (value, mask) = text.split_once('/')?;
     match (address, value.parse().ok()?, mask.parse().ok()?) {
-        (IpAddr::V4(address), IpAddr::V4(value), IpAddr::V4(mask)) => Some(address & mask == value & mask),
-        (IpAddr::V6(address), IpAddr::V6(value), IpAddr::V6(mask)) => Some(address & mask == value & mask),
+        (IpAddr::V4(address), IpAddr::V4(value), IpAddr::V4(mask)) => {
+            Some(address & mask == value & mask)
+        }
+        (IpAddr::V6(address), IpAddr::V6(value), IpAddr::V6(mask)) => {
+            Some(address & mask == value & mask)
+        }
         // Of another family.
         (_, IpAddr::V4(_), IpAddr::V4(_)) | (_, IpAddr::V6(_), IpAddr::V6(_)) => Some(false),
         _ => None,
@@ -216,7 +235,12 @@ fn is_masked(address: IpAddr, text: &str) -> Option<bool> {
 }
 
 /// `bits`: `120..127`, or the number of one.
-fn of_bits(address: Ipv6Addr, bits: &str, relation: Relation, constants: &[String]) -> Option<bool> {
+fn of_bits(
+    address: Ipv6Addr,
+    bits: &str,
+    relation: Relation,
+    constants: &[String],
+) -> Option<bool> {
     let (low, high) = bits.split_once("..").unwrap_or((bits, bits));
     let (low, high): (u32, u32) = (low.parse().ok()?, high.parse().ok()?);
     let width = high.checked_sub(low).filter(|_| high < u128::BITS)? + 1;
@@ -238,7 +262,8 @@ fn of_port(port: &Port, relation: Relation, constants: &[String]) -> Option<bool
 }
 
 fn of_number(number: u16, relation: Relation, constants: &[String]) -> Option<bool> {
-    let numbers: Vec<u16> = constants.iter().map(|constant| constant.parse().ok()).collect::<Option<_>>()?;
+    let numbers: Vec<u16> =
+        constants.iter().map(|constant| constant.parse().ok()).collect::<Option<_>>()?;
     match (relation, &numbers[..]) {
         (Relation::Less, [than]) => Some(number < *than),
         (Relation::LessOrEqual, [than]) => Some(number <= *than),
@@ -253,8 +278,10 @@ mod tests {
     use super::*;
 
     fn asked(text: &str) -> Option<bool> {
-        let port =
-            |name: &str, group: &str| Port { name: name.to_owned(), groups: [group.to_owned()].into() };
+        let port = |name: &str, group: &str| Port {
+            name: name.to_owned(),
+            groups: [group.to_owned()].into(),
+        };
         let outport = port("shop_db", "a77");
         let packet = Packet {
             source: "10.0.0.1".parse().unwrap(),
@@ -310,8 +337,8 @@ mod tests {
         }
     }
 
-    /// The rule that drops multicast is asked about every connection. One that cannot be evaluated would leave
-    /// each verdict unknown.
+    /// The rule that drops multicast is asked about every connection. One that cannot be evaluated
+    /// would leave each verdict unknown.
     #[test]
     fn the_rules_about_multicast_are_about_no_connection_between_pods() {
         let transient = "(ip6.dst[120..127] == 0xff && ip6.dst[116] == 1)";
@@ -363,7 +390,9 @@ mod tests {
         }
         assert_eq!(asked("ct.est && udp"), Some(false));
         assert_eq!(asked("ct.est || tcp"), Some(true));
-        for text in ["", "ip4 &&", "(ip4", "ip4.src == ", "\"open", "ip4 ip6", "ip4.src == {a", "= 5"] {
+        for text in
+            ["", "ip4 &&", "(ip4", "ip4.src == ", "\"open", "ip4 ip6", "ip4.src == {a", "= 5"]
+        {
             assert_eq!(Expression::parse(text), None, "{text}");
         }
         assert_eq!(Expression::parse(&"(".repeat(100_000)), None);

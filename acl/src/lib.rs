@@ -1,9 +1,9 @@
 //! What OVN's ACLs do with the first packet of a connection (ovn-nb(5), "ACL TABLE").
 //!
-//! OVN asks ACLs in three stages: those of packets from a port as they were sent, those of packets from a port
-//! behind load balancers (`apply-after-lb`), and those of packets to a port. In each stage the tiers are asked
-//! in turn, and in a tier the ACL with the highest priority that matches. No I/O: the caller knows which ACLs
-//! count for a port.
+//! OVN asks ACLs in three stages: those of packets from a port as they were sent, those of packets
+//! from a port behind load balancers (`apply-after-lb`), and those of packets to a port. In each
+//! stage the tiers are asked in turn, and in a tier the ACL with the highest priority that matches.
+//! No I/O: the caller knows which ACLs count for a port.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -35,8 +35,8 @@ pub enum End<'a> {
     Client(&'a Port),
     /// The port that the packet goes to.
     Server(&'a Port),
-    /// The two ports of a switch that it passes on its way to a router. Asked are the ACLs on the way to the
-    /// second one, which also know the first.
+    /// The two ports of a switch that it passes on its way to a router. Asked are the ACLs on the
+    /// way to the second one, which also know the first.
     Leaving { client: &'a Port, router: &'a Port },
 }
 
@@ -52,7 +52,8 @@ pub struct Carried<T> {
 }
 
 impl<T> Carried<T> {
-    /// What the ACLs that count for the end's port do with the packet. With neither of them, OVN allows it.
+    /// What the ACLs that count for the end's port do with the packet. With neither of them, OVN
+    /// allows it.
     pub fn of<'a>(
         acls: impl Iterator<Item = &'a T> + Clone,
         end: End<'_>,
@@ -63,13 +64,17 @@ impl<T> Carried<T> {
         T: AsRef<Acl> + Clone + 'a,
     {
         let (packet, stages): (_, &[_]) = match end {
-            End::Client(port) => {
-                (Packet { inport: Some(port), ..*packet }, &[("from-lport", false), ("from-lport", true)])
+            End::Client(port) => (
+                Packet { inport: Some(port), ..*packet },
+                &[("from-lport", false), ("from-lport", true)],
+            ),
+            End::Server(port) => {
+                (Packet { outport: Some(port), ..*packet }, &[("to-lport", false)])
             }
-            End::Server(port) => (Packet { outport: Some(port), ..*packet }, &[("to-lport", false)]),
-            End::Leaving { client, router } => {
-                (Packet { inport: Some(client), outport: Some(router), ..*packet }, &[("to-lport", false)])
-            }
+            End::Leaving { client, router } => (
+                Packet { inport: Some(client), outport: Some(router), ..*packet },
+                &[("to-lport", false)],
+            ),
         };
         let mut carried = Self { allows: Some(true), by: Vec::new(), unknown: Vec::new() };
         for (direction, after) in stages {
@@ -142,13 +147,17 @@ mod tests {
         }
     }
 
-    /// An EgressFirewall's rules are about the port that the packet comes from, and are asked behind it.
+    /// An EgressFirewall's rules are about the port that the packet comes from, and are asked
+    /// behind it.
     #[test]
     fn on_the_way_to_a_router_both_ports_are_known() {
         let [source, destination] = ["10.0.0.1", "192.0.2.7"].map(|text| text.parse().unwrap());
-        let packet = Packet { source, destination, protocol: "tcp", port: 80, inport: None, outport: None };
-        let port =
-            |name: &str, group: &str| Port { name: name.to_owned(), groups: [group.to_owned()].into() };
+        let packet =
+            Packet { source, destination, protocol: "tcp", port: 80, inport: None, outport: None };
+        let port = |name: &str, group: &str| Port {
+            name: name.to_owned(),
+            groups: [group.to_owned()].into(),
+        };
         let (client, router) = (port("shop_web", "a1"), port("stor-n1", "a2"));
         let drop = acl(1, 5, "drop", "ip4.dst == 192.0.2.0/24 && inport == @a1 && outport == @a2");
         let acls = std::slice::from_ref(&drop).iter();
@@ -159,7 +168,8 @@ mod tests {
 
     fn asked(acls: &[Acl]) -> Carried<Acl> {
         let [source, destination] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-        let packet = Packet { source, destination, protocol: "tcp", port: 80, inport: None, outport: None };
+        let packet =
+            Packet { source, destination, protocol: "tcp", port: 80, inport: None, outport: None };
         Carried::of(acls.iter(), End::Server(&Port::default()), &packet, &Sets::new())
     }
 

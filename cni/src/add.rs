@@ -1,7 +1,7 @@
 //! ADD: attaches one interface of one pod, or leaves nothing behind.
 //!
-//! Validates first, then acts. Steps that do not depend on each other run at the same time. Once the veth
-//! exists, any failure runs the code of DEL for this sandbox and interface.
+//! Validates first, then acts. Steps that do not depend on each other run at the same time. Once
+//! the veth exists, any failure runs the code of DEL for this sandbox and interface.
 
 use std::{collections::BTreeSet, io::Write, net::IpAddr, pin::pin, time::Duration};
 
@@ -40,13 +40,13 @@ use crate::{
     timeline::Timeline,
 };
 
-/// How long the server's answer may take before the plugin connects to OVSDB itself. An ADD on a node without
-/// Open vSwitch then fails at once, and not when its pod gets an annotation. Much shorter, and ordinary ADDs
-/// connect too, and write their port alone instead of in the server's common transaction.
+/// How long the server's answer may take before the plugin connects to OVSDB itself. An ADD on a
+/// node without Open vSwitch then fails at once, and not when its pod gets an annotation. Much
+/// shorter, and the ADDs of a burst connect too, and write their ports alone instead of in the
+/// server's common transaction.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
-/// How long the wait for a port lasts before the plugin asks the server to watch the pod. With 50 ms every
-/// ADD under load asked (docs/performance.md). The ADD of a pod that is deleted meanwhile ends this much
-/// later.
+/// How long the wait for a port lasts before the plugin asks the server to watch the pod. With 50
+/// ms every ADD under load asked. The ADD of a pod that is deleted meanwhile ends this much later.
 const WATCH_AFTER: Duration = Duration::from_secs(1);
 
 /// The inputs of one ADD.
@@ -60,8 +60,8 @@ pub struct Add<'a> {
     pub timeline: &'a Timeline,
 }
 
-/// The state that attaching needs, and that rollback needs if attaching fails. It exists before the veth
-/// does.
+/// The state that attaching needs, and that rollback needs if attaching fails. It exists before the
+/// veth does.
 struct Begun<'a> {
     attachment: Attachment,
     port: Port<'a>,
@@ -82,20 +82,23 @@ impl<'a> Add<'a> {
     /// Attaches the pod and writes the result to `stdout`.
     ///
     /// # Errors
-    /// The call names no pod or no usable namespace, another call works on the interface, a stage fails or
-    /// passes the deadline, or a DEL of the interface arrives. [`AddError`] tells whether a rollback ran.
+    /// The call names no pod or no usable namespace, another call works on the interface, a stage
+    /// fails or passes the deadline, or a DEL of the interface arrives. [`AddError`] tells whether
+    /// a rollback ran.
     pub async fn run(&self, stdout: &mut impl Write) -> Result<(), AddError> {
         let pod = self.subject.pod.as_ref().ok_or(Cause::NoPod)?;
         let path = self.subject.netns.as_deref().ok_or(Cause::NoNetns)?;
         let netns = Netns::open(path).map_err(Cause::from)?;
         let identity = self.identity();
-        // The lock comes before the first question: a DEL that arrives from now on cancels this ADD. Without
-        // it, DEL could find nothing and succeed, and the ADD would attach the pod afterwards.
-        let interface_lock =
-            InterfaceLock::take_in_turn(&self.settings.calls, &identity).await.map_err(Cause::from)?;
+        // The lock comes before the first question: a DEL that arrives from now on cancels this
+        // ADD. Without it, DEL could find nothing and succeed, and the ADD would attach the pod
+        // afterwards.
+        let interface_lock = InterfaceLock::take_in_turn(&self.settings.calls, &identity)
+            .await
+            .map_err(Cause::from)?;
 
-        // Outside of the cancellable future, so that rollback still has it after a DEL has cancelled the
-        // work.
+        // Outside of the cancellable future, so that rollback still has it after a DEL has
+        // cancelled the work.
         let mut begun = None;
         let outcome = tokio::select! {
             outcome = self.work(identity, pod, netns, &mut begun, stdout) => outcome,
@@ -104,7 +107,8 @@ impl<'a> Add<'a> {
                 Some(_) => self.timeline.interrupted(Cause::Cancelled).into(),
             }),
         };
-        // Rollback runs outside of the `select!`: the DEL waits for the lock, and must not cancel it too.
+        // Rollback runs outside of the `select!`: the DEL waits for the lock, and must not cancel
+        // it too.
         match (outcome, begun) {
             (Err(AddError::Stage(stage)), Some(begun)) if !made_nothing(&stage) => {
                 Err(self.roll_back(begun, stage).await)
@@ -131,11 +135,16 @@ impl<'a> Add<'a> {
             }
             Answer::Nothing | Answer::Unknown => return Err(Cause::NoAnswer.into()),
         };
-        let decide = Port::decide(self.server, self.settings, &identity, &sockets.host, bridge, own);
+        let decide =
+            Port::decide(self.server, self.settings, &identity, &sockets.host, bridge, own);
         let (port, datapath) = self.stage(Stage::Ovsdb, decide).await?;
         let attachment = Attachment::plan(identity, &pod.pod, pod.uid.as_deref(), *interface);
         Ok(self
-            .attach(begun.insert(Begun { attachment, port, datapath, sockets, worked: false }), pod, stdout)
+            .attach(
+                begun.insert(Begun { attachment, port, datapath, sockets, worked: false }),
+                pod,
+                stdout,
+            )
             .await?)
     }
 
@@ -160,14 +169,18 @@ impl<'a> Add<'a> {
     async fn open(&self, netns: Netns) -> Result<Sockets, StageError> {
         // Lets `ask` send the request first: opening the sockets blocks the only thread.
         yield_now().await;
-        let open = async { Ok::<_, Cause>((Netlink::open().map_err(Cause::Netlink)?, netns.inside()?)) };
+        let open =
+            async { Ok::<_, Cause>((Netlink::open().map_err(Cause::Netlink)?, netns.inside()?)) };
         let (host, inside) = self.stage(Stage::Netns, open).await?;
         Ok(Sockets { netns, host, inside })
     }
 
-    /// Asks the server. If the answer takes longer than `LOOK_AFTER`, connects to OVSDB meanwhile; the
-    /// session and the monitor of the port are returned with the answer.
-    async fn ask(&self, identity: &Identity) -> Result<(Answer, Option<(Bridge, ArmedMonitor)>), StageError> {
+    /// Asks the server. If the answer takes longer than `LOOK_AFTER`, connects to OVSDB meanwhile;
+    /// the session and the monitor of the port are returned with the answer.
+    async fn ask(
+        &self,
+        identity: &Identity,
+    ) -> Result<(Answer, Option<(Bridge, ArmedMonitor)>), StageError> {
         let mut ask = pin!(self.stage(Stage::Annotation, self.server.ask(self.request)));
         let meanwhile = async {
             sleep(failpoint::patience(LOOK_AFTER)).await;
@@ -190,10 +203,11 @@ impl<'a> Add<'a> {
         pod: &PodArgs,
         stdout: &mut impl Write,
     ) -> Result<(), StageError> {
-        let Begun { attachment, port, datapath, sockets: Sockets { netns, host, inside }, worked } = begun;
+        let Begun { attachment, port, datapath, sockets: Sockets { netns, host, inside }, worked } =
+            begun;
         tell(attachment);
-        // The link before the port: ovs-vswitchd opens the device as soon as the port is in the database, and
-        // reports an error if there is no such device.
+        // The link before the port: ovs-vswitchd opens the device as soon as the port is in the
+        // database, and reports an error if there is no such device.
         let create = async {
             // Before the pod can send: a later flush would take its own connections, too.
             if let Err(error) =
@@ -213,12 +227,13 @@ impl<'a> Add<'a> {
         tracing::debug!(%name, iface_id = %attachment.iface_id, by = port.writer(), "the port is in Open vSwitch");
 
         // ovs-vswitchd and ovn-controller take up the port while the pod's end is configured.
-        let configure =
-            self.stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
+        let configure = self
+            .stage(Stage::Pod, async { pod_end::configure(inside, attachment, &end, *datapath) });
         let wait = async {
             self.stage(Stage::Ofport, port.reach(Goal::Ofport, attachment, &end.name)).await?;
             let installed = port.reach(Goal::OvnInstalled, attachment, &end.name);
-            self.stage(Stage::OvnInstalled, self.unless_changed(installed, attachment, pod)).await?;
+            self.stage(Stage::OvnInstalled, self.unless_changed(installed, attachment, pod))
+                .await?;
             *worked = true;
             Ok::<_, StageError>(())
         };
@@ -246,7 +261,8 @@ impl<'a> Add<'a> {
         Ok(())
     }
 
-    /// Ends a wait as soon as the pod is deleted or replaced, or its annotation is gone or different.
+    /// Ends a wait as soon as the pod is deleted or replaced, or its annotation is gone or
+    /// different.
     async fn unless_changed<E: Into<Cause>>(
         &self,
         wait: impl Future<Output = Result<(), E>>,
@@ -260,8 +276,8 @@ impl<'a> Add<'a> {
             mac: attachment.mac.to_string(),
             nad: attachment.network.annotation_key().to_owned(),
         };
-        // Most ports work sooner than this, which spares the server a request. The server answers a late
-        // request at once if the pod has changed meanwhile.
+        // Most ports work sooner than this, which spares the server a request. The server answers a
+        // late request at once if the pod has changed meanwhile.
         let changed = async {
             sleep(WATCH_AFTER).await;
             self.server.watch(&request).await
@@ -278,14 +294,16 @@ impl<'a> Add<'a> {
         CniResult::of(attachment, end, &netns.to_string_lossy()).render(self.conf.version)
     }
 
-    /// Prints the result. If the runtime cannot read it, the stage fails and the pod is detached again.
+    /// Prints the result. If the runtime cannot read it, the stage fails and the pod is detached
+    /// again.
     async fn print(&self, result: &Value, stdout: &mut impl Write) -> Result<(), Cause> {
         tracing::debug!(%result, "the result");
         serde_json::to_writer(&mut *stdout, result).map_err(|error| Cause::Stdout(error.into()))?;
         writeln!(stdout).and_then(|()| stdout.flush()).map_err(Cause::Stdout)
     }
 
-    /// `None` if namespaces get no names, and for further networks of a pod: the first one's has named it.
+    /// `None` if namespaces get no names, and for further networks of a pod: the first one's has
+    /// named it.
     fn netns_links(&self) -> Option<NetnsLinks> {
         (self.conf.netns_link && self.conf.network == Network::Default).then(NetnsLinks::default)
     }
@@ -299,8 +317,8 @@ impl<'a> Add<'a> {
         // An outstanding write comes to its end first, so that the removal below finds its rows.
         let addresses: Vec<IpAddr> = attachment.addresses.iter().map(IpNet::addr).collect();
         let bridge = port.give_up().await;
-        // Connections of an address that this pod has never used are another pod's, here or on another node, if
-        // the annotation is wrong.
+        // Connections of an address that this pod has never used are another pod's, here or on
+        // another node, if the annotation is wrong.
         let connections = if worked { Connections::Of(&addresses) } else { Connections::Stay };
         let detacher = Detacher::go_on(bridge, sockets.host, self.settings, ROLLBACK_TIMEOUT).await;
         match detacher.detach(&attachment.identity, connections).await {
@@ -312,7 +330,8 @@ impl<'a> Add<'a> {
 
 /// What the server said of the pod's annotation, which the pod's end is made of.
 fn tell(attachment: &Attachment) {
-    let Attachment { pod_uid, mac, mtu, addresses, routes, skip_ip_config, bandwidth, .. } = attachment;
+    let Attachment { pod_uid, mac, mtu, addresses, routes, skip_ip_config, bandwidth, .. } =
+        attachment;
     tracing::debug!(
         pod_uid,
         %mac,
@@ -325,8 +344,8 @@ fn tell(attachment: &Attachment) {
     );
 }
 
-/// A namespace that was deleted meanwhile is the reason why there was no time left: its runtime has given up,
-/// and need not try again.
+/// A namespace that was deleted meanwhile is the reason why there was no time left: its runtime has
+/// given up, and need not try again.
 fn without_namespace(error: StageError, netns: &Netns) -> StageError {
     let out_of_time = matches!(*error.source, Cause::Deadline(_));
     match netns.is_reachable() {

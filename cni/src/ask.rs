@@ -12,8 +12,9 @@ use contract::{
     annotation::Role,
     error::CniError,
     wire::{
-        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortRequest, PortStatus,
-        REQUEST_PATH, Refused, Request, Response, Retry, StatusAnswer, WATCH_PATH, WatchAnswer, WatchRequest,
+        BridgeFacts, METRICS_PATH, Metrics, PORT_PATH, PodChange, PodInterface, PortRequest,
+        PortStatus, REQUEST_PATH, Refused, Request, Response, Retry, StatusAnswer, WATCH_PATH,
+        WatchAnswer, WatchRequest,
     },
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -32,29 +33,31 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-/// How long a server may be away. An upgrade replaces it in less. Much shorter, and ADDs fail during each
-/// upgrade; longer, and an ADD on a node without a server takes more than the second that row 1 of the fault
-/// matrix allows for the whole call.
+/// How long a server may be away. An upgrade replaces it in less. Much shorter, and ADDs fail
+/// during each upgrade; longer, and an ADD on a node without a server takes more than the second
+/// that row 1 of the fault matrix allows for the whole call.
 const RESTART_GRACE: Duration = Duration::from_millis(900);
-/// How long the successor of a server that announced its end may take to start. A DaemonSet starts the next
-/// container in less if the image is on the node. An ADD of 55 s that is refused at once, by a server that
-/// then needs its full 20 s to end, still has some time left afterwards.
+/// How long the successor of a server that announced its end may take to start. A DaemonSet starts
+/// the next container in less if the image is on the node. An ADD of 55 s that is refused at once,
+/// by a server that then needs its full 20 s to end, still has some time left afterwards.
 const NEXT_SERVER_GRACE: Duration = Duration::from_secs(30);
-/// How many broken connections one request survives. A server that breaks more often does so because of the
-/// request.
+/// How many broken connections one request survives. A server that breaks more often does so
+/// because of the request.
 const MOST_RESTARTS: usize = 3;
-/// The interval between two attempts to connect: a socket that does not exist cannot be waited for. An ADD
-/// loses at most this much once the server is back, and 40 attempts a second cost next to nothing.
+/// The interval between two attempts to connect: a socket that does not exist cannot be waited for.
+/// An ADD loses at most this much once the server is back, and 40 attempts a second cost next to
+/// nothing.
 const RETRY_AFTER: Duration = Duration::from_millis(25);
 const _: () = assert!(
     RESTART_GRACE.as_millis() + RETRY_AFTER.as_millis() < 1000,
     "the last attempt has to be early enough for row 1 of the fault matrix"
 );
-/// How long the plugin waits for the connection of an answered request, to send the report on it. It is free
-/// at once, unless the server is still writing. The runtime waits for the end of this process, so a longer
-/// wait would cost each pod more than the report is worth.
+/// How long the plugin waits for the connection of an answered request, to send the report on it.
+/// It is free at once, unless the server is still writing. The runtime waits for the end of this
+/// process, so a longer wait would cost each pod more than the report is worth.
 const REPORT_PATIENCE: Duration = Duration::from_millis(20);
-/// Limit of an answer in bytes. Real ones are far smaller; the limit bounds the memory of the plugin.
+/// Limit of an answer in bytes. Real ones are far smaller; the limit bounds the memory of the
+/// plugin.
 const MAX_ANSWER: usize = 1024 * 1024;
 
 /// Limit of a line of progress in bytes. Real ones are far shorter.
@@ -81,7 +84,8 @@ struct Line {
 /// The server's answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// The result, to be printed: upstream's server in privileged mode has done the whole work itself.
+    /// The result, to be printed: upstream's server in privileged mode has done the whole work
+    /// itself.
     Finished(serde_json::Value),
     /// The interface to configure and, if the server can write the port, the facts of its bridge.
     Interface(Box<PodInterface>, Option<BridgeFacts>),
@@ -123,19 +127,19 @@ impl Server {
         Self { socket: socket.to_owned(), line: RefCell::default(), is_owing: Cell::new(false) }
     }
 
-    /// Passes the runtime's request on. The server answers an ADD once the pod has its annotation. Repeats
-    /// the request if the server is replaced meanwhile.
+    /// Passes the runtime's request on. The server answers an ADD once the pod has its annotation.
+    /// Repeats the request if the server is replaced meanwhile.
     ///
     /// # Errors
-    /// The server is not running, and none starts in time; it refuses the request, breaks the connection
-    /// again and again, or sends an answer that cannot be parsed; or the pod's primary network is a
-    /// user-defined one.
+    /// The server is not running, and none starts in time; it refuses the request, breaks the
+    /// connection again and again, or sends an answer that cannot be parsed; or the pod's primary
+    /// network is a user-defined one.
     pub async fn ask(&self, request: &Request) -> Result<Answer, AskError> {
         let started = Instant::now();
         let mut patience = started + RESTART_GRACE;
         let end = request.timeout_ms.and_then(|ms| started.checked_add(Duration::from_millis(ms)));
-        // Not later than the end of the request's time: the server's refusal would be lost to the plugin's
-        // deadline.
+        // Not later than the end of the request's time: the server's refusal would be lost to the
+        // plugin's deadline.
         let for_the_next = || {
             end.map_or_else(
                 || Instant::now() + NEXT_SERVER_GRACE,
@@ -148,18 +152,22 @@ impl Server {
         let body = loop {
             match self.post(REQUEST_PATH, again.as_ref().unwrap_or(request)).await {
                 // While a server is replaced there is no socket, or one that nothing listens on.
-                Err(AskError::Absent { .. }) if Instant::now() < patience => sleep(RETRY_AFTER).await,
-                // The server finishes its requests, and is gone when it closes the connection. From then on
-                // it counts as absent, and its successor has the longer grace.
-                Err(AskError::Leaving(_)) if Instant::now() < *leaves.get_or_insert_with(for_the_next) => {
+                Err(AskError::Absent { .. }) if Instant::now() < patience => {
+                    sleep(RETRY_AFTER).await
+                }
+                // The server finishes its requests, and is gone when it closes the connection. From
+                // then on it counts as absent, and its successor has the longer grace.
+                Err(AskError::Leaving(_))
+                    if Instant::now() < *leaves.get_or_insert_with(for_the_next) =>
+                {
                     let _ = timeout_at(for_the_next(), self.hangs_up()).await;
                     patience = for_the_next();
                     sleep(RETRY_AFTER).await;
                 }
                 // The server is running; the caller limits the wait.
                 Err(AskError::Full { .. }) => sleep(RETRY_AFTER).await,
-                // The server was replaced while the request waited for the annotation. The request changes
-                // nothing, so it can be repeated.
+                // The server was replaced while the request waited for the annotation. The request
+                // changes nothing, so it can be repeated.
                 Err(AskError::Broken(_)) if broken_off < MOST_RESTARTS => {
                     broken_off += 1;
                     patience = patience.max(Instant::now() + RESTART_GRACE);
@@ -180,7 +188,9 @@ impl Server {
         Ok(match (result, pod_if_info) {
             (Some(result), _) if result.is_object() => Answer::Finished(result),
             (Some(_), _) => {
-                return Err(AskError::Answer(serde::de::Error::custom("its CNI result is not an object")));
+                return Err(AskError::Answer(serde::de::Error::custom(
+                    "its CNI result is not an object",
+                )));
             }
             (None, Some(pod)) => Answer::Interface(Box::new(pod), bridge),
             (None, None) => Answer::Unknown,
@@ -191,23 +201,28 @@ impl Server {
     ///
     /// # Errors
     /// As [`Self::ask`]; [`AskError::Silent`] if there is no answer within `patience`.
-    pub async fn ask_within(&self, patience: Duration, request: &Request) -> Result<Answer, AskError> {
+    pub async fn ask_within(
+        &self,
+        patience: Duration,
+        request: &Request,
+    ) -> Result<Answer, AskError> {
         timeout(patience, self.ask(request)).await.unwrap_or(Err(AskError::Silent(patience)))
     }
 
-    /// Whether an ADD could succeed, as far as the server knows. Does not wait for a server that restarts.
-    /// The answer is empty if the server knows nothing of the other daemons, as upstream's.
+    /// Whether an ADD could succeed, as far as the server knows. Does not wait for a server that
+    /// restarts. The answer is empty if the server knows nothing of the other daemons, as
+    /// upstream's.
     ///
     /// # Errors
-    /// The server is not running, is too busy to accept, refuses, breaks the connection, or sends an answer
-    /// that cannot be parsed.
+    /// The server is not running, is too busy to accept, refuses, breaks the connection, or sends
+    /// an answer that cannot be parsed.
     pub async fn status(&self, request: &Request) -> Result<StatusAnswer, AskError> {
         let body = self.post(REQUEST_PATH, request).await?;
         Ok(if body.is_empty() { StatusAnswer::default() } else { serde_json::from_slice(&body)? })
     }
 
-    /// Returns once the pod differs from the request. Never returns if the server cannot tell; upstream's
-    /// cannot.
+    /// Returns once the pod differs from the request. Never returns if the server cannot tell;
+    /// upstream's cannot.
     pub async fn watch(&self, request: &WatchRequest) -> PodChange {
         // A connection of its own: the other one may carry the progress of a port.
         let body = Self::at(&self.socket).post(WATCH_PATH, request).await.ok();
@@ -217,12 +232,12 @@ impl Server {
         }
     }
 
-    /// Asks the server to write a port. `None` if it cannot write any (upstream's cannot, and one of another
-    /// version cannot read the request), or not now.
+    /// Asks the server to write a port. `None` if it cannot write any (upstream's cannot, and one
+    /// of another version cannot read the request), or not now.
     ///
     /// # Errors
-    /// [`AskError::Refused`] if the pod is no longer what the server has answered: it has another UID, other
-    /// addresses, or annotations that cannot be used.
+    /// [`AskError::Refused`] if the pod is no longer what the server has answered: it has another
+    /// UID, other addresses, or annotations that cannot be used.
     pub async fn write_port(&self, request: &PortRequest) -> Result<Option<News>, AskError> {
         self.is_owing.set(true);
         let answer = self.ask_for_port(request).await;
@@ -233,7 +248,9 @@ impl Server {
     async fn ask_for_port(&self, request: &PortRequest) -> Result<Option<News>, AskError> {
         let Ok(response) = self.send(PORT_PATH, request).await else { return Ok(None) };
         match response.status() {
-            StatusCode::OK => Ok(Some(News { lines: response.into_body(), rest: Vec::new(), last: None })),
+            StatusCode::OK => {
+                Ok(Some(News { lines: response.into_body(), rest: Vec::new(), last: None }))
+            }
             // What this plugin has planned is out of date: it must not write it either.
             status @ (StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY) => {
                 match read(response.into_body()).await.map(|body| refusal(status, &body)) {
@@ -249,8 +266,9 @@ impl Server {
     async fn post(&self, path: &str, message: &impl Serialize) -> Result<Bytes, AskError> {
         self.is_owing.set(true);
         let answer = self.exchange(path, message).await;
-        // Not reached if the caller drops this future: then the server still owes an answer. A server with a
-        // full backlog counts as owing one, because it would not receive a report either.
+        // Not reached if the caller drops this future: then the server still owes an answer. A
+        // server with a full backlog counts as owing one, because it would not receive a report
+        // either.
         self.is_owing.set(matches!(answer, Err(AskError::Full { .. })));
         answer
     }
@@ -280,24 +298,26 @@ impl Server {
             None => self.connect().await?,
         };
         let response = line.sender.send_request(request).await.map_err(broken)?;
-        // Only now: a request that fails, or is dropped before its answer begins, takes its connection along.
+        // Only now: a request that fails, or is dropped before its answer begins, takes its
+        // connection along.
         self.line.replace(Some(line));
         Ok(response)
     }
 
-    /// The connection of the last request; `None` if there was none, or if the server has closed it.
+    /// The connection of the last request; `None` if there was none, or if the server has closed
+    /// it.
     async fn line_left(&self) -> Option<Line> {
         let mut line = self.line.take()?;
         line.sender.ready().await.ok()?;
         Some(line)
     }
 
-    /// Waits until the server closes the connection of the last request, if there is one. A server closes it
-    /// when it ends, or after a while without a request.
+    /// Waits until the server closes the connection of the last request, if there is one. A server
+    /// closes it when it ends, or after a while without a request.
     async fn hangs_up(&self) {
         if let Some(Line { sender, connection }) = self.line.take() {
-            // How the connection ended does not matter. The sender has to live until then: dropping it closes
-            // this side of the connection.
+            // How the connection ended does not matter. The sender has to live until then: dropping
+            // it closes this side of the connection.
             let _ = connection.await;
             drop(sender);
         }
@@ -305,13 +325,15 @@ impl Server {
 
     async fn connect(&self) -> Result<Line, AskError> {
         let socket = || self.socket.clone();
-        let stream = UnixStream::connect(&self.socket).await.map_err(|source| match source.kind() {
-            // The backlog of the socket is full (connect(2), EAGAIN).
-            io::ErrorKind::WouldBlock => AskError::Full { socket: socket() },
-            _ => AskError::Absent { socket: socket(), source },
-        })?;
+        let stream =
+            UnixStream::connect(&self.socket).await.map_err(|source| match source.kind() {
+                // The backlog of the socket is full (connect(2), EAGAIN).
+                io::ErrorKind::WouldBlock => AskError::Full { socket: socket() },
+                _ => AskError::Absent { socket: socket(), source },
+            })?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        // `without_shutdown` hands the stream back when the sender is dropped: the report goes out on it.
+        // `without_shutdown` hands the stream back when the sender is dropped: the report goes out
+        // on it.
         Ok(Line { sender, connection: tokio::spawn(connection.without_shutdown()) })
     }
 
@@ -371,11 +393,14 @@ impl News {
     }
 }
 
-/// The request with the time that is left since it was `started`, so that a server can still answer in its
-/// own words before the caller gives up.
+/// The request with the time that is left since it was `started`, so that a server can still answer
+/// in its own words before the caller gives up.
 fn left(request: &Request, started: Instant) -> Request {
     let elapsed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Request { timeout_ms: request.timeout_ms.map(|all| all.saturating_sub(elapsed)), ..request.clone() }
+    Request {
+        timeout_ms: request.timeout_ms.map(|all| all.saturating_sub(elapsed)),
+        ..request.clone()
+    }
 }
 
 /// The body of an answer.
@@ -386,7 +411,9 @@ async fn read(body: Incoming) -> Result<Bytes, AskError> {
 /// The error in an answer other than success.
 fn refusal(status: StatusCode, body: &[u8]) -> AskError {
     match serde_json::from_slice::<Refused>(body) {
-        Ok(Refused { error, retry: Some(Retry::NextServer) }) if error.code != 0 => AskError::Leaving(error),
+        Ok(Refused { error, retry: Some(Retry::NextServer) }) if error.code != 0 => {
+            AskError::Leaving(error)
+        }
         Ok(Refused { error, retry: None }) if error.code != 0 => AskError::Refused(error),
         // Not a server of this project, or not its answer: the start of the body helps to tell.
         _ => AskError::Unexpected {
@@ -400,11 +427,12 @@ fn broken(error: hyper::Error) -> AskError {
     AskError::Broken(error.into())
 }
 
-/// Tells the server how a call went. Best effort: does not wait for the answer, nor for a server that is slow
-/// to accept or to read.
+/// Tells the server how a call went. Best effort: does not wait for the answer, nor for a server
+/// that is slow to accept or to read.
 ///
 /// # Errors
-/// The server is not running, does not accept at once or owes an answer, or the socket's buffer is full.
+/// The server is not running, does not accept at once or owes an answer, or the socket's buffer is
+/// full.
 pub fn report(way: Way, socket: &Path, metrics: &Metrics) -> io::Result<()> {
     let body = serde_json::to_vec(metrics)?;
     let length = body.len();
@@ -416,8 +444,8 @@ pub fn report(way: Way, socket: &Path, metrics: &Metrics) -> io::Result<()> {
     message.extend(body);
     match way {
         Way::Left(mut stream) => match stream.write_all(&message) {
-            // The server has closed the connection meanwhile. A full buffer (`WouldBlock`) is no reason to
-            // try again: the server does not read.
+            // The server has closed the connection meanwhile. A full buffer (`WouldBlock`) is no
+            // reason to try again: the server does not read.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 connect_at_once(socket)?.write_all(&message)
             }
@@ -428,7 +456,8 @@ pub fn report(way: Way, socket: &Path, metrics: &Metrics) -> io::Result<()> {
     }
 }
 
-/// Connects without blocking, or fails. A blocking connect(2) waits without limit for a server to accept.
+/// Connects without blocking, or fails. A blocking connect(2) waits without limit for a server to
+/// accept.
 fn connect_at_once(path: &Path) -> io::Result<StdStream> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -1,6 +1,6 @@
-//! CHECK: verifies that everything is as ADD left it. Compares the pod's end, the host's end and the port
-//! with the result that the runtime stored and with what the server says now, and names the first difference.
-//! Additions by chained plugins are ignored.
+//! CHECK: verifies that everything is as ADD left it. Compares the pod's end, the host's end and
+//! the port with the result that the runtime stored and with what the server says now, and names
+//! the first difference. Additions by chained plugins are ignored.
 
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
@@ -12,20 +12,16 @@ use contract::{
     wire::{PodInterface, Request},
 };
 use ipnet::IpNet;
-use netlink_packet_route::{
-    address::{AddressAttribute, AddressMessage},
-    route::{RouteAddress, RouteAttribute, RouteMessage},
-};
 use podnet::{
     bridge::{Bridge, BridgeError},
     link::{self, Link, LinkError},
     netlink::Netlink,
     netns::{Netns, NetnsError},
     plan::{Identity, default_of},
+    pod_look,
     rows::InterfaceRow,
     settings::{SHORT_TIMEOUT, Settings},
 };
-use rtnetlink::RouteMessageBuilder;
 
 use crate::{
     ask::{Answer, AskError, Server},
@@ -33,8 +29,8 @@ use crate::{
     result::{PrevInterface, PrevResult},
 };
 
-/// How long the server may take. It answers from memory. A runtime checks one pod after the other, so the
-/// waits for a server that hangs add up.
+/// How long the server may take. It answers from memory. A runtime checks one pod after the other,
+/// so the waits for a server that hangs add up.
 const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why CHECK does not pass.
@@ -68,7 +64,8 @@ pub enum CheckError {
 /// Looks for the first difference.
 ///
 /// # Errors
-/// [`CheckError::Mismatch`] for a difference; the other errors if something that is compared cannot be read.
+/// [`CheckError::Mismatch`] for a difference; the other errors if something that is compared cannot
+/// be read.
 pub async fn check(
     subject: &Subject,
     conf: &NetConf,
@@ -78,10 +75,14 @@ pub async fn check(
 ) -> Result<(), CheckError> {
     let prev = conf.prev_result.clone().ok_or(CheckError::NoPrevResult)?;
     let prev: PrevResult = serde_json::from_value(prev).map_err(CheckError::PrevResult)?;
-    let (Some(path), Some(pod)) = (&subject.netns, &subject.pod) else { return Err(CheckError::NoSubject) };
+    let (Some(path), Some(pod)) = (&subject.netns, &subject.pod) else {
+        return Err(CheckError::NoSubject);
+    };
     let if_name = subject.if_name.as_str();
-    let ours =
-        prev.interfaces.iter().find(|interface| interface.name == if_name && !interface.sandbox.is_empty());
+    let ours = prev
+        .interfaces
+        .iter()
+        .find(|interface| interface.name == if_name && !interface.sandbox.is_empty());
     let ours = ours.ok_or_else(|| CheckError::NotInResult(if_name.to_owned()))?;
     let identity = Identity {
         sandbox: subject.sandbox.clone(),
@@ -98,20 +99,22 @@ pub async fn check(
     };
 
     let netns = Netns::open(path)?;
-    let owner = AddressOwner::of(now.as_ref(), ports.as_ref().ok().map(|(_, rows)| rows.as_slice()));
+    let owner =
+        AddressOwner::of(now.as_ref(), ports.as_ref().ok().map(|(_, rows)| rows.as_slice()));
     let pod_mtu = check_pod_end(&netns.inside()?.netlink, ours, &prev, owner)?;
 
     let (bridge, rows) = ports?;
     let [row] = rows.as_slice() else {
         return differ(format!("ports of interface {if_name} in Open vSwitch"), 1, rows.len());
     };
-    let host = Netlink::open().map_err(|source| CheckError::Netlink { what: "open a socket", source })?;
+    let host =
+        Netlink::open().map_err(|source| CheckError::Netlink { what: "open a socket", source })?;
     let host_link = existing(&host, &row.name, "on the host")?;
     if !host_link.up {
         return differ(format!("link {} on the host", row.name), "up", "down");
     }
-    // Results of older plugins have no MTU. ADD gave both ends the same one, while the server's MTU may have
-    // changed since.
+    // Results of older plugins have no MTU. ADD gave both ends the same one, while the server's MTU
+    // may have changed since.
     if ours.mtu.is_none() && pod_mtu != host_link.mtu {
         return differ(format!("MTU of {if_name} in the pod"), host_link.mtu, pod_mtu);
     }
@@ -125,9 +128,12 @@ pub async fn check(
     check_port(&bridge, row, now.as_ref()).await
 }
 
-/// What the server would answer to an ADD now. `None` if it is down, refuses or does not know, which is no
-/// difference. A server that hangs, or that answers with anything else, is an error.
-async fn ask_server(server: &Server, request: &Request) -> Result<Option<PodInterface>, CheckError> {
+/// What the server would answer to an ADD now. `None` if it is down, refuses or does not know,
+/// which is no difference. A server that hangs, or that answers with anything else, is an error.
+async fn ask_server(
+    server: &Server,
+    request: &Request,
+) -> Result<Option<PodInterface>, CheckError> {
     match server.ask_within(SERVER_PATIENCE, request).await {
         Ok(Answer::Interface(pod, _)) => Ok(Some(*pod)),
         Ok(Answer::Finished(_) | Answer::Nothing) => Ok(None),
@@ -170,8 +176,8 @@ enum AddressOwner {
 }
 
 impl AddressOwner {
-    /// From the server's answer and the interface's rows, as far as they are known. The row tells what ADD
-    /// did. Rows of older plugins do not, and an annotation may have come after ADD.
+    /// From the server's answer and the interface's rows, as far as they are known. The row tells
+    /// what ADD did. Rows of older plugins do not, and an annotation may have come after ADD.
     fn of(now: Option<&PodInterface>, rows: Option<&[InterfaceRow]>) -> Self {
         let is_guests = |row: &InterfaceRow| row.id(external_ids::SKIP_IP_CONFIG) == Some("true");
         match (now, rows) {
@@ -215,8 +221,8 @@ fn check_pod_end(
     }
     let routes = routes(pod, link.index)?;
     let defaults = expected.iter().filter_map(|ip| Some((default_of(ip.gateway?), ip.gateway)));
-    // Routes in a result name no interface. Those whose gateway is on a subnet of this link are ADD's; others
-    // belong to chained plugins.
+    // Routes in a result name no interface. Those whose gateway is on a subnet of this link are
+    // ADD's; others belong to chained plugins.
     let on_this_link = |gateway: IpAddr| expected.iter().any(|ip| ip.address.contains(&gateway));
     let others = prev
         .routes
@@ -226,15 +232,16 @@ fn check_pod_end(
     for (destination, gateway) in defaults.chain(others) {
         if !routes.contains(&(destination, gateway)) {
             let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
-            let found = list(&routes.iter().map(|(destination, _)| *destination).collect::<Vec<_>>());
+            let found =
+                list(&routes.iter().map(|(destination, _)| *destination).collect::<Vec<_>>());
             return differ(what("routes"), format!("{destination}{via}"), found);
         }
     }
     Ok(link.mtu)
 }
 
-/// Compares the `external_ids` that ADD wrote. What the server says now takes precedence over the result and
-/// over `CNI_ARGS`.
+/// Compares the `external_ids` that ADD wrote. What the server says now takes precedence over the
+/// result and over `CNI_ARGS`.
 fn check_row(
     row: &InterfaceRow,
     iface_id: &IfaceId,
@@ -244,7 +251,8 @@ fn check_row(
 ) -> Result<(), CheckError> {
     let uid = now.map(|pod| pod.pod_uid.as_str()).filter(|uid| !uid.is_empty()).or(uid);
     let mac = now.map_or_else(|| ours.mac.to_lowercase(), |pod| pod.addressing.mac.to_string());
-    let addresses = now.map(|pod| list_with(&pod.addressing.addresses, ",")).filter(|list| !list.is_empty());
+    let addresses =
+        now.map(|pod| list_with(&pod.addressing.addresses, ",")).filter(|list| !list.is_empty());
     for (key, expected) in [
         (external_ids::IFACE_ID, Some(iface_id.to_string())),
         (external_ids::IFACE_ID_VER, uid.map(str::to_owned)),
@@ -259,8 +267,8 @@ fn check_row(
     Ok(())
 }
 
-/// The network as the server knew it at ADD. A pod that has one network twice has two keys for it, `NAD` and
-/// `NAD/1`, and the configuration does not say which.
+/// The network as the server knew it at ADD. A pod that has one network twice has two keys for it,
+/// `NAD` and `NAD/1`, and the configuration does not say which.
 fn network_of(row: &InterfaceRow, asked: &Network) -> Network {
     let known = row.id(external_ids::NAD).zip(row.id(external_ids::NETWORK));
     match (asked, known) {
@@ -301,8 +309,8 @@ async fn check_port(
             format!("{:?}", row.id(external_ids::OVN_INSTALLED)),
         );
     }
-    // A port without limits has no record of them, so it is compared only if the pod asks for none now. An
-    // annotation that was added after ADD has no effect on the port, and is no difference.
+    // A port without limits has no record of them, so it is compared only if the pod asks for none
+    // now. An annotation that was added after ADD has no effect on the port, and is no difference.
     let asks_for_none = now.is_some_and(|pod| pod.bandwidth == Bandwidth::default());
     if let Some((ingress, egress)) = port.made_with.or(asks_for_none.then_some((None, None))) {
         if port.ingress_limit != ingress {
@@ -331,51 +339,13 @@ fn existing(netlink: &Netlink, name: &str, place: &str) -> Result<Link, CheckErr
 }
 
 fn addresses(pod: &Netlink, index: u32) -> Result<Vec<IpNet>, CheckError> {
-    let address = |message: AddressMessage| {
-        let address = message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
-        });
-        // The list has the addresses of all links.
-        IpNet::new(address.filter(|_| message.header.index == index)?, message.header.prefix_len).ok()
-    };
-    let listed = pod.addresses(address);
-    listed.map_err(|source| CheckError::Netlink { what: "list addresses", source })
+    pod_look::addresses(pod, index)
+        .map_err(|source| CheckError::Netlink { what: "list addresses", source })
 }
 
 fn routes(pod: &Netlink, index: u32) -> Result<Vec<(IpNet, Option<IpAddr>)>, CheckError> {
-    let v4 = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
-    let v6 = RouteMessageBuilder::<std::net::Ipv6Addr>::new().build();
-    let mut routes = Vec::new();
-    for family in [v4, v6] {
-        let listed = pod.routes(family, |message| read_route(&message, index));
-        routes.extend(listed.map_err(|source| CheckError::Netlink { what: "list routes", source })?);
-    }
-    Ok(routes)
-}
-
-/// Destination and gateway of a route over this link.
-fn read_route(message: &RouteMessage, index: u32) -> Option<(IpNet, Option<IpAddr>)> {
-    let ip = |address: &RouteAddress| match address {
-        RouteAddress::Inet(ip) => Some(IpAddr::V4(*ip)),
-        RouteAddress::Inet6(ip) => Some(IpAddr::V6(*ip)),
-        _ => None,
-    };
-    let (mut destination, mut gateway, mut over) = (None, None, None);
-    for attribute in &message.attributes {
-        match attribute {
-            RouteAttribute::Destination(address) => destination = ip(address),
-            RouteAttribute::Gateway(address) => gateway = ip(address),
-            RouteAttribute::Oif(link) => over = Some(*link),
-            _ => {}
-        }
-    }
-    let destination = match destination {
-        Some(address) => IpNet::new(address, message.header.destination_prefix_length).ok()?,
-        // The kernel leaves the destination out of a default route.
-        None => default_of(gateway?),
-    };
-    (over == Some(index)).then_some((destination, gateway))
+    pod_look::routes(pod, index)
+        .map_err(|source| CheckError::Netlink { what: "list routes", source })
 }
 
 fn differ<T>(what: String, expected: impl Display, found: impl Display) -> Result<T, CheckError> {

@@ -1,5 +1,5 @@
-//! DEL: removes the interface of this sandbox. Needs no server, no namespace, no `prevResult`, and no
-//! ovs-vswitchd. Succeeds if there is nothing left to do.
+//! DEL: removes the interface of this sandbox. Needs no server, no namespace, no `prevResult`, and
+//! no ovs-vswitchd. Succeeds if there is nothing left to do.
 
 use std::net::IpAddr;
 
@@ -17,19 +17,26 @@ use crate::{failpoint, invocation::Subject, result::PrevResult};
 ///
 /// # Errors
 /// [`PartialCleanup`] if something could not be removed or looked for. Everything else was removed.
-pub async fn del(subject: &Subject, conf: &NetConf, settings: &Settings) -> Result<Removed, PartialCleanup> {
+pub async fn del(
+    subject: &Subject,
+    conf: &NetConf,
+    settings: &Settings,
+) -> Result<Removed, PartialCleanup> {
     let identity = Identity {
         sandbox: subject.sandbox.clone(),
         if_name: subject.if_name.clone(),
         network: conf.network.clone(),
     };
-    // The lock comes first: an ADD that is under way could create what this DEL has already looked for.
+    // The lock comes first: an ADD that is under way could create what this DEL has already looked
+    // for.
     let _fence = InterfaceLock::take_over(&settings.calls, &identity).await;
-    let detacher = Detacher::open(settings, SHORT_TIMEOUT).await.flushing_for(failpoint::patience(FLUSH));
+    let detacher =
+        Detacher::open(settings, SHORT_TIMEOUT).await.flushing_for(failpoint::patience(FLUSH));
     detacher.detach(&identity, Connections::Of(&addresses(conf, &identity))).await
 }
 
-/// The interface's addresses in the result that the runtime stored, which may be missing or malformed.
+/// The interface's addresses in the result that the runtime stored, which may be missing or
+/// malformed.
 fn addresses(conf: &NetConf, identity: &Identity) -> Vec<IpAddr> {
     let prev: Option<PrevResult> =
         conf.prev_result.clone().and_then(|value| serde_json::from_value(value).ok());

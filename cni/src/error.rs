@@ -102,7 +102,8 @@ pub type StageError = timeline::StageError<Cause>;
 /// Why an ADD failed, and what its rollback could not remove.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// The call was refused before its first stage, or its answer cannot be used. Nothing was created.
+    /// The call was refused before its first stage, or its answer cannot be used. Nothing was
+    /// created.
     #[error(transparent)]
     Refused(#[from] Cause),
     /// A stage failed before anything was created.
@@ -133,7 +134,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The CNI error object. `context` names verb, pod and sandbox; `milliseconds` is how long the call took.
+    /// The CNI error object. `context` names verb, pod and sandbox; `milliseconds` is how long the
+    /// call took.
     pub fn report(&self, context: &str, milliseconds: f64) -> CniError {
         // The server's refusals have hints of their own, which know more than this table.
         let hint = match self.cause() {
@@ -144,16 +146,23 @@ impl Failure {
             }
             Some(Cause::Deadline(_)) => hint_of_deadline(self.stage()).to_owned(),
             Some(cause) => cause.hint().to_owned(),
-            None => "each part is named above: start or repair it; nothing else has to be done".to_owned(),
+            None => "each part is named above: start or repair it; nothing else has to be done"
+                .to_owned(),
         };
-        CniError::new(self.code(), format!("{context}: {} ({milliseconds:.0} ms)", chain(self)), hint)
+        CniError::new(
+            self.code(),
+            format!("{context}: {} ({milliseconds:.0} ms)", chain(self)),
+            hint,
+        )
     }
 
     /// The code of the CNI error.
     pub fn code(&self) -> Code {
         match self {
             // The larger code is the worse one: 51 says that running pods may be affected, too.
-            Self::Status(missing) => missing.iter().map(Missing::code).max().unwrap_or(Code::NotAvailable),
+            Self::Status(missing) => {
+                missing.iter().map(Missing::code).max().unwrap_or(Code::NotAvailable)
+            }
             Self::Cause(_) | Self::Add(_) => self.cause().map_or(Code::Internal, Cause::code),
         }
     }
@@ -162,7 +171,9 @@ impl Failure {
     pub fn stage(&self) -> Option<Stage> {
         match self {
             Self::Add(
-                AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. },
+                AddError::Stage(stage)
+                | AddError::RolledBack(stage)
+                | AddError::NotRolledBack { stage, .. },
             ) => Some(stage.stage),
             Self::Cause(_) | Self::Add(AddError::Refused(_)) | Self::Status(_) => None,
         }
@@ -173,7 +184,9 @@ impl Failure {
         match self {
             Self::Add(AddError::RolledBack(_)) => Some(Rollback::Clean),
             Self::Add(AddError::NotRolledBack { .. }) => Some(Rollback::Leftover),
-            Self::Cause(_) | Self::Add(AddError::Refused(_) | AddError::Stage(_)) | Self::Status(_) => None,
+            Self::Cause(_)
+            | Self::Add(AddError::Refused(_) | AddError::Stage(_))
+            | Self::Status(_) => None,
         }
     }
 
@@ -181,7 +194,9 @@ impl Failure {
         match self {
             Self::Cause(cause) | Self::Add(AddError::Refused(cause)) => Some(cause),
             Self::Add(
-                AddError::Stage(stage) | AddError::RolledBack(stage) | AddError::NotRolledBack { stage, .. },
+                AddError::Stage(stage)
+                | AddError::RolledBack(stage)
+                | AddError::NotRolledBack { stage, .. },
             ) => Some(&stage.source),
             Self::Status(_) => None,
         }
@@ -197,7 +212,9 @@ impl Cause {
                 BadCall::Missing(_) | BadCall::UnknownVerb(_) | BadCall::Name(_) | BadCall::Args(_),
             ) => Code::InvalidEnvironment,
             Self::NoPod | Self::NoNetns => Code::InvalidEnvironment,
-            Self::Stdin(StdinError::Read(_) | StdinError::Open { .. }) | Self::Stdout(_) => Code::Io,
+            Self::Stdin(StdinError::Read(_) | StdinError::Open { .. }) | Self::Stdout(_) => {
+                Code::Io
+            }
             Self::Stdin(StdinError::TooLong) => Code::Decode,
             Self::NetConf(error) => error.code(),
             Self::Settings(_) => Code::InvalidConfig,
@@ -225,7 +242,9 @@ impl Cause {
                 Code::TryAgain
             }
             Self::PodChanged(PodChange::Deleted | PodChange::Replaced) => Code::UnknownContainer,
-            Self::PodChanged(PodChange::AnnotationGone | PodChange::AnnotationChanged) => Code::TryAgain,
+            Self::PodChanged(PodChange::AnnotationGone | PodChange::AnnotationChanged) => {
+                Code::TryAgain
+            }
             Self::PartialCleanup(leftover) => leftover_code(leftover),
             Self::Check(error) => check_code(error),
             Self::Gc(GcError::Look(_)) => Code::TryAgain,
@@ -258,7 +277,9 @@ impl Cause {
             Code::BadAnnotation => {
                 "look at the pod's annotation k8s.ovn.org/pod-networks and at the program that wrote it"
             }
-            Code::AlreadyAttached => "the sandbox must be deleted (DEL) before it can be added again",
+            Code::AlreadyAttached => {
+                "the sandbox must be deleted (DEL) before it can be added again"
+            }
             Code::NameTaken => {
                 "look at `ip -d link` and `ovs-vsctl find Interface` on the node for the owner of the name"
             }
@@ -267,8 +288,12 @@ impl Cause {
                  (CONFIG_NF_TABLES_NETDEV): see `nft list tables` and `dmesg`"
             }
             Code::Kernel => "look at `dmesg` and at what else changes links and routes in this pod",
-            Code::OpenVSwitch => "look at `ovs-vsctl show` and /var/log/openvswitch/ovs-vswitchd.log",
-            Code::CheckMismatch => "the pod's network was changed after ADD; a new sandbox puts it right",
+            Code::OpenVSwitch => {
+                "look at `ovs-vsctl show` and /var/log/openvswitch/ovs-vswitchd.log"
+            }
+            Code::CheckMismatch => {
+                "the pod's network was changed after ADD; a new sandbox puts it right"
+            }
             Code::Superseded => "nothing to do: a newer sandbox of the pod owns the port",
             Code::Leftover => "call DEL again; look at `ovs-vsctl show` and `ip link` on the node",
             Code::Io if matches!(self, Self::Stdin(StdinError::Open { .. })) => {
@@ -359,16 +384,20 @@ fn bridge_code(error: &BridgeError) -> Code {
         BridgeError::NameTaken { .. } => Code::NameTaken,
         BridgeError::AttachedTwice { .. } => Code::UnsupportedField,
         BridgeError::AddressTaken { .. } => Code::BadAnnotation,
-        BridgeError::Transact(_) | BridgeError::Monitor(_) if error.is_refusal() => Code::OpenVSwitch,
+        BridgeError::Transact(_) | BridgeError::Monitor(_) if error.is_refusal() => {
+            Code::OpenVSwitch
+        }
         BridgeError::Transact(_) | BridgeError::Monitor(_) => Code::TryAgain,
     }
 }
 
-/// Entering a namespace may need a new thread, which clone(2) refuses with EAGAIN if the machine has no room
-/// for one at the moment.
+/// Entering a namespace may need a new thread, which clone(2) refuses with EAGAIN if the machine
+/// has no room for one at the moment.
 fn netns_code(error: &NetnsError) -> Code {
     match error {
-        NetnsError::Enter { source, .. } if source.kind() == io::ErrorKind::WouldBlock => Code::TryAgain,
+        NetnsError::Enter { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
+            Code::TryAgain
+        }
         NetnsError::Open { .. }
         | NetnsError::NotANamespace(_)
         | NetnsError::Own(_)
@@ -395,8 +424,8 @@ fn check_code(error: &CheckError) -> Code {
         CheckError::Netns(error) => netns_code(error),
         CheckError::Link(error) => link_code(error),
         CheckError::Netlink { .. } => Code::Kernel,
-        // Whatever listens on the socket answers an ADD no better. A server that is being replaced may be
-        // there again at the next CHECK.
+        // Whatever listens on the socket answers an ADD no better. A server that is being replaced
+        // may be there again at the next CHECK.
         CheckError::Server(AskError::Answer(_)) | CheckError::UnknownAnswer => Code::TryAgain,
         CheckError::Server(error) => ask_code(error),
         CheckError::Bridge(error) => bridge_code(error),

@@ -1,13 +1,17 @@
-//! Places where a test can make the plugin fail, die or hang: before and after each stage of an ADD, and
-//! before and after the work of each other verb.
+//! Places where a test can make the plugin fail, die or hang: before and after each stage of an
+//! ADD, and before and after the work of each other verb.
 //!
-//! Compiled in with the feature `failpoints` only. `OVN_CNI_FAILPOINT=after:veth=kill` kills the plugin with
-//! SIGKILL once the veth exists; `before:port=error` fails as if the stage had failed; `after:result=hang`
-//! waits forever, and so does `before:DEL=hang`. Two values trigger nothing: with `patient` the plugin leaves
-//! to the server what the server does in the end, and takes its time for the rest, however busy the machine
-//! is; with `hurried` it has no time for what it may leave to others.
+//! Compiled in with the feature `failpoints` only. `OVN_CNI_FAILPOINT=after:veth=kill` kills the
+//! plugin with SIGKILL once the veth exists; `before:port=error` fails as if the stage had failed;
+//! `after:result=hang` waits forever, and so does `before:DEL=hang`. Three values trigger nothing:
+//! with `burst` the plugin has the server write its port, as if many calls were under way; with
+//! `patient` it also leaves to the server what the server does in the end, and takes its time for
+//! the rest, however busy the machine is; with `hurried` it has no time for what it may leave to
+//! others.
 
 use std::{fmt::Display, time::Duration};
+
+use contract::wire::PortWriter;
 
 #[cfg(feature = "failpoints")]
 const VARIABLE: &str = "OVN_CNI_FAILPOINT";
@@ -59,8 +63,18 @@ pub async fn pass(_side: Side, _place: impl Display) -> Result<(), Hit> {
     Ok(())
 }
 
-/// How long the plugin waits before it acts in the server's place, or leaves something to the server:
-/// `usual`, unless a test asks for more or for nothing.
+/// The program that writes the port: the one that the server names, unless a test asks for the
+/// server.
+pub fn port_writer(named: PortWriter) -> PortWriter {
+    #[cfg(feature = "failpoints")]
+    if matches!(std::env::var(VARIABLE).as_deref(), Ok("burst" | "patient")) {
+        return PortWriter::Server;
+    }
+    named
+}
+
+/// How long the plugin waits before it acts in the server's place, or leaves something to the
+/// server: `usual`, unless a test asks for more or for nothing.
 pub fn patience(usual: Duration) -> Duration {
     #[cfg(feature = "failpoints")]
     match std::env::var(VARIABLE).as_deref() {

@@ -1,6 +1,6 @@
-//! GC: removes the interfaces of this network that the runtime no longer knows. Everything of other networks,
-//! and everything without an ownership tag of this project, stays. An error with one interface does not stop
-//! the removal of the others.
+//! GC: removes the interfaces of this network that the runtime no longer knows. Everything of other
+//! networks, and everything without an ownership tag of this project, stays. An error with one
+//! interface does not stop the removal of the others.
 
 use std::collections::BTreeSet;
 
@@ -29,16 +29,16 @@ pub enum GcError {
     PartialCleanup(usize, #[source] PartialCleanup),
 }
 
-/// Removes the interfaces that are not in the configuration's list of valid attachments, and returns them.
-/// Without a list, removes nothing.
+/// Removes the interfaces that are not in the configuration's list of valid attachments, and
+/// returns them. Without a list, removes nothing.
 ///
 /// # Errors
-/// [`GcError::Look`] if the interfaces cannot be listed, and nothing was removed; [`GcError::PartialCleanup`]
-/// if some of them could not be removed completely.
+/// [`GcError::Look`] if the interfaces cannot be listed, and nothing was removed;
+/// [`GcError::PartialCleanup`] if some of them could not be removed completely.
 pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, GcError> {
     let Some(valid) = conf.valid_attachments.as_deref() else {
-        // cnitool sends no list, after a DEL of each attachment that it knows. Removing nothing is better
-        // than removing everything.
+        // cnitool sends no list, after a DEL of each attachment that it knows. Removing nothing is
+        // better than removing everything.
         tracing::warn!(
             "nothing removed: the configuration does not say which attachments are valid \
              (cni.dev/valid-attachments)"
@@ -49,9 +49,10 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
     let rows = detacher.bridge()?.of_all_sandboxes().await.map_err(DetachError::Ports)?;
     let links = link::list().await.map_err(DetachError::from)?;
 
-    // Rows and links: a plugin that was killed between the two has left a link without a row. An alias has
-    // the key of the network, not its name.
-    let of_rows = rows.iter().filter(|row| row.is_of(&conf.network)).filter_map(|row| identity_of(row, conf));
+    // Rows and links: a plugin that was killed between the two has left a link without a row. An
+    // alias has the key of the network, not its name.
+    let of_rows =
+        rows.iter().filter(|row| row.is_of(&conf.network)).filter_map(|row| identity_of(row, conf));
     let of_links = links.iter().filter_map(|link| {
         let Identity { sandbox, if_name, network } = OwnershipTag::read(&link.alias)?.identity;
         (network.annotation_key() == conf.network.annotation_key()).then_some((sandbox, if_name))
@@ -89,9 +90,14 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
     // What removals had no time for, in case that there is no server.
     match flush_left(settings).await {
         Ok(addresses) if addresses.is_empty() => {}
-        Ok(addresses) => tracing::info!(?addresses, "removed tracked connections that a DEL had left"),
+        Ok(addresses) => {
+            tracing::info!(?addresses, "removed tracked connections that a DEL had left")
+        }
         Err(error) => {
-            tracing::warn!(error = chain(&error), "tracked connections that a DEL had left are not removed")
+            tracing::warn!(
+                error = chain(&error),
+                "tracked connections that a DEL had left are not removed"
+            )
         }
     }
     if let Err(error) = interface_lock::remove_stale(&settings.calls, interface_lock::STALE) {
@@ -108,8 +114,8 @@ pub async fn gc(conf: &NetConf, settings: &Settings) -> Result<Vec<Identity>, Gc
     }
 }
 
-/// The interface that a row belongs to. Rows of upstream before 2026 do not name the pod's interface: then it
-/// is the one that the runtime lists for this sandbox, or else `eth0`.
+/// The interface that a row belongs to. Rows of upstream before 2026 do not name the pod's
+/// interface: then it is the one that the runtime lists for this sandbox, or else `eth0`.
 fn identity_of(row: &InterfaceRow, conf: &NetConf) -> Option<(SandboxId, IfName)> {
     let sandbox = sandbox_of(row)?;
     let known = || {

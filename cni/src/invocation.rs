@@ -1,8 +1,8 @@
 //! The runtime's request: the `CNI_*` variables, checked before anything is changed.
 //!
-//! Where the specification leaves room, the plugin does what the Go library's `skel` does: which variables a
-//! verb needs, which names are valid, and that a call without `CNI_COMMAND` describes the plugin and
-//! succeeds.
+//! Where the specification leaves room, the plugin does what the Go library's `skel` does: which
+//! variables a verb needs, which names are valid, and that a call without `CNI_COMMAND` describes
+//! the plugin and succeeds.
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
@@ -66,8 +66,8 @@ enum Verb {
 }
 
 impl Environment {
-    /// The variables of this process. Other variables of the runtime's environment are not kept, and never
-    /// reach the server.
+    /// The variables of this process. Other variables of the runtime's environment are not kept,
+    /// and never reach the server.
     pub fn of_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -96,16 +96,20 @@ impl Call {
     /// Reads the verb and everything that it needs.
     ///
     /// # Errors
-    /// An unknown verb, a missing variable, or a container id, interface name or `CNI_ARGS` that is not
-    /// valid.
+    /// An unknown verb, a missing variable, or a container id, interface name or `CNI_ARGS` that is
+    /// not valid.
     pub fn parse(environment: &Environment) -> Result<Self, BadCall> {
         let Some(command) = environment.value("CNI_COMMAND") else {
             return Ok(Self::About);
         };
         let verb: Verb = command.parse()?;
         // All missing variables in one message, as `skel` reports them.
-        let missing: Vec<_> =
-            verb.required().iter().copied().filter(|name| environment.value(name).is_none()).collect();
+        let missing: Vec<_> = verb
+            .required()
+            .iter()
+            .copied()
+            .filter(|name| environment.value(name).is_none())
+            .collect();
         if !missing.is_empty() {
             return Err(BadCall::Missing(missing));
         }
@@ -114,8 +118,11 @@ impl Call {
             Verb::Base(Command::Version) => Self::Version,
             Verb::Base(Command::Add) => Self::Add(Subject::parse(environment, pod()?)?),
             Verb::Base(Command::Check) => Self::Check(Subject::parse(environment, pod()?)?),
-            // DEL finds everything by the sandbox's id: malformed `CNI_ARGS` must not leave anything behind.
-            Verb::Base(Command::Del) => Self::Del(Subject::parse(environment, pod().unwrap_or_default())?),
+            // DEL finds everything by the sandbox's id: malformed `CNI_ARGS` must not leave
+            // anything behind.
+            Verb::Base(Command::Del) => {
+                Self::Del(Subject::parse(environment, pod().unwrap_or_default())?)
+            }
             Verb::Gc => Self::Gc,
             Verb::Status => Self::Status,
         })
@@ -142,8 +149,8 @@ impl Call {
         }
     }
 
-    /// Checks that a configuration of this version may use this verb (SPEC.md, the versions that introduced
-    /// CHECK, GC and STATUS).
+    /// Checks that a configuration of this version may use this verb (SPEC.md, the versions that
+    /// introduced CHECK, GC and STATUS).
     ///
     /// # Errors
     /// [`BadCall::VersionForbids`] if it may not.

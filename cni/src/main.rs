@@ -1,5 +1,5 @@
-//! The executable: passes the environment and the streams of the process to [`cni::run`], and its exit status
-//! to the runtime.
+//! The executable: passes the environment and the streams of the process to [`cni::run`], and its
+//! exit status to the runtime.
 
 mod arena;
 

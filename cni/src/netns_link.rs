@@ -1,6 +1,6 @@
-//! A name for a pod's network namespace in the directory of `ip netns`, as the Python programs gave it: the
-//! container's id. For people who look into a pod (`ip netns exec`); the network does not need it, so a failure
-//! is a warning. Knows nothing of interfaces.
+//! A name for a pod's network namespace in the directory of `ip netns`, as the Python programs gave
+//! it: the container's id. For people who look into a pod (`ip netns exec`); the network does not
+//! need it, so a failure is a warning. Knows nothing of interfaces.
 
 use std::{
     fs, io,
@@ -23,8 +23,8 @@ impl Default for NetnsLinks {
 }
 
 impl NetnsLinks {
-    /// Names the sandbox's namespace. A link of an earlier ADD is replaced; a namespace of that name that
-    /// another program mounted there stays.
+    /// Names the sandbox's namespace. A link of an earlier ADD is replaced; a namespace of that
+    /// name that another program mounted there stays.
     pub fn make(&self, sandbox: &SandboxId, netns: &Path) {
         let path = self.path(sandbox);
         if netns == path {
@@ -83,7 +83,11 @@ mod tests {
         let (_directory, links, sandbox) = links();
         for netns in ["/proc/31180/ns/net", "/proc/31181/ns/net"] {
             links.make(&sandbox, netns.as_ref());
-            assert_eq!(fs::read_link(links.path(&sandbox)).unwrap().to_str(), Some(netns), "the last ADD's");
+            assert_eq!(
+                fs::read_link(links.path(&sandbox)).unwrap().to_str(),
+                Some(netns),
+                "the last ADD's"
+            );
         }
         for _ in 0..2 {
             links.remove(&sandbox);

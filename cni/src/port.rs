@@ -1,5 +1,5 @@
-//! The port of an ADD, and its progress. The server writes it, together with those of other pods that start
-//! at the same time; if the server cannot, the plugin writes it itself.
+//! The port of an ADD, and its progress. The plugin adds it to the bridge. When many pods start at
+//! once, the server does, for all of them in one transaction.
 //!
 //! Status messages from the server are optional. If one is missing, the plugin reads OVSDB itself.
 
@@ -7,7 +7,7 @@ use std::{fmt, io, pin::Pin, slice, time::Duration};
 
 use contract::{
     names::IfName,
-    wire::{BridgeFacts, PortStatus},
+    wire::{BridgeFacts, PortStatus, PortWriter},
 };
 use podnet::{
     bridge::{ArmedMonitor, Bridge, BridgeError, Datapath, Plugged},
@@ -25,12 +25,12 @@ use crate::{
     failpoint,
 };
 
-/// How long the plugin waits for the next status message before it turns to OVSDB itself. Much shorter, and
-/// each ADD on a busy node opens a session that it does not need; much longer, and a server that hangs delays
-/// every ADD.
+/// How long the plugin waits for the next status message before it turns to OVSDB itself. Much
+/// shorter, and each ADD on a busy node opens a session that it does not need; much longer, and a
+/// server that hangs delays every ADD.
 const TRUST: Duration = Duration::from_secs(2);
-/// How long a rollback waits for an outstanding write. Without the wait, the rows could appear after the
-/// rollback has looked for them. A server that hangs delays the rollback by this much.
+/// How long a rollback waits for an outstanding write. Without the wait, the rows could appear
+/// after the rollback has looked for them. A server that hangs delays the rollback by this much.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Why a port is missing, or does not work.
@@ -42,7 +42,8 @@ pub enum PortError {
     Link(#[from] LinkError),
     #[error(transparent)]
     NotInstalled(#[from] NotInstalled),
-    /// The server does not write it, because the pod has changed, and the plugin must not write it either.
+    /// The server does not write it, because the pod has changed, and the plugin must not write it
+    /// either.
     #[error(transparent)]
     Refused(AskError),
     /// Without this the pod would reach the host past OVN.
@@ -50,8 +51,8 @@ pub enum PortError {
     Ingress { link: IfName, source: io::Error },
 }
 
-/// A port, by the program that writes it, which [`Port::decide`] chooses. The state only changes to one
-/// further down this list.
+/// A port, by the program that writes it, which [`Port::decide`] chooses. The state only changes to
+/// one further down this list.
 #[derive(Debug)]
 pub enum Port<'a> {
     /// The server writes the port, and reports its progress.
@@ -78,8 +79,8 @@ enum Said<'a> {
     Some(News),
 }
 
-/// Connects to OVSDB, reads the bridge, and starts to monitor the interface's port if its name is known in
-/// advance.
+/// Connects to OVSDB, reads the bridge, and starts to monitor the interface's port if its name is
+/// known in advance.
 ///
 /// # Errors
 /// OVSDB is out of reach or too slow, or there is no integration bridge.
@@ -88,7 +89,8 @@ pub async fn watch_interface(
     identity: &Identity,
 ) -> Result<(Bridge, ArmedMonitor), BridgeError> {
     let bridge = connect(settings).await?;
-    let armed = bridge.watch_interface(identity.sandbox.host_if_name_beforehand(&identity.network)).await?;
+    let armed =
+        bridge.watch_interface(identity.sandbox.host_if_name_beforehand(&identity.network)).await?;
     Ok((bridge, armed))
 }
 
@@ -97,12 +99,14 @@ async fn connect(settings: &Settings) -> Result<Bridge, BridgeError> {
     Bridge::connect(&settings.ovsdb, settings.timeout).await
 }
 
-/// Waits until ovs-vswitchd has let go of the interface's name, which an earlier link of the sandbox may have
-/// had. Otherwise ovs-vswitchd could take that link's port for the new one, with the socket of the link that
-/// is gone. And when it closes the old port it sets the device of that *name* down, which by then is the new
-/// link. A port whose link exists stays as it is.
+/// Waits until ovs-vswitchd has let go of the interface's name, which an earlier link of the
+/// sandbox may have had. Otherwise ovs-vswitchd could take that link's port for the new one, with
+/// the socket of the link that is gone. And when it closes the old port it sets the device of that
+/// *name* down, which by then is the new link. A port whose link exists stays as it is.
 async fn vacate(bridge: &Bridge, identity: &Identity, host: &Netlink) -> Result<(), PortError> {
-    let Some(name) = identity.sandbox.host_if_name_beforehand(&identity.network) else { return Ok(()) };
+    let Some(name) = identity.sandbox.host_if_name_beforehand(&identity.network) else {
+        return Ok(());
+    };
     let left = bridge.named(name.as_str()).await?.filter(|row| row.belongs_to(identity));
     if let (Some(row), None) = (left, link::find(host, name.as_str())?) {
         bridge.unplug(identity, vec![row]).await?;
@@ -111,7 +115,8 @@ async fn vacate(bridge: &Bridge, identity: &Identity, host: &Netlink) -> Result<
     Ok(bridge.settle().await?)
 }
 
-/// Has the host's own stack ignore what the link receives, unless the kernel's datapath takes it away anyway.
+/// Has the host's own stack ignore what the link receives, unless the kernel's datapath takes it
+/// away anyway.
 async fn keep_from_host(link: &IfName, datapath: Datapath) -> Result<(), PortError> {
     match datapath {
         Datapath::Kernel => Ok(()),
@@ -123,13 +128,13 @@ async fn keep_from_host(link: &IfName, datapath: Datapath) -> Result<(), PortErr
 }
 
 impl<'a> Port<'a> {
-    /// Decides which program writes the port: the server, if it can (`of_server`), which also means that the
-    /// interface's name is free; the plugin, if the server cannot, or if the plugin has a session already
-    /// (`own`).
+    /// Decides which program writes the port: the one that the server names (`of_server`); the
+    /// plugin, if the server knows no bridge, or if the plugin has a session already (`own`). A
+    /// server that knows the bridge also knows that the interface's name is free.
     ///
     /// # Errors
-    /// OVSDB is out of reach, too slow or refuses; or the kernel cannot tell whether the interface's link
-    /// exists.
+    /// OVSDB is out of reach, too slow or refuses; or the kernel cannot tell whether the
+    /// interface's link exists.
     pub async fn decide(
         server: &'a Server,
         settings: &'a Settings,
@@ -139,9 +144,14 @@ impl<'a> Port<'a> {
         own: Option<(Bridge, ArmedMonitor)>,
     ) -> Result<(Self, Datapath), PortError> {
         let (bridge, armed) = match (of_server, own) {
-            (Some(BridgeFacts { datapath_type }), None) => {
-                let by_server = ByServer { server, settings, said: Said::Nothing };
-                return Ok((Self::ByServer(by_server), Datapath::of(&datapath_type)));
+            (Some(BridgeFacts { datapath_type, writer }), None) => {
+                let port = match failpoint::port_writer(writer) {
+                    PortWriter::Plugin => Self::ByPlugin(connect(settings).await?, None),
+                    PortWriter::Server => {
+                        Self::ByServer(ByServer { server, settings, said: Said::Nothing })
+                    }
+                };
+                return Ok((port, Datapath::of(&datapath_type)));
             }
             // The server's answer says that the name is free, so nothing has to be vacated.
             (Some(_), Some(own)) => own,
@@ -158,14 +168,14 @@ impl<'a> Port<'a> {
         Ok((Self::ByPlugin(bridge, Some(armed)), datapath))
     }
 
-    /// Writes the rows, or has the server write them. Whichever program writes them has the host's own stack
-    /// ignore the link first, on a userspace datapath. The pod's end is still down then: no frame comes
-    /// before.
+    /// Writes the rows, or has the server write them. Whichever program writes them has the host's
+    /// own stack ignore the link first, on a userspace datapath. The pod's end is still down then:
+    /// no frame comes before.
     ///
     /// # Errors
-    /// The pod is no longer what the server has told this plugin; OVSDB is out of reach, too slow or refuses;
-    /// another sandbox or pod has the port's name or address; or the kernel's stack cannot be kept from the
-    /// link.
+    /// The pod is no longer what the server has told this plugin; OVSDB is out of reach, too slow
+    /// or refuses; another sandbox or pod has the port's name or address; or the kernel's stack
+    /// cannot be kept from the link.
     pub async fn write(
         &mut self,
         attachment: &Attachment,
@@ -178,7 +188,8 @@ impl<'a> Port<'a> {
                     if server.writes(attachment, host).await? {
                         return Ok(());
                     }
-                    // If the server has written the port all the same, `plug` finds the row and replaces it.
+                    // If the server has written the port all the same, `plug` finds the row and
+                    // replaces it.
                     Self::ByPlugin(connect(server.settings).await?, None)
                 }
                 Self::ByPlugin(bridge, armed) => {
@@ -202,7 +213,8 @@ impl<'a> Port<'a> {
     /// Waits until the port has reached the goal, or can no longer reach it.
     ///
     /// # Errors
-    /// [`PortError::NotInstalled`] if it cannot reach the goal any more; OVSDB is out of reach or too slow.
+    /// [`PortError::NotInstalled`] if it cannot reach the goal any more; OVSDB is out of reach or
+    /// too slow.
     pub async fn reach(
         &mut self,
         goal: Goal,
@@ -218,7 +230,8 @@ impl<'a> Port<'a> {
                     Self::ByPlugin(connect(server.settings).await?, None)
                 }
                 Self::ByPlugin(bridge, _) => {
-                    // The server has reported the port as written, so a port that is missing was removed.
+                    // The server has reported the port as written, so a port that is missing was
+                    // removed.
                     let plugged = bridge
                         .find(attachment, host)
                         .await?
@@ -232,8 +245,8 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Gives the port up. Waits for an outstanding write first, so that the rollback finds what it wrote.
-    /// Returns the session, if there is one.
+    /// Gives the port up. Waits for an outstanding write first, so that the rollback finds what it
+    /// wrote. Returns the session, if there is one.
     pub async fn give_up(self) -> Option<Bridge> {
         match self {
             Self::ByServer(mut server) => {
@@ -254,8 +267,8 @@ impl ByServer<'_> {
         self.says(PortStatus::Written).await
     }
 
-    /// Waits for the message `wanted` or a later one. `false` if no more messages come, or none for a while.
-    /// Cancellation-safe.
+    /// Waits for the message `wanted` or a later one. `false` if no more messages come, or none for
+    /// a while. Cancellation-safe.
     async fn says(&mut self, wanted: PortStatus) -> Result<bool, PortError> {
         let trust = failpoint::patience(TRUST);
         loop {
@@ -269,9 +282,13 @@ impl ByServer<'_> {
                         self.said = Said::Some(news);
                     }
                 }
-                Said::Some(news) if news.last.is_some_and(|last| last >= wanted) => return Ok(true),
+                Said::Some(news) if news.last.is_some_and(|last| last >= wanted) => {
+                    return Ok(true);
+                }
                 Said::Some(news) => match timeout(trust, news.next()).await {
-                    Ok(Some(PortStatus::Written | PortStatus::Numbered | PortStatus::Installed)) => {}
+                    Ok(Some(
+                        PortStatus::Written | PortStatus::Numbered | PortStatus::Installed,
+                    )) => {}
                     Ok(Some(PortStatus::Unknown) | None) | Err(_) => self.said = Said::Nothing,
                 },
             }

@@ -1,4 +1,5 @@
-//! The CNI result, in the form of each CNI version (SPEC.md, "Success"; conversions as in the Go library).
+//! The CNI result, in the form of each CNI version (SPEC.md, "Success"; conversions as in the Go
+//! library).
 
 use std::net::IpAddr;
 
@@ -42,7 +43,8 @@ pub struct Route {
 }
 
 impl CniResult {
-    /// The result of an attachment. `host` is the host's end, `netns` the path of the pod's namespace.
+    /// The result of an attachment. `host` is the host's end, `netns` the path of the pod's
+    /// namespace.
     pub fn of(attachment: &Attachment, host: &HostEnd, netns: &str) -> Self {
         let Attachment { identity, mac, mtu, addresses, routes, .. } = attachment;
         // The next hop of the default route of the address's family.
@@ -53,8 +55,12 @@ impl CniResult {
                 .filter_map(|route| route.next_hop)
                 .find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())
         };
-        let interface =
-            |name: &IfName, mac, sandbox| Interface { name: name.to_string(), mac, mtu: *mtu, sandbox };
+        let interface = |name: &IfName, mac, sandbox| Interface {
+            name: name.to_string(),
+            mac,
+            mtu: *mtu,
+            sandbox,
+        };
         Self {
             interfaces: [
                 interface(&host.name, host.mac, None),
@@ -102,17 +108,19 @@ impl CniResult {
     }
 }
 
-/// Converts a result of version 1.0.0 or later, this plugin's or upstream's, to the form of `version`. A
-/// value that is not an object stays as it is.
+/// Converts a result of version 1.0.0 or later, this plugin's or upstream's, to the form of
+/// `version`. A value that is not an object stays as it is.
 pub fn convert(mut result: Value, version: SpecVersion) -> Value {
     if !result.is_object() {
         return result;
     }
     result["cniVersion"] = json!(version.as_str());
-    // 1.1.0 added `mtu`; up to 0.4.0 each address names its family; up to 0.2.0 there is one of each family.
+    // 1.1.0 added `mtu`; up to 0.4.0 each address names its family; up to 0.2.0 there is one of
+    // each family.
     if version < SpecVersion::V1_1_0 {
-        items(&mut result, "interfaces")
-            .for_each(|interface| drop(interface.as_object_mut().map(|fields| fields.remove("mtu"))));
+        items(&mut result, "interfaces").for_each(|interface| {
+            drop(interface.as_object_mut().map(|fields| fields.remove("mtu")))
+        });
     }
     if version < SpecVersion::V1_0_0 {
         items(&mut result, "ips")
@@ -124,8 +132,8 @@ pub fn convert(mut result: Value, version: SpecVersion) -> Value {
     result
 }
 
-/// 0.1.0 and 0.2.0: one address of each family, with the routes of that family. Interfaces cannot be
-/// expressed.
+/// 0.1.0 and 0.2.0: one address of each family, with the routes of that family. Interfaces cannot
+/// be expressed.
 fn by_family(result: &mut Value) {
     let routes: Vec<Value> = items(result, "routes").map(|route| route.clone()).collect();
     let ips: Vec<Value> = items(result, "ips").map(|ip| ip.clone()).collect();
@@ -133,7 +141,8 @@ fn by_family(result: &mut Value) {
     fields.retain(|key, _| key == "cniVersion" || key == "dns");
     for (key, v4) in [("ip4", true), ("ip6", false)] {
         if let Some(ip) = ips.iter().find(|ip| is_v4(&ip["address"]) == v4) {
-            let routes: Vec<&Value> = routes.iter().filter(|route| is_v4(&route["dst"]) == v4).collect();
+            let routes: Vec<&Value> =
+                routes.iter().filter(|route| is_v4(&route["dst"]) == v4).collect();
             let family = json!({"ip": ip["address"], "routes": routes});
             fields.insert(key.to_owned(), with_optional(family, "gateway", ip.get("gateway")));
         }
@@ -142,7 +151,12 @@ fn by_family(result: &mut Value) {
 
 /// The objects of a list. Other elements, from another program's result, are skipped.
 fn items<'a>(result: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    result.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().filter(|item| item.is_object())
+    result
+        .get_mut(key)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter(|item| item.is_object())
 }
 
 /// Whether an address with a prefix length is an IPv4 address.
@@ -157,8 +171,8 @@ fn with_optional(mut value: Value, key: &str, optional: Option<&impl Serialize>)
     value
 }
 
-/// A stored result that a runtime passes back, in any version. Has only the fields that CHECK and DEL read,
-/// and all lists are optional.
+/// A stored result that a runtime passes back, in any version. Has only the fields that CHECK and
+/// DEL read, and all lists are optional.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PrevResult {
@@ -196,7 +210,8 @@ pub struct PrevRoute {
 }
 
 impl PrevResult {
-    /// The addresses of the interface `if_name` inside a sandbox. Chained plugins may have added others.
+    /// The addresses of the interface `if_name` inside a sandbox. Chained plugins may have added
+    /// others.
     pub fn addresses_of<'a>(&'a self, if_name: &'a str) -> impl Iterator<Item = &'a PrevIp> {
         self.ips.iter().filter(move |ip| {
             ip.interface

@@ -42,23 +42,25 @@ use crate::{
 /// The highest priority. The scripts of Open vSwitch and OVN give their daemons -10 (ovs-ctl(8),
 /// `--ovs-vswitchd-priority`).
 const NICENESS: i32 = -20;
-/// The server has to answer this much before the plugin's own deadline: its answer names what is missing, the
-/// deadline does not. The server subtracts 200 ms more for the transport. The rest is for a node where each
-/// process waits for its turn.
+/// The server has to answer this much before the plugin's own deadline: its answer names what is
+/// missing, the deadline does not. The server subtracts 200 ms more for the transport. The rest is
+/// for a node where each process waits for its turn.
 const ANSWER_MARGIN_MS: u64 = 500;
 
-/// How long a DEL may take, whatever hangs: 15 s for an ADD that has to give up, 8 s for an answer of OVSDB,
-/// and the rest for the kernel. Less than any runtime waits.
+/// How long a DEL may take, whatever hangs: 15 s for an ADD that has to give up, 8 s for an answer
+/// of OVSDB, and the rest for the kernel. Less than any runtime waits.
 const DEL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a CHECK may take: 3 s for the server, 8 s for an answer of OVSDB, and the rest for the kernel.
+/// How long a CHECK may take: 3 s for the server, 8 s for an answer of OVSDB, and the rest for the
+/// kernel.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a GC may take. It is enough for 3,000 interfaces at 20 ms each, the kernel's time for one. The
-/// next GC removes the others.
+/// How long a GC may take. It is enough for 3,000 interfaces at 20 ms each, the kernel's time for
+/// one. The next GC removes the others.
 const GC_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a STATUS may take: less than the five seconds between two calls of a runtime.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a call other than STATUS waits for its configuration. A runtime has it before it starts the
-/// plugin, so a longer wait would only delay the error for a caller that leaves standard input open.
+/// How long a call other than STATUS waits for its configuration. A runtime has it before it starts
+/// the plugin, so a longer wait would only delay the error for a caller that leaves standard input
+/// open.
 const STDIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A reply other than the result of an ADD.
@@ -87,14 +89,19 @@ pub fn run(environment: &Environment, stdin: impl AsFd, stdout: &mut impl Write)
     match call {
         Call::About => {
             let versions = SpecVersion::ALL.map(SpecVersion::as_str).join(", ");
-            eprintln!("ovn-k8s-cni-overlay {}: the CNI plugin of OVN-Kubernetes", env!("CARGO_PKG_VERSION"));
+            eprintln!(
+                "ovn-k8s-cni-overlay {}: the CNI plugin of OVN-Kubernetes",
+                env!("CARGO_PKG_VERSION")
+            );
             eprintln!("CNI protocol versions supported: {versions}");
             ExitCode::SUCCESS
         }
         Call::Version => {
             let versions = SpecVersion::ALL.map(SpecVersion::as_str);
             reply(
-                Reply(json!({"cniVersion": SpecVersion::NEWEST.as_str(), "supportedVersions": versions})),
+                Reply(
+                    json!({"cniVersion": SpecVersion::NEWEST.as_str(), "supportedVersions": versions}),
+                ),
                 stdout,
             )
         }
@@ -114,7 +121,8 @@ pub fn run(environment: &Environment, stdin: impl AsFd, stdout: &mut impl Write)
                 Ok((settings, conf)) => {
                     // The runtime's clock started before the configuration was there.
                     let spent = started.elapsed();
-                    let settings = Settings { timeout: settings.timeout.saturating_sub(spent), ..settings };
+                    let settings =
+                        Settings { timeout: settings.timeout.saturating_sub(spent), ..settings };
                     Session { call, conf, settings, environment, config, spent }.run(stdout)
                 }
                 Err(cause) => refuse(cause, asked_version(&config), stdout),
@@ -151,8 +159,12 @@ impl Session<'_> {
         let error = failure.as_ref().map(|failure| failure.report(&self.context(), milliseconds));
         match &error {
             // Runtimes call STATUS every few seconds: a line for each would fill the log.
-            None if matches!(self.call, Call::Status) => tracing::debug!(ms = round(milliseconds), "done"),
-            None => tracing::info!(ms = round(milliseconds), stages = %stages(&timeline.times()), "done"),
+            None if matches!(self.call, Call::Status) => {
+                tracing::debug!(ms = round(milliseconds), "done")
+            }
+            None => {
+                tracing::info!(ms = round(milliseconds), stages = %stages(&timeline.times()), "done")
+            }
             Some(error) => {
                 let CniError { code, msg, details, .. } = error;
                 tracing::error!(
@@ -174,8 +186,8 @@ impl Session<'_> {
         exit
     }
 
-    /// Carries the call out on one thread: the plugin serves one pod. Also returns the transport for the
-    /// report.
+    /// Carries the call out on one thread: the plugin serves one pod. Also returns the transport
+    /// for the report.
     fn carry_out(
         &self,
         timeline: &Timeline,
@@ -208,7 +220,9 @@ impl Session<'_> {
         self.tell();
         match &self.call {
             Call::Add(subject) => {
-                Ok(Add { subject, conf, settings, request: &request, server, timeline }.run(stdout).await?)
+                Ok(Add { subject, conf, settings, request: &request, server, timeline }
+                    .run(stdout)
+                    .await?)
             }
             Call::Del(subject) => {
                 if conf.netns_link && conf.network == Network::Default {
@@ -218,13 +232,15 @@ impl Session<'_> {
                 tracing::info!(ports = %removed.ports.join(","), links = %removed.links.join(","), "removed");
                 Ok(())
             }
-            Call::Check(subject) => {
-                Ok(self.within(CHECK_TIMEOUT, check(subject, conf, settings, server, &request)).await?)
-            }
+            Call::Check(subject) => Ok(self
+                .within(CHECK_TIMEOUT, check(subject, conf, settings, server, &request))
+                .await?),
             Call::Gc => {
                 let removed = self.within(GC_TIMEOUT, gc(conf, settings)).await?;
                 if conf.netns_link && conf.network == Network::Default {
-                    removed.iter().for_each(|identity| NetnsLinks::default().remove(&identity.sandbox));
+                    removed
+                        .iter()
+                        .for_each(|identity| NetnsLinks::default().remove(&identity.sandbox));
                 }
                 tracing::info!(interfaces = removed.len(), "removed stale interfaces");
                 Ok(())
@@ -240,9 +256,9 @@ impl Session<'_> {
         }
     }
 
-    /// Gives up once the call has taken `limit`. A runtime that waits for a call cannot do anything else for
-    /// the pod. A request to rtnetlink, for which the kernel makes the only thread wait, is not interrupted: the
-    /// call gives up after it.
+    /// Gives up once the call has taken `limit`. A runtime that waits for a call cannot do anything
+    /// else for the pod. A request to rtnetlink, for which the kernel makes the only thread wait,
+    /// is not interrupted: the call gives up after it.
     async fn within<T, E: Into<Cause>>(
         &self,
         limit: Duration,
@@ -283,7 +299,9 @@ impl Session<'_> {
     /// The call, for messages: `ADD shop/cart-0 (sandbox 0123456789ab…, eth0)`.
     fn context(&self) -> String {
         let verb = self.call.verb();
-        let Some(subject) = self.call.subject() else { return format!("{verb} {}", self.conf.name) };
+        let Some(subject) = self.call.subject() else {
+            return format!("{verb} {}", self.conf.name);
+        };
         let pod = subject.pod.as_ref().map(|args| format!(" {}", args.pod)).unwrap_or_default();
         format!("{verb}{pod} (sandbox {}, {})", subject.sandbox, subject.if_name)
     }
@@ -302,7 +320,13 @@ impl Session<'_> {
     }
 
     /// Reports the call to the server, except for STATUS, which runtimes call every few seconds.
-    fn report(&self, way: Way, timeline: &Timeline, failure: Option<&Failure>, error: Option<CniError>) {
+    fn report(
+        &self,
+        way: Way,
+        timeline: &Timeline,
+        failure: Option<&Failure>,
+        error: Option<CniError>,
+    ) {
         if matches!(self.call, Call::Status) {
             return;
         }
@@ -325,9 +349,9 @@ impl Session<'_> {
     }
 }
 
-/// Gives this process priority over the daemons of Open vSwitch and OVN, if that is allowed. Ports of pods
-/// that start together are then written together, and the daemons, which go through everything that they know
-/// for each change, have fewer changes to process.
+/// Gives this process priority over the daemons of Open vSwitch and OVN, if that is allowed. Ports
+/// of pods that start together are then written together, and the daemons, which go through
+/// everything that they know for each change, have fewer changes to process.
 fn come_first() {
     let _ = rustix::process::setpriority_process(None, NICENESS);
 }

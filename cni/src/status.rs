@@ -1,10 +1,11 @@
-//! STATUS: whether this node can do its part of an ADD, and if not, what is missing. Asks everything that an
-//! ADD needs on this node, at the same time.
+//! STATUS: whether this node can do its part of an ADD, and if not, what is missing. Asks
+//! everything that an ADD needs on this node, at the same time.
 //!
-//! A runtime calls STATUS every few seconds and waits, so a daemon that does not answer must not delay the
-//! plugin. But a busy ovn-controller is not a broken one, and a runtime takes the whole node out of service
-//! for it. The plugin lives too short to tell them apart. The server asks the same daemons all the time
-//! ([`PATIENCE`]), and its verdict decides about a daemon that is silent for a moment.
+//! A runtime calls STATUS every few seconds and waits, so a daemon that does not answer must not
+//! delay the plugin. But a busy ovn-controller is not a broken one, and a runtime takes the whole
+//! node out of service for it. The plugin lives too short to tell them apart. The server asks the
+//! same daemons all the time ([`PATIENCE`]), and its verdict decides about a daemon that is silent
+//! for a moment.
 
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ use tokio::time::timeout;
 
 use crate::ask::{AskError, Server};
 
-/// How long a daemon may take if the server's verdict decides about it, or if the answer is bad already.
-/// STATUS answers within 200 ms because of it; a daemon that answers later is silent and not missing.
+/// How long a daemon may take if the server's verdict decides about it, or if the answer is bad
+/// already. STATUS answers within 200 ms because of it; a daemon that answers later is silent and
+/// not missing.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// How long the server may take, which answers from memory: STATUS has to end within two seconds.
@@ -40,8 +42,8 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// 51 if running pods may be affected, too: without ovs-vswitchd, its database or the bridge. 50
-    /// otherwise.
+    /// 51 if running pods may be affected, too: without ovs-vswitchd, its database or the bridge.
+    /// 50 otherwise.
     pub fn code(&self) -> Code {
         match self {
             Self::Server(_)
@@ -51,9 +53,9 @@ impl Missing {
                 | DaemonError::NoController(_)
                 | DaemonError::ControllerNotConnected(_),
             ) => Code::NotAvailable,
-            Self::Daemon(DaemonError::Database(_) | DaemonError::Bridge | DaemonError::Vswitchd(_)) => {
-                Code::NotAvailableLimited
-            }
+            Self::Daemon(
+                DaemonError::Database(_) | DaemonError::Bridge | DaemonError::Vswitchd(_),
+            ) => Code::NotAvailableLimited,
         }
     }
 
@@ -68,7 +70,9 @@ impl Missing {
     /// Whether a server that is being replaced looks like this.
     fn is_a_restart(&self) -> bool {
         match self {
-            Self::Server(AskError::Refused(error)) => Code::from_number(error.code) == Code::TryAgain,
+            Self::Server(AskError::Refused(error)) => {
+                Code::from_number(error.code) == Code::TryAgain
+            }
             Self::Server(
                 AskError::Leaving(_)
                 | AskError::Absent { .. }
@@ -77,7 +81,9 @@ impl Missing {
                 | AskError::Silent(_),
             )
             | Self::SilentServer => true,
-            Self::Server(AskError::Unexpected { .. } | AskError::Answer(_) | AskError::PrimaryNetwork)
+            Self::Server(
+                AskError::Unexpected { .. } | AskError::Answer(_) | AskError::PrimaryNetwork,
+            )
             | Self::Daemon(_) => false,
         }
     }
@@ -107,8 +113,8 @@ impl ServerSays {
     }
 }
 
-/// The verdict on a daemon, from a short look of the plugin's own and the server's view. Asks again, with
-/// more time, if the daemon was silent and the server does not know it.
+/// The verdict on a daemon, from a short look of the plugin's own and the server's view. Asks
+/// again, with more time, if the daemon was silent and the server does not know it.
 async fn judge(
     daemon: Daemon,
     seen: Result<(), DaemonError>,
@@ -118,8 +124,8 @@ async fn judge(
     let health = server.health(&daemon.place(settings));
     match (seen, server) {
         (Err(missing), ServerSays::Missing(_)) if missing.is_silence() => {
-            // The answer is bad already, because of the server. A moment of silence is not enough to name a
-            // busy daemon beside it.
+            // The answer is bad already, because of the server. A moment of silence is not enough
+            // to name a busy daemon beside it.
             Ok(())
         }
         (Err(missing), _) if missing.is_silence() => match health {
@@ -128,19 +134,24 @@ async fn judge(
             // An older server, upstream's, or one that does not see the daemon.
             Health::Unknown => daemon.ask(settings, PATIENCE).await,
         },
-        // The plugin finds no pid file of ovn-controller. The server may find one; or installed ports show
-        // that ovn-controller runs where neither looks; or a server that restarts cannot tell.
+        // The plugin finds no pid file of ovn-controller. The server may find one; or installed
+        // ports show that ovn-controller runs where neither looks; or a server that restarts cannot
+        // tell.
         (Err(DaemonError::NoController(_)), ServerSays::Forgiven) => Ok(()),
-        (Err(DaemonError::NoController(_)), ServerSays::Answer(_)) if health == Health::Answers => Ok(()),
-        (Err(DaemonError::NoController(_)), ServerSays::Answer(answer)) if answer.controller_elsewhere => {
+        (Err(DaemonError::NoController(_)), ServerSays::Answer(_)) if health == Health::Answers => {
+            Ok(())
+        }
+        (Err(DaemonError::NoController(_)), ServerSays::Answer(answer))
+            if answer.controller_elsewhere =>
+        {
             Ok(())
         }
         (seen, _) => seen,
     }
 }
 
-/// Everything that is missing on this node, worst first. Empty if an ADD could succeed as far as the node is
-/// concerned.
+/// Everything that is missing on this node, worst first. Empty if an ADD could succeed as far as
+/// the node is concerned.
 pub async fn status(request: &Request, settings: &Settings) -> Vec<Missing> {
     let [database, vswitchd, controller] = Daemon::ALL.map(|daemon| daemon.ask(settings, A_MOMENT));
     let (database, vswitchd, controller, server) =
@@ -155,7 +166,8 @@ pub async fn status(request: &Request, settings: &Settings) -> Vec<Missing> {
         .filter_map(Result::err)
         .map(Missing::from)
         .chain(server.missing());
-    // One southbound database that restarts would otherwise take every node of the cluster out of service.
+    // One southbound database that restarts would otherwise take every node of the cluster out of
+    // service.
     let (central, local): (Vec<_>, Vec<_>) = missing.partition(Missing::is_central);
     for missing in central {
         tracing::info!(%missing, "missing outside of this node: running pods go on, new ones wait");
@@ -171,7 +183,9 @@ async fn check_server(request: &Request, settings: &Settings) -> ServerSays {
         Ok(Err(error)) => Missing::Server(error),
         Err(_) => Missing::SilentServer,
     };
-    match stamp::age(&settings.server_socket).filter(|age| *age < FORGIVEN && missing.is_a_restart()) {
+    match stamp::age(&settings.server_socket)
+        .filter(|age| *age < FORGIVEN && missing.is_a_restart())
+    {
         Some(age) => {
             tracing::warn!(
                 %missing,

@@ -1,6 +1,6 @@
-//! Standard input: the bytes of the network configuration, limited in time and size. A runtime writes them
-//! and closes its end; a caller that does not would keep the pod waiting forever. Must not know what the
-//! bytes mean.
+//! Standard input: the bytes of the network configuration, limited in time and size. A runtime
+//! writes them and closes its end; a caller that does not would keep the pod waiting forever. Must
+//! not know what the bytes mean.
 
 use std::{
     io,
@@ -13,8 +13,8 @@ use rustix::{
     io::{Errno, read},
 };
 
-/// Limit of a configuration in bytes. Real ones are far smaller; an input without end must not fill the
-/// memory.
+/// Limit of a configuration in bytes. Real ones are far smaller; an input without end must not fill
+/// the memory.
 const MOST: usize = 1024 * 1024;
 
 /// Why there is no configuration.
@@ -42,8 +42,8 @@ pub fn read_to_end(input: impl AsFd, limit: Duration) -> Result<Vec<u8>, StdinEr
     let mut some = [0; 16 * 1024];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // The limit ends the wait, not the reading: bytes that are there already are read, whatever the
-        // limit.
+        // The limit ends the wait, not the reading: bytes that are there already are read, whatever
+        // the limit.
         if !is_readable(input, left).map_err(StdinError::Read)? {
             if left.is_zero() {
                 return Err(StdinError::Open { limit, came: all.len() });
@@ -63,7 +63,8 @@ pub fn read_to_end(input: impl AsFd, limit: Duration) -> Result<Vec<u8>, StdinEr
     }
 }
 
-/// Waits until bytes, or the end, can be read. poll(2) reports the end of a pipe, and an error, like bytes.
+/// Waits until bytes, or the end, can be read. poll(2) reports the end of a pipe, and an error,
+/// like bytes.
 fn is_readable(input: BorrowedFd<'_>, at_most: Duration) -> io::Result<bool> {
     let timeout = Timespec::try_from(at_most).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)) {
@@ -120,7 +121,10 @@ mod tests {
 
     #[test]
     fn an_input_without_end_is_not_read_for_ever() {
-        assert!(matches!(read_to_end(File::open("/dev/zero").unwrap(), ENOUGH), Err(StdinError::TooLong)));
+        assert!(matches!(
+            read_to_end(File::open("/dev/zero").unwrap(), ENOUGH),
+            Err(StdinError::TooLong)
+        ));
     }
 
     #[test]

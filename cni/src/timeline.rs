@@ -34,7 +34,12 @@ impl Timeline {
     /// Starts the clock.
     pub fn start(timeout: Duration) -> Self {
         let started = Instant::now();
-        Self { started, deadline: started + timeout, times: RefCell::default(), open: RefCell::default() }
+        Self {
+            started,
+            deadline: started + timeout,
+            times: RefCell::default(),
+            open: RefCell::default(),
+        }
     }
 
     /// Runs one stage to its end or to the deadline. Stages may overlap.
@@ -59,9 +64,10 @@ impl Timeline {
             failpoint::pass(Side::After, stage).await?;
             Ok(done)
         };
-        // At the deadline `work` is dropped at its current `await`. What it has created is left to the
-        // rollback.
-        let outcome = timeout_at(self.deadline, guarded).await.unwrap_or_else(|_| Err(DeadlinePassed.into()));
+        // At the deadline `work` is dropped at its current `await`. What it has created is left to
+        // the rollback.
+        let outcome =
+            timeout_at(self.deadline, guarded).await.unwrap_or_else(|_| Err(DeadlinePassed.into()));
         // By name: overlapping stages end in any order.
         self.open.borrow_mut().retain(|open| *open != stage);
         self.times.borrow_mut().push(StageTime { stage, start, end: self.milliseconds() });
@@ -99,8 +105,12 @@ mod tests {
 
     #[test]
     fn any_number_of_seconds_is_a_time_that_an_add_can_have() {
-        for (given, seconds) in [("0", 55), ("1", 1), ("600", 600), ("18446744073709551615", 86_400)] {
-            let conf = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"t","timeoutSeconds":{given}}}"#);
+        for (given, seconds) in
+            [("0", 55), ("1", 1), ("600", 600), ("18446744073709551615", 86_400)]
+        {
+            let conf = format!(
+                r#"{{"cniVersion":"1.0.0","name":"n","type":"t","timeoutSeconds":{given}}}"#
+            );
             let settings = Settings::of(&NetConf::parse(conf.as_bytes()).unwrap()).unwrap();
             assert_eq!(settings.timeout, Duration::from_secs(seconds), "timeoutSeconds {given}");
             assert!(Timeline::start(settings.timeout).remaining() <= settings.timeout);

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Makes images as archives of OCI, which docker, podman, ctr and skopeo read, without a builder of images.
 #
-#   conf/image/image.sh archive IMAGE BIN ARCHIVE    IMAGE is ovn-kube or ovn-kubernetes-node, BIN has the two executables;
+#   conf/image/image.sh archive IMAGE BIN ARCHIVE    IMAGE is ovn-kube or ovn-kubernetes-node, BIN has the two executables and their sbom/;
 #                                                    prints the digest
 #   conf/image/image.sh packages IMAGE               the names of its packages, for the Dockerfile
 #   conf/image/image.sh dpkg IMAGE                   what dpkg is told not to unpack, for the Dockerfile
 #   conf/image/image.sh files IMAGE BIN DIRECTORY    its own files, laid out in DIRECTORY, for the Dockerfile
 #   conf/image/image.sh layer IMAGE                  makes its layer of packages and prints the file, for tests without network
-#   conf/image/image.sh lock IMAGE                   writes IMAGE.lock: the versions of packages that Debian has today
+#   conf/image/image.sh lock IMAGE                   writes IMAGE.lock, or IMAGE.ARCH.lock: the versions of packages that Debian has today
 #
 # IMAGE.list beside this script says what is in an image. The same commit makes the same archive, bit for bit: times are
 # the commit's (SOURCE_DATE_EPOCH), entries are sorted, caches and logs are left out, and the packages have the versions
@@ -15,7 +15,7 @@
 #
 # Packages come from apt's mirror by mmdebstrap, which needs no root where users may have namespaces, and are kept in
 # ~/.cache until the list or the lock changes. NAME (default: IMAGE) and TAG (default: the version of Cargo.toml) are the
-# name, REVISION is the commit.
+# name, REVISION is the commit. ARCH (default: this machine's) is the architecture: amd64 or arm64.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
@@ -55,7 +55,9 @@ files() {
     local image=$1 bin=$2 directory=$3 mode source target
     while read -r mode source target; do
         [ "${source#bin/}" = "$source" ] || source=$bin/${source#bin/}
-        [ -f "$source" ] || fail "$source is missing; \`make build\` makes the executables"
+        [ -f "$source" ] || fail "$source is missing; \`make build sbom\` makes the executables and their bills of materials"
+        [ "$mode" != 755 ] || [ "$(architecture_of "$source")" = "" ] || [ "$(architecture_of "$source")" = "$(architecture)" ] ||
+            fail "$source is for $(architecture_of "$source"), and the image for $(architecture): \`make image ARCH=$(architecture_of "$source")\` makes one for it"
         install -D -m "$mode" "$source" "$directory$target"
     done < <(words "$image" file)
     while read -r source target; do
@@ -69,7 +71,8 @@ files() {
 
 # Prints the file of the layer with the packages of the image, which is made if it is not there.
 debian_layer() {
-    local image=$1 versions=locked kept lock=$lists/$1.lock
+    local image=$1 versions=locked kept lock
+    lock=$(lock_of "$image")
     [ -z "${ANY_VERSIONS:-}" ] || versions=any
     kept=$(kept_layer "$image" locked)
     if [ "$versions" = any ] && [ ! -e "$kept" ]; then kept=$(kept_layer "$image" any); fi
@@ -93,10 +96,19 @@ debian_layer() {
     echo "$kept"
 }
 
+# Debian builds some packages again for one architecture alone.
+lock_of() {
+    case $(architecture) in
+    amd64) echo "$lists/$1.lock" ;;
+    *) echo "$lists/$1.$(architecture).lock" ;;
+    esac
+}
+
 # Where the layer with the packages of an image is kept.
 kept_layer() {
     mkdir -p "$cache"
-    echo "$cache/$1-$2-$(architecture)-$(cat "$lists/$1.list" "$lists/$1.lock" | sha256sum | cut -c 1-16).tar"
+    # Of the list only what is in this layer.
+    echo "$cache/$1-$2-$(architecture)-$(grep -E '^(suite|package|exclude|include) ' "$lists/$1.list" | cat - "$(lock_of "$1")" | sha256sum | cut -c 1-16).tar"
 }
 
 # bootstrap IMAGE TAR: Debian with the packages of the image in TAR, and their versions in TAR.versions.
@@ -107,12 +119,12 @@ bootstrap() {
     mirror=$(integration/compat.sh mirror)
     security=$(security_mirror "$mirror")
     # Of the lock, not of the commit: most commits leave this layer as it is.
-    epoch=$(sed -n 's/^# epoch //p' "$lists/$image.lock" 2>/dev/null || true)
-    say "installing $(words "$image" package | paste -sd ' ') of Debian's $suite (a minute or two, once)"
+    epoch=$(sed -n 's/^# epoch //p' "$(lock_of "$image")" 2>/dev/null || true)
+    say "installing $(words "$image" package | paste -sd ' ') of Debian's $suite for $(architecture) (a minute or two, once; by emulation ten)"
     dpkg_options "$image" >"$tar.dpkg"
-    # The hooks' \$1 is the directory in which mmdebstrap installs.
+    # Packages are configured by their own programs. The hooks' \$1 is the directory in which mmdebstrap installs.
     # shellcheck disable=SC2016
-    SOURCE_DATE_EPOCH=${epoch:-0} mmdebstrap --variant=essential --components=main --architectures="$(architecture)" \
+    SOURCE_DATE_EPOCH=${epoch:-0} integration/cross.sh run "$(architecture)" mmdebstrap --variant=essential --components=main --architectures="$(architecture)" \
         --include="$(words "$image" package | paste -sd ,)" --dpkgopt="$tar.dpkg" \
         --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
         --customize-hook='rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/var/lib/apt "$1"/etc/machine-id "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/run/*' \
@@ -133,11 +145,12 @@ security_mirror() {
 }
 
 lock() {
-    local image=$1 lock=$lists/$1.lock layer=$cache/$1.new
+    local image=$1 lock layer=$cache/$1.new
+    lock=$(lock_of "$image")
     mkdir -p "$cache"
     [ -n "$(words "$image" suite)" ] || fail "$image has no packages"
     # bootstrap reads the time from it.
-    printf '%s\n' "# Versions of the packages in the image $image; \`$0 lock $image\` writes this file." \
+    printf '%s\n' "# Versions of the packages in the image $image for $(architecture); \`conf/image/image.sh lock $image\` writes this file." \
         "# epoch $(date +%s)" >"$lock"
     bootstrap "$image" "$layer"
     cat "$layer.versions" >>"$lock"
@@ -149,7 +162,16 @@ lock() {
 architecture() {
     local machine
     machine=$(uname -m)
-    case $machine in x86_64) echo amd64 ;; aarch64) echo arm64 ;; *) echo "$machine" ;; esac
+    case $machine in x86_64) machine=amd64 ;; aarch64) machine=arm64 ;; esac
+    echo "${ARCH:-$machine}"
+}
+
+# The machine in the header of an executable; nothing of what is none.
+architecture_of() {
+    case $(od -An -tx1 -N20 "$1" | tr -d ' \n') in
+    7f454c46*3e00) echo amd64 ;;
+    7f454c46*b700) echo arm64 ;;
+    esac
 }
 
 # --- The archive -------------------------------------------------------------------------------------------------------

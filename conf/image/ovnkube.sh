@@ -8,6 +8,8 @@
 #   ovnkube.sh ovs-server         Open vSwitch
 #   ovnkube.sh nb-ovsdb           the northbound database alone; where OVN_NORTH has several addresses, a member of a cluster
 #   ovnkube.sh sb-ovsdb           the southbound database alone, likewise
+#   ovnkube.sh local-nb-ovsdb     the northbound database of a zone that is this node: on its socket alone
+#   ovnkube.sh local-sb-ovsdb     its southbound database, likewise
 #   ovnkube.sh run-ovn-northd     ovn-northd alone
 #   ovnkube.sh ovn-master         ovnkube --init-master alone
 #   ovnkube.sh ovn-controller     ovn-controller alone
@@ -52,6 +54,8 @@ main() {
     ovs-server) ovs_server ;;
     nb-ovsdb) need OVN_NORTH; database nb "$north" ;;
     sb-ovsdb) need OVN_SOUTH; database sb "$south" ;;
+    local-nb-ovsdb) local_database nb ;;
+    local-sb-ovsdb) local_database sb ;;
     run-ovn-northd) need OVN_NORTH OVN_SOUTH; run_northd ;;
     ovn-master) need_configuration; wait_for_northbound; master; supervise ;;
     ovn-controller) wait_for_switch; controller; supervise ;;
@@ -62,8 +66,8 @@ main() {
     display) display ;;
     display_env) display_env ;;
     ovn_debug) debug ;;
-    *) fail "unknown argument '$1'; one of: start_ovn ovs-server nb-ovsdb sb-ovsdb run-ovn-northd ovn-master" \
-        "ovn-controller ovn-node install-plugins cleanup-ovn-node ready display display_env ovn_debug" ;;
+    *) fail "unknown argument '$1'; one of: start_ovn ovs-server nb-ovsdb sb-ovsdb local-nb-ovsdb local-sb-ovsdb" \
+        "run-ovn-northd ovn-master ovn-controller ovn-node install-plugins cleanup-ovn-node ready display display_env ovn_debug" ;;
     esac
 }
 
@@ -184,7 +188,7 @@ give_nics_back() {
 # nb or sb.
 database() {
     local text options log="$root/var/log/ovn/ovsdb-server-$1.log"
-    before_stop "ovs-appctl --timeout=10 --target=$run/ovn/ovn${1}_db.ctl exit"
+    stop_at_the_end "$1"
     if [[ $2 == *,* ]]; then
         member "$1" "$2"
     else
@@ -193,6 +197,86 @@ database() {
         alone "$data/ovn${1}_db.db"
         ovn-ctl "start_$1_ovsdb" --no-monitor "${options[@]}"
     fi
+    supervise_database "$1"
+}
+
+# The same of a zone that is this node. Its rows are made anew from the objects of the cluster: a file that is lost or cannot
+# be read is no loss. It is not that of a database of the whole cluster, which may have run here.
+#
+# ovn-controller takes an empty database for a network without pods, and ovn-northd makes such a database of it. So a new one
+# listens beside its socket, at SOCKET.filling, where ovnkube and, of the southbound one, ovn-northd look, too. It opens its
+# socket once they have filled it; until then, ovn-controller keeps the flows that it has.
+local_database() {
+    local file="$data/zone/ovn${1}_db.db" log="$root/var/log/ovn/ovsdb-server-$1.log" options=()
+    local socket="$run/ovn/ovn${1}_db.sock"
+    stop_at_the_end "$1"
+    mkdir -p "${file%/*}"
+    if [ -s "$file" ] && ! ovsdb-tool db-name "$file" >/dev/null; then
+        say "$file cannot be read; it is kept as $file.unreadable, and a new one begins"
+        mv -f "$file" "$file.unreadable"
+    fi
+    # The mark outlives a database that ends before it is filled.
+    [ -s "$file" ] || touch "$file.filling"
+    if [ -e "$file.filling" ]; then
+        # Of a server that was killed.
+        rm -f "$socket"
+        options=("--db-$1-sock=$socket.filling")
+    fi
+    ovn-ctl "start_$1_ovsdb" --no-monitor "--db-$1-file=$file" "${options[@]}"
+    [ "$1" = sb ] || name_zone "unix:$socket${options:+.filling}" "${options:+filling}"
+    if [ ${#options[@]} -gt 0 ]; then
+        open_when_filled "$1" &
+    fi
+    supervise_database "$1"
+}
+
+# ovnkube writes nothing into the database of another zone. A new one has the mark that ovnkube removes with the last row.
+name_zone() {
+    local known
+    known=$(ovn-nbctl --timeout=30 --db="$1" init -- get NB_Global . name)
+    known=${known//\"/}
+    case $known in
+    "$node") ;;
+    "") ovn-nbctl --timeout=30 --db="$1" set NB_Global . "name=\"$node\"" "options:name=\"$node\"" \
+        ${2:+external_ids:filling=true} ;;
+    *) fail "the database in $data/zone is of the zone $known, and this node is $node: move that directory away, and a new one begins" ;;
+    esac
+}
+
+# In the background.
+open_when_filled() {
+    local socket="$run/ovn/ovn${1}_db.sock" control="$run/ovn/ovn${1}_db.ctl" second=0 without_chassis=0
+    say "the $1 database is new: it listens at $socket.filling until it is filled"
+    until "filled_$1"; do
+        second=$((second + 1))
+        [ $((second % 30)) -ne 0 ] || say "waiting for the rows of the $1 database, $second s: ovnkube of this node writes them"
+        sleep 1
+    done
+    until ovs-appctl --timeout=10 --target="$control" ovsdb-server/add-remote "punix:$socket"; do sleep 1; done
+    rm -f "$data/zone/ovn${1}_db.db.filling"
+    say "the $1 database is filled, and listens at $socket"
+}
+
+filled_nb() {
+    local mark
+    mark=$(ovn-nbctl --timeout=10 --db="unix:$run/ovn/ovnnb_db.sock.filling" --if-exists get NB_Global . external_ids:filling) &&
+        [ "${mark//\"/}" != true ]
+}
+
+# ovn-northd has made it of a filled northbound database, and each node of another zone has its chassis, without which there
+# is no tunnel to it. One that has no address for tunnels gets none, and is not waited for.
+filled_sb() {
+    local ports database="unix:$run/ovn/ovnsb_db.sock.filling"
+    ovn-nbctl --timeout=10 --db="unix:$run/ovn/ovnnb_db.sock" --wait=sb sync 2>/dev/null || return
+    ports=$(ovn-sbctl --timeout=10 --db="$database" --bare --columns=logical_port find Port_Binding type=remote 'chassis=[]') || return
+    [ -n "$ports" ] || return 0
+    without_chassis=$((without_chassis + 1))
+    [ "$without_chassis" -gt 30 ] && say "nodes without a chassis: ${ports//$'\n'/ }"
+}
+
+stop_at_the_end() { before_stop "ovs-appctl --timeout=10 --target=$run/ovn/ovn${1}_db.ctl exit"; }
+
+supervise_database() {
     watch_over "the $1 database" "$run/ovn/ovn${1}_db.pid"
     # For `kubectl logs`.
     tail --lines=0 --retry --follow=name "$log" 2>/dev/null &
@@ -354,6 +438,8 @@ alone() {
 run_northd() {
     wait_for_northbound
     before_stop "ovn-ctl --no-ovn-manage-ovsdb stop_northd"
+    # One of this node's zone may be new (local_database).
+    [[ $south != unix:* || $south == *,* ]] || south="$south,$south.filling"
     ovn-ctl start_northd --no-monitor --no-ovn-manage-ovsdb --ovn-northd-nb-db="$north" --ovn-northd-sb-db="$south" \
         "${northd_options[@]}"
     watch_over ovn-northd "$run/ovn/ovn-northd.pid"

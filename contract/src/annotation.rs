@@ -1,9 +1,9 @@
 //! The network of one pod, from the annotation that the control plane wrote.
 //!
-//! Reads the annotation `k8s.ovn.org/pod-networks`, or else the older `ovn`, and writes both. Knows nothing
-//! of where the annotation came from, of CNI or of Open vSwitch. Other programs and users can write
-//! annotations, so they may be old, hand-edited or hostile. Everything is checked once, here; a
-//! [`PodNetwork`] needs no second check.
+//! Reads the annotation `k8s.ovn.org/pod-networks`, or else the older `ovn`, and writes both. Knows
+//! nothing of where the annotation came from, of CNI or of Open vSwitch. Other programs and users
+//! can write annotations, so they may be old, hand-edited or hostile. Everything is checked once,
+//! here; a [`PodNetwork`] needs no second check.
 
 mod write;
 
@@ -22,17 +22,19 @@ use crate::{mac::Mac, names::Network};
 pub const POD_NETWORKS: &str = "k8s.ovn.org/pod-networks";
 /// The annotation of clusters before 2020: the settings of the cluster's own network alone.
 pub const LEGACY: &str = "ovn";
-/// Annotation with the source of a pod: `api`, or a file on the node (kubernetes, `pkg/kubelet/types`).
+/// Annotation with the source of a pod: `api`, or a file on the node (kubernetes,
+/// `pkg/kubelet/types`).
 pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// Annotation with the kubelet's hash of a pod that comes from a file (a static pod). It serves as UID on the
-/// node; the mirror pod in the API server has a UID of its own.
+/// Annotation with the kubelet's hash of a pod that comes from a file (a static pod). It serves as
+/// UID on the node; the mirror pod in the API server has a UID of its own.
 pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 
 /// Bytes that Kubernetes allows for all annotations of an object together (apimachinery,
 /// `validation.TotalAnnotationSizeLimitB`).
 const MAX_BYTES: usize = 256 * 1024;
-/// The largest number of routes. Control planes write one for each subnet of cluster and services, and a few
-/// more. Each route costs the plugin a netlink request, so a hostile annotation must not set the number.
+/// The largest number of routes. Control planes write one for each subnet of cluster and services,
+/// and a few more. Each route costs the plugin a netlink request, so a hostile annotation must not
+/// set the number.
 const MAX_ROUTES: usize = 256;
 
 /// A pod's settings on one network.
@@ -40,8 +42,8 @@ const MAX_ROUTES: usize = 256;
 pub struct PodNetwork {
     /// Of the interface inside the pod.
     pub mac: Mac,
-    /// With the prefix length of the node's subnet. On the cluster's own network, at most one of each family.
-    /// Empty only on networks without address management.
+    /// With the prefix length of the node's subnet. On the cluster's own network, at most one of
+    /// each family. Empty only on networks without address management.
     pub addresses: Vec<IpNet>,
     /// At most one for each family of which the pod has an address.
     pub gateways: Vec<IpAddr>,
@@ -65,7 +67,8 @@ pub struct Route {
 /// The role of a network for a pod with several networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Carries the default route. Also the meaning of a missing role: older control planes write none.
+    /// Carries the default route. Also the meaning of a missing role: older control planes write
+    /// none.
     Primary,
     Secondary,
     /// Reachable only from the node, because another network is the primary one.
@@ -100,11 +103,12 @@ pub enum AnnotationError {
 }
 
 impl PodNetwork {
-    /// The settings of `network` in a pod's annotations; `None` until the control plane has written them.
+    /// The settings of `network` in a pod's annotations; `None` until the control plane has written
+    /// them.
     ///
     /// # Errors
-    /// The annotation is too long, is not JSON of the expected shape, or has a value that cannot be used; the
-    /// first problem is named. The same text fails again.
+    /// The annotation is too long, is not JSON of the expected shape, or has a value that cannot be
+    /// used; the first problem is named. The same text fails again.
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
         network: &Network,
@@ -113,19 +117,19 @@ impl PodNetwork {
             return Self::parse(text, network);
         }
         match (annotations.get(LEGACY), network) {
-            // The key is a short one, and other programs use it, too: an unreadable text is not about this
-            // network.
+            // The key is a short one, and other programs use it, too: an unreadable text is not
+            // about this network.
             (Some(text), Network::Default) => Ok(Self::parse_legacy(text).ok()),
             _ => Ok(None),
         }
     }
 
-    /// The settings of `network` in the text of `k8s.ovn.org/pod-networks`; `None` if the text has no entry
-    /// for it.
+    /// The settings of `network` in the text of `k8s.ovn.org/pod-networks`; `None` if the text has
+    /// no entry for it.
     ///
     /// # Errors
-    /// As for [`from_annotations`](Self::from_annotations). Entries of other networks must be JSON, but are
-    /// not checked any further.
+    /// As for [`from_annotations`](Self::from_annotations). Entries of other networks must be JSON,
+    /// but are not checked any further.
     pub fn parse(text: &str, network: &Network) -> Result<Option<Self>, AnnotationError> {
         check_length(text)?;
         let mut networks: BTreeMap<String, serde_json::Value> = serde_json::from_str(text)?;
@@ -140,8 +144,8 @@ impl PodNetwork {
         }
     }
 
-    /// The settings in the older annotation: JSON, or (written before 2017-09) a dictionary as Python prints
-    /// it.
+    /// The settings in the older annotation: JSON, or (written before 2017-09) a dictionary as
+    /// Python prints it.
     fn parse_legacy(text: &str) -> Result<Self, AnnotationError> {
         check_length(text)?;
         let wire: PodNetworkJson = serde_json::from_str(text).or_else(|error| {
@@ -155,21 +159,24 @@ impl PodNetwork {
         if self.addresses.is_empty() {
             return Err(AnnotationError::NoAddress);
         }
-        one_per_family("ip_addresses", &self.addresses.iter().map(IpNet::addr).collect::<Vec<_>>())?;
+        one_per_family(
+            "ip_addresses",
+            &self.addresses.iter().map(IpNet::addr).collect::<Vec<_>>(),
+        )?;
         Ok(self)
     }
 }
 
-/// Whether the text of `k8s.ovn.org/pod-networks` has entries of other networks than this one. False if it
-/// cannot be read.
+/// Whether the text of `k8s.ovn.org/pod-networks` has entries of other networks than this one.
+/// False if it cannot be read.
 pub fn names_others(text: &str, network: &Network) -> bool {
     check_length(text).is_ok()
         && serde_json::from_str::<BTreeMap<String, serde::de::IgnoredAny>>(text)
             .is_ok_and(|networks| networks.keys().any(|name| name != network.annotation_key()))
 }
 
-/// One network's settings as spelled in JSON. `ip_address` and `gateway_ip` are the older, single-stack
-/// spelling.
+/// One network's settings as spelled in JSON. `ip_address` and `gateway_ip` are the older,
+/// single-stack spelling.
 #[derive(Deserialize)]
 struct PodNetworkJson {
     mac_address: String,
@@ -212,8 +219,11 @@ impl TryFrom<PodNetworkJson> for PodNetwork {
             ("ip_address", ip_address),
             "an address with its prefix length",
         )?;
-        let gateways: Vec<IpAddr> =
-            list_or_single(("gateway_ips", gateway_ips), ("gateway_ip", gateway_ip), "an IP address")?;
+        let gateways: Vec<IpAddr> = list_or_single(
+            ("gateway_ips", gateway_ips),
+            ("gateway_ip", gateway_ip),
+            "an IP address",
+        )?;
         let hosts: Vec<IpAddr> = addresses.iter().map(IpNet::addr).collect();
         // Each gateway becomes a default route, and a pod gets one of each family.
         one_per_family("gateway_ips", &gateways)?;
@@ -222,8 +232,9 @@ impl TryFrom<PodNetworkJson> for PodNetwork {
         {
             return Err(AnnotationError::NotAHost(*not_a_host));
         }
-        if let Some(lone) =
-            gateways.iter().find(|gateway| !hosts.iter().any(|host| host.is_ipv4() == gateway.is_ipv4()))
+        if let Some(lone) = gateways
+            .iter()
+            .find(|gateway| !hosts.iter().any(|host| host.is_ipv4() == gateway.is_ipv4()))
         {
             return Err(AnnotationError::LoneGateway(*lone));
         }
@@ -252,7 +263,8 @@ impl TryFrom<RouteJson> for Route {
 
     fn try_from(RouteJson { dest, next_hop }: RouteJson) -> Result<Self, AnnotationError> {
         let destination: IpNet = value("dest", &dest, "a subnet")?;
-        // A default route here would bypass the check that the gateway has an address of its family.
+        // A default route here would bypass the check that the gateway has an address of its
+        // family.
         if destination.prefix_len() == 0 {
             return Err(AnnotationError::DefaultRoute(destination));
         }
@@ -325,8 +337,10 @@ pub(crate) fn list_or_single<T: FromStr + PartialEq>(
         .iter()
         .map(|text| value(list_name, text, expected))
         .collect::<Result<_, _>>()?;
-    let single =
-        single.filter(|text| !text.is_empty()).map(|text| value(single_name, &text, expected)).transpose()?;
+    let single = single
+        .filter(|text| !text.is_empty())
+        .map(|text| value(single_name, &text, expected))
+        .transpose()?;
     match (list.first(), single) {
         (None, single) => Ok(single.into_iter().collect()),
         (Some(first), Some(single)) if *first != single => {

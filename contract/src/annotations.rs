@@ -1,13 +1,16 @@
-//! All annotations of pods, nodes, namespaces and policies. `docs/annotations.md` is generated from this table.
+//! All annotations of pods, nodes, namespaces and policies. `docs/annotations.md` is generated from
+//! this table.
 
 use crate::{
     annotation::{LEGACY, POD_NETWORKS},
+    applied_annotation::REPORT_APPLIED,
     bandwidth::{EGRESS_ANNOTATION, INGRESS_ANNOTATION},
     namespace_annotation::{ACL_LOGGING, MULTICAST},
     node_annotation::{
-        CHASSIS_ID, FORWARDED_SOURCE, GATEWAY_CONFIG, GATEWAY_MTU_SUPPORT, HOST_CIDRS, JOIN_ADDRESS,
-        JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NODE_ID, NODE_SUBNETS,
-        PRIMARY_ADDRESSES, TRANSIT_ADDRESSES, ZONE,
+        CHASSIS_ID, ENCAP_IPS, FORWARDED_SOURCE, GATEWAY_CONFIG, GATEWAY_MTU_SUPPORT, HOST_CIDRS,
+        JOIN_ADDRESS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MAC, MANAGEMENT_MACS, NEXT_ZONE,
+        NODE_ID, NODE_SUBNETS, PRIMARY_ADDRESSES, ROUTER_MAC, TRANSIT_ADDRESSES, WANTED_ZONE, ZONE,
+        ZONE_CHOICES,
     },
     policy_annotation::{DRY_RUN, STATELESS},
 };
@@ -34,8 +37,19 @@ const fn annotation(
     Annotation { name, meaning, written_by, read_by, example }
 }
 
+/// Of each object with rows of its own that users write.
+const APPLIED: Annotation = annotation(
+    REPORT_APPLIED,
+    "`true`: an event `Applied` on the object says on how many nodes it is in force and how long \
+     after its change, now and after each change. Nodes are asked every 5 seconds at most, for all \
+     objects together; 1,000 objects have reports",
+    "user",
+    "controller",
+    "true",
+);
+
 /// Annotations of pods.
-pub const OF_PODS: [Annotation; 4] = [
+pub const OF_PODS: [Annotation; 5] = [
     annotation(
         POD_NETWORKS,
         "MAC, addresses, gateways and routes of the pod, by network",
@@ -50,7 +64,13 @@ pub const OF_PODS: [Annotation; 4] = [
         "node, controller",
         "",
     ),
-    annotation(INGRESS_ANNOTATION, "Rate limit towards the pod, in bits per second", "user", "node", "10M"),
+    annotation(
+        INGRESS_ANNOTATION,
+        "Rate limit towards the pod, in bits per second",
+        "user",
+        "node",
+        "10M",
+    ),
     annotation(
         EGRESS_ANNOTATION,
         "Rate limit from the pod, in bits per second; without effect in Open vSwitch's userspace datapath",
@@ -58,10 +78,14 @@ pub const OF_PODS: [Annotation; 4] = [
         "node",
         "10M",
     ),
+    APPLIED,
 ];
 
+/// Annotations of Services and of policies of the cluster.
+pub const OF_SERVICES: [Annotation; 1] = [APPLIED];
+
 /// Annotations of nodes.
-pub const OF_NODES: [Annotation; 15] = [
+pub const OF_NODES: [Annotation; 20] = [
     annotation(
         NODE_SUBNETS,
         "Subnets of the node's pods, by network",
@@ -76,7 +100,13 @@ pub const OF_NODES: [Annotation; 15] = [
         "cluster manager, node",
         "",
     ),
-    annotation(NODE_ID, "A number of the node's own, from 2 on", "cluster manager", "controller", "2"),
+    annotation(
+        NODE_ID,
+        "A number of the node's own, from 2 on",
+        "cluster manager",
+        "controller",
+        "2",
+    ),
     annotation(
         JOIN_ADDRESSES,
         "Addresses of the node's gateway router on the join switch, by network",
@@ -106,13 +136,26 @@ pub const OF_NODES: [Annotation; 15] = [
         "",
     ),
     annotation(
+        ENCAP_IPS,
+        "Addresses of the node's tunnels. Only with `--enable-interconnect`",
+        "node",
+        "controllers of other zones",
+        r#"["192.0.2.7"]"#,
+    ),
+    annotation(
         PRIMARY_ADDRESSES,
         "Addresses that other nodes reach the node at",
         "node",
         "upstream's programs",
         r#"{"ipv4":"192.0.2.7/24"}"#,
     ),
-    annotation(HOST_CIDRS, "All addresses of the host", "node", "controller", r#"["192.0.2.7/24"]"#),
+    annotation(
+        HOST_CIDRS,
+        "All addresses of the host",
+        "node",
+        "controller",
+        r#"["192.0.2.7/24"]"#,
+    ),
     annotation(
         GATEWAY_CONFIG,
         "The node's gateway, by network: its mode, its place in the physical network, and whether ports of the node lead to services",
@@ -142,6 +185,13 @@ pub const OF_NODES: [Annotation; 15] = [
         "",
     ),
     annotation(
+        ROUTER_MAC,
+        "MAC of the cluster router's port in the node's subnet, as pods of 2018 know it",
+        "control plane, at a take-over",
+        "controller, node",
+        "",
+    ),
+    annotation(
         FORWARDED_SOURCE,
         "`join`: what the host forwards to pods has an address of the join subnet as source, which is not the node's own for policies",
         "node",
@@ -154,6 +204,28 @@ pub const OF_NODES: [Annotation; 15] = [
         "node",
         "cluster manager, controller, node",
         "global",
+    ),
+    annotation(
+        NEXT_ZONE,
+        "Zone that the node is about to move to: its database has the node's rows, too",
+        "node",
+        "controller, node",
+        "node1",
+    ),
+    annotation(
+        WANTED_ZONE,
+        "Zone where the node should be, one of `zone-choices`: `ovnkube zones migrate` writes it",
+        "user",
+        "node",
+        "node1",
+    ),
+    annotation(
+        ZONE_CHOICES,
+        "Zones that the node may move to while its server runs, each with what it lacks; nothing: \
+         the node may go there. Only with `--other-zone`",
+        "node",
+        "`ovnkube zones migrate`",
+        r#"{"global":"","node1":""}"#,
     ),
 ];
 
@@ -176,7 +248,7 @@ pub const OF_NAMESPACES: [Annotation; 2] = [
 ];
 
 /// Annotations of NetworkPolicies.
-pub const OF_POLICIES: [Annotation; 2] = [
+pub const OF_POLICIES: [Annotation; 3] = [
     annotation(
         STATELESS,
         "`true`: connections that the policy allows are not tracked, so that replies need rules of their own and load balancers are bypassed. Only with `--enable-stateless-netpol`",
@@ -191,6 +263,7 @@ pub const OF_POLICIES: [Annotation; 2] = [
         "controller",
         "true",
     ),
+    APPLIED,
 ];
 
 #[cfg(test)]
@@ -206,6 +279,8 @@ mod tests {
     #[test]
     fn so_is_every_annotation_that_is_read_of_a_namespace_or_a_policy() {
         assert_eq!(OF_NAMESPACES.map(|annotation| annotation.name), namespace_annotation::ALL);
-        assert_eq!(OF_POLICIES.map(|annotation| annotation.name), policy_annotation::ALL);
+        let [stateless, dry_run] = policy_annotation::ALL;
+        let read = [stateless, dry_run, REPORT_APPLIED];
+        assert_eq!(OF_POLICIES.map(|annotation| annotation.name), read);
     }
 }

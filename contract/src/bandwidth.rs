@@ -36,17 +36,19 @@ impl Bandwidth {
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadBandwidth> {
         let limit = |annotation| match annotations.get(annotation) {
             None => Ok(None),
-            Some(value) => parse_quantity(value)
-                .filter(|rate| RANGE.contains(rate))
-                .map(Some)
-                .ok_or_else(|| BadBandwidth { annotation, value: value.chars().take(64).collect() }),
+            Some(value) => {
+                parse_quantity(value).filter(|rate| RANGE.contains(rate)).map(Some).ok_or_else(
+                    || BadBandwidth { annotation, value: value.chars().take(64).collect() },
+                )
+            }
         };
         Ok(Self { ingress: limit(INGRESS_ANNOTATION)?, egress: limit(EGRESS_ANNOTATION)? })
     }
 }
 
-/// Parses a Kubernetes quantity and rounds it up to a whole number: decimal digits with an optional fraction,
-/// then `k M G T P E`, `Ki Mi … Ei`, `m`, `e3` or nothing (apimachinery, `resource.Quantity`).
+/// Parses a Kubernetes quantity and rounds it up to a whole number: decimal digits with an optional
+/// fraction, then `k M G T P E`, `Ki Mi … Ei`, `m`, `e3` or nothing (apimachinery,
+/// `resource.Quantity`).
 fn parse_quantity(text: &str) -> Option<u64> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -82,7 +84,8 @@ fn scale(suffix: &str) -> Option<(u128, u128)> {
         "Pi" => binary(5),
         "Ei" => binary(6),
         exponent => {
-            let power: u32 = exponent.strip_prefix(['e', 'E'])?.parse().ok().filter(|power| *power <= 18)?;
+            let power: u32 =
+                exponent.strip_prefix(['e', 'E'])?.parse().ok().filter(|power| *power <= 18)?;
             decimal(power)
         }
     }
@@ -93,7 +96,10 @@ mod tests {
     use super::*;
 
     fn ingress(value: &str) -> Result<Bandwidth, BadBandwidth> {
-        Bandwidth::from_annotations(&BTreeMap::from([(INGRESS_ANNOTATION.to_owned(), value.to_owned())]))
+        Bandwidth::from_annotations(&BTreeMap::from([(
+            INGRESS_ANNOTATION.to_owned(),
+            value.to_owned(),
+        )]))
     }
 
     #[test]
@@ -108,7 +114,11 @@ mod tests {
             ("1500001m", 1501),
             (".5M", 500_000),
         ] {
-            assert_eq!(ingress(text), Ok(Bandwidth { ingress: Some(rate), egress: None }), "{text}");
+            assert_eq!(
+                ingress(text),
+                Ok(Bandwidth { ingress: Some(rate), egress: None }),
+                "{text}"
+            );
         }
     }
 
@@ -119,9 +129,20 @@ mod tests {
 
     #[test]
     fn a_refused_limit_is_named_with_its_annotation() {
-        for text in
-            ["", "fast", "-1M", "999", "2P", "1.2.3M", "++10M", "1+M", ".+5M", "10Q", "1e99", &"9".repeat(60)]
-        {
+        for text in [
+            "",
+            "fast",
+            "-1M",
+            "999",
+            "2P",
+            "1.2.3M",
+            "++10M",
+            "1+M",
+            ".+5M",
+            "10Q",
+            "1e99",
+            &"9".repeat(60),
+        ] {
             let error = ingress(text).expect_err(text);
             assert_eq!((error.annotation, error.value.as_str()), (INGRESS_ANNOTATION, text));
         }

@@ -1,4 +1,5 @@
-//! The pod that a runtime names: the value of `CNI_ARGS`. Knows nothing of the other `CNI_*` variables.
+//! The pod that a runtime names: the value of `CNI_ARGS`. Knows nothing of the other `CNI_*`
+//! variables.
 
 use crate::names::{BadName, PodKey};
 
@@ -26,17 +27,17 @@ pub enum PodArgsError {
     Pod(#[from] BadName),
 }
 
-/// Bytes of the longest id that is accepted. Real ones have 36 (UID) or 64 (container id); this bounds what a
-/// caller can put into the database and the logs.
+/// Bytes of the longest id that is accepted. Real ones have 36 (UID) or 64 (container id); this
+/// bounds what a caller can put into the database and the logs.
 const LONGEST_ID: usize = 255;
 
 impl PodArgs {
-    /// Reads `KEY=VALUE;KEY=VALUE`. A value may contain `=`. The last one of several equal keys counts. Other
-    /// keys are ignored (`IgnoreUnknown=1`, and whatever a runtime adds).
+    /// Reads `KEY=VALUE;KEY=VALUE`. A value may contain `=`. The last one of several equal keys
+    /// counts. Other keys are ignored (`IgnoreUnknown=1`, and whatever a runtime adds).
     ///
     /// # Errors
-    /// A part has no `=`; the namespace or name is missing, or Kubernetes would not accept it; an id has more
-    /// than 255 bytes.
+    /// A part has no `=`; the namespace or name is missing, or Kubernetes would not accept it; an
+    /// id has more than 255 bytes.
     pub fn parse(text: &str) -> Result<Self, PodArgsError> {
         let [mut namespace, mut name, mut uid, mut infra_container_id] = [None; 4];
         for pair in text.split(';').filter(|pair| !pair.trim().is_empty()) {
@@ -65,7 +66,9 @@ impl PodArgs {
 fn optional(key: &'static str, value: Option<&str>) -> Result<Option<String>, PodArgsError> {
     match value {
         None | Some("") => Ok(None),
-        Some(value) if value.len() > LONGEST_ID => Err(PodArgsError::TooLong { key, length: value.len() }),
+        Some(value) if value.len() > LONGEST_ID => {
+            Err(PodArgsError::TooLong { key, length: value.len() })
+        }
         Some(value) => Ok(Some(value.to_owned())),
     }
 }
@@ -91,7 +94,8 @@ mod tests {
     #[test]
     fn only_namespace_and_name_are_needed_and_a_value_may_contain_an_equals_sign() {
         let args =
-            PodArgs::parse("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=;LABEL=a=b;").unwrap();
+            PodArgs::parse("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=;LABEL=a=b;")
+                .unwrap();
         assert_eq!((args.uid, args.infra_container_id), (None, None));
     }
 
@@ -101,11 +105,15 @@ mod tests {
             ("", "CNI_ARGS lacks K8S_POD_NAMESPACE"),
             ("K8S_POD_NAMESPACE=shop", "CNI_ARGS lacks K8S_POD_NAME"),
             ("K8S_POD_NAMESPACE=shop;cart", "CNI_ARGS has \"cart\" where KEY=VALUE is expected"),
-            ("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=", "CNI_ARGS names no pod: pod name \"\" is empty"),
+            (
+                "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=",
+                "CNI_ARGS names no pod: pod name \"\" is empty",
+            ),
         ] {
             assert_eq!(PodArgs::parse(text).expect_err(text).to_string(), message);
         }
-        let long = format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID={}", "f".repeat(256));
+        let long =
+            format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID={}", "f".repeat(256));
         assert_eq!(
             PodArgs::parse(&long).unwrap_err(),
             PodArgsError::TooLong { key: "K8S_POD_UID", length: 256 }

@@ -4,8 +4,8 @@ use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
-/// The code of a CNI error. The specification and its Go library define 1 to 99; 100 and above are this
-/// project's.
+/// The code of a CNI error. The specification and its Go library define 1 to 99; 100 and above are
+/// this project's.
 ///
 /// `docs/errors.md` has the same table, for administrators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,13 +107,17 @@ impl Code {
                 "the pod was deleted or replaced, or a DEL overtook the ADD",
                 "nothing; the runtime starts a new sandbox if it wants one",
             ),
-            Self::InvalidEnvironment => ("a `CNI_*` variable is missing or malformed", "look at the caller"),
+            Self::InvalidEnvironment => {
+                ("a `CNI_*` variable is missing or malformed", "look at the caller")
+            }
             Self::Io => ("standard input or output could not be used", "look at the caller"),
             Self::Decode => (
                 "the configuration, or the server's answer, is not JSON of the expected shape",
                 "look at `/etc/cni/net.d`",
             ),
-            Self::InvalidConfig => ("a key has a value that cannot be used", "look at `/etc/cni/net.d`"),
+            Self::InvalidConfig => {
+                ("a key has a value that cannot be used", "look at `/etc/cni/net.d`")
+            }
             Self::InvalidNetns => ("missing, no namespace, or the host's own", "see `lsns -t net`"),
             Self::TryAgain => (
                 "server, database, bridge, annotation or flows are not there yet; \
@@ -126,9 +130,10 @@ impl Code {
                 "the message names each missing part",
             ),
             Self::NotAvailableLimited => ("STATUS: Open vSwitch itself is missing", "the same"),
-            Self::BadAnnotation => {
-                ("the pod's annotation cannot be used; the value is named", "find the program that wrote it")
-            }
+            Self::BadAnnotation => (
+                "the pod's annotation cannot be used; the value is named",
+                "find the program that wrote it",
+            ),
             Self::AlreadyAttached => {
                 ("the sandbox has this interface, or another call for it is under way", "DEL first")
             }
@@ -136,7 +141,9 @@ impl Code {
                 "the name of the host's link or of the port is in use for something else",
                 "`ip -d link`, `ovs-vsctl find Interface`",
             ),
-            Self::Kernel => ("a link, an address or a route", "the message has the kernel's reason"),
+            Self::Kernel => {
+                ("a link, an address or a route", "the message has the kernel's reason")
+            }
             Self::OpenVSwitch => (
                 "ovs-vswitchd cannot use the device, or the database refused a transaction of ADD or CHECK",
                 "`ovs-vsctl show`, ovs-vswitchd's log",
@@ -161,7 +168,8 @@ impl Code {
     }
 }
 
-/// A CNI error object (SPEC.md, "Error"), as it is sent over the server's socket and to the runtime.
+/// A CNI error object (SPEC.md, "Error"), as it is sent over the server's socket and to the
+/// runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniError {
     #[serde(rename = "cniVersion", default, skip_serializing_if = "String::is_empty")]
@@ -178,18 +186,23 @@ pub struct CniError {
 impl CniError {
     /// An error without a version; the plugin fills in the caller's.
     pub fn new(code: Code, msg: impl Into<String>, details: impl Into<String>) -> Self {
-        Self { cni_version: String::new(), code: code.number(), msg: msg.into(), details: details.into() }
+        Self {
+            cni_version: String::new(),
+            code: code.number(),
+            msg: msg.into(),
+            details: details.into(),
+        }
     }
 }
 
-/// An error with its causes, as one line. A cause that the error above it quotes already is left out: some
-/// libraries repeat it in their own text.
+/// An error with its causes, as one line. A cause that the error above it quotes already is left
+/// out: some libraries repeat it in their own text.
 pub fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| (*cause).source()).map(ToString::to_string);
-    causes.fold(
-        error.to_string(),
-        |text, cause| if text.ends_with(&cause) { text } else { format!("{text}: {cause}") },
-    )
+    let causes =
+        std::iter::successors(error.source(), |cause| (*cause).source()).map(ToString::to_string);
+    causes.fold(error.to_string(), |text, cause| {
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 #[cfg(test)]

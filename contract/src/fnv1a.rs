@@ -1,5 +1,5 @@
-//! 64-bit FNV-1a (draft-eastlake-fnv): short names for long ones, the same in each version of each program,
-//! with each tool chain.
+//! 64-bit FNV-1a (draft-eastlake-fnv): short names for long ones, the same in each version of each
+//! program, with each tool chain.
 //!
 //! Not a cryptographic hash: an attacker can find two inputs with the same value.
 
@@ -23,9 +23,11 @@ mod tests {
     /// Values from the draft, appendix C.
     #[test]
     fn values_are_those_of_the_specification() {
-        for (text, value) in
-            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
-        {
+        for (text, value) in [
+            ("", 0xcbf2_9ce4_8422_2325),
+            ("a", 0xaf63_dc4c_8601_ec8c),
+            ("foobar", 0x8594_4171_f739_67e8),
+        ] {
             assert_eq!(fnv1a(text.bytes()), value, "{text:?}");
         }
         assert_eq!(fnv1a_after(fnv1a(*b"foo"), *b"bar"), fnv1a(*b"foobar"));

@@ -1,5 +1,5 @@
-//! The contracts between separate programs: the plugin, the node-local server, the control plane, and the Go
-//! programs that this project replaces one node at a time. No I/O, no clock, no policy.
+//! The contracts between separate programs: the plugin, the node-local server, the control plane,
+//! and the Go programs that this project replaces one node at a time. No I/O, no clock, no policy.
 //!
 //! | module | noun | agreed between |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | [`namespace_annotation`] | [`namespace_annotation::AclLogging`], [`namespace_annotation::Multicast`] of a namespace | user → controller |
 //! | [`policy_annotation`] | [`policy_annotation::Tracking`]: how a policy is carried out | user → controller |
 //! | [`switch`] | [`switch::NotASwitch`]: a value of an annotation that is neither true nor false | user → controller |
+//! | [`applied_annotation`] | the request to say when an object is in force | user → controller |
 //! | [`annotations`] | all of them, as a table for the documentation | code → documentation |
 //! | [`ovn`] | names and ids of OVN objects, addresses in a subnet | control plane, node, tools |
 //! | [`bandwidth`] | [`bandwidth::Bandwidth`]: a pod's rate limits, from its annotations | user → server |
@@ -30,6 +31,7 @@
 
 pub mod annotation;
 pub mod annotations;
+pub mod applied_annotation;
 pub mod backoff;
 pub mod bandwidth;
 pub mod cni_args;

@@ -1,9 +1,9 @@
 //! What one object, and all objects of one namespace, may cost: one table for all programs.
 //!
-//! A user of a namespace may write objects of 1.5 MB, and thousands of them. What such an object costs is
-//! counted before anything is made of it, and compared with its limits here. What happens beyond a limit is the
-//! same in every program, and an event names limit and value ([`Exceeded`]). `docs/limits.md` is generated from
-//! [`ALL`].
+//! A user of a namespace may write objects of 1.5 MB, and thousands of them. What such an object
+//! costs is counted before anything is made of it, and compared with its limits here. What happens
+//! beyond a limit is the same in every program, and an event names limit and value ([`Exceeded`]).
+//! `docs/limits.md` is generated from [`ALL`].
 
 use std::fmt;
 
@@ -49,22 +49,25 @@ pub const NETWORK_POLICY: &str = "NetworkPolicy";
 /// The limits of an AdminNetworkPolicy and a BaselineAdminNetworkPolicy are the same.
 const CLUSTER_NETWORK_POLICY: &str = "ClusterNetworkPolicy";
 pub const EGRESS_FIREWALL: &str = "EgressFirewall";
+const EGRESS_QOS: &str = "EgressQoS";
 pub const SERVICE: &str = "Service";
 const POD: &str = "Pod";
 const NODE: &str = "Node";
 
 /// The kinds that have limits: the values of a metric's label.
-pub const KINDS: [&str; 6] = [
+pub const KINDS: [&str; 7] = [
     NETWORK_POLICY,
     CLUSTER_NETWORK_POLICY,
     "AdminNetworkPolicy",
     "BaselineAdminNetworkPolicy",
     EGRESS_FIREWALL,
+    EGRESS_QOS,
     SERVICE,
 ];
 
 const POLICY_CLOSED: &str = "it isolates its pods and allows nothing";
 const CLUSTER_POLICY_CLOSED: &str = "it denies everything in each direction that it has rules for";
+const QOS_CLOSED: &str = "it marks nothing";
 const FIREWALL_CLOSED: &str = "it denies everything outside of the cluster";
 const READ_SIZE: &str = "ten thousand networks with an exception each are 700 kB; a value takes up to fifty times in \
                          memory what it takes as text, so that the size is known before values are made";
@@ -197,7 +200,7 @@ pub static EGRESS_FIREWALL_ELEMENTS: Limit = Limit {
     counted: "networks, address sets and ports in matches",
     most: 32_768,
     beyond: FIREWALL_CLOSED,
-    why: "as for a NetworkPolicy; a rule about nodes lists their addresses, and counts as 256",
+    why: "as for a NetworkPolicy; a rule about nodes counts as 256, as there is a flow of each of their addresses",
 };
 
 /// Rules of an EgressFirewall.
@@ -207,6 +210,35 @@ pub static EGRESS_FIREWALL_RULES: Limit = Limit {
     most: 8001,
     beyond: "the last one that is in use denies everything",
     why: "each rule has a priority of its own, as upstream has them: 10000 to 2000",
+};
+
+/// Rules of an EgressQoS.
+pub static EGRESS_QOS_RULES: Limit = Limit {
+    of: Subject::Each(EGRESS_QOS),
+    counted: "rules",
+    most: 1000,
+    beyond: QOS_CLOSED,
+    why: "each rule has a priority of its own, as upstream has them: 1000 to 1; a namespace \
+          has one EgressQoS",
+};
+
+/// Rules of an EgressQoS with a selector of pods.
+pub static EGRESS_QOS_SELECTORS: Limit = Limit {
+    of: Subject::Each(EGRESS_QOS),
+    counted: "rules with a selector of pods",
+    most: 256,
+    beyond: QOS_CLOSED,
+    why: "each has an address set of its own, and a new pod is written into each set that it \
+          is in, as for a NetworkPolicy",
+};
+
+/// Bytes of an EgressQoS's specification.
+pub static EGRESS_QOS_BYTES: Limit = Limit {
+    of: Subject::Each(EGRESS_QOS),
+    counted: "bytes of specification",
+    most: SPECIFICATION,
+    beyond: QOS_CLOSED,
+    why: "1,000 rules with a network and a selector of some labels each are 300 kB",
 };
 
 /// Addresses and ports where a Service takes connections.
@@ -256,8 +288,8 @@ pub static NAMESPACE_BACKENDS: Limit = Limit {
     why: "two Services of the largest size; 3,000 pods behind 20 addresses and ports are less",
 };
 
-/// Connections of UDP that a node removes because their endpoints are gone: kinds of them, by address, port and
-/// endpoint.
+/// Connections of UDP that a node removes because their endpoints are gone: kinds of them, by
+/// address, port and endpoint.
 pub static STALE_CONNECTIONS: Limit = Limit {
     of: Subject::AllOfNamespace(SERVICE),
     counted: "addresses and ports of UDP that have lost an endpoint within a minute",
@@ -278,7 +310,7 @@ pub static NODE_PORT_ADDRESSES: Limit = Limit {
 };
 
 /// Every limit, in the order of the page.
-pub static ALL: [&Limit; 22] = [
+pub static ALL: [&Limit; 25] = [
     &NETWORK_POLICY_BYTES,
     &NETWORK_POLICY_ACLS,
     &NETWORK_POLICY_ELEMENTS,
@@ -294,6 +326,9 @@ pub static ALL: [&Limit; 22] = [
     &EGRESS_FIREWALL_RULES,
     &EGRESS_FIREWALL_BYTES,
     &EGRESS_FIREWALL_ELEMENTS,
+    &EGRESS_QOS_RULES,
+    &EGRESS_QOS_SELECTORS,
+    &EGRESS_QOS_BYTES,
     &SERVICE_FRONT_ENDS,
     &PORT_BACKENDS,
     &SERVICE_BACKENDS,
@@ -327,7 +362,9 @@ impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit: Limit { of, counted, most, beyond, why: _ }, value } = self;
         match of {
-            Subject::Each(_) => write!(f, "it has {value} {counted}, and {most} can be used; {beyond}"),
+            Subject::Each(_) => {
+                write!(f, "it has {value} {counted}, and {most} can be used; {beyond}")
+            }
             Subject::AllOfNamespace(kind) => write!(
                 f,
                 "with it and its elders the objects of kind {kind} in the namespace have {value} {counted}, \

@@ -20,8 +20,8 @@ pub struct NotAMac;
 impl Mac {
     /// The MAC address of the port with this IP address. Every program can compute it.
     ///
-    /// `0a:58:`, then the four octets of an IPv4 address, or the first four octets of the SHA-256 of an IPv6
-    /// address in the spelling of RFC 5952.
+    /// `0a:58:`, then the four octets of an IPv4 address, or the first four octets of the SHA-256
+    /// of an IPv6 address in the spelling of RFC 5952.
     pub fn from_ip(ip: IpAddr) -> Self {
         // An IPv4-mapped address counts as IPv4, as in Go's `net.IP`.
         let [a, b, c, d] = match ip.to_canonical() {
@@ -110,9 +110,10 @@ mod tests {
     /// As upstream's documentation of multicast has them.
     #[test]
     fn an_interface_makes_its_link_local_address_of_its_mac_address() {
-        for (mac, address) in
-            [("0a:58:0a:f4:00:01", "fe80::858:aff:fef4:1"), ("0a:58:0a:f4:01:01", "fe80::858:aff:fef4:101")]
-        {
+        for (mac, address) in [
+            ("0a:58:0a:f4:00:01", "fe80::858:aff:fef4:1"),
+            ("0a:58:0a:f4:01:01", "fe80::858:aff:fef4:101"),
+        ] {
             assert_eq!(mac.parse::<Mac>().unwrap().link_local().to_string(), address);
         }
     }

@@ -1,8 +1,9 @@
 //! The MTU of a pod's interface.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
 
-/// Bytes of the largest IP packet on a link: 576 (the least that IPv4 hosts must take, RFC 791) to 65535.
+/// Bytes of the largest IP packet on a link: 576 (the least that IPv4 hosts must take, RFC 791) to
+/// 65535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mtu(u32);
 
@@ -19,6 +20,13 @@ impl Mtu {
     pub fn bytes(self) -> u32 {
         self.0
     }
+}
+
+/// What a tunnel from or to this address adds to a pod's packet: the headers of Ethernet inside
+/// (14), of IP, of UDP (8), and of Geneve with OVN's option (16).
+pub fn tunnel_bytes(address: IpAddr) -> u32 {
+    let of_ip = if address.is_ipv4() { 20 } else { 40 };
+    14 + of_ip + 8 + 16
 }
 
 impl TryFrom<u64> for Mtu {

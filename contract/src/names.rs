@@ -1,19 +1,20 @@
 //! The names that identify a pod's network, and their rules.
 //!
-//! Each name is checked once, here, when it enters a program. The rules of CNI names are those of the Go
-//! library's `skel` and `utils`; the rules of Kubernetes names are those of DNS-1123.
+//! Each name is checked once, here, when it enters a program. The rules of CNI names are those of
+//! the Go library's `skel` and `utils`; the rules of Kubernetes names are those of DNS-1123.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::definition::{
-    ADMIN_NETWORK_POLICY, BASELINE_ADMIN_NETWORK_POLICY, CLUSTER_NETWORK_POLICY, Definition,
+    ADMIN_NETWORK_POLICY, BASELINE_ADMIN_NETWORK_POLICY, CLUSTER_NETWORK_POLICY, CUSTOM_NAME,
+    CustomKind, Definition,
 };
 
 /// Longest name of a network interface in the kernel, in bytes (`IFNAMSIZ` less the final zero).
 const MAX_IFNAME: usize = 15;
 
-/// Names that no pod's interface may have: `all` and `default` are directories beside the interfaces in
-/// /proc/sys/net, and each namespace has its own `lo`.
+/// Names that no pod's interface may have: `all` and `default` are directories beside the
+/// interfaces in /proc/sys/net, and each namespace has its own `lo`.
 const RESERVED: [&str; 5] = [".", "..", "lo", "all", "default"];
 
 /// The key of the cluster's own network in the annotation `k8s.ovn.org/pod-networks`.
@@ -47,23 +48,24 @@ impl SandboxId {
         &self.0
     }
 
-    /// The host end of the veth of the cluster's own network: the first 15 characters of the id, or fewer if
-    /// the id is shorter. An id that is no valid interface name (`lo`, `all`, `default`) gets a `_` appended.
+    /// The host end of the veth of the cluster's own network: the first 15 characters of the id, or
+    /// fewer if the id is shorter. An id that is no valid interface name (`lo`, `all`, `default`)
+    /// gets a `_` appended.
     pub fn host_if_name(&self) -> IfName {
         let name: String = self.0.chars().take(MAX_IFNAME).collect();
         IfName(if RESERVED.contains(&name.as_str()) { name + "_" } else { name })
     }
 
-    /// The host end of the veth of another network: as much of the id as leaves room for `_` and the index of
-    /// the pod's end.
+    /// The host end of the veth of another network: as much of the id as leaves room for `_` and
+    /// the index of the pod's end.
     pub fn host_if_name_with(&self, pod_if_index: u32) -> IfName {
         let suffix = format!("_{pod_if_index}");
         let id: String = self.0.chars().take(MAX_IFNAME - suffix.len()).collect();
         IfName(id + &suffix)
     }
 
-    /// The host end of the veth, if its name is known before the veth exists. On another network the name
-    /// contains an interface index that the kernel assigns.
+    /// The host end of the veth, if its name is known before the veth exists. On another network
+    /// the name contains an interface index that the kernel assigns.
     pub fn host_if_name_beforehand(&self, network: &Network) -> Option<IfName> {
         match network {
             Network::Default => Some(self.host_if_name()),
@@ -120,8 +122,8 @@ impl FromStr for IfName {
 
 /// Namespace and name of an object, as `namespace/name`. A clone shares the text.
 ///
-/// The place of the '/' is not stored: a key of two words is in a dozen tables of the controller for each
-/// pod, and a third word would be 1.5 MB for 10,000 pods.
+/// The place of the '/' is not stored: a key of two words is in a dozen tables of the controller
+/// for each pod, and a third word would be 1.5 MB for 10,000 pods.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Namespaced(Arc<str>);
 
@@ -151,8 +153,8 @@ impl Namespaced {
 pub struct PodKey(Namespaced);
 
 impl PodKey {
-    /// Both must be names of Kubernetes objects. These never contain `_`, which separates the two in
-    /// [`IfaceId`].
+    /// Both must be names of Kubernetes objects. These never contain `_`, which separates the two
+    /// in [`IfaceId`].
     ///
     /// # Errors
     /// Kubernetes would not accept one of the two; the error says which one and why.
@@ -176,8 +178,8 @@ impl PodKey {
 pub struct ServiceKey(Namespaced);
 
 impl ServiceKey {
-    /// Both must be names of Kubernetes objects. These never contain `_`, which separates the parts of a load
-    /// balancer's name.
+    /// Both must be names of Kubernetes objects. These never contain `_`, which separates the parts
+    /// of a load balancer's name.
     ///
     /// # Errors
     /// Kubernetes would not accept one of the two; the error says which one and why.
@@ -212,7 +214,8 @@ impl FromStr for ServiceKey {
     }
 }
 
-/// An EndpointSlice: its namespace, which is that of its Service, and its name. A clone shares the text.
+/// An EndpointSlice: its namespace, which is that of its Service, and its name. A clone shares the
+/// text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SliceKey(Namespaced);
 
@@ -222,7 +225,8 @@ impl SliceKey {
     /// # Errors
     /// Kubernetes would not accept one of the two; the error says which one and why.
     pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
-        Namespaced::new(["EndpointSlice namespace", "EndpointSlice name"], namespace, name).map(Self)
+        Namespaced::new(["EndpointSlice namespace", "EndpointSlice name"], namespace, name)
+            .map(Self)
     }
 
     /// The namespace, without the name.
@@ -236,7 +240,8 @@ impl SliceKey {
 pub struct PolicyKey(Namespaced);
 
 impl PolicyKey {
-    /// Both must be names of Kubernetes objects. These never contain `:`, which separates the parts of an id.
+    /// Both must be names of Kubernetes objects. These never contain `:`, which separates the parts
+    /// of an id.
     ///
     /// # Errors
     /// Kubernetes would not accept one of the two; the error says which one and why.
@@ -323,22 +328,27 @@ impl fmt::Display for ClusterPolicyKey {
     }
 }
 
-/// The only name that an EgressFirewall can have.
-pub const EGRESS_FIREWALL_NAME: &str = "default";
-
-/// The namespace of an EgressFirewall.
+/// The namespace of an object of which a namespace has one.
 ///
 /// # Errors
-/// Kubernetes would not accept the namespace, or the EgressFirewall has another name than
-/// [`EGRESS_FIREWALL_NAME`].
-pub fn of_egress_firewall(namespace: &str, name: &str) -> Result<Arc<str>, BadName> {
-    check_dns_name("EgressFirewall namespace", namespace, 63)?;
-    if name != EGRESS_FIREWALL_NAME {
-        return Err(BadName::new("EgressFirewall", name, "has no effect: its name has to be default"));
+/// Kubernetes would not accept the namespace, or the object has another name than [`CUSTOM_NAME`].
+pub fn of_custom(kind: CustomKind, namespace: &str, name: &str) -> Result<Arc<str>, BadName> {
+    check_dns_name("namespace", namespace, 63)?;
+    if name != CUSTOM_NAME {
+        return Err(BadName::new(kind.as_str(), name, "has no effect: its name has to be default"));
     }
     Ok(namespace.into())
 }
 
+/// Whether a Node object can have this name.
+///
+/// # Errors
+/// It is no DNS-1123 subdomain.
+pub fn check_node_name(text: &str) -> Result<(), BadName> {
+    check_dns_name("node name", text, 253)
+}
+
+/// A DNS-1123 subdomain of this length at most.
 fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::new(what, text, "is empty"));
@@ -346,7 +356,8 @@ fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), 
     if text.len() > longest {
         return Err(BadName::new(what, text, "is too long"));
     }
-    if !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.') {
+    if !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
+    {
         return Err(BadName::new(
             what,
             text,
@@ -354,10 +365,13 @@ fn check_dns_name(what: &'static str, text: &str, longest: usize) -> Result<(), 
         ));
     }
     // This also refuses `..`, which a path or a URL of the API would take for the parent directory.
-    if !(text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.ends_with(|c: char| c.is_ascii_alphanumeric()))
-    {
-        return Err(BadName::new(what, text, "does not begin and end with a letter or digit"));
+    let is_end = |c: char| c.is_ascii_alphanumeric();
+    if !text.split('.').all(|label| label.starts_with(is_end) && label.ends_with(is_end)) {
+        return Err(BadName::new(
+            what,
+            text,
+            "has a part that does not begin and end with a letter or digit",
+        ));
     }
     Ok(())
 }
@@ -377,7 +391,8 @@ pub enum Network {
 }
 
 impl Network {
-    /// The network with this key in the annotation, and with this name if it is one of a definition.
+    /// The network with this key in the annotation, and with this name if it is one of a
+    /// definition.
     pub fn of_key(key: String, name: String) -> Self {
         match key.as_str() {
             // Empty in answers and requests of older programs.
@@ -406,7 +421,9 @@ impl IfaceId {
         let (namespace, name) = (pod.namespace(), pod.name());
         Self(match network {
             Network::Default => format!("{namespace}_{name}"),
-            Network::Attachment { nad, .. } => format!("{}_{namespace}_{name}", nad.replace(['-', '/'], ".")),
+            Network::Attachment { nad, .. } => {
+                format!("{}_{namespace}_{name}", nad.replace(['-', '/'], "."))
+            }
         })
     }
 

@@ -71,7 +71,9 @@ impl Multicast {
     ///
     /// # Errors
     /// The value is neither `true` nor `false`.
-    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadNamespaceAnnotation> {
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<Self, BadNamespaceAnnotation> {
         // Off for upstream without a word, which only looks for `true`.
         if annotations.get(MULTICAST).is_some_and(String::is_empty) {
             return Ok(Self::Off);
@@ -95,8 +97,8 @@ impl Severity {
 }
 
 impl AclLogging {
-    /// What the annotations of a namespace say, and the first value among them that cannot be used. Such a
-    /// value, an empty one and an absent one turn off what they are about, and nothing else.
+    /// What the annotations of a namespace say, and the first value among them that cannot be used.
+    /// Such a value, an empty one and an absent one turn off what they are about, and nothing else.
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
     ) -> (Self, Option<BadNamespaceAnnotation>) {
@@ -109,7 +111,8 @@ impl AclLogging {
             Some(Value::String(text)) => Some(text.clone()),
             Some(_) => None,
         };
-        let levels = levels.and_then(|levels| Some((level(&levels, "allow")?, level(&levels, "deny")?)));
+        let levels =
+            levels.and_then(|levels| Some((level(&levels, "allow")?, level(&levels, "deny")?)));
         let Some((allow, deny)) = levels else {
             return (Self::default(), Some(BadNamespaceAnnotation::NoLogging(shown(text))));
         };
@@ -176,9 +179,13 @@ mod tests {
         let (logging, bad) = read(r#"{"allow":"loud","deny":"alert"}"#);
         assert_eq!(logging, AclLogging { allow: None, deny: Some(Severity::Alert) });
         assert!(bad.unwrap().contains(r#"the severity "loud" of allow"#));
-        for text in ["alert", "[]", r#"{"allow": 1}"#, r#"{"allow": "info""#, &"[".repeat(100_000)] {
+        for text in ["alert", "[]", r#"{"allow": 1}"#, r#"{"allow": "info""#, &"[".repeat(100_000)]
+        {
             let (logging, bad) = read(text);
-            assert_eq!((logging, bad.is_some_and(|bad| bad.len() < 300)), (AclLogging::default(), true));
+            assert_eq!(
+                (logging, bad.is_some_and(|bad| bad.len() < 300)),
+                (AclLogging::default(), true)
+            );
         }
     }
 }

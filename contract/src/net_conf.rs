@@ -49,8 +49,8 @@ pub struct LogConf {
 pub struct Places {
     /// `serverSocket`: path of the node-local server's socket.
     pub server_socket: Option<String>,
-    /// `ovsdbEndpoint`: `unix:PATH` or `tcp:HOST:PORT`. Open vSwitch's pid files are expected beside a
-    /// socket.
+    /// `ovsdbEndpoint`: `unix:PATH` or `tcp:HOST:PORT`. Open vSwitch's pid files are expected
+    /// beside a socket.
     pub ovsdb_endpoint: Option<String>,
     /// `ovnRunDir`: directory of ovn-controller's pid file and control socket.
     pub ovn_run_dir: Option<String>,
@@ -125,17 +125,19 @@ impl NetConf {
     /// Reads a configuration, or a list with a single plugin.
     ///
     /// # Errors
-    /// The text is not a JSON object, or a key has a value that cannot be used; the first one is named.
+    /// The text is not a JSON object, or a key has a value that cannot be used; the first one is
+    /// named.
     pub fn parse(bytes: &[u8]) -> Result<Self, NetConfError> {
         Self::read(serde_json::from_slice(bytes)?)
     }
 
-    /// Reads a configuration for a DEL, which has to succeed even if the configuration was damaged after the
-    /// ADD. Keys that say how to attach a pod are ignored, and an unknown version counts as the oldest one.
+    /// Reads a configuration for a DEL, which has to succeed even if the configuration was damaged
+    /// after the ADD. Keys that say how to attach a pod are ignored, and an unknown version counts
+    /// as the oldest one.
     ///
     /// # Errors
-    /// The text is not a JSON object, or a key that says which interface it is, or where Open vSwitch is,
-    /// cannot be used.
+    /// The text is not a JSON object, or a key that says which interface it is, or where Open
+    /// vSwitch is, cannot be used.
     pub fn parse_for_del(bytes: &[u8]) -> Result<Self, NetConfError> {
         let mut object = serde_json::from_slice(bytes)?;
         keep_for_del(&mut object);
@@ -143,14 +145,15 @@ impl NetConf {
     }
 
     fn read(object: serde_json::Map<String, Value>) -> Result<Self, NetConfError> {
-        // `object` is a JSON object by its type: serde would read a JSON array as the fields in their order.
+        // `object` is a JSON object by its type: serde would read a JSON array as the fields in
+        // their order.
         let mut wire: NetConfJson = serde_json::from_value(object.into())?;
         if let Some(plugins) = wire.plugins.take() {
             let [plugin]: [Value; 1] =
                 plugins.try_into().map_err(|list: Vec<_>| NetConfError::Chain(list.len()))?;
             let plugin: NetConfJson = serde_json::from_value(plugin)?;
-            // Version and name belong to the list, all other keys to the plugin (SPEC.md, "Configuration
-            // format").
+            // Version and name belong to the list, all other keys to the plugin (SPEC.md,
+            // "Configuration format").
             wire = NetConfJson { cni_version: wire.cni_version, name: wire.name, ..plugin };
         }
         wire.try_into()
@@ -160,7 +163,8 @@ impl NetConf {
 /// Removes all keys but those of [`FOR_DEL`] from a configuration, or from the plugins of a list.
 fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
     // A version that is not a string is kept, so that parsing refuses it.
-    let is_known = |version: &Value| version.as_str().is_none_or(|text| text.parse::<SpecVersion>().is_ok());
+    let is_known =
+        |version: &Value| version.as_str().is_none_or(|text| text.parse::<SpecVersion>().is_ok());
     object.retain(|key, value| match key.as_str() {
         "cniVersion" => is_known(value),
         "plugins" => true,
@@ -170,8 +174,8 @@ fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
         "netnsLink" => value.is_boolean(),
         key => FOR_DEL.contains(&key),
     });
-    // A DEL does not need to know which topology it is, but whether the interface is one of a network
-    // attachment.
+    // A DEL does not need to know which topology it is, but whether the interface is one of a
+    // network attachment.
     if object.get("topology").is_some_and(|topology| !topology.is_string()) {
         match object.get("netAttachDefName").and_then(Value::as_str) {
             None | Some("") => object.remove("topology"),
@@ -185,7 +189,8 @@ fn keep_for_del(object: &mut serde_json::Map<String, Value>) {
     }
 }
 
-/// The configuration as spelled in JSON (SPEC.md, "Configuration format", and the keys of OVN-Kubernetes).
+/// The configuration as spelled in JSON (SPEC.md, "Configuration format", and the keys of
+/// OVN-Kubernetes).
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NetConfJson {
@@ -259,7 +264,10 @@ impl TryFrom<NetConfJson> for NetConf {
             (false, false) => Network::Attachment { name: name.clone(), nad: net_attach_def_name },
         };
         let attachment = |AttachmentJson { container_id, ifname }| {
-            Ok::<_, BadName>(ValidAttachment { sandbox: container_id.parse()?, if_name: ifname.parse()? })
+            Ok::<_, BadName>(ValidAttachment {
+                sandbox: container_id.parse()?,
+                if_name: ifname.parse()?,
+            })
         };
         Ok(Self {
             version,
@@ -333,8 +341,10 @@ mod tests {
 
     #[test]
     fn another_network_is_one_of_an_attachment_definition() {
-        let conf = parse(r#"{"name":"blue","type":"t","topology":"layer2","netAttachDefName":"shop/blue"}"#)
-            .unwrap();
+        let conf = parse(
+            r#"{"name":"blue","type":"t","topology":"layer2","netAttachDefName":"shop/blue"}"#,
+        )
+        .unwrap();
         assert_eq!(
             conf.network,
             Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() }
@@ -360,7 +370,10 @@ mod tests {
         // Neither the log nor a topology that cannot be read keeps an interface from being removed.
         for (spoilt, network) in [
             (r#""topology":7,"logLevel":{},"logFile":[7]"#, Network::Default),
-            (r#""topology":null,"logLevel":null,"logFile":null,"netAttachDefName":null"#, Network::Default),
+            (
+                r#""topology":null,"logLevel":null,"logFile":null,"netAttachDefName":null"#,
+                Network::Default,
+            ),
             (
                 r#""topology":7,"netAttachDefName":"shop/blue""#,
                 Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() },
@@ -372,7 +385,11 @@ mod tests {
             ] {
                 assert!(matches!(parse(&text), Err(NetConfError::Json(_))), "{text}");
                 let conf = NetConf::parse_for_del(text.as_bytes()).expect(&text);
-                assert_eq!((conf.network, conf.log), (network.clone(), LogConf::default()), "{text}");
+                assert_eq!(
+                    (conf.network, conf.log),
+                    (network.clone(), LogConf::default()),
+                    "{text}"
+                );
             }
         }
         // The network cannot be guessed: the interface could belong to another one.

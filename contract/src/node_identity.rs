@@ -1,6 +1,6 @@
-//! The identity of a node's server at the API server: a client certificate for a user of its own, as
-//! upstream's node identity has it. The server asks for it, the cluster manager approves it, and the policy of
-//! admission in the manifests limits what the user may write.
+//! The identity of a node's server at the API server: a client certificate for a user of its own,
+//! as upstream's node identity has it. The server asks for it, the cluster manager approves it, and
+//! the policy of admission in the manifests limits what the user may write.
 
 /// The user of a node's server is this and the name of the node.
 pub const USER_PREFIX: &str = "system:ovn-node:";

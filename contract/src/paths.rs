@@ -2,7 +2,8 @@
 
 /// The server's socket: mode 0600, in a directory of mode 0700.
 pub const SERVER_SOCKET: &str = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock";
-/// Directory of the lock files that show which control plane processes are alive on this host: mode 0700.
+/// Directory of the lock files that show which control plane processes are alive on this host: mode
+/// 0700.
 pub const ELECTION_DIR: &str = "/var/run/ovn-kubernetes/election";
 /// The endpoint of the node's Open vSwitch database.
 pub const OVSDB_ENDPOINT: &str = "unix:/var/run/openvswitch/db.sock";
@@ -12,6 +13,8 @@ pub const OVS_RUN_DIR: &str = "/var/run/openvswitch";
 pub const OVN_RUN_DIR: &str = "/var/run/ovn";
 /// The integration bridge, which ovn-controller owns.
 pub const INTEGRATION_BRIDGE: &str = "br-int";
+/// The node's own port into the network, by which hosts reach pods.
+pub const MANAGEMENT_PORT: &str = "ovn-k8s-mp0";
 /// The plugin's log.
 pub const PLUGIN_LOG: &str = "/var/log/openvswitch/ovn-k8s-cni-overlay.log";
 /// The server's log.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::switch::{self, NotASwitch};
 
-/// Annotation of a policy whose connections are not tracked: each direction needs a rule of its own.
+/// Annotation of a policy whose connections are not tracked: each direction needs a rule of its
+/// own.
 pub const STATELESS: &str = "k8s.ovn.org/acl-stateless";
 
 /// Annotation of a policy that decides nothing: what it would drop is logged.
@@ -41,7 +42,9 @@ impl Tracking {
     ///
     /// # Errors
     /// The value is neither `true` nor `false`.
-    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadPolicyAnnotation> {
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<Self, BadPolicyAnnotation> {
         let is_stateless = switch::is_on(annotations, STATELESS)?;
         Ok(if is_stateless { Self::Stateless } else { Self::Tracked })
     }
@@ -51,9 +54,11 @@ impl Enforcement {
     /// What the annotations of a policy say.
     ///
     /// # Errors
-    /// The value is neither `true` nor `false`. The policy is enforced then: a misspelt value must not open
-    /// pods.
-    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, BadPolicyAnnotation> {
+    /// The value is neither `true` nor `false`. The policy is enforced then: a misspelt value must
+    /// not open pods.
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<Self, BadPolicyAnnotation> {
         let is_dry_run = switch::is_on(annotations, DRY_RUN)?;
         Ok(if is_dry_run { Self::DryRun } else { Self::Enforced })
     }
@@ -68,7 +73,10 @@ mod tests {
         let read = |text: &str| {
             Enforcement::from_annotations(&BTreeMap::from([(DRY_RUN.to_owned(), text.to_owned())]))
         };
-        assert_eq!((read("true"), read("false")), (Ok(Enforcement::DryRun), Ok(Enforcement::Enforced)));
+        assert_eq!(
+            (read("true"), read("false")),
+            (Ok(Enforcement::DryRun), Ok(Enforcement::Enforced))
+        );
         assert_eq!(Enforcement::from_annotations(&BTreeMap::new()), Ok(Enforcement::Enforced));
         assert_eq!(read("yes").unwrap_err().0.annotation, DRY_RUN);
     }

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use ipnet::IpNet;
 
-/// The networks that are left of a network without the exceptions, in the order of their addresses: as few as
-/// there can be. OVN makes a flow of each. Of `!= {…}` it makes one for each bit of an exception, and of several
-/// exceptions the product.
+/// The networks that are left of a network without the exceptions, in the order of their addresses:
+/// as few as there can be. OVN makes a flow of each. Of `!= {…}` it makes one for each bit of an
+/// exception, and of several exceptions the product.
 pub fn remainder(net: IpNet, except: &[IpNet]) -> Vec<IpNet> {
     let mut left = Vec::new();
     let _ = each_of_remainder(net, except, &mut |net| {
@@ -32,7 +32,8 @@ fn each_of_remainder(
     except: &[IpNet],
     found: &mut impl FnMut(IpNet) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let mut except: Vec<IpNet> = except.iter().copied().filter(|other| overlap(net, *other)).collect();
+    let mut except: Vec<IpNet> =
+        except.iter().copied().filter(|other| overlap(net, *other)).collect();
     except.sort_unstable();
     split(net, &except, found)
 }
@@ -42,7 +43,11 @@ fn overlap(one: IpNet, other: IpNet) -> bool {
 }
 
 /// Passes what is left of `net` to `found`. `except`: sorted, and each overlaps `net`.
-fn split(net: IpNet, except: &[IpNet], found: &mut impl FnMut(IpNet) -> ControlFlow<()>) -> ControlFlow<()> {
+fn split(
+    net: IpNet,
+    except: &[IpNet],
+    found: &mut impl FnMut(IpNet) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     if except.is_empty() {
         return found(net);
     }
@@ -88,7 +93,8 @@ mod tests {
 
     #[test]
     fn the_count_ends_at_the_bound() {
-        let count = |most| size_of_remainder("::/0".parse().unwrap(), &nets(&["fd00::1/128"]), most);
+        let count =
+            |most| size_of_remainder("::/0".parse().unwrap(), &nets(&["fd00::1/128"]), most);
         assert_eq!((count(1000), count(5)), (128, 6));
     }
 

@@ -24,8 +24,15 @@ pub struct UnknownVersion(pub String);
 
 impl SpecVersion {
     /// Oldest first.
-    pub const ALL: [Self; 7] =
-        [Self::V0_1_0, Self::V0_2_0, Self::V0_3_0, Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+    pub const ALL: [Self; 7] = [
+        Self::V0_1_0,
+        Self::V0_2_0,
+        Self::V0_3_0,
+        Self::V0_3_1,
+        Self::V0_4_0,
+        Self::V1_0_0,
+        Self::V1_1_0,
+    ];
     /// The version in the answer to VERSION, and in an error for which the request is unknown.
     pub const NEWEST: Self = Self::V1_1_0;
 

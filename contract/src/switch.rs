@@ -36,14 +36,20 @@ mod tests {
     #[test]
     fn only_true_is_on_and_what_is_no_switch_is_named_in_a_short_message() {
         let read = |text: &str| {
-            is_on(&BTreeMap::from([("example.org/on".to_owned(), text.to_owned())]), "example.org/on")
+            is_on(
+                &BTreeMap::from([("example.org/on".to_owned(), text.to_owned())]),
+                "example.org/on",
+            )
         };
         assert_eq!(["true", "false"].map(read), [Ok(true), Ok(false)]);
         assert_eq!(is_on(&BTreeMap::new(), "example.org/on"), Ok(false));
         for text in ["", "True", "yes", "1", "true ", &"x".repeat(100_000)] {
             let bad = read(text).unwrap_err().to_string();
             let start: String = text.chars().take(SHOWN).collect();
-            assert_eq!(bad, format!("example.org/on has {start:?}, which is neither true nor false"));
+            assert_eq!(
+                bad,
+                format!("example.org/on has {start:?}, which is neither true nor false")
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The protocol of the server's socket: HTTP/1.1 with JSON bodies, in the field names and encodings of
-//! upstream's programs, so that either side can be upstream's.
+//! The protocol of the server's socket: HTTP/1.1 with JSON bodies, in the field names and encodings
+//! of upstream's programs, so that either side can be upstream's.
 //!
 //! | request | answer |
 //! |---|---|
@@ -7,12 +7,14 @@
 //! | `POST /watch` [`WatchRequest`] | 200 [`WatchAnswer`] once the pod has changed; upstream's server: 404 |
 //! | `POST /port` [`PortRequest`] | 200, and a line for each [`PortStatus`], or a [`Refused`]; upstream: 404 |
 //! | `POST /metrics` [`Metrics`] | 200 |
+//! | `POST /node` | 200 [`NodeAnswer`]; upstream's server: 404 |
+//! | `POST /trace` [`TraceRequest`] | 200 [`TraceAnswer`]; upstream's server: 404 |
 //!
 //! Unknown fields are ignored in both directions; additions are optional fields.
 //!
-//! A port that is refused with 409 or 422 ends the ADD: the pod is no longer what the plugin was told. After
-//! every other refusal the plugin writes the port itself. So a plugin and a server of different versions need
-//! not understand each other's requests for ports.
+//! A port that is refused with 409 or 422 ends the ADD: the pod is no longer what the plugin was
+//! told. After every other refusal the plugin writes the port itself. So a plugin and a server of
+//! different versions need not understand each other's requests for ports.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +29,11 @@ use crate::{
 
 mod pod_if_info;
 mod port_request;
+mod trace;
 
 pub use pod_if_info::{PodInterface, PodInterfaceError};
 pub use port_request::{PortRequest, PortRequestError};
+pub use trace::{HostAnswer, TraceAnswer, TraceEntry, TraceProtocol, TraceRequest};
 
 /// Path of a runtime's request that the plugin passes on.
 pub const REQUEST_PATH: &str = "/";
@@ -39,9 +43,13 @@ pub const WATCH_PATH: &str = "/watch";
 pub const PORT_PATH: &str = "/port";
 /// Path of a plugin's report on one call.
 pub const METRICS_PATH: &str = "/metrics";
-/// The largest body of a request, in bytes. Usual ones have a few KiB: the CNI configuration in base64, and
-/// from upstream's plugin its whole environment. The limit keeps a client from filling the server's memory; a
-/// tenth of it could refuse a large environment.
+/// Path of the question what the server says about its node. The body is not read.
+pub const NODE_PATH: &str = "/node";
+/// Path of the question which way a packet takes through this node's switch.
+pub const TRACE_PATH: &str = "/trace";
+/// The largest body of a request, in bytes. Usual ones have a few KiB: the CNI configuration in
+/// base64, and from upstream's plugin its whole environment. The limit keeps a client from filling
+/// the server's memory; a tenth of it could refuse a large environment.
 pub const MAX_BODY: usize = 1024 * 1024;
 
 /// The runtime's request, as the plugin got it.
@@ -52,14 +60,14 @@ pub struct Request {
     /// Standard input, in base64.
     #[serde(with = "base64_bytes", default)]
     pub config: Vec<u8>,
-    /// How long the plugin waits for the answer, in milliseconds; the server answers earlier. Upstream's
-    /// plugin does not send it.
+    /// How long the plugin waits for the answer, in milliseconds; the server answers earlier.
+    /// Upstream's plugin does not send it.
     #[serde(rename = "timeoutMs", default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
-/// The server's answer: the settings to configure, or (upstream's server in privileged mode) the finished
-/// result.
+/// The server's answer: the settings to configure, or (upstream's server in privileged mode) the
+/// finished result.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Response {
@@ -70,11 +78,11 @@ pub struct Response {
     pub pod_if_info: Option<PodInterface>,
     /// Upstream's plugin fails on `null` here; this project sends no credentials.
     pub kube_auth: Option<KubeAuth>,
-    /// A second interface of the pod, on the user-defined network that is its primary one: upstream's server
-    /// asks its plugin to attach it, too.
+    /// A second interface of the pod, on the user-defined network that is its primary one:
+    /// upstream's server asks its plugin to attach it, too.
     #[serde(rename = "PrimaryUDNPodInfo", skip_serializing_if = "Option::is_none")]
     pub primary_network: Option<serde_json::Value>,
-    /// The bridge for the port, if the server can write ports at this moment.
+    /// The bridge for the port, if the server knows it and the name of the pod's link is free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<BridgeFacts>,
 }
@@ -85,10 +93,26 @@ pub struct Response {
 pub struct BridgeFacts {
     /// As in the Bridge row; empty for the kernel datapath.
     pub datapath_type: String,
+    /// Absent from an older server, which writes every port that it can.
+    #[serde(default)]
+    pub writer: PortWriter,
 }
 
-/// The progress of a port, in this order. The server reports progress only. After any other line, or after
-/// some time without a line, the plugin reads the database itself.
+/// The program that adds an ADD's port to the bridge.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PortWriter {
+    /// The plugin, in a session of its own: few calls are under way.
+    Plugin,
+    /// The server, in one transaction with the ports of other ADDs. Also any value of a newer
+    /// server.
+    #[default]
+    #[serde(other)]
+    Server,
+}
+
+/// The progress of a port, in this order. The server reports progress only. After any other line,
+/// or after some time without a line, the plugin reads the database itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortStatus {
@@ -103,14 +127,15 @@ pub enum PortStatus {
     Unknown,
 }
 
-/// The body of a refusal: the CNI error for the runtime, and fields for the plugin alone. An older plugin,
-/// and upstream's, read only the error.
+/// The body of a refusal: the CNI error for the runtime, and fields for the plugin alone. An older
+/// plugin, and upstream's, read only the error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     #[serde(flatten)]
     /// For the runtime.
     pub error: CniError,
-    /// Where the same request gets an answer. A value of a newer server that is unknown here is ignored.
+    /// Where the same request gets an answer. A value of a newer server that is unknown here is
+    /// ignored.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_it_is_known")]
     pub retry: Option<Retry>,
 }
@@ -119,24 +144,48 @@ pub struct Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// The server that takes over the socket. This one is shutting down, and closes its connections when it
-    /// ends.
+    /// The server that takes over the socket. This one is shutting down, and closes its connections
+    /// when it ends.
     NextServer,
 }
 
-/// The server's answer to STATUS if it succeeds: the health of the other programs that an ADD needs, as seen
-/// in the last seconds. An older server's, and upstream's, has no body at all.
+/// The server's answer to STATUS if it succeeds: the health of the other programs that an ADD
+/// needs, as seen in the last seconds. An older server's, and upstream's, has no body at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct StatusAnswer {
-    /// Health by address: an endpoint of OVSDB, or the pid file of a daemon. Always there: a body without it
-    /// is another program's.
+    /// Health by address: an endpoint of OVSDB, or the pid file of a daemon. Always there: a body
+    /// without it is another program's.
     #[serde(rename = "Partners")]
     pub daemons: BTreeMap<String, Health>,
-    /// The server has never found ovn-controller's pid file, but OVN has installed ports of this node's pods:
-    /// ovn-controller runs out of the server's sight.
+    /// The server has never found ovn-controller's pid file, but OVN has installed ports of this
+    /// node's pods: ovn-controller runs out of the server's sight.
     #[serde(default)]
     pub controller_elsewhere: bool,
+}
+
+/// What a server says about its node, for `ovnkube status`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeAnswer {
+    /// The node's name.
+    pub node: String,
+    /// The server's version.
+    pub version: String,
+    /// The conditions of readiness that are not met, each with the reason.
+    pub missing: BTreeMap<String, String>,
+    /// What is degraded although its condition is met.
+    pub remarks: BTreeMap<String, String>,
+    /// How long the stages of ADDs took since the server's start, by the stage's name: how many
+    /// took no longer than so many seconds, for rising bounds.
+    pub stages: BTreeMap<String, Vec<StageCount>>,
+}
+
+/// How many ADDs had a stage that took no longer than this.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StageCount {
+    pub seconds: f64,
+    pub count: u64,
 }
 
 /// Whether a program that runs also answers.
@@ -152,12 +201,12 @@ pub enum Health {
     Unknown,
 }
 
-/// The API server's address, with which upstream's server also sends credentials. Never read, and this
-/// project never sends credentials.
+/// The API server's address, with which upstream's server also sends credentials. Never read, and
+/// this project never sends credentials.
 ///
-/// Upstream's plugin asks that API server whether the pod is still the same, each time it finds that OVN has
-/// not installed the port yet. Without an address it crashes; if the address is not reachable, it only logs a
-/// warning.
+/// Upstream's plugin asks that API server whether the pod is still the same, each time it finds
+/// that OVN has not installed the port yet. Without an address it crashes; if the address is not
+/// reachable, it only logs a warning.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct KubeAuth {
     #[serde(rename = "kube-api-server", skip_deserializing, default = "nowhere")]
@@ -287,8 +336,8 @@ fn what_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())
 }
 
-/// The value, if this version can read it. `default` covers a missing field only, so an unknown value would
-/// fail the whole message.
+/// The value, if this version can read it. `default` covers a missing field only, so an unknown
+/// value would fail the whole message.
 fn if_it_is_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -305,7 +354,9 @@ mod base64_bytes {
         serializer.serialize_str(&STANDARD.encode(bytes))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
         STANDARD.decode(text).map_err(D::Error::custom)
     }

@@ -1,9 +1,9 @@
-//! Benchmark: time and CPU that the controller takes from a known cluster to a northbound database that shows
-//! it.
+//! Benchmark: time and CPU that the controller takes from a known cluster to a northbound database
+//! that shows it.
 //!
-//! Starts a private `ovsdb-server` with an empty database, and a controller that observes 500 nodes and
-//! 10,000 pods with annotations. Then starts another controller, which finds everything right, and adds pods
-//! one by one. Fails if a limit is exceeded.
+//! Starts a private `ovsdb-server` with an empty database, and a controller that observes 500 nodes
+//! and 10,000 pods with annotations. Then starts another controller, which finds everything right,
+//! and adds pods one by one. Fails if a limit is exceeded.
 //!
 //! ```text
 //! cargo run --release -p controller --example converge [NODES PODS]
@@ -24,21 +24,24 @@ use std::{
 };
 
 use cluster::{all_nodes, all_pods, config, node, pod};
-use controller::observation::{Observation, Seen};
+use controller::watch_event::{Seen, WatchEvent};
 use ovsdb::Endpoint;
 use running::Running;
 use testkit::{Database, Scratch};
 
 const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
-/// CPU limit of this process while it fills an empty database: the goal for 500 nodes and 10,000 pods.
+/// CPU limit of this process while it fills an empty database: the goal for 500 nodes and 10,000
+/// pods.
 const MOST_CPU: Duration = Duration::from_secs(2);
 /// Enough for a 99th percentile that is not the maximum.
 const SINGLE_PODS: u32 = 200;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let numbers: Vec<u32> =
-        std::env::args().skip(1).map(|number| number.parse().expect("numbers of nodes and pods")).collect();
+    let numbers: Vec<u32> = std::env::args()
+        .skip(1)
+        .map(|number| number.parse().expect("numbers of nodes and pods"))
+        .collect();
     let (nodes, pods) = if let [nodes, pods] = numbers[..] { (nodes, pods) } else { (500, 10_000) };
     // At most a hundred: `pod` gives distinct addresses to a hundred pods of a node.
     let per_node = (pods / nodes).clamp(1, 100);
@@ -58,7 +61,7 @@ async fn main() -> ExitCode {
     for number in pods..pods + SINGLE_PODS {
         let (committed, begun) = (again.transactions(), Instant::now());
         let wanted = committed.get() + 1;
-        again.observe(Observation::Pods(Seen::Applied(pod(number, 1 + number / per_node, 0))));
+        again.observe(WatchEvent::Pods(Seen::Applied(pod(number, 1 + number / per_node, 0))));
         again.reaches("the pod", |progress| progress.converged && committed.get() >= wanted).await;
         latencies.push(begun.elapsed());
     }
@@ -108,7 +111,8 @@ impl std::fmt::Display for Measured {
     }
 }
 
-/// CPU time of this thread, the only one (first field of /proc/thread-self/schedstat, in nanoseconds).
+/// CPU time of this thread, the only one (first field of /proc/thread-self/schedstat, in
+/// nanoseconds).
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())

@@ -1,4 +1,5 @@
-//! Allocation of subnets and addresses. Pure: knows neither objects of the API server nor OVN's databases.
+//! Allocation of subnets and addresses. Pure: knows neither objects of the API server nor OVN's
+//! databases.
 //!
 //! | module | noun |
 //! |---|---|

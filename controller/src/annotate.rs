@@ -1,19 +1,20 @@
-//! The patcher: writes annotations of nodes and pods, and the status of policies, as fast as the API server
-//! accepts them. Does not know what they mean.
+//! The patcher: writes annotations of nodes and pods, and the status of policies, as fast as the
+//! API server accepts them. Does not know what they mean.
 //!
 //! ```text
 //! channel of wishes ─▶ Queue (newest wish per object, retries) ─▶ patch ─▶ API server
 //! ```
 //!
-//! A wish is the desired annotations of one object. It becomes a patch of the status subresource with the
-//! object's UID, so it cannot reach a later object of the same name. It also names the state that the
-//! decision was based on ([`Only`]), so a late patch of a former leader cannot replace a newer decision.
-//! Fields of a status are applied instead (server-side apply): other zones own other fields of the same one.
+//! A wish is the desired annotations of one object. It becomes a patch of the status subresource
+//! with the object's UID, so it cannot reach a later object of the same name. It also names the
+//! state that the decision was based on ([`Only`]), so a late patch of a former leader cannot
+//! replace a newer decision. Fields of a status are applied instead (server-side apply): other
+//! zones own other fields of the same one.
 //!
-//! Each object has at most one request in flight. Its newest wish is retried until the API server accepts it
-//! or the object is gone. An object that is refused, by an admission webhook for example, backs off alone.
-//! The number of requests in flight follows from the API server's answers alone. The patcher does not
-//! remember what it wrote: the watch shows it.
+//! Each object has at most one request in flight. Its newest wish is retried until the API server
+//! accepts it or the object is gone. An object that is refused, by an admission webhook for
+//! example, backs off alone. The number of requests in flight follows from the API server's answers
+//! alone. The patcher does not remember what it wrote: the watch shows it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,17 +24,21 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle};
 
 use crate::{
+    custom::CustomStatus,
+    kinds::{
+        cluster_policy::condition::PolicyCondition,
+        pod::{annotation::PodAnnotation, object::Texts},
+    },
     node_assignments::NodeAnnotation,
-    store::{FirewallStatus, PodAnnotation, PolicyCondition, Texts},
 };
+
+pub use crate::annotate::metrics::AnnotationMetrics;
 
 mod metrics;
 mod patch;
 mod problems;
 mod queue;
 mod write;
-
-pub use metrics::AnnotationMetrics;
 
 /// The desired values of some annotations of an object. Its other annotations stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,15 +50,17 @@ pub struct Annotations {
     pub only: Only,
 }
 
-/// The precondition of a patch: the state of the object that the decision was based on. If the object has
-/// changed, the patch is dropped. The watch delivers the new state, which leads to a new decision.
+/// The precondition of a patch: the state of the object that the decision was based on. If the
+/// object has changed, the patch is dropped. The watch delivers the new state, which leads to a new
+/// decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Only {
     /// No precondition but the UID.
     Always,
     /// This `resourceVersion`. For kinds of objects that seldom change.
     Version(Arc<str>),
-    /// These annotations; other fields may have changed. For pods, whose status changes while they start.
+    /// These annotations; other fields may have changed. For pods, whose status changes while they
+    /// start.
     Over(Texts),
 }
 
@@ -61,8 +68,9 @@ pub enum Only {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     pub object: Object,
-    /// UID of the object that is meant. The API server ignores it in the status of a custom resource: what
-    /// was under way for an object that is gone may reach its successor, whose own status follows it.
+    /// UID of the object that is meant. The API server ignores it in the status of a custom
+    /// resource: what was under way for an object that is gone may reach its successor, whose own
+    /// status follows it.
     pub uid: Arc<str>,
     /// The field manager of the server-side apply.
     pub manager: String,
@@ -83,8 +91,8 @@ pub enum Matter {
     Status,
 }
 
-/// A desired change of one kind of object, in the form of the module that decides on it. Thousands may be
-/// queued, so a wish is small and is spelled out only when it is sent.
+/// A desired change of one kind of object, in the form of the module that decides on it. Thousands
+/// may be queued, so a wish is small and is spelled out only when it is sent.
 pub trait Wish: Send + Sync + 'static {
     /// The kind of object, for log and metrics.
     const KIND: &'static str;
@@ -107,8 +115,9 @@ pub struct AnnotationWriter {
 }
 
 impl AnnotationWriter {
-    /// Starts the task, which writes while `leadership` lasts. A wish replaces a queued wish of the same
-    /// object. Objects that the API server refuses get an event through `recorder`. Needs a tokio runtime.
+    /// Starts the task, which writes while `leadership` lasts. A wish replaces a queued wish of the
+    /// same object. Objects that the API server refuses get an event through `recorder`. Needs a
+    /// tokio runtime.
     pub fn start<W: Wish>(
         api: Connection,
         leadership: Leadership,
@@ -121,10 +130,11 @@ impl AnnotationWriter {
 }
 
 impl AnnotationWriter {
-    /// Waits for the end of the task: after a loss of the leadership it ends at once, after a resignation
-    /// when the last request is answered. Cancellation-safe.
+    /// Waits for the end of the task: after a loss of the leadership it ends at once, after a
+    /// resignation when the last request is answered. Cancellation-safe.
     pub async fn ended(&mut self) {
-        // A `JoinHandle` that has returned its result must not be polled again; this may be called twice.
+        // A `JoinHandle` that has returned its result must not be polled again; this may be called
+        // twice.
         if !self.task.is_finished() {
             let _ = (&mut self.task).await;
         }
@@ -168,8 +178,11 @@ impl Wish for NodeAnnotation {
 
     fn spell(&self) -> Change {
         // An object without a `resourceVersion` offers no state to name.
-        let only =
-            if self.version.is_empty() { Only::Always } else { Only::Version(Arc::clone(&self.version)) };
+        let only = if self.version.is_empty() {
+            Only::Always
+        } else {
+            Only::Version(Arc::clone(&self.version))
+        };
         Change::Annotations(Annotations {
             object: self.object(),
             uid: Arc::clone(&self.uid),
@@ -202,12 +215,12 @@ impl Wish for PolicyCondition {
     }
 }
 
-impl Wish for FirewallStatus {
-    const KIND: &'static str = "egressfirewall";
+impl Wish for CustomStatus {
+    const KIND: &'static str = "custom";
     const MATTER: Matter = Matter::Status;
 
     fn object(&self) -> Object {
-        Object::EgressFirewall(Arc::clone(&self.namespace))
+        Object::Custom(self.kind, Arc::clone(&self.namespace))
     }
 
     fn uid(&self) -> &Arc<str> {
@@ -220,7 +233,7 @@ impl Wish for FirewallStatus {
             uid: Arc::clone(&self.uid),
             // As upstream's, too.
             manager: self.zone.0.clone(),
-            fields: json!({"status": self.status, "messages": [self.message]}),
+            fields: self.fields(Timestamp::now()),
         })
     }
 }

@@ -1,6 +1,6 @@
-//! The identity of a cluster: the uid of the namespace `kube-system`, which every cluster has and no two
-//! share. Also the second look: the task that reads it again, and has everything listed again, while a list
-//! is doubted.
+//! The identity of a cluster: the uid of the namespace `kube-system`, which every cluster has and
+//! no two share. Also the second look: the task that reads it again, and has everything listed
+//! again, while a list is doubted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,21 +14,22 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-pub use crate::doubt::ClusterId;
-use crate::doubt::Doubted;
+use crate::safety_brake::HeldLists;
 
-/// The namespace whose uid is the identity. Reading it needs the right `get` on it. Without that right, two
-/// lists that agree are the only evidence.
+pub use crate::safety_brake::ClusterId;
+
+/// The namespace whose uid is the identity. Reading it needs the right `get` on it. Without that
+/// right, two lists that agree are the only evidence.
 const NAMESPACE: &str = "kube-system";
-/// Deadline of one request: longer than a busy API server takes for one small object. With ten times as much,
-/// one lost answer would use up [`FIRST`].
+/// Deadline of one request: longer than a busy API server takes for one small object. With ten
+/// times as much, one lost answer would use up [`FIRST`].
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long [`first`] retries: three requests that time out. The first lists wait for it, so an API server
-/// that lists objects but does not answer this request delays them by this much at most.
+/// How long [`first`] retries: three requests that time out. The first lists wait for it, so an API
+/// server that lists objects but does not answer this request delays them by this much at most.
 const FIRST: Duration = Duration::from_secs(30);
-/// Time from a doubted list to the second look. Longer than an API server takes to start and to fill its
-/// caches: with a tenth of it, the same wrong list would come twice and be believed. A real mass deletion
-/// waits this long.
+/// Time from a doubted list to the second look. Longer than an API server takes to start and to
+/// fill its caches: with a tenth of it, the same wrong list would come twice and be believed. A
+/// real mass deletion waits this long.
 pub const SECOND_LOOK: Duration = Duration::from_secs(10);
 
 /// Reads the identity at the start. Retries for 30 s if the API server does not answer; then none.
@@ -70,11 +71,11 @@ pub async fn ask(api: &Connection) -> Result<ClusterId, Trouble> {
     }
 }
 
-/// While a party doubts a list: every [`SECOND_LOOK`], reads the identity, passes it to `tell` and has all
-/// watches list everything again.
+/// While a party doubts a list: every [`SECOND_LOOK`], reads the identity, passes it to `tell` and
+/// has all watches list everything again.
 pub(crate) async fn look_again(
     api: Connection,
-    mut doubts: Vec<watch::Receiver<Option<Doubted>>>,
+    mut doubts: Vec<watch::Receiver<Option<HeldLists>>>,
     watches: Vec<Prompt>,
     mut tell: impl FnMut(ClusterId),
 ) {
@@ -84,8 +85,8 @@ pub(crate) async fn look_again(
         if doubts.iter().all(|doubted| doubted.borrow().is_none()) {
             continue;
         }
-        // The identity comes before the lists, so that a list of another cluster never counts as the second
-        // one. Without an answer nothing is listed; the next round tries again.
+        // The identity comes before the lists, so that a list of another cluster never counts as
+        // the second one. Without an answer nothing is listed; the next round tries again.
         if let Ok(id) = ask(&api).await {
             tell(id);
             watches.iter().for_each(Prompt::everything);
@@ -94,9 +95,10 @@ pub(crate) async fn look_again(
 }
 
 /// Waits until a party doubts a list; false once all parties have ended.
-async fn is_any_doubted(doubts: &mut Vec<watch::Receiver<Option<Doubted>>>) -> bool {
+async fn is_any_doubted(doubts: &mut Vec<watch::Receiver<Option<HeldLists>>>) -> bool {
     loop {
-        let waiting = doubts.iter_mut().map(|doubted| doubted.wait_for(Option::is_some).map_ok(drop).boxed());
+        let waiting =
+            doubts.iter_mut().map(|doubted| doubted.wait_for(Option::is_some).map_ok(drop).boxed());
         if waiting.len() == 0 {
             return false;
         }

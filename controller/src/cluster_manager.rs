@@ -1,5 +1,5 @@
-//! The cluster manager: assigns subnets, node ids and addresses to nodes. It writes to the API server only,
-//! and knows nothing of OVN.
+//! The cluster manager: assigns subnets, node ids and addresses to nodes. It writes to the API
+//! server only, and knows nothing of OVN.
 //!
 //! ```text
 //! nodes ─▶ NodeAssignments ─annotations─▶ Writing ─▶ API server
@@ -13,12 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
-use kubeapi::{
-    Connection,
-    election::Leadership,
-    events::{Event, EventReason, Recorder},
-    object::Object,
-};
+use kubeapi::{Connection, election::Leadership, events::Recorder};
 use tokio::{
     sync::{
         mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -30,22 +25,17 @@ use tokio::{
 use crate::{
     annotate::{self, AnnotationWriter},
     cluster_id::ClusterId,
-    doubt::Doubted,
-    key::NodeName,
+    kinds::node::object::Node,
     node_assignments::{FormerNodes, NodeAnnotation, NodeAssignments},
-    observation::{Kind, Observation, Seen},
-    store::Node,
-    trouble::{NodeTrouble, Trouble},
+    safety_brake::HeldLists,
+    watch_event::{Kind, Seen, WatchEvent},
 };
+
+pub use crate::cluster_manager::metrics::ClusterManagerMetrics;
 
 mod evidence;
 mod metrics;
 mod record;
-
-pub use metrics::ClusterManagerMetrics;
-
-/// `action` of the events.
-const ACTION: &str = "AssignSubnet";
 
 /// How often the pods of nodes are looked for that are gone. Only what is due is asked for.
 const LOOK: Duration = Duration::from_secs(60);
@@ -53,7 +43,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// The running role; it ends when this is dropped.
 #[derive(Debug)]
 pub struct ClusterManager {
-    doubted: watch::Receiver<Option<Doubted>>,
+    doubted: watch::Receiver<Option<HeldLists>>,
     writing: AnnotationWriter,
     task: tokio::task::JoinHandle<()>,
 }
@@ -62,11 +52,12 @@ impl ClusterManager {
     /// The kinds of objects that it observes.
     pub const KINDS: &[Kind] = &[Kind::Node];
 
-    /// Starts the role, which works while this process leads. It decides nothing before `believed` completes:
-    /// the API server is known to be the right cluster's by other evidence, such as the northbound database,
-    /// and returns that cluster if it is known. Returns at once. Needs a tokio runtime.
+    /// Starts the role, which works while this process leads. It decides nothing before `believed`
+    /// completes: the API server is known to be the right cluster's by other evidence, such as the
+    /// northbound database, and returns that cluster if it is known. Returns at once. Needs a tokio
+    /// runtime.
     pub fn start(
-        Told { api, leadership, recorder, namespace, observations }: Told,
+        ClusterManagerInputs { api, leadership, recorder, namespace, observations }: ClusterManagerInputs,
         assignments: NodeAssignments,
         believed: impl Future<Output = ClusterId> + Send + 'static,
         annotation_metrics: annotate::AnnotationMetrics,
@@ -85,7 +76,8 @@ impl ClusterManager {
             metrics,
         };
         let of_records = (api.clone(), leadership.clone());
-        let writing = AnnotationWriter::start(api, leadership.clone(), recorder, annotation_metrics, wishes);
+        let writing =
+            AnnotationWriter::start(api, leadership.clone(), recorder, annotation_metrics, wishes);
         let task = tokio::spawn(async move {
             leadership.won().await;
             let work = async {
@@ -95,7 +87,10 @@ impl ClusterManager {
                 let Some(namespace) = namespace else { return role.run(observations).await };
                 let (api, leadership) = of_records;
                 role.assignments.restore(record::read(&api, &namespace).await);
-                tokio::join!(record::write(api, namespace, leadership, recorded), role.run(observations));
+                tokio::join!(
+                    record::write(api, namespace, leadership, recorded),
+                    role.run(observations)
+                );
             };
             // `biased`: a lost leadership ends the work before the next observation is handled.
             tokio::select! {
@@ -108,7 +103,7 @@ impl ClusterManager {
     }
 
     /// The list of nodes that the role doubts; none if it believes it.
-    pub fn doubted(&self) -> watch::Receiver<Option<Doubted>> {
+    pub fn doubted(&self) -> watch::Receiver<Option<HeldLists>> {
         self.doubted.clone()
     }
 
@@ -126,28 +121,29 @@ impl Drop for ClusterManager {
 
 /// The dependencies of the role.
 #[derive(Debug)]
-pub struct Told {
+pub struct ClusterManagerInputs {
     pub api: Connection,
     pub leadership: Leadership,
     pub recorder: Recorder,
-    /// Where a Lease records the nodes that are gone, for the next leader; none: only their pods tell.
+    /// Where a Lease records the nodes that are gone, for the next leader; none: only their pods
+    /// tell.
     pub namespace: Option<String>,
     /// Nodes, and the identity of their cluster.
-    pub observations: UnboundedReceiver<Observation>,
+    pub observations: UnboundedReceiver<WatchEvent>,
 }
 
 struct Role {
     api: Connection,
     assignments: NodeAssignments,
     annotations: UnboundedSender<NodeAnnotation>,
-    doubts: watch::Sender<Option<Doubted>>,
+    doubts: watch::Sender<Option<HeldLists>>,
     records: watch::Sender<FormerNodes>,
     recorder: Recorder,
     metrics: ClusterManagerMetrics,
 }
 
 impl Role {
-    async fn run(mut self, mut observations: UnboundedReceiver<Observation>) {
+    async fn run(mut self, mut observations: UnboundedReceiver<WatchEvent>) {
         let mut looks = interval(LOOK);
         loop {
             tokio::select! {
@@ -157,7 +153,8 @@ impl Role {
                 },
                 _ = looks.tick() => {}
             }
-            // Decide once for all queued observations: a later one may free what an earlier node needs.
+            // Decide once for all queued observations: a later one may free what an earlier node
+            // needs.
             while let Ok(observation) = observations.try_recv() {
                 self.observe(observation).await;
             }
@@ -175,13 +172,8 @@ impl Role {
                 // Fails only if the patcher has ended; then this task ends, too.
                 let _ = self.annotations.send(annotation);
             }
-            for trouble in self.assignments.take_troubles() {
-                tracing::warn!(
-                    node = %trouble.subject,
-                    problem = %trouble.why,
-                    "cannot assign all that a node needs"
-                );
-                self.recorder.event(event(&trouble));
+            for problem in self.assignments.take_problems() {
+                self.recorder.event(problem.report());
             }
             self.metrics.show(&self.assignments);
         }
@@ -189,33 +181,33 @@ impl Role {
 }
 
 impl Role {
-    async fn observe(&mut self, observation: Observation) {
+    async fn observe(&mut self, observation: WatchEvent) {
         self.assignments.at(now());
         match observation {
-            Observation::Nodes(seen) => {
+            WatchEvent::Nodes(seen) => {
                 if let Seen::All(nodes) = &seen {
                     self.recall(nodes).await;
                 }
                 self.assignments.observe(seen);
             }
-            Observation::Cluster(id) => self.assignments.cluster(id),
+            WatchEvent::Cluster(id) => self.assignments.cluster(id),
             // This role subscribes to nodes only.
-            Observation::Namespaces(_)
-            | Observation::Pods(_)
-            | Observation::Policies(_)
-            | Observation::ClusterPolicies(..)
-            | Observation::EgressFirewalls(_)
-            | Observation::Name(..)
-            | Observation::Reread(..)
-            | Observation::Connection(_)
-            | Observation::Services(_)
-            | Observation::Slices(_)
-            | Observation::Ranges(_) => {}
+            WatchEvent::Namespaces(_)
+            | WatchEvent::Pods(_)
+            | WatchEvent::Policies(_)
+            | WatchEvent::ClusterPolicies(..)
+            | WatchEvent::Custom(_)
+            | WatchEvent::Name(..)
+            | WatchEvent::Reread(..)
+            | WatchEvent::Connection(_)
+            | WatchEvent::Services(_)
+            | WatchEvent::Slices(_)
+            | WatchEvent::Ranges(_) => {}
         }
     }
 
-    /// Looks for the subnets of nodes whose record was lost while no cluster manager ran, and of nodes that
-    /// have gone meanwhile.
+    /// Looks for the subnets of nodes whose record was lost while no cluster manager ran, and of
+    /// nodes that have gone meanwhile.
     async fn recall(&mut self, nodes: &[Node]) {
         if !self.assignments.needs_evidence() {
             return;
@@ -226,7 +218,10 @@ impl Role {
             None => {
                 let mut networks = evidence::Networks::new();
                 for name in self.assignments.without_record(nodes) {
-                    networks.insert(Arc::clone(&name), evidence::networks_of_pods(&self.api, &name).await);
+                    networks.insert(
+                        Arc::clone(&name),
+                        evidence::networks_of_pods(&self.api, &name).await,
+                    );
                 }
                 networks
             }
@@ -275,10 +270,6 @@ impl Role {
 /// Seconds since 1970.
 fn now() -> i64 {
     Timestamp::now().as_second()
-}
-
-fn event(Trouble { subject, uid, why }: &Trouble<NodeName, NodeTrouble>) -> Event {
-    Event::new(Object::Node(subject.clone()), uid, EventReason::new(ACTION, why.reason()), why.to_string())
 }
 
 #[cfg(test)]

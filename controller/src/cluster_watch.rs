@@ -7,8 +7,8 @@
 //!      └──── second look ◀── a party doubts a list
 //! ```
 //!
-//! A party is a role that receives observations: the cluster manager or the controller. This module does not
-//! know what a party does with them.
+//! A party is a role that receives observations: the cluster manager or the controller. This module
+//! does not know what a party does with them.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use kubeapi::{
     Connection,
     election::Leadership,
     metrics::Metrics,
+    services::{RangeObject, ServiceObject, SliceObject},
     watch::{Seen, SyncStatus, Watch, Watched},
 };
 use tokio::{
@@ -27,15 +28,16 @@ use tokio::{
 use crate::{
     cluster_id,
     config::ClusterConfig,
-    doubt::Doubted,
-    observation::{Kind, Observation},
-    store::{
-        policy::Ledger,
-        wire::{
-            ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline,
-            OfCluster, PodObject, PolicyObject, RangeObject, ServiceObject, SliceObject,
-        },
+    custom::{CustomWire, registry::of_kind},
+    kinds::{
+        cluster_policy::wire::{ClusterPolicyObject, OfAdmin, OfBaseline, OfCluster},
+        namespace::wire::NamespaceObject,
+        network_policy::{ledger::Ledger, wire::PolicyObject},
+        node::wire::NodeObject,
+        pod::wire::PodObject,
     },
+    safety_brake::HeldLists,
+    watch_event::{Kind, WatchEvent},
 };
 
 /// The watches; they end when this is dropped.
@@ -47,12 +49,12 @@ pub struct ClusterWatch {
 
 /// A subscriber of the watches: the cluster manager or the controller.
 #[derive(Debug, Clone)]
-pub struct Party {
-    pub observations: UnboundedSender<Observation>,
+pub struct Subscriber {
+    pub observations: UnboundedSender<WatchEvent>,
     /// The kinds of objects that it subscribes to.
     pub wants: &'static [Kind],
     /// The lists that the party doubts; none if it believes all.
-    pub doubted: watch::Receiver<Option<Doubted>>,
+    pub doubted: watch::Receiver<Option<HeldLists>>,
 }
 
 /// What all watches need.
@@ -60,75 +62,82 @@ struct Shared<'a> {
     api: &'a Connection,
     leadership: &'a Leadership,
     metrics: &'a Metrics,
-    parties: &'a [Party],
+    parties: &'a [Subscriber],
     cluster: &'a Arc<ClusterConfig>,
     /// URL of the API server whose cluster's identity the parties know.
     identified: Arc<Mutex<Option<String>>>,
 }
 
 impl ClusterWatch {
-    /// Starts the watches that at least one party wants; they begin when this process leads. Each party
-    /// receives the identity of the cluster before anything else, and again with each second look. Returns at
-    /// once. Needs a tokio runtime.
+    /// Starts the watches that at least one party wants; they begin when this process leads. Each
+    /// party receives the identity of the cluster before anything else, and again with each second
+    /// look. Returns at once. Needs a tokio runtime.
     pub fn start(
         api: &Connection,
         leadership: &Leadership,
         metrics: &Metrics,
         cluster: &ClusterConfig,
-        parties: &[Party],
+        parties: &[Subscriber],
     ) -> Self {
         let cluster = &Arc::new(cluster.clone());
-        let shared = Shared { api, leadership, metrics, parties, cluster, identified: Arc::default() };
+        let shared =
+            Shared { api, leadership, metrics, parties, cluster, identified: Arc::default() };
         let watches: Vec<_> = Kind::ALL
             .iter()
             .filter_map(|kind| match kind {
-                Kind::Node => shared.watch::<NodeObject>(*kind, Observation::Nodes),
-                Kind::Namespace => shared.watch::<NamespaceObject>(*kind, Observation::Namespaces),
+                Kind::Node => shared.watch::<NodeObject>(*kind, WatchEvent::Nodes),
+                Kind::Namespace => shared.watch::<NamespaceObject>(*kind, WatchEvent::Namespaces),
                 Kind::Policy => {
                     let mut ledger = Ledger::default();
                     shared.watch_short::<PolicyObject>(
                         *kind,
                         move |(key, policy)| ledger.enter(key.namespace(), policy),
-                        Observation::Policies,
+                        WatchEvent::Policies,
                     )
                 }
                 Kind::ClusterPolicy(of) => match of {
                     ClusterPolicyKind::ClusterNetworkPolicy => shared
                         .watch::<ClusterPolicyObject<OfCluster>>(*kind, |seen| {
-                            Observation::ClusterPolicies(ClusterPolicyKind::ClusterNetworkPolicy, seen)
+                            WatchEvent::ClusterPolicies(
+                                ClusterPolicyKind::ClusterNetworkPolicy,
+                                seen,
+                            )
                         }),
                     ClusterPolicyKind::AdminNetworkPolicy => shared
                         .watch::<ClusterPolicyObject<OfAdmin>>(*kind, |seen| {
-                            Observation::ClusterPolicies(ClusterPolicyKind::AdminNetworkPolicy, seen)
+                            WatchEvent::ClusterPolicies(ClusterPolicyKind::AdminNetworkPolicy, seen)
                         }),
                     ClusterPolicyKind::BaselineAdminNetworkPolicy => shared
                         .watch::<ClusterPolicyObject<OfBaseline>>(*kind, |seen| {
-                            Observation::ClusterPolicies(ClusterPolicyKind::BaselineAdminNetworkPolicy, seen)
+                            WatchEvent::ClusterPolicies(
+                                ClusterPolicyKind::BaselineAdminNetworkPolicy,
+                                seen,
+                            )
                         }),
                 },
-                Kind::EgressFirewall => {
-                    shared.watch::<EgressFirewallObject>(*kind, Observation::EgressFirewalls)
-                }
+                Kind::Custom(of) => of_kind!(*of, K => {
+                    shared.watch::<CustomWire<K>>(*kind, WatchEvent::custom)
+                }),
                 Kind::Pod => {
                     let cluster = Arc::clone(shared.cluster);
                     shared.watch_short::<PodObject>(
                         *kind,
                         move |(_, pod)| pod.shorten(&cluster),
-                        Observation::Pods,
+                        WatchEvent::Pods,
                     )
                 }
-                Kind::Service => shared.watch::<ServiceObject>(*kind, Observation::Services),
-                Kind::Slice => shared.watch::<SliceObject>(*kind, Observation::Slices),
-                Kind::Range => shared.watch::<RangeObject>(*kind, Observation::Ranges),
+                Kind::Service => shared.watch::<ServiceObject>(*kind, WatchEvent::Services),
+                Kind::Slice => shared.watch::<SliceObject>(*kind, WatchEvent::Slices),
+                Kind::Range => shared.watch::<RangeObject>(*kind, WatchEvent::Ranges),
             })
             .collect();
-        // One second look for all kinds: a list of pods is judged against the nodes, and the identity
-        // concerns both.
+        // One second look for all kinds: a list of pods is judged against the nodes, and the
+        // identity concerns both.
         let doubts = parties.iter().map(|party| party.doubted.clone()).collect();
         let again = watches.iter().map(|(_, watch)| watch.prompt()).collect();
         let all = observers(parties);
         let looking_again = cluster_id::look_again(api.clone(), doubts, again, move |id| {
-            tell(&all, Observation::Cluster(id))
+            tell(&all, WatchEvent::Cluster(id))
         });
         Self { watches, looking_again: tokio::spawn(looking_again) }
     }
@@ -144,7 +153,7 @@ impl Shared<'_> {
     fn watch<O: Watched>(
         &self,
         kind: Kind,
-        observation: fn(Seen<O::Key, O::Value>) -> Observation,
+        observation: fn(Seen<O::Key, O::Value>) -> WatchEvent,
     ) -> Option<(&'static str, Watch)> {
         self.watch_short::<O>(kind, |_| (), observation)
     }
@@ -154,14 +163,14 @@ impl Shared<'_> {
         &self,
         kind: Kind,
         shorten: impl FnMut(&mut O::Value) + Send + 'static,
-        observation: fn(Seen<O::Key, O::Value>) -> Observation,
+        observation: fn(Seen<O::Key, O::Value>) -> WatchEvent,
     ) -> Option<(&'static str, Watch)> {
         let to = observers(self.parties.iter().filter(|party| party.wants.contains(&kind)));
         if to.is_empty() {
             return None;
         }
-        // Every watch waits for the identity: a party has to know it before it judges a list. One request for
-        // all of them.
+        // Every watch waits for the identity: a party has to know it before it judges a list. One
+        // request for all of them.
         let (api, all, identified) =
             (self.api.clone(), observers(self.parties), Arc::clone(&self.identified));
         let identify = move || {
@@ -170,7 +179,7 @@ impl Shared<'_> {
                 let mut identified = identified.lock().await;
                 let url = api.url();
                 if identified.as_ref() != Some(&url) {
-                    tell(&all, Observation::Cluster(cluster_id::first(&api).await));
+                    tell(&all, WatchEvent::Cluster(cluster_id::first(&api).await));
                     *identified = Some(url);
                 }
             }
@@ -187,7 +196,9 @@ impl Shared<'_> {
     }
 }
 
-fn observers<'a>(parties: impl IntoIterator<Item = &'a Party>) -> Vec<UnboundedSender<Observation>> {
+fn observers<'a>(
+    parties: impl IntoIterator<Item = &'a Subscriber>,
+) -> Vec<UnboundedSender<WatchEvent>> {
     parties.into_iter().map(|party| party.observations.clone()).collect()
 }
 
@@ -199,7 +210,7 @@ impl Drop for ClusterWatch {
 }
 
 /// Sends an observation to each party. A party whose channel is closed has ended, and is skipped.
-fn tell(parties: &[UnboundedSender<Observation>], observation: Observation) {
+fn tell(parties: &[UnboundedSender<WatchEvent>], observation: WatchEvent) {
     // A list of all pods is large: it is cloned for all parties but the last.
     let Some((last, others)) = parties.split_last() else { return };
     for party in others {

@@ -1,6 +1,6 @@
 //! The approver of certificates with which the servers of nodes authenticate (upstream's
-//! `OVNKubeCSRController`). It decides about CertificateSigningRequests for users `system:ovn-node:NODE`, and
-//! about no others. The cluster's own signer signs what is approved.
+//! `OVNKubeCSRController`). It decides about CertificateSigningRequests for users
+//! `system:ovn-node:NODE`, and about no others. The cluster's own signer signs what is approved.
 //!
 //! ```text
 //! CertificateSigningRequests ─▶ Request ─▶ Queue (limits) ─▶ judge ─▶ is there a node? ─▶ approval
@@ -35,11 +35,13 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use self::{
-    queue::{LONGEST_QUEUE, Next, OF_ONE_USER, Queue, Queued},
-    request::{Request, SigningRequest},
+use crate::{
+    csr_approver::{
+        queue::{LONGEST_QUEUE, Next, OF_ONE_USER, Queue, Queued},
+        request::{Request, SigningRequest},
+    },
+    key::NodeName,
 };
-use crate::key::NodeName;
 
 mod judge;
 mod queue;
@@ -47,11 +49,12 @@ mod request;
 
 /// The timeout of one answer of the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two decisions: 20 a second at most. A cluster of 1,000 nodes that all start has its certificates
-/// within a minute; a flood of requests costs the API server no more than the heartbeats of 200 kubelets.
+/// Between two decisions: 20 a second at most. A cluster of 1,000 nodes that all start has its
+/// certificates within a minute; a flood of requests costs the API server no more than the
+/// heartbeats of 200 kubelets.
 const PACE: Duration = Duration::from_millis(50);
-/// When a request is looked at again whose node does not exist yet, or about which the API server has not
-/// answered. A kubelet registers its node some seconds after it has started.
+/// When a request is looked at again whose node does not exist yet, or about which the API server
+/// has not answered. A kubelet registers its node some seconds after it has started.
 const AGAIN: Duration = Duration::from_secs(10);
 /// How soon all requests are listed again after some have found no place.
 const RELIST: Duration = Duration::from_secs(60);
@@ -117,7 +120,10 @@ impl CsrApprover {
                 // Some have found no place; there is room now.
                 Next::Empty { left_out } => {
                     sleep_until(listed + RELIST).await;
-                    tracing::info!(left_out, "listing certificate signing requests that had to wait");
+                    tracing::info!(
+                        left_out,
+                        "listing certificate signing requests that had to wait"
+                    );
                     listed = Instant::now();
                     open.queue().forgive();
                     prompt.everything();
@@ -156,9 +162,16 @@ impl CsrApprover {
         let user = &request.user;
         match self.write(request, condition).await {
             Ok(()) => match verdict {
-                Ok(node) => tracing::info!(name, user, %node, "approved a certificate signing request"),
+                Ok(node) => {
+                    tracing::info!(name, user, %node, "approved a certificate signing request")
+                }
                 Err(why) => {
-                    tracing::warn!(name, user, problem = why, "denied a certificate signing request");
+                    tracing::warn!(
+                        name,
+                        user,
+                        problem = why,
+                        "denied a certificate signing request"
+                    );
                 }
             },
             // Somebody else has decided; the watch shows it.
@@ -176,7 +189,8 @@ impl CsrApprover {
         Ok(found.is_some())
     }
 
-    /// Writes the only condition that the request has. `resourceVersion`: nobody else has decided meanwhile.
+    /// Writes the only condition that the request has. `resourceVersion`: nobody else has decided
+    /// meanwhile.
     async fn write(&self, request: &Request, condition: serde_json::Value) -> Result<(), Trouble> {
         let change = json!({
             "metadata": {"uid": request.uid, "resourceVersion": request.version},

@@ -1,8 +1,8 @@
-//! The chassis of a node that is deleted leaves the southbound database: all other nodes keep a tunnel to it
-//! otherwise. An ovn-controller that runs on there registers itself again.
+//! The chassis of a node that is deleted leaves the southbound database: all other nodes keep a
+//! tunnel to it otherwise. An ovn-controller that runs on there registers itself again.
 //!
-//! Knows nothing of rows in the northbound database. Nothing waits for this: without the southbound database
-//! everything else goes on.
+//! Knows nothing of rows in the northbound database. Nothing waits for this: without the southbound
+//! database everything else goes on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,35 +18,37 @@ use tokio::{
 };
 
 use crate::{
-    doubt::Doubted,
+    engine::reconcile::Progress,
     key::NodeName,
-    observation::{Kind, Observation, Seen},
-    reconcile::Progress,
+    kinds::node::object::Node,
     remove_node::{ChassisOf, from_southbound},
-    store::Node,
+    safety_brake::HeldLists,
+    watch_event::{Kind, Seen, WatchEvent},
 };
 
-/// How long after its Node: one that is deleted and registered again at once keeps its tunnels. A tenth is
-/// too short for a person at a keyboard; ten times as long and nodes that are gone are tried for minutes.
+/// How long after its Node: one that is deleted and registered again at once keeps its tunnels. A
+/// tenth is too short for a person at a keyboard; ten times as long and nodes that are gone are
+/// tried for minutes.
 const GRACE: Duration = Duration::from_secs(10);
 /// Between two tries.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Deadline of one try.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The largest number of nodes that wait for the database; the ones beyond are left to `--remove-node`.
+/// The largest number of nodes that wait for the database; the ones beyond are left to
+/// `--remove-node`.
 const MOST: usize = 1000;
 
 /// Removes the chassis of deleted nodes.
 #[derive(Debug)]
 pub struct DeadChassis {
     /// Nodes, and the identity of their cluster.
-    pub observations: UnboundedReceiver<Observation>,
+    pub observations: UnboundedReceiver<WatchEvent>,
     pub southbound: Client,
     pub leadership: Leadership,
     /// Of the controller, which knows whose the databases are.
     pub progress: watch::Receiver<Progress>,
     /// The lists that the controller doubts.
-    pub doubted: watch::Receiver<Option<Doubted>>,
+    pub doubted: watch::Receiver<Option<HeldLists>>,
 }
 
 /// The nodes that are there, and those that are gone.
@@ -74,7 +76,7 @@ impl DeadChassis {
             let due = nodes.due();
             tokio::select! {
                 observation = self.observations.recv() => match observation {
-                    Some(Observation::Nodes(seen)) => nodes.observe(seen, Instant::now()),
+                    Some(WatchEvent::Nodes(seen)) => nodes.observe(seen, Instant::now()),
                     Some(_) => {}
                     None => return,
                 },
@@ -89,8 +91,8 @@ impl DeadChassis {
 
     /// Removes the chassis of a node, or has it tried again.
     async fn remove(&self, nodes: &mut Nodes, (node, gone): (NodeName, Gone)) {
-        // A list that is doubted is no evidence that the node is gone, and a database that is another
-        // cluster's has other nodes of the same name.
+        // A list that is doubted is no evidence that the node is gone, and a database that is
+        // another cluster's has other nodes of the same name.
         let may_remove = {
             let progress = self.progress.borrow();
             self.leadership.is_leader()
@@ -125,7 +127,8 @@ impl Nodes {
             // No evidence that a node is gone.
             Seen::Unlisted(_) => {}
             Seen::All(nodes) => {
-                let listed: BTreeSet<NodeName> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
+                let listed: BTreeSet<NodeName> =
+                    nodes.iter().map(|node| Arc::clone(&node.name)).collect();
                 let missing: Vec<NodeName> =
                     self.there.keys().filter(|name| !listed.contains(*name)).cloned().collect();
                 missing.iter().for_each(|name| self.remove(name, now));
@@ -160,16 +163,22 @@ impl Nodes {
     }
 
     fn take_due(&mut self, now: Instant) -> Vec<(NodeName, Gone)> {
-        let due: Vec<NodeName> =
-            self.gone.iter().filter(|(_, gone)| gone.due <= now).map(|(name, _)| Arc::clone(name)).collect();
+        let due: Vec<NodeName> = self
+            .gone
+            .iter()
+            .filter(|(_, gone)| gone.due <= now)
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
         due.into_iter().filter_map(|name| self.gone.remove_entry(&name)).collect()
     }
 
-    /// What is the node's in the southbound database. A node names its own chassis, so the name counts only if
-    /// no other node has it.
+    /// What is the node's in the southbound database. A node names its own chassis, so the name
+    /// counts only if no other node has it.
     fn chassis_of(&self, node: &NodeName, gone: &Gone) -> ChassisOf {
-        let names =
-            gone.chassis.iter().filter(|name| !self.there.values().flatten().any(|chassis| chassis == *name));
+        let names = gone
+            .chassis
+            .iter()
+            .filter(|name| !self.there.values().flatten().any(|chassis| chassis == *name));
         ChassisOf {
             node: Arc::clone(node),
             names: names.map(|name| name.to_string()).collect(),
@@ -200,8 +209,8 @@ mod tests {
         assert_eq!((nodes.due(), nodes.there["a"].clone()), (None, None));
     }
 
-    /// A node writes the name of its chassis itself: with another node's, and its own end, that node would
-    /// lose its tunnels.
+    /// A node writes the name of its chassis itself: with another node's, and its own end, that
+    /// node would lose its tunnels.
     #[tokio::test(start_paused = true)]
     async fn the_chassis_of_another_node_is_not_taken_from_it() {
         let (mut nodes, begun) = (Nodes::default(), Instant::now());

@@ -1,11 +1,11 @@
-//! A list that mostly has one element, which is stored inline, without an allocation; and maps that mostly
-//! have few entries.
+//! A list that mostly has one element, which is stored inline, without an allocation; and maps that
+//! mostly have few entries.
 
 use std::{borrow::Borrow, collections::HashMap, hash::Hash, ops::Deref, slice};
 
-/// Entries for which an empty map or queue keeps its memory. At the start it may have one for each object,
-/// some megabytes in a large cluster; afterwards some dozens. A much smaller value would allocate it again in
-/// each burst.
+/// Entries for which an empty map or queue keeps its memory. At the start it may have one for each
+/// object, some megabytes in a large cluster; afterwards some dozens. A much smaller value would
+/// allocate it again in each burst.
 pub(crate) const KEPT: usize = 1024;
 
 /// Gives back the memory of a map that has become empty.
@@ -59,7 +59,9 @@ impl<T> Few<T> {
             Self::One(first) if first == element => *self = Self::default(),
             Self::One(_) => return false,
             Self::Many(all) => {
-                let Some(place) = all.iter().position(|other| other == element) else { return false };
+                let Some(place) = all.iter().position(|other| other == element) else {
+                    return false;
+                };
                 all.remove(place);
             }
         }

@@ -2,8 +2,8 @@
 
 use std::{ops::Deref, slice};
 
-/// A sorted slice without duplicates. A `BTreeSet` has room for eleven elements from the first on; thousands of
-/// policies have some small sets each.
+/// A sorted slice without duplicates. A `BTreeSet` has room for eleven elements from the first on;
+/// thousands of policies have some small sets each.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrozenSet<T>(Box<[T]>);
 

@@ -1,10 +1,13 @@
 //! Owners of rows of the northbound database, and how much of their rows a change concerns.
 //!
-//! `store/fanout.rs` has the table of which change concerns which keys.
+//! `world/observe.rs` has the table of which change concerns which keys.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
 
-use contract::names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey};
+use contract::{
+    definition::CustomKind,
+    names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey},
+};
 use kubeapi::services::Protocol;
 
 /// Name of a Node object.
@@ -21,6 +24,8 @@ pub enum Key {
     Node(NodeName),
     /// A node's gateway router, the switch between it and the node's bridge, and what leads to it.
     Gateway(NodeName),
+    /// A node on the switch between zones, and the ways to it from other zones.
+    Transit(NodeName),
     /// The translation of a pod's address by its node's gateway router, where each pod has its own.
     SourceNat(Arc<Translated>),
     /// What isolates the selected pods of a namespace: a port group for each direction.
@@ -33,8 +38,8 @@ pub enum Key {
     ClusterPolicy(Arc<ClusterPolicyKey>),
     /// The group of a namespace's pods, and their multicast.
     Namespace(Arc<str>),
-    /// What the pods of a namespace may reach outside of the cluster.
-    EgressFirewall(Arc<str>),
+    /// What the object of such a kind says about the pods of its namespace.
+    Custom(Arc<CustomKey>),
     /// A pod's logical switch port.
     Pod(PodKey),
     /// A Service's load balancers.
@@ -50,10 +55,21 @@ pub struct Translated {
     pub address: IpAddr,
 }
 
+/// The object of a kind of which a namespace has one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CustomKey {
+    pub kind: CustomKind,
+    pub namespace: Arc<str>,
+}
+
 // A value of a map with one entry for each row, or two.
 const _: () = assert!(size_of::<Key>() == 24);
 
 impl Key {
+    pub fn custom(kind: CustomKind, namespace: Arc<str>) -> Self {
+        Self::Custom(Arc::new(CustomKey { kind, namespace }))
+    }
+
     pub(crate) fn source_nat(node: NodeName, address: IpAddr) -> Self {
         Self::SourceNat(Arc::new(Translated { node, address }))
     }
@@ -64,13 +80,14 @@ impl Key {
             Self::Node(name) => Some(name),
             Self::Cluster
             | Self::Gateway(_)
+            | Self::Transit(_)
             | Self::SourceNat(_)
             | Self::Isolation(_)
             | Self::Set(_)
             | Self::Policy(_)
             | Self::ClusterPolicy(_)
             | Self::Namespace(_)
-            | Self::EgressFirewall(_)
+            | Self::Custom(_)
             | Self::Pod(_)
             | Self::Service(_)
             | Self::Chassis(_) => None,
@@ -83,8 +100,8 @@ impl Key {
 pub enum AnyPolicy {
     Namespaced(PolicyKey),
     Cluster(ClusterPolicyKey),
-    /// The EgressFirewall of a namespace.
-    EgressFirewall(Arc<str>),
+    /// The object of such a kind in a namespace.
+    Custom(CustomKind, Arc<str>),
     /// What a namespace's annotation says about multicast.
     Multicast(Arc<str>),
 }
@@ -94,7 +111,7 @@ impl From<AnyPolicy> for Key {
         match policy {
             AnyPolicy::Namespaced(policy) => Self::Policy(policy),
             AnyPolicy::Cluster(policy) => policy.into(),
-            AnyPolicy::EgressFirewall(namespace) => Self::EgressFirewall(namespace),
+            AnyPolicy::Custom(kind, namespace) => Self::custom(kind, namespace),
             AnyPolicy::Multicast(namespace) => Self::Namespace(namespace),
         }
     }
@@ -111,7 +128,8 @@ impl From<ClusterPolicyKey> for Key {
 pub enum SetId {
     /// Of the pods of a namespace.
     Namespace(Arc<str>),
-    /// Of the pods that selectors select, by the canonical text of these.
+    /// Of the pods that selectors select, by the canonical text of these, or by the rule that the
+    /// set is of: `EgressQoS:shop:999`.
     Pods(Arc<str>),
     /// Of the pods that have a port of this name and protocol with this number.
     Port(Arc<str>, Protocol, u16),
@@ -137,9 +155,12 @@ impl SetId {
     pub fn port(namespace: Option<&str>, name: &Arc<str>, protocol: Protocol, number: u16) -> Self {
         let name = Arc::clone(name);
         match namespace {
-            Some(namespace) => {
-                Self::PortIn(Arc::new(PortIn { namespace: namespace.into(), name, protocol, number }))
-            }
+            Some(namespace) => Self::PortIn(Arc::new(PortIn {
+                namespace: namespace.into(),
+                name,
+                protocol,
+                number,
+            })),
             None => Self::Port(name, protocol, number),
         }
     }
@@ -150,12 +171,13 @@ impl SetId {
 pub enum Scope {
     /// All rows, with all columns.
     Whole,
-    /// These elements of sets and entries of maps, and nothing else. Boxed, because every dirty key has a
-    /// scope, and almost all of them are whole.
+    /// These elements of sets and entries of maps, and nothing else. Boxed, because every dirty key
+    /// has a scope, and almost all of them are whole.
     Parts(Box<BTreeSet<Part>>),
 }
 
-/// An element or entry of a large value, which is compared and written without the rest of the value.
+/// An element or entry of a large value, which is compared and written without the rest of the
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
     /// An address in an address set.
@@ -164,8 +186,8 @@ pub enum Part {
     Entry(Arc<str>),
 }
 
-/// More parts than this are compared as a whole. A part costs a lookup in its value; beyond some dozens, one
-/// pass over the value costs less, and a transaction stays short.
+/// More parts than this are compared as a whole. A part costs a lookup in its value; beyond some
+/// dozens, one pass over the value costs less, and a transaction stays short.
 const MOST_PARTS: usize = 64;
 
 /// Receives the keys that a change of the store concerns. A key may come several times.
@@ -197,6 +219,7 @@ impl fmt::Display for Key {
             Self::Cluster => f.write_str("cluster"),
             Self::Node(name) => write!(f, "node {name}"),
             Self::Gateway(name) => write!(f, "gateway of node {name}"),
+            Self::Transit(name) => write!(f, "transit of node {name}"),
             Self::SourceNat(of) => {
                 let Translated { node, address } = &**of;
                 write!(f, "source NAT of {address} on node {node}")
@@ -206,7 +229,10 @@ impl fmt::Display for Key {
             Self::Policy(policy) => write!(f, "network policy {policy}"),
             Self::ClusterPolicy(policy) => policy.fmt(f),
             Self::Namespace(namespace) => write!(f, "namespace {namespace}"),
-            Self::EgressFirewall(namespace) => write!(f, "egress firewall of namespace {namespace}"),
+            Self::Custom(of) => {
+                let CustomKey { kind, namespace } = &**of;
+                write!(f, "{} of namespace {namespace}", kind.words())
+            }
             Self::Pod(pod) => write!(f, "pod {pod}"),
             Self::Service(service) => write!(f, "service {service}"),
             Self::Chassis(name) => write!(f, "chassis {name}"),

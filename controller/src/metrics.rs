@@ -89,7 +89,8 @@ impl Metrics {
             batch: histogram(
                 "nb_transaction_keys",
                 "Objects whose rows one transaction wrote.",
-                // 1 to 4,096 keys: a transaction holds about a thousand rows, and a key has at least one.
+                // 1 to 4,096 keys: a transaction holds about a thousand rows, and a key has at
+                // least one.
                 prometheus::exponential_buckets(1.0, 4.0, 7)?,
             )?,
             dirty: gauge(
@@ -121,7 +122,8 @@ impl Metrics {
             settle: histogram(
                 "settle_seconds",
                 "From an object's change until its rows are known to be as they should be.",
-                // 1 ms to 33 s: from one transaction to a cluster of 10,000 pods that starts from nothing.
+                // 1 ms to 33 s: from one transaction to a cluster of 10,000 pods that starts from
+                // nothing.
                 prometheus::exponential_buckets(0.001, 2.0, 16)?,
             )?,
             services: gauge("services", "Services that the API server has.")?,

@@ -1,11 +1,12 @@
-//! The cluster manager's assignments to nodes: a subnet of each family, an id, and the addresses that derive
-//! from the id.
+//! The cluster manager's assignments to nodes: a subnet of each family, an id, and the addresses
+//! that derive from the id.
 //!
-//! A node's annotations are the record; all of them are read before anything is assigned. A node keeps its
-//! assignment as long as the Node object exists, even if its annotations are lost or garbled: they are
-//! written again. Two nodes never share an assignment: a node that claims another node's subnet or id is left
-//! as it is, and gets an event. The subnets of a node that is gone are kept for its name, while pods have
-//! addresses in them and for ten minutes at least: the machine may be registered again, and its pods run on.
+//! A node's annotations are the record; all of them are read before anything is assigned. A node
+//! keeps its assignment as long as the Node object exists, even if its annotations are lost or
+//! garbled: they are written again. Two nodes never share an assignment: a node that claims another
+//! node's subnet or id is left as it is, and gets an event. The subnets of a node that is gone are
+//! kept for its name, while pods have addresses in them and for ten minutes at least: the machine
+//! may be registered again, and its pods run on.
 
 mod former;
 mod ids;
@@ -16,23 +17,33 @@ use std::{
     sync::Arc,
 };
 
-use contract::node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork};
+use contract::{
+    node_annotation::{LEGACY_SUBNET, NODE_ID, NODE_SUBNETS, PerNetwork},
+    ovn,
+};
 use ipnet::IpNet;
 use kube::core::{Selector, SelectorExt as _};
+use kubeapi::object::Object;
 
 use crate::{
     allocate::subnets::{Overlap, Subnets},
     cluster_id::ClusterId,
     config::ClusterConfig,
-    doubt::{ClusterIdentity, Doubt, Doubted, Example, Rule},
     key::NodeName,
-    observation::Seen,
-    store::Node,
-    trouble::{Family, NodeTrouble, Trouble},
+    kinds::node::{object::Node, problem::NodeProblem},
+    node_assignments::{
+        former::{FormerSubnets, KEPT, Lack},
+        ids::Ids,
+    },
+    problem::{Family, Problem},
+    safety_brake::{ClusterIdentity, Example, HeldLists, Rule, SafetyBrake},
+    watch_event::Seen,
 };
-pub use former::{FormerNode, FormerNodes};
-use former::{FormerSubnets, KEPT, Lack};
-use ids::Ids;
+
+pub use crate::node_assignments::former::{FormerNode, FormerNodes};
+
+/// `action` of the events.
+const ASSIGN_SUBNET: &str = "AssignSubnet";
 
 /// Rules for the assignment, beside the cluster's settings.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +62,7 @@ pub struct NodeAssignments {
     ids: Ids,
     listed: bool,
     /// The safety brake: it holds back a list that lacks many known nodes.
-    doubt: Doubt<NodeName>,
+    doubt: SafetyBrake<NodeName>,
     identity: ClusterIdentity,
     /// Subnets that pods show to be a node's, although its annotations do not.
     recalled: BTreeMap<NodeName, Vec<IpNet>>,
@@ -61,7 +72,7 @@ pub struct NodeAssignments {
     /// Seconds since 1970.
     now: i64,
     outbox: BTreeSet<NodeName>,
-    arisen: Vec<Trouble<NodeName, NodeTrouble>>,
+    arisen: Vec<Problem>,
 }
 
 /// A node and its assignment, whether its annotations show it yet or not.
@@ -78,14 +89,15 @@ struct KnownNode {
     sent_for: Arc<str>,
     overruled: Overruled,
     /// Claims of its annotations that cannot be granted.
-    contested: Vec<NodeTrouble>,
+    contested: Vec<NodeProblem>,
     /// `contested`, and the reasons for what the node lacks. Each of them has been reported.
-    troubles: Vec<NodeTrouble>,
+    troubles: Vec<NodeProblem>,
 }
 
-/// What a node's annotations claim of other nodes, although this process had assigned something else before they
-/// arrived: a late request of a former leader, which is overwritten. Such a request has the subnets and the id,
-/// with the addresses that derive from it.
+/// What a node's annotations claim of other nodes, although this process had assigned something
+/// else before they arrived: a late request of a former leader, which is overwritten. Such a
+/// request has the subnets and the id, with the addresses that derive from it. Between zones, also
+/// an id that is another node's, or no tunnel key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Overruled {
     subnets: bool,
@@ -106,12 +118,12 @@ impl NodeAssignments {
     pub fn new(config: ClusterConfig, rules: NodeRules) -> Self {
         Self {
             subnets: Subnets::new(&config.cluster_subnets),
-            ids: Ids::default(),
+            ids: Ids::new(config.is_connected()),
             config,
             rules,
             nodes: BTreeMap::new(),
             listed: false,
-            doubt: Doubt::new(Rule::Nodes),
+            doubt: SafetyBrake::new(Rule::Nodes),
             identity: ClusterIdentity::default(),
             recalled: BTreeMap::new(),
             former: FormerSubnets::default(),
@@ -122,14 +134,14 @@ impl NodeAssignments {
         }
     }
 
-    /// Takes the identity of this cluster from other evidence than the API server's word. Before the first
-    /// observation: an API server of another cluster may have been asked first.
+    /// Takes the identity of this cluster from other evidence than the API server's word. Before
+    /// the first observation: an API server of another cluster may have been asked first.
     pub fn works_for(&mut self, own: Arc<str>) {
         self.identity = ClusterIdentity::of(own);
     }
 
-    /// Takes the identity of the API server's cluster. It is read before the first list, and again before
-    /// each second look while a list is held back.
+    /// Takes the identity of the API server's cluster. It is read before the first list, and again
+    /// before each second look while a list is held back.
     pub fn cluster(&mut self, id: ClusterId) {
         self.identity.see(id);
         match self.identity.other_cluster() {
@@ -139,15 +151,15 @@ impl NodeAssignments {
     }
 
     /// What is held back at the moment, if anything is.
-    pub fn doubted(&self) -> Option<Doubted> {
-        let doubted = || Doubted {
+    pub fn doubted(&self) -> Option<HeldLists> {
+        let doubted = || HeldLists {
             nodes: self.doubt.missing(),
             other_cluster: self.identity.other_cluster(),
             example: self.nodes.iter().next().map(|(name, known)| Example {
                 name: Arc::clone(name),
                 uid: Some(Arc::clone(&known.node.uid)),
             }),
-            ..Doubted::default()
+            ..HeldLists::default()
         };
         self.doubt.is_held().then(doubted)
     }
@@ -162,8 +174,8 @@ impl NodeAssignments {
         self.restored = former.into_iter().map(|(name, former)| (name.into(), former)).collect();
     }
 
-    /// Whether a list will be the first one, and of this cluster: what no annotation says has to be found
-    /// before it is observed.
+    /// Whether a list will be the first one, and of this cluster: what no annotation says has to be
+    /// found before it is observed.
     pub fn needs_evidence(&self) -> bool {
         !self.listed && self.identity.other_cluster().is_none()
     }
@@ -176,9 +188,9 @@ impl NodeAssignments {
         nodes.iter().filter(has_record).map(|node| &node.name)
     }
 
-    /// The nodes of a first list that were assigned something before, and whose subnets are recorded nowhere:
-    /// the annotation was lost while no cluster manager ran. Their pods still have addresses of the subnets
-    /// ([`recall`](Self::recall)); others would cut them off.
+    /// The nodes of a first list that were assigned something before, and whose subnets are
+    /// recorded nowhere: the annotation was lost while no cluster manager ran. Their pods still
+    /// have addresses of the subnets ([`recall`](Self::recall)); others would cut them off.
     pub fn without_record(&self, nodes: &[Node]) -> Vec<NodeName> {
         let recorded: BTreeSet<&NodeName> = Self::with_record(nodes).collect();
         let was_assigned =
@@ -189,13 +201,13 @@ impl NodeAssignments {
 
     /// Nodes that are gone, whose pods should be looked for ([`left`](Self::left)).
     pub fn due(&self) -> Vec<NodeName> {
-        let has_none = |why: &NodeTrouble| matches!(why, NodeTrouble::NoFreeSubnet { .. });
+        let has_none = |why: &NodeProblem| matches!(why, NodeProblem::NoFreeSubnet { .. });
         let lacks = self.nodes.values().any(|known| known.troubles.iter().any(has_none));
         self.former.due(self.now, if lacks { Lack::OfSubnets } else { Lack::Nothing })
     }
 
-    /// Pods in these networks are left of a node that is gone. Without one in a subnet of the node, its
-    /// subnets are free. Pods of another name, or elsewhere, keep nothing.
+    /// Pods in these networks are left of a node that is gone. Without one in a subnet of the node,
+    /// its subnets are free. Pods of another name, or elsewhere, keep nothing.
     pub fn left(&mut self, node: &NodeName, networks: &[IpNet]) {
         if self.former.has(node, networks) {
             self.former.extend(node, self.now);
@@ -210,9 +222,9 @@ impl NodeAssignments {
         self.former.take_record()
     }
 
-    /// Takes the networks that addresses of a node's pods are in, the most frequent one first. They count in
-    /// the place of its annotations, except those that no node would be assigned, or that another node has:
-    /// a pod's creator may have chosen its address.
+    /// Takes the networks that addresses of a node's pods are in, the most frequent one first. They
+    /// count in the place of its annotations, except those that no node would be assigned, or that
+    /// another node has: a pod's creator may have chosen its address.
     pub fn recall(&mut self, node: NodeName, mut networks: Vec<IpNet>) {
         networks.retain(|network| self.subnets.is_part(network));
         if !networks.is_empty() {
@@ -224,7 +236,8 @@ impl NodeAssignments {
     pub fn observe(&mut self, seen: Seen<NodeName, Node>) {
         match seen {
             Seen::All(nodes) if !self.believes(&nodes) => {}
-            // Dropped while a list is held back: the next accepted list contains the node's latest state.
+            // Dropped while a list is held back: the next accepted list contains the node's latest
+            // state.
             Seen::Applied(_) | Seen::Deleted(_) if self.doubt.is_held() => {}
             Seen::All(nodes) => self.replace(nodes),
             Seen::Applied(node) => {
@@ -244,9 +257,9 @@ impl NodeAssignments {
         }
     }
 
-    /// Annotations to write, each returned once. The writer retries until the node is gone, has another UID
-    /// or another version. They are returned again if the node changes before they arrive, or loses them
-    /// later.
+    /// Annotations to write, each returned once. The writer retries until the node is gone, has
+    /// another UID or another version. They are returned again if the node changes before they
+    /// arrive, or loses them later.
     pub fn take_annotations(&mut self) -> Vec<NodeAnnotation> {
         let names = std::mem::take(&mut self.outbox);
         let annotation = |name: NodeName| {
@@ -262,13 +275,15 @@ impl NodeAssignments {
     }
 
     /// Problems that arose since the last call, for events.
-    pub fn take_troubles(&mut self) -> Vec<Trouble<NodeName, NodeTrouble>> {
+    pub fn take_problems(&mut self) -> Vec<Problem> {
         std::mem::take(&mut self.arisen)
     }
 
     /// Nodes that lack something and why, for metrics.
-    pub fn troubles(&self) -> impl Iterator<Item = (&NodeName, &NodeTrouble)> {
-        self.nodes.iter().flat_map(|(name, known)| known.troubles.iter().map(move |trouble| (name, trouble)))
+    pub fn troubles(&self) -> impl Iterator<Item = (&NodeName, &NodeProblem)> {
+        self.nodes
+            .iter()
+            .flat_map(|(name, known)| known.troubles.iter().map(move |trouble| (name, trouble)))
     }
 
     fn believes(&mut self, list: &[Node]) -> bool {
@@ -280,16 +295,18 @@ impl NodeAssignments {
         self.identity.other_cluster().is_none() && self.doubt.believes(known, &listed)
     }
 
-    /// Removes nodes first, then reads all records, the oldest node's first, and only then assigns anything.
+    /// Removes nodes first, then reads all records, the oldest node's first, and only then assigns
+    /// anything.
     fn replace(&mut self, mut nodes: Vec<Node>) {
         let there: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
-        let gone: Vec<NodeName> = self.nodes.keys().filter(|name| !there.contains(name)).cloned().collect();
+        let gone: Vec<NodeName> =
+            self.nodes.keys().filter(|name| !there.contains(name)).cloned().collect();
         gone.iter().for_each(|name| self.remove(name));
         nodes.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let names: Vec<NodeName> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
         self.listed = true;
-        // All records before any assignment: a later node may have what looks free now, and an earlier one
-        // may claim what a later one has given up.
+        // All records before any assignment: a later node may have what looks free now, and an
+        // earlier one may claim what a later one has given up.
         let freed = nodes.into_iter().fold(false, |freed, node| self.put(node) | freed);
         self.restore_former();
         if freed {
@@ -303,7 +320,8 @@ impl NodeAssignments {
         let name = Arc::clone(&node.name);
         let mut known = match self.nodes.remove(&name) {
             Some(known) if known.node.uid == node.uid => KnownNode { node, ..known },
-            // Another node of the same name inherits the subnets: its pods may be those of the former one.
+            // Another node of the same name inherits the subnets: its pods may be those of the
+            // former one.
             before => {
                 before.iter().for_each(|before| self.give_back(before));
                 KnownNode {
@@ -319,9 +337,14 @@ impl NodeAssignments {
                 }
             }
         };
-        // Remembered as the base for a repair: a garbled text may have had entries of other networks.
+        // Remembered as the base for a repair: a garbled text may have had entries of other
+        // networks.
         for annotation in wish::SHARED {
-            let text = known.node.annotations.get(annotation).filter(|text| PerNetwork::parse(text).is_ok());
+            let text = known
+                .node
+                .annotations
+                .get(annotation)
+                .filter(|text| PerNetwork::parse(text).is_ok());
             known.readable.extend(text.map(|text| (annotation, text.clone())));
         }
         known.contested.clear();
@@ -332,11 +355,12 @@ impl NodeAssignments {
         freed
     }
 
-    /// The annotation counts, unless it has no subnet, or one that overlaps another node's. Returns whether a
-    /// subnet has become free.
+    /// The annotation counts, unless it has no subnet, or one that overlaps another node's. Returns
+    /// whether a subnet has become free.
     fn read_subnets(&mut self, known: &mut KnownNode) -> bool {
         let name = &known.node.name;
-        // Without a readable annotation the node keeps its subnets, and `settle` has them written again.
+        // Without a readable annotation the node keeps its subnets, and `settle` has them written
+        // again.
         if known.node.subnets.is_empty()
             || known.node.subnets.iter().all(|subnet| known.subnets.contains(subnet))
         {
@@ -354,20 +378,25 @@ impl NodeAssignments {
                     } else {
                         LEGACY_SUBNET
                     };
-                    known.contested.push(NodeTrouble::SubnetTaken { annotation, subnet, other, by });
+                    known.contested.push(NodeProblem::SubnetTaken {
+                        annotation,
+                        subnet,
+                        other,
+                        by,
+                    });
                 }
             }
         }
         if known.contested.is_empty() || before.is_empty() {
             return !before.is_empty();
         }
-        // A node whose claim fails keeps what it had: its pods have addresses of it. Nothing else was
-        // assigned meanwhile, so the old subnets are still free.
+        // A node whose claim fails keeps what it had: its pods have addresses of it. Nothing else
+        // was assigned meanwhile, so the old subnets are still free.
         known.subnets.drain(..).for_each(|subnet| self.subnets.release(name, &subnet));
         known.subnets =
             before.into_iter().filter(|subnet| self.subnets.claim(name, *subnet).is_ok()).collect();
-        // This process has assigned them, and the node does not show them yet: they count, and are written
-        // again.
+        // This process has assigned them, and the node does not show them yet: they count, and are
+        // written again.
         known.overruled.subnets = known.sent.contains_key(NODE_SUBNETS);
         if known.overruled.subnets {
             known.contested.clear();
@@ -379,8 +408,13 @@ impl NodeAssignments {
     fn read_id(&mut self, known: &mut KnownNode) -> bool {
         let name = &known.node.name;
         let Some(id) = known.node.id.filter(|id| known.id != Some(*id)) else { return false };
+        // Between zones, no node is reached whose number cannot be a key: it gets another.
+        if self.config.is_connected() && !Ids::is_key(id) {
+            known.overruled.id = true;
+            return false;
+        }
         if !Ids::is_for_nodes(id) {
-            known.contested.push(NodeTrouble::IdReserved { id });
+            known.contested.push(NodeProblem::IdReserved { id });
             return false;
         }
         // Claimed before the old id is released: a node whose claim fails keeps its id.
@@ -391,8 +425,14 @@ impl NodeAssignments {
                 known.overruled.id = true;
                 false
             }
+            // Between zones, both would have one key and one address, and none of them be reached:
+            // the one that came later gets another id.
+            Err(_) if self.config.is_connected() => {
+                known.overruled.id = true;
+                false
+            }
             Err(by) => {
-                known.contested.push(NodeTrouble::IdTaken { id, by });
+                known.contested.push(NodeProblem::IdTaken { id, by });
                 false
             }
         }
@@ -420,8 +460,8 @@ impl NodeAssignments {
         }
     }
 
-    /// Keeps what the last leader recorded of nodes that are gone, and what their pods show, as far as no
-    /// node has it. After the records of the nodes have been read.
+    /// Keeps what the last leader recorded of nodes that are gone, and what their pods show, as far
+    /// as no node has it. After the records of the nodes have been read.
     fn restore_former(&mut self) {
         let recorded = std::mem::take(&mut self.restored);
         let mut former = recorded.clone();
@@ -441,7 +481,8 @@ impl NodeAssignments {
         self.former.is_recorded(&recorded);
     }
 
-    /// Takes a subnet that a node's annotation claims. What is kept for a node that is gone is no obstacle.
+    /// Takes a subnet that a node's annotation claims. What is kept for a node that is gone is no
+    /// obstacle.
     fn claim(
         subnets: &mut Subnets,
         former: &mut FormerSubnets,
@@ -459,7 +500,8 @@ impl NodeAssignments {
         }
     }
 
-    /// Something has become free: reads and settles all nodes with problems again, in the order of names.
+    /// Something has become free: reads and settles all nodes with problems again, in the order of
+    /// names.
     fn retry(&mut self) {
         let lacking = self.names(|known| !known.troubles.is_empty());
         // Claims first: what a node's annotation says goes before what another node lacks.
@@ -467,15 +509,17 @@ impl NodeAssignments {
         lacking.iter().for_each(|name| self.settle(name));
     }
 
-    /// Reads the nodes again whose claims could not be granted, until no node gives anything up for its
-    /// claim.
+    /// Reads the nodes again whose claims could not be granted, until no node gives anything up for
+    /// its claim.
     fn read_contested_again(&mut self) {
         loop {
-            let again =
-                self.names(|known| !known.contested.is_empty()).into_iter().fold(false, |freed, name| {
+            let again = self.names(|known| !known.contested.is_empty()).into_iter().fold(
+                false,
+                |freed, name| {
                     let node = self.nodes.get(&name).map(|known| known.node.clone());
                     node.is_some_and(|node| self.put(node)) | freed
-                });
+                },
+            );
             if !again {
                 return;
             }
@@ -483,7 +527,11 @@ impl NodeAssignments {
     }
 
     fn names(&self, which: impl Fn(&KnownNode) -> bool) -> Vec<NodeName> {
-        self.nodes.iter().filter(|(_, known)| which(known)).map(|(name, _)| Arc::clone(name)).collect()
+        self.nodes
+            .iter()
+            .filter(|(_, known)| which(known))
+            .map(|(name, _)| Arc::clone(name))
+            .collect()
     }
 
     /// Assigns what the node lacks, and queues the annotations that do not show its assignment yet.
@@ -496,11 +544,12 @@ impl NodeAssignments {
         self.give_subnets(&mut known);
         self.give_id(&mut known);
         // A change of `--cluster-subnets` does not renumber existing nodes.
-        let outside = known
-            .subnets
-            .iter()
-            .filter(|subnet| !self.config.cluster_subnets.iter().any(|range| range.cidr.contains(*subnet)));
-        known.troubles.extend(outside.map(|subnet| NodeTrouble::OutsideOfRanges { subnet: *subnet }));
+        let outside = known.subnets.iter().filter(|subnet| {
+            !self.config.cluster_subnets.iter().any(|range| range.cidr.contains(*subnet))
+        });
+        known
+            .troubles
+            .extend(outside.map(|subnet| NodeProblem::OutsideOfRanges { subnet: *subnet }));
         let (annotations, too_small) = wish::annotations(
             &self.config,
             &known.node,
@@ -510,7 +559,8 @@ impl NodeAssignments {
             known.overruled,
         );
         known.troubles.extend(too_small);
-        // A patch for an older version of the node is on its way: the API server answers it with 409.
+        // A patch for an older version of the node is on its way: the API server answers it with
+        // 409.
         let lost = !annotations.is_empty() && known.sent_for != known.node.version;
         if annotations != known.sent || lost {
             self.outbox.insert(Arc::clone(name));
@@ -520,10 +570,10 @@ impl NodeAssignments {
         // Each problem is reported once, when it arises.
         let new = known.troubles.iter().filter(|trouble| !told.contains(trouble));
         let uid = &known.node.uid;
-        self.arisen.extend(new.map(|why| Trouble {
-            subject: Arc::clone(name),
-            uid: Arc::clone(uid),
-            why: why.clone(),
+        self.arisen.extend(new.map(|why| Problem {
+            action: ASSIGN_SUBNET,
+            message: "cannot assign all that a node needs",
+            ..Problem::new(Object::Node(Arc::clone(name)), uid, why)
         }));
         self.nodes.insert(Arc::clone(name), known);
     }
@@ -531,15 +581,20 @@ impl NodeAssignments {
     fn give_subnets(&mut self, known: &mut KnownNode) {
         let name = &known.node.name;
         if let Some(unreadable) = known.node.unreadable(&[NODE_SUBNETS, LEGACY_SUBNET]) {
-            // A known assignment is written over the text. Without one, a new subnet might differ from the
-            // one that the text means, so the node waits.
+            // A known assignment is written over the text. Without one, a new subnet might differ
+            // from the one that the text means, so the node waits.
             known.troubles.extend(known.subnets.is_empty().then_some(unreadable));
             return;
         }
-        let excluded =
-            self.rules.without_subnet.as_ref().is_some_and(|selector| selector.matches(&known.node.labels));
-        let contested =
-            known.contested.iter().any(|trouble| matches!(trouble, NodeTrouble::SubnetTaken { .. }));
+        let excluded = self
+            .rules
+            .without_subnet
+            .as_ref()
+            .is_some_and(|selector| selector.matches(&known.node.labels));
+        let contested = known
+            .contested
+            .iter()
+            .any(|trouble| matches!(trouble, NodeProblem::SubnetTaken { .. }));
         // After a contested claim an administrator has to decide first.
         if excluded || contested {
             return;
@@ -568,7 +623,7 @@ impl NodeAssignments {
             }
             match self.subnets.give(name, family) {
                 Some(subnet) => known.subnets.push(subnet),
-                None => known.troubles.push(NodeTrouble::NoFreeSubnet { family }),
+                None => known.troubles.push(NodeProblem::NoFreeSubnet { family }),
             }
         }
     }
@@ -576,10 +631,15 @@ impl NodeAssignments {
     fn give_id(&mut self, known: &mut KnownNode) {
         if let Some(unreadable) = known.node.unreadable(&[NODE_ID]) {
             known.troubles.extend(known.id.is_none().then_some(unreadable));
-        } else if known.id.is_none() && !known.contested.iter().any(NodeTrouble::is_of_id) {
-            known.id = self.ids.give(&known.node.name);
+        } else if known.id.is_none() && !known.contested.iter().any(NodeProblem::is_of_id) {
+            let ClusterConfig { join_subnets, transit_subnets, .. } = &self.config;
+            let is_room = |id: u16| {
+                let mut subnets = join_subnets.iter().chain(transit_subnets);
+                subnets.all(|subnet| ovn::nth(subnet, id.into()).is_some())
+            };
+            known.id = self.ids.give(&known.node.name, is_room);
             if known.id.is_none() {
-                known.troubles.push(NodeTrouble::NoFreeId { most: ids::MOST });
+                known.troubles.push(NodeProblem::NoFreeId { most: ids::MOST });
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Reads NetworkPolicies again whose rules are not in memory, and which are within the limits of their namespace
-//! now. Knows neither limits nor rows.
+//! Reads NetworkPolicies again whose rules are not in memory, and which are within the limits of
+//! their namespace now. Knows neither limits nor rows.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,15 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{observation::Observation, store::wire::PolicyObject};
+use crate::{kinds::network_policy::wire::PolicyObject, watch_event::WatchEvent};
 
-/// Reads each policy that is wanted, one after the other, until the channel of those or the receiver of
-/// observations ends. A policy that the API server does not find is asked for no more: its watch tells.
+/// Reads each policy that is wanted, one after the other, until the channel of those or the
+/// receiver of observations ends. A policy that the API server does not find is asked for no more:
+/// its watch tells.
 pub async fn run(
     connection: Connection,
     mut wanted: UnboundedReceiver<PolicyKey>,
-    observations: WeakUnboundedSender<Observation>,
+    observations: WeakUnboundedSender<WatchEvent>,
 ) {
     let mut queue = VecDeque::new();
     let mut backoff = Backoff::default();
@@ -34,13 +35,14 @@ pub async fn run(
         }
         let Some(key) = queue.pop_front() else { continue };
         let found =
-            find::<PolicyObject>(&connection, &Selection::default(), key.namespace(), key.name()).await;
+            find::<PolicyObject>(&connection, &Selection::default(), key.namespace(), key.name())
+                .await;
         match found {
             Ok(found) => {
                 backoff.reset();
                 let Some(observations) = observations.upgrade() else { return };
                 if let Some((key, policy)) = found
-                    && observations.send(Observation::Reread(key, Box::new(policy))).is_err()
+                    && observations.send(WatchEvent::Reread(key, Box::new(policy))).is_err()
                 {
                     return;
                 }

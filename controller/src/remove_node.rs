@@ -1,9 +1,9 @@
-//! `--remove-node`: removes the rows of one node from OVN's databases, once. The reconciler's index and diff
-//! decide which rows those are: the node, and the pods on its switch, are compared with no desired rows at
-//! all.
+//! `--remove-node`: removes the rows of one node from OVN's databases, once. The reconciler's index
+//! and diff decide which rows those are: the node, and the pods on its switch, are compared with no
+//! desired rows at all.
 //!
-//! Does not ask the API server: if the node still exists, the controller and ovn-controller write its rows
-//! again.
+//! Does not ask the API server: if the node still exists, the controller and ovn-controller write
+//! its rows again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,38 +11,34 @@ use std::{
 };
 
 use contract::ovn;
-use futures_util::FutureExt;
 use ovsdb::{Client, TransactError, Transaction, Updates, Uuid};
 
 use crate::{
     cluster_id::ClusterId,
-    commit::{
-        assemble,
-        fault::{Fault, classify},
-    },
     config::{ClusterConfig, Zone},
-    desired::desired,
-    diff::{
-        NoOthers, diff,
-        edit::{Edit, Existing, Target},
+    engine::{
+        diff::{
+            NoOthers, diff,
+            edit::{Edit, Existing, Target},
+        },
+        northbound::{CLUSTER_ID, Northbound},
+        once,
     },
     key::{Key, NodeName},
-    northbound::{CLUSTER_ID, Event, Northbound},
-    rows::{RowSet, Table, table::LoadBalancer},
-    store::Store,
+    kinds::desired,
+    rows::{RowSet, Table},
+    world::{Kept, Store},
 };
 
 /// The southbound database's name in its schema.
 pub const SOUTHBOUND: &str = "OVN_Southbound";
 
 /// Tables of the southbound database.
-const CHASSIS: &str = "Chassis";
-const CHASSIS_PRIVATE: &str = "Chassis_Private";
+pub(crate) const CHASSIS: &str = "Chassis";
+pub(crate) const CHASSIS_PRIVATE: &str = "Chassis_Private";
 
-/// End of the id, after the protocol, that names the gateway router of a load balancer of 2018.
-const LEGACY_LB_OF_GATEWAY: &str = "_lb_gateway_router";
-
-/// What happened to a node's rows in one database. Rows in words, such as `Logical_Switch_Port shop_cart-0`.
+/// What happened to a node's rows in one database. Rows in words, such as `Logical_Switch_Port
+/// shop_cart-0`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
     pub removed: Vec<String>,
@@ -87,20 +83,22 @@ fn check(northbound: &Northbound, zone: &Zone, cluster: &ClusterId) -> Result<()
     }
     let recorded = northbound.cluster_router().and_then(|router| northbound.cluster_id(router));
     match recorded.zip(cluster.clone()) {
-        Some((theirs, ours)) if theirs != ours => Err(RemoveNodeError::OtherCluster { theirs, ours }),
+        Some((theirs, ours)) if theirs != ours => {
+            Err(RemoveNodeError::OtherCluster { theirs, ours })
+        }
         Some(_) | None => Ok(()),
     }
 }
 
-/// Removes the rows of `node` and of the pods on its switch from the northbound database, all in one
-/// transaction. `northbound`: from [`connect`](crate::northbound::connect). Waits for a connection for as
-/// long as it takes. If it is cancelled, all of the rows are removed or none. `cluster`: the API server's; none
-/// if it is not known.
+/// Removes the rows of `node` and of the pods on its switch from the northbound database, all in
+/// one transaction. `northbound`: from [`connect`](crate::engine::northbound::connect). Waits for a
+/// connection for as long as it takes. If it is cancelled, all of the rows are removed or none.
+/// `cluster`: the API server's; none if it is not known.
 ///
 /// # Errors
 ///
-/// The database is another zone's or another cluster's, or refuses the transaction. After a lost connection, or a race that another writer won, it tries
-/// again.
+/// The database is another zone's or another cluster's, or refuses the transaction. After a lost
+/// connection, or a race that another writer won, it tries again.
 pub async fn from_northbound(
     northbound: Updates,
     config: &ClusterConfig,
@@ -111,16 +109,11 @@ pub async fn from_northbound(
     let fixed = desired(&store, &Key::Cluster).into_iter().map(|row| row.id);
     let mut northbound = Northbound::new(northbound, fixed, config).removing(node.into());
     let (mut removed, mut chassis) = (Vec::new(), BTreeSet::new());
-    // Rows of the node that are not removed. Remembered, because an empty switch no longer shows whose it is.
+    // Rows of the node that are not removed. Remembered, because an empty switch no longer shows
+    // whose it is.
     let mut left = BTreeSet::new();
     loop {
-        // The first changes after a connection hold all rows, and those of a transaction come before its
-        // answer. So with all events read, the replica is up to date.
-        while northbound.connection().is_none() {
-            northbound.next().await;
-        }
-        while northbound.next().now_or_never().is_some() {}
-        let Some(connection) = northbound.connection().cloned() else { continue };
+        let connection = once::up_to_date(&mut northbound).await;
         check(&northbound, &config.zone, cluster)?;
 
         // Before they go: not every chassis has the name of its node as host name.
@@ -135,29 +128,19 @@ pub async fn from_northbound(
                 .collect();
             return Ok(Removed { removed, kept, chassis });
         }
-        let own = [Key::Node(node.into()), Key::Gateway(node.into())];
+        let own = [Key::Node(node.into()), Key::Gateway(node.into()), Key::Transit(node.into())];
         let own = own.iter().flat_map(|key| northbound.index.owned(key));
         left.extend(own.filter(|row| !rows.contains(row)));
         let mut names: Vec<String> = rows.into_iter().map(|row| northbound.describe(row)).collect();
         names.sort();
-        // Without the lock: to take it would stop the controller that holds it.
-        match connection.transact(assemble(edits, connection.schema(), None).transaction).await {
-            Ok(_) => removed.extend(names),
-            Err(error) => match classify(&error) {
-                // Until the replica has noticed, it would offer the same connection.
-                Fault::Connection => while !matches!(northbound.next().await, Event::Disconnected(_)) {},
-                // A row has changed since it was read. The change is among the next events.
-                Fault::Race(_) => {}
-                Fault::Operation(_) | Fault::Unnamed | Fault::Server | Fault::Lock => {
-                    return Err(error.into());
-                }
-            },
+        if once::write(&mut northbound, &connection, edits).await? {
+            removed.extend(names);
         }
     }
 }
 
-/// The keys whose rows are removed: the node's, its gateway's with the translations of pods, and those of the
-/// pods with ports on its switch.
+/// The keys whose rows are removed: the node's, its gateway's with the translations of pods, and
+/// those of the pods with ports on its switch.
 fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
     let index = &northbound.index;
     let key = Key::Node(node.into());
@@ -174,7 +157,7 @@ fn keys(northbound: &Northbound, node: &str) -> BTreeSet<Key> {
         pods.chain(chassis.into_iter().map(|name| Key::Chassis(name.into()))).collect();
     let of_node = |owner: &&Key| matches!(owner, Key::SourceNat(of) if *of.node == *node);
     keys.extend(index.owners().filter(of_node).cloned());
-    keys.extend([key, Key::Gateway(node.into())]);
+    keys.extend([key, Key::Gateway(node.into()), Key::Transit(node.into())]);
     keys
 }
 
@@ -190,26 +173,23 @@ fn chassis_names(northbound: &Northbound, node: &str) -> Vec<String> {
 /// The chassis of this node that are no other node's.
 fn own_chassis(northbound: &Northbound, node: &str) -> BTreeSet<String> {
     let others = northbound.nodes().filter(|other| ***other != *node);
-    let taken: BTreeSet<String> = others.flat_map(|other| chassis_names(northbound, other)).collect();
+    let taken: BTreeSet<String> =
+        others.flat_map(|other| chassis_names(northbound, other)).collect();
     chassis_names(northbound, node).into_iter().filter(|name| !taken.contains(name)).collect()
 }
 
 fn edits(northbound: &Northbound, node: &str) -> Vec<Vec<Edit>> {
     // Nothing is desired, so nothing can be missing or another's.
-    let edits = |key| diff(key, RowSet::new(), northbound, &NoOthers).edits;
+    let edits = |key| diff(key, RowSet::new(), northbound, &NoOthers(Kept::NOTHING)).edits;
     let mut edits: Vec<Vec<Edit>> = keys(northbound, node).iter().map(edits).collect();
     let gone = subjects(&edits);
-    edits.push(load_balancers(northbound, node, &gone));
+    edits.push(load_balancers(northbound, &gone));
     edits
 }
 
-/// Those that lead from nothing but rows that go: a Service's own ones of the node, and those that the programs
-/// of 2018 made for its gateway router.
-fn load_balancers(northbound: &Northbound, node: &str, gone: &BTreeSet<Uuid>) -> Vec<Edit> {
-    let (index, router) = (&northbound.index, format!("{}{node}", ovn::GATEWAY_ROUTER_PREFIX));
-    let is_of_gateway = |row: &LoadBalancer| {
-        row.external_ids.iter().any(|(id, of)| id.ends_with(LEGACY_LB_OF_GATEWAY) && *of == *router)
-    };
+/// Those of Services that lead from nothing but rows that go.
+fn load_balancers(northbound: &Northbound, gone: &BTreeSet<Uuid>) -> Vec<Edit> {
+    let index = &northbound.index;
     let is_of_service = |row| matches!(index.claim(row).owner(), Some(Key::Service(_)));
     let leads_only_from = |row: Uuid| {
         let mut parents = index.parents(row).iter().peekable();
@@ -217,14 +197,18 @@ fn load_balancers(northbound: &Northbound, node: &str, gone: &BTreeSet<Uuid>) ->
     };
     northbound
         .load_balancers()
-        .filter(|(row, columns)| leads_only_from(*row) && (is_of_service(*row) || is_of_gateway(columns)))
-        .map(|(row, _)| Edit::Delete { row: Existing { table: Table::LoadBalancer, row }, holds: Vec::new() })
+        .filter(|(row, _)| leads_only_from(*row) && is_of_service(*row))
+        .map(|(row, _)| Edit::Delete {
+            row: Existing { table: Table::LoadBalancer, row },
+            holds: Vec::new(),
+        })
         .collect()
 }
 
 /// The rows that the edits concern, each once.
 fn subjects(edits: &[Vec<Edit>]) -> BTreeSet<Uuid> {
-    let existing = |edit: &Edit| if let Target::Existing(row) = edit.subject() { Some(row) } else { None };
+    let existing =
+        |edit: &Edit| if let Target::Existing(row) = edit.subject() { Some(row) } else { None };
     edits.iter().flatten().filter_map(existing).collect()
 }
 
@@ -251,21 +235,27 @@ impl ChassisOf {
 ///
 /// # Errors
 ///
-/// The database refuses a transaction, or the connection is lost. Another call is safe: it removes what is
-/// left.
-pub async fn from_southbound(southbound: &Client, of: &ChassisOf) -> Result<Removed, TransactError> {
+/// The database refuses a transaction, or the connection is lost. Another call is safe: it removes
+/// what is left.
+pub async fn from_southbound(
+    southbound: &Client,
+    of: &ChassisOf,
+) -> Result<Removed, TransactError> {
     let connection = southbound.connected().await;
-    // Older databases have no `Chassis_Private`. Its rows have no host, only the name of their chassis.
+    // Older databases have no `Chassis_Private`. Its rows have no host, only the name of their
+    // chassis.
     let has_private = connection.schema().table(CHASSIS_PRIVATE).is_some();
     let mut query = Transaction::new();
     let chassis = query.select(CHASSIS, ovsdb::Where::all(), &["_uuid", "name", "hostname"]);
-    let private = has_private.then(|| query.select(CHASSIS_PRIVATE, ovsdb::Where::all(), &["_uuid", "name"]));
+    let private =
+        has_private.then(|| query.select(CHASSIS_PRIVATE, ovsdb::Where::all(), &["_uuid", "name"]));
     let outcome = connection.transact(query).await?;
 
     let mut found: BTreeMap<Uuid, (&str, &str)> = BTreeMap::new();
     let mut names = BTreeSet::new();
     for row in outcome.rows(chassis) {
-        let [name, hostname] = ["name", "hostname"].map(|column| row.string(column).unwrap_or_default());
+        let [name, hostname] =
+            ["name", "hostname"].map(|column| row.string(column).unwrap_or_default());
         if of.has(name, hostname) {
             found.insert(row.uuid(), (CHASSIS, name));
             names.insert(name);

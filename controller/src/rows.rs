@@ -1,13 +1,15 @@
 //! Desired rows of the northbound database. Knows nothing of the rows that exist.
 //!
-//! `rows/table.rs` declares the tables. The typed rows in `rows/` say what a feature wants; [`DesiredRow`] is
-//! the one form that the diff compares.
+//! `rows/table.rs` declares the tables. The typed rows in `rows/` say what a feature wants;
+//! [`DesiredRow`] is the one form that the diff compares.
 
 pub mod acl;
 pub mod load_balancer;
 mod mac_binding;
 mod meter;
+pub(crate) mod multicast;
 pub(crate) mod nat;
+pub(crate) mod port_group;
 pub(crate) mod router_policy;
 mod router_port;
 pub(crate) mod static_route;
@@ -22,46 +24,49 @@ use std::{
 
 use ovsdb::Datum;
 
-pub use acl::Acl;
-pub use load_balancer::LoadBalancer;
-pub use mac_binding::StaticMacBinding;
-pub use meter::{Meter, Sharing};
-pub use nat::SourceNat;
-pub use router_policy::RouterPolicy;
-pub use router_port::{GatewayChassis, RouterPort};
-pub use static_route::StaticRoute;
-pub use switch_port::SwitchPort;
-pub use table::Table;
+pub use crate::rows::{
+    acl::Acl,
+    load_balancer::LoadBalancer,
+    mac_binding::StaticMacBinding,
+    meter::{Meter, Sharing},
+    nat::SourceNat,
+    router_policy::RouterPolicy,
+    router_port::{GatewayChassis, RouterPort},
+    static_route::StaticRoute,
+    switch_port::SwitchPort,
+    table::Table,
+};
 
-/// The identity of a row: its name, with its id where names follow from ids; in a table without names its id;
-/// in a table without ids its content, within the row that holds it.
+/// The identity of a row: its name, with its id where names follow from ids; in a table without
+/// names its id; in a table without ids its content, within the row that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowName {
     pub table: Table,
     /// The name of the row that holds it, in tables where that is part of the identity.
     pub within: Option<Arc<str>>,
     pub name: Arc<str>,
-    /// The id, in tables whose rows are named by a hash of it. A row of the name with another id is another
-    /// row: the hash is short, and two ids with the same one are found within seconds.
+    /// The id, in tables whose rows are named by a hash of it. A row of the name with another id is
+    /// another row: the hash is short, and two ids with the same one are found within seconds.
     pub id: Option<Arc<str>>,
 }
 
-/// A desired row, with all columns that this controller writes. Other columns belong to other programs.
+/// A desired row, with all columns that this controller writes. Other columns belong to other
+/// programs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredRow {
     pub id: RowName,
     pub columns: Vec<(&'static str, Value)>,
-    /// The sets that refer to this row, such as the ports of a switch or of a port group. A row of a non-root
-    /// table is in at least one.
+    /// The sets that refer to this row, such as the ports of a switch or of a port group. A row of
+    /// a non-root table is in at least one.
     pub member_of: Vec<Membership>,
-    /// Sets that together have the effect of those in `member_of`. A row that is in all of these stays in its
-    /// sets.
+    /// Sets that together have the effect of those in `member_of`. A row that is in all of these
+    /// stays in its sets.
     pub or_member_of: Vec<Membership>,
-    /// Columns in another form, of upstream's or of an earlier release. A row that has exactly these stays as it is;
-    /// they are never written. None: there is no such form.
+    /// Columns in another form, of upstream's or of an earlier release. A row that has exactly
+    /// these stays as it is; they are never written. None: there is no such form.
     pub or_columns: Vec<(&'static str, Value)>,
-    /// Rows that a text of this one names without a reference, such as the sets in an ACL's match. The row is
-    /// written only when they exist, or together with them.
+    /// Rows that a text of this one names without a reference, such as the sets in an ACL's match.
+    /// The row is written only when they exist, or together with them.
     pub needs: Vec<RowName>,
 }
 
@@ -70,25 +75,25 @@ pub struct DesiredRow {
 pub enum Value {
     /// Exactly this.
     Datum(Datum),
-    /// An expression of OVN's language in upstream's words. Where it has these it stays; it is written as
-    /// [`acl::spelling`] spells it.
+    /// An expression of OVN's language in upstream's words. Where it has these it stays; it is
+    /// written as [`acl::spelling`] spells it.
     Match(String),
-    /// Some pairs of a map; other keys belong to other programs. Boxed: it is three times as large as the others, and a
-    /// key may have ten thousand rows.
+    /// Some pairs of a map; other keys belong to other programs. Boxed: it is three times as large
+    /// as the others, and a key may have ten thousand rows.
     Pairs(Box<Pairs>),
     /// Exactly these texts, in a set that may be large: only what differs is written.
     Elements(BTreeSet<Box<str>>),
     /// Exactly these pairs, in a map that may be large: only what differs is written.
     Entries(BTreeMap<Box<str>, String>),
-    /// Exactly these pairs, in a map of which only what differs is written. Each value is a list, separated
-    /// by commas, without an order: an equal list in another order stays.
+    /// Exactly these pairs, in a map of which only what differs is written. Each value is a list,
+    /// separated by commas, without an order: an equal list in another order stays.
     Lists(BTreeMap<Box<str>, String>),
     /// References to exactly these rows.
     References(Vec<RowName>),
     /// References to at least these rows; further ones belong to other programs.
     Including(Vec<RowName>),
-    /// References to exactly these nameless rows, each given by its columns. No other row refers to them.
-    /// Example: the bands of a meter.
+    /// References to exactly these nameless rows, each given by its columns. No other row refers to
+    /// them. Example: the bands of a meter.
     Parts { table: Table, rows: Vec<Vec<(&'static str, Datum)>> },
 }
 
@@ -105,13 +110,15 @@ pub struct Pairs {
     pub with: BTreeMap<&'static str, String>,
     /// Keys to remove, unless they have their value in `alike`.
     pub without: &'static [&'static str],
-    /// For keys in `with` or `without`: an equivalent value. It stays where it exists, and is never written.
+    /// For keys in `with` or `without`: an equivalent value. It stays where it exists, and is never
+    /// written.
     pub alike: BTreeMap<&'static str, String>,
     /// Pairs with which a new row begins. In a row that exists, they are any program's.
     pub initially: BTreeMap<&'static str, String>,
 }
 
-/// The set of references, in the column `column` of the row `of`, that a row is in. Another key may own `of`.
+/// The set of references, in the column `column` of the row `of`, that a row is in. Another key may
+/// own `of`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Membership {
     pub of: RowName,
@@ -158,7 +165,10 @@ pub enum Piece {
 impl Pairs {
     /// Whether this value of the key may stay.
     pub fn accepts(&self, key: &str, value: &str) -> bool {
-        [self.with.get(key), self.alike.get(key)].into_iter().flatten().any(|wanted| wanted == value)
+        [self.with.get(key), self.alike.get(key)]
+            .into_iter()
+            .flatten()
+            .any(|wanted| wanted == value)
     }
 }
 

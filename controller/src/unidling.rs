@@ -1,5 +1,5 @@
-//! Connections to idled Services: each becomes an event `NeedPods` on the Service, and the program that
-//! idled it starts its pods again (as OpenShift's unidling controller does).
+//! Connections to idled Services: each becomes an event `NeedPods` on the Service, and the program
+//! that idled it starts its pods again (as OpenShift's unidling controller does).
 //!
 //! ```text
 //! ovn-controller ─▶ Controller_Event, southbound ─▶ the load balancer that it names, northbound ─▶ controller
@@ -7,26 +7,29 @@
 //!                                                                        event NeedPods on the Service ◀┘
 //! ```
 //!
-//! Columns follow ovn-sb(5), "Controller_Event TABLE". Nothing waits for this: where the southbound database
-//! does not answer, idled Services stay idle, and everything else goes on. Knows nothing of rows that this
-//! controller writes; which load balancers report connections, `desired/service.rs` decides. While the
-//! controller may not write, because the databases are another zone's or another cluster's, events stay.
+//! Columns follow ovn-sb(5), "Controller_Event TABLE". Nothing waits for this: where the southbound
+//! database does not answer, idled Services stay idle, and everything else goes on. Knows nothing
+//! of rows that this controller writes; which load balancers report connections,
+//! `kinds/service/rows.rs` decides. While the controller may not write, because the databases are
+//! another zone's or another cluster's, events stay.
 
 use std::collections::HashSet;
 
 use contract::{names::ServiceKey, ovn};
 use kubeapi::election::Leadership;
 use ovsdb::{
-    Client, Condition, Endpoints, Event, Monitor, Options, Pairs, TransactError, Transaction, Updates, Uuid,
-    Where,
+    Client, Condition, Endpoints, Event, Monitor, Options, Pairs, TransactError, Transaction,
+    Updates, Uuid, Where,
 };
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    commit::fault::{Fault, classify},
-    observation::Observation,
-    reconcile::Progress,
+    engine::{
+        commit::fault::{Fault, classify},
+        reconcile::Progress,
+    },
     remove_node::SOUTHBOUND,
+    watch_event::WatchEvent,
 };
 
 const CONTROLLER_EVENT: &str = "Controller_Event";
@@ -34,7 +37,8 @@ const CONTROLLER_EVENT: &str = "Controller_Event";
 const EMPTY: &str = "empty_lb_backends";
 
 ovsdb::table! {
-    /// An event of an ovn-controller. It counts repetitions in the same row until the row is deleted.
+    /// An event of an ovn-controller. It counts repetitions in the same row until the row is
+    /// deleted.
     struct ControllerEvent in "Controller_Event" {
         event_type: Box<str>,
         event_info: Pairs,
@@ -43,7 +47,12 @@ ovsdb::table! {
 
 /// Starts a client of the southbound database that follows its events. Returns at once.
 pub fn connect(endpoints: Endpoints, options: Options) -> (Client, Updates) {
-    Client::start(endpoints, SOUTHBOUND, Monitor::new().table::<ControllerEvent>(Where::all()), options)
+    Client::start(
+        endpoints,
+        SOUTHBOUND,
+        Monitor::new().table::<ControllerEvent>(Where::all()),
+        options,
+    )
 }
 
 /// Reports connections to idled Services.
@@ -57,7 +66,7 @@ pub struct Unidling {
     /// Of the controller, which knows whose the databases are.
     pub progress: watch::Receiver<Progress>,
     /// To the controller, which knows the Services.
-    pub observations: mpsc::WeakUnboundedSender<Observation>,
+    pub observations: mpsc::WeakUnboundedSender<WatchEvent>,
 }
 
 impl Unidling {
@@ -73,12 +82,13 @@ impl Unidling {
                 // Without a sender, the controller has ended, and this is about to.
                 Ok(()) = self.progress.changed() => {}
             }
-            if !self.leadership.is_leader() || !self.is_own() {
+            if !self.leadership.is_leader() || !self.progress.borrow_and_update().is_own() {
                 continue;
             }
             // A row that could not be deleted counts once.
             reported.retain(|row| self.events.row::<ControllerEvent>(*row).is_some());
-            let new = self.events.rows::<ControllerEvent>().filter(|(row, _)| !reported.contains(row));
+            let new =
+                self.events.rows::<ControllerEvent>().filter(|(row, _)| !reported.contains(row));
             let new: Vec<(Uuid, Option<Uuid>)> = new
                 .filter(|(_, event)| *event.event_type == *EMPTY)
                 .map(|(row, event)| (row, load_balancer(event)))
@@ -97,14 +107,8 @@ impl Unidling {
         }
     }
 
-    /// Whether the databases are known to be this zone's and this cluster's. The controller has compared all
-    /// rows once, so it knows all Services, too.
-    fn is_own(&mut self) -> bool {
-        let progress = self.progress.borrow_and_update();
-        progress.ever_converged && progress.loaded && progress.blocked.is_none()
-    }
-
-    /// Reports the event in the row, and deletes the row: the next packet to the Service is another event.
+    /// Reports the event in the row, and deletes the row: the next packet to the Service is another
+    /// event.
     async fn report(&self, row: Uuid, load_balancer: Option<Uuid>) -> Result<(), TransactError> {
         if let Some(load_balancer) = load_balancer
             && let Some(service) = self.service(load_balancer).await?
@@ -112,7 +116,7 @@ impl Unidling {
             tracing::info!(%service, "a connection to an idled Service");
             // Without a receiver, this process is about to end.
             if let Some(controller) = self.observations.upgrade() {
-                let _ = controller.send(Observation::Connection(service));
+                let _ = controller.send(WatchEvent::Connection(service));
             }
         }
         let mut answered = Transaction::new();
@@ -120,12 +124,13 @@ impl Unidling {
         self.southbound.transact(answered).await.map(drop)
     }
 
-    /// The Service of a load balancer; none if there is no such load balancer any more, or if it is another
-    /// program's. Waits for the northbound database.
+    /// The Service of a load balancer; none if there is no such load balancer any more, or if it is
+    /// another program's. Waits for the northbound database.
     async fn service(&self, load_balancer: Uuid) -> Result<Option<ServiceKey>, TransactError> {
         loop {
             let mut query = Transaction::new();
-            let found = query.select("Load_Balancer", Condition::uuid(load_balancer), &["external_ids"]);
+            let found =
+                query.select("Load_Balancer", Condition::uuid(load_balancer), &["external_ids"]);
             match self.northbound.connected().await.transact(query).await {
                 Ok(outcome) => {
                     let owner = outcome
@@ -136,7 +141,11 @@ impl Unidling {
                 }
                 Err(error) => match classify(&error) {
                     Fault::Connection => {}
-                    Fault::Race(_) | Fault::Operation(_) | Fault::Unnamed | Fault::Server | Fault::Lock => {
+                    Fault::Race(_)
+                    | Fault::Operation(_)
+                    | Fault::Unnamed
+                    | Fault::Server
+                    | Fault::Lock => {
                         return Err(error);
                     }
                 },

@@ -1,9 +1,12 @@
-//! What the control plane computes without a database: from lists of all objects to all desired rows.
+//! What the control plane computes without a database: from lists of all objects to all desired
+//! rows.
 //!
-//! The world is that of Antrea's benchmark of its controller (`TestInitXLargeScaleWithSmallNamespaces`): 25,000
-//! namespaces with three policies and four pods each, on 1,000 nodes. One policy isolates all pods of a namespace in
-//! both directions, the others allow two of them to connect to each other. Antrea publishes 5.84 s and 1,522 MB. It
-//! counts its heap; here it is the process, with all lists, the store and all rows. Addresses of pods are assigned, too.
+//! The world is that of Antrea's benchmark of its controller
+//! (`TestInitXLargeScaleWithSmallNamespaces`): 25,000 namespaces with three policies and four pods
+//! each, on 1,000 nodes. One policy isolates all pods of a namespace in both directions, the others
+//! allow two of them to connect to each other. Antrea publishes 5.84 s and 1,522 MB. It counts its
+//! heap; here it is the process, with all lists, the store and all rows. Addresses of pods are
+//! assigned, too.
 //!
 //! ```text
 //! cargo test --release -p controller --test compute -- --nocapture
@@ -25,14 +28,14 @@ use std::{
 
 use cluster::{all_nodes, config, node, node_name};
 use controller::{
-    desired::desired,
     key::Key,
-    observation::{Observation, Seen},
-    rows::{DesiredRow, RowSet, Table},
-    store::{
-        Store,
-        wire::{NamespaceObject, PodObject, PolicyObject},
+    kinds::{
+        desired, namespace::wire::NamespaceObject, network_policy::wire::PolicyObject,
+        pod::wire::PodObject,
     },
+    rows::{DesiredRow, RowSet, Table},
+    watch_event::{Seen, WatchEvent},
+    world::Store,
 };
 use nix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
@@ -49,7 +52,8 @@ const MEMORY: usize = 1_500_000;
 fn the_rows_of_antreas_world_are_computed_in_less_time_and_memory() {
     let namespaces = (0..NAMESPACES).map(|number| {
         let name = namespace(number);
-        let object = json!({"metadata": {"name": name, "uid": uid(1, number), "labels": {"app": name}}});
+        let object =
+            json!({"metadata": {"name": name, "uid": uid(1, number), "labels": {"app": name}}});
         read::<NamespaceObject>(&object).into_namespace()
     });
     let policies = (0..NAMESPACES).flat_map(|number| [0, 1, 2].map(|place| policy(number, place)));
@@ -59,19 +63,24 @@ fn the_rows_of_antreas_world_are_computed_in_less_time_and_memory() {
     let begun = Instant::now();
     let mut lists = vec![
         all_nodes((1..).map(node).take(NODES)),
-        Observation::Namespaces(Seen::All(namespaces.collect())),
-        Observation::Policies(Seen::All(policies.collect())),
-        Observation::Pods(Seen::All(pods.collect())),
-        Observation::Services(Seen::All(Vec::new())),
-        Observation::Slices(Seen::All(Vec::new())),
+        WatchEvent::Namespaces(Seen::All(namespaces.collect())),
+        WatchEvent::Policies(Seen::All(policies.collect())),
+        WatchEvent::Pods(Seen::All(pods.collect())),
+        WatchEvent::Services(Seen::All(Vec::new())),
+        WatchEvent::Slices(Seen::All(Vec::new())),
     ];
-    lists.extend(Observation::no_optional_kinds());
+    lists.extend(WatchEvent::no_optional_kinds());
     println!("lists: {:.2?}, {} kB", begun.elapsed(), peak_memory());
 
     let (begun, cpu) = (Instant::now(), computed());
     let (mut store, mut dirty) = (Store::new(config()), HashSet::<Key>::new());
     lists.into_iter().for_each(|list| store.observe(list, &mut |key, _| _ = dirty.insert(key)));
-    println!("store: {:.2?}, {:.2?} of CPU, {} kB", begun.elapsed(), computed() - cpu, peak_memory());
+    println!(
+        "store: {:.2?}, {:.2?} of CPU, {} kB",
+        begun.elapsed(),
+        computed() - cpu,
+        peak_memory()
+    );
     // As at the start of the control plane.
     dirty.extend(store.keys());
     let rows: Vec<(&Key, RowSet)> = dirty.iter().map(|key| (key, desired(&store, key))).collect();
@@ -83,8 +92,8 @@ fn the_rows_of_antreas_world_are_computed_in_less_time_and_memory() {
     let mut tables = BTreeMap::<Table, usize>::new();
     let of_namespaces = rows.iter().filter(|(key, _)| !of_nodes(key)).flat_map(|(_, rows)| rows);
     of_namespaces.clone().for_each(|row| *tables.entry(row.id.table).or_default() += 1);
-    // Of a namespace: the groups of both directions, which drop all but ARP, and of three policies, two of which have
-    // a rule with a set of its own; its pods.
+    // Of a namespace: the groups of both directions, which drop all but ARP, and of three policies,
+    // two of which have a rule with a set of its own; its pods.
     let expected = [
         (Table::PortGroup, 5),
         (Table::Acl, 6),
@@ -93,13 +102,17 @@ fn the_rows_of_antreas_world_are_computed_in_less_time_and_memory() {
     ];
     assert_eq!(tables, expected.map(|(table, count)| (table, count * NAMESPACES)).into());
     // A pod is in the groups of both directions and of two policies.
-    let groups =
-        |row: &DesiredRow| row.member_of.iter().filter(|set| set.of.table == Table::PortGroup).count();
+    let groups = |row: &DesiredRow| {
+        row.member_of.iter().filter(|set| set.of.table == Table::PortGroup).count()
+    };
     let mut pods = of_namespaces.filter(|row| row.id.table == Table::LogicalSwitchPort);
     assert!(pods.all(|row| groups(row) == 4));
     // Processor time, because the machine may have other work.
     if !cfg!(debug_assertions) {
-        assert!(cpu < TIME && peak < MEMORY, "{cpu:?} and {peak} kB, at most {TIME:?} and {MEMORY} kB");
+        assert!(
+            cpu < TIME && peak < MEMORY,
+            "{cpu:?} and {peak} kB, at most {TIME:?} and {MEMORY} kB"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Memory of 10,000 pods: the bytes that this program allocates, counted exactly, so that neither the
-//! allocator nor the machine matters.
+//! Memory of 10,000 pods: the bytes that this program allocates, counted exactly, so that neither
+//! the allocator nor the machine matters.
 
 #![expect(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
 #![expect(clippy::unwrap_used, reason = "the shared parts of tests fail by panicking")]
@@ -13,13 +13,20 @@ use contract::names::{Network, PolicyKey};
 use controller::{
     allocate::pod_network::pod_network,
     annotate::{AnnotationMetrics, AnnotationWriter},
-    observation::{Observation, Seen},
-    store::{
-        Direction, Namespace, Policy, Store,
-        wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
+    kinds::{
+        namespace::object::Namespace,
+        network_policy::{object::Policy, wire::PolicyObject},
+        node::wire::NodeObject,
+        pod::wire::PodObject,
     },
+    select::peer::Direction,
+    watch_event::{Seen, WatchEvent},
+    world::Store,
 };
-use kubeapi::{ApiServer, Cluster, Connection, election::Leadership, events::Recorder, watch::Watched};
+use kubeapi::services::{ServiceObject, SliceObject};
+use kubeapi::{
+    ApiServer, Cluster, Connection, election::Leadership, events::Recorder, watch::Watched,
+};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc::unbounded_channel, task::yield_now};
@@ -41,24 +48,25 @@ const PODS: usize = 10_000;
 /// As many as pods, so that [`Since::each`] serves both.
 const SERVICES: usize = PODS;
 
-/// Limit in bytes per pod, with three labels and a port with a name: a list, before the store takes the first of
-/// it. The text of its annotation alone is 500.
+/// Limit in bytes per pod, with three labels and a port with a name: a list, before the store takes
+/// the first of it. The text of its annotation alone is 500.
 const LISTED: usize = 650;
 
-/// Limit in bytes per pod: the store with its indexes. Some 100 of them are its labels, which policies select
-/// by, and its place among the pods of its namespace.
+/// Limit in bytes per pod: the store with its indexes. Some 100 of them are its labels, which
+/// policies select by, and its place among the pods of its namespace.
 const STORE: usize = 720;
-/// Limit in bytes per pod: its annotation in the queue of the patcher. A hundred of them are requests in flight.
+/// Limit in bytes per pod: its annotation in the queue of the patcher. A hundred of them are
+/// requests in flight.
 const WAITING: usize = 420;
 /// Limit in bytes per pod: the replica and its index, including the pod's share of its node's rows.
 const COPY: usize = 1350;
-/// Limits in bytes per pod: the whole controller once converged, and its peak while it fills an empty
-/// database.
+/// Limits in bytes per pod: the whole controller once converged, and its peak while it fills an
+/// empty database.
 const WHOLE: usize = 2100;
 const PEAK: usize = 2300;
 
-/// Limits in bytes per Service with five endpoints: the store, and the whole controller once converged. The
-/// latter is 23 MB for 10,000 Services.
+/// Limits in bytes per Service with five endpoints: the store, and the whole controller once
+/// converged. The latter is 23 MB for 10,000 Services.
 const SERVICE_STORE: usize = 1500;
 const SERVICE_WHOLE: usize = 2300;
 
@@ -80,8 +88,8 @@ thread_local! {
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-// SAFETY: each call goes to the system's allocator. Beside that, only thread-local cells of integers are
-// touched, which do not allocate.
+// SAFETY: each call goes to the system's allocator. Beside that, only thread-local cells of
+// integers are touched, which do not allocate.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(cost(layout.size()), 0);
@@ -102,8 +110,8 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// What malloc of the GNU C library takes for `size` bytes: a word of its own beside them, in steps of 16, 32
-/// at least.
+/// What malloc of the GNU C library takes for `size` bytes: a word of its own beside them, in steps
+/// of 16, 32 at least.
 fn cost(size: usize) -> usize {
     (size + 8).next_multiple_of(16).max(32)
 }
@@ -154,7 +162,8 @@ fn a_pod_with_its_annotation_is_small_in_the_store() {
     assert!(each < STORE, "{each} bytes for each pod");
 }
 
-/// At the start all pods wait for their annotations, of which the API server takes about a thousand a second.
+/// At the start all pods wait for their annotations, of which the API server takes about a thousand
+/// a second.
 #[tokio::test]
 async fn an_annotation_that_waits_for_the_api_server_is_small() {
     let mut store = without_pods();
@@ -171,7 +180,9 @@ async fn an_annotation_that_waits_for_the_api_server_is_small() {
     let _writer = AnnotationWriter::start(api, Leadership::always(), recorder, metrics, wished);
     let waiting = || {
         let families = registry.gather();
-        let family = families.iter().find(|family| family.name() == "ovnkube_controller_annotations_waiting");
+        let family = families
+            .iter()
+            .find(|family| family.name() == "ovnkube_controller_annotations_waiting");
         family.map(|family| family.get_metric()[0].get_gauge().get_value())
     };
     while waiting() != Some(PODS as f64) {
@@ -190,8 +201,12 @@ fn a_list_of_annotated_pods_has_no_copy_of_what_follows_from_their_addresses() {
     let before = Since::now();
     let mut list = Vec::with_capacity(PODS);
     for number in 0..PODS {
-        let address =
-            format!("10.{}.{}.{}/24", 128 + number / 250 / 256, number / 250 % 256, number % 250 + 3);
+        let address = format!(
+            "10.{}.{}.{}/24",
+            128 + number / 250 / 256,
+            number / 250 % 256,
+            number % 250 + 3
+        );
         let network = pod_network(&config, vec![address.parse().unwrap()]).unwrap();
         let text = network.write(&Network::Default, None).unwrap();
         let labels = json!({
@@ -226,10 +241,11 @@ async fn ten_thousand_pods_are_small_in_the_controller_and_in_the_copy_of_their_
     let before = Since::now();
     let mut controller = Running::without_services(northbound.endpoint(), config());
     let namespace = ("benchmark".into(), Namespace::default());
-    controller.observe(Observation::Namespaces(Seen::Applied(namespace)));
+    controller.observe(WatchEvent::Namespaces(Seen::Applied(namespace)));
     controller.observe(nodes());
-    controller
-        .observe(Observation::Pods(Seen::All((0..PODS).map(|number| pod(number, json!({}))).collect())));
+    controller.observe(WatchEvent::Pods(Seen::All(
+        (0..PODS).map(|number| pod(number, json!({}))).collect(),
+    )));
     for _ in 0..PODS {
         let annotation = controller.annotations.recv().await.unwrap();
         let number = annotation.pod.name().rsplit('-').next().unwrap().parse().unwrap();
@@ -257,7 +273,9 @@ async fn ten_thousand_pods_are_small_in_the_controller_and_in_the_copy_of_their_
 async fn ten_thousand_services_are_small_in_the_store_and_in_the_copy_of_their_rows() {
     let before = Since::now();
     let mut store = Store::new(config());
-    (0..SERVICES).flat_map(service).for_each(|observation| store.observe(observation, &mut |_, _| ()));
+    (0..SERVICES)
+        .flat_map(service)
+        .for_each(|observation| store.observe(observation, &mut |_, _| ()));
     let (stored, _) = before.each();
     println!("store: {stored} bytes for each Service");
     drop(store);
@@ -266,27 +284,33 @@ async fn ten_thousand_services_are_small_in_the_store_and_in_the_copy_of_their_r
     println!("controller: {whole} bytes for each Service, {peak} at the most");
 
     assert!(stored > 300 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
-    assert!(stored < SERVICE_STORE && whole < SERVICE_WHOLE, "{stored} and {whole} bytes for each Service");
+    assert!(
+        stored < SERVICE_STORE && whole < SERVICE_WHOLE,
+        "{stored} and {whole} bytes for each Service"
+    );
 }
 
-/// Policies with a rule for each direction: some pods of other namespaces and five blocks, at five ports and five
-/// ranges.
+/// Policies with a rule for each direction: some pods of other namespaces and five blocks, at five
+/// ports and five ranges.
 #[tokio::test]
 async fn policies_are_small_in_the_store_and_in_the_copy_of_their_rows() {
     let all = || (0..POLICIES).map(policy);
     let mut store = Store::new(config());
     let before = Since::now();
-    store.observe(Observation::Policies(Seen::All(all().collect())), &mut |_, _| ());
+    store.observe(WatchEvent::Policies(Seen::All(all().collect())), &mut |_, _| ());
     let (stored, _) = before.each_of(POLICIES);
     println!("store: {stored} bytes for each policy");
     drop(store);
 
-    let list = std::iter::once_with(|| Observation::Policies(Seen::All(all().collect())));
+    let list = std::iter::once_with(|| WatchEvent::Policies(Seen::All(all().collect())));
     let (whole, peak) = controller_with(list, POLICIES).await;
     println!("controller: {whole} bytes for each policy, {peak} at the most");
 
     assert!(stored > 500 && whole > stored, "{stored} and {whole} bytes: this measures nothing");
-    assert!(stored < POLICY_STORE && whole < POLICY_WHOLE, "{stored} and {whole} bytes for each policy");
+    assert!(
+        stored < POLICY_STORE && whole < POLICY_WHOLE,
+        "{stored} and {whole} bytes for each policy"
+    );
 }
 
 /// What the API server takes, and is a million of values: 400,000 rules are 1.2 MB.
@@ -309,7 +333,8 @@ fn a_hostile_specification_takes_a_small_multiple_of_its_text() {
             list(r#""a""#, bytes)
         ),
     ] {
-        let text = format!(r#"{{"metadata":{{"namespace":"a","name":"b","uid":"c"}},"spec":{spec}}}"#);
+        let text =
+            format!(r#"{{"metadata":{{"namespace":"a","name":"b","uid":"c"}},"spec":{spec}}}"#);
         let before = Since::now();
         let read = serde_json::from_str::<PolicyObject>(&text).unwrap().into_policy().unwrap();
         let (now, most) = before.each_of(1);
@@ -320,16 +345,16 @@ fn a_hostile_specification_takes_a_small_multiple_of_its_text() {
     }
 }
 
-/// What a controller without pods takes for each of `count` objects in these observations: once converged, and at
-/// the most.
+/// What a controller without pods takes for each of `count` objects in these observations: once
+/// converged, and at the most.
 async fn controller_with(
-    observations: impl IntoIterator<Item = Observation>,
+    observations: impl IntoIterator<Item = WatchEvent>,
     count: usize,
 ) -> (usize, usize) {
     let northbound = Northbound::start();
     let mut controller = Running::without_services(northbound.endpoint(), config());
     controller.observe(nodes());
-    controller.observe(Observation::Pods(Seen::All(Vec::new())));
+    controller.observe(WatchEvent::Pods(Seen::All(Vec::new())));
     controller.converged().await;
     let before = Since::now();
     observations.into_iter().for_each(|observation| controller.observe(observation));
@@ -344,8 +369,9 @@ async fn controller_with(
 fn policy(number: usize) -> (PolicyKey, Policy) {
     let (namespace, place) = (number / TOGETHER, number % TOGETHER);
     let rule = |direction: usize, side: &str| {
-        let places: Vec<String> =
-            (0..5).map(|index| ((namespace + 2 * place + direction + index) % 42).to_string()).collect();
+        let places: Vec<String> = (0..5)
+            .map(|index| ((namespace + 2 * place + direction + index) % 42).to_string())
+            .collect();
         let pods = json!({
             "namespaceSelector": {"matchLabels": {"ring": format!("r{}", (7 * namespace + 3 * place) % 12)}},
             "podSelector": {"matchExpressions": [{"key": "place", "operator": "In", "values": places}]},
@@ -376,7 +402,7 @@ fn policy(number: usize) -> (PolicyKey, Policy) {
 }
 
 /// A Service and its slice.
-fn service(number: usize) -> [Observation; 2] {
+fn service(number: usize) -> [WatchEvent; 2] {
     let (namespace, name) = (format!("team-{:04}", number / 100), format!("web-{number:06}"));
     let service = json!({
         "metadata": {"namespace": namespace, "name": name, "uid": format!("0b8f7d0c-6f57-4a57-9d86-{number:012}")},
@@ -396,8 +422,8 @@ fn service(number: usize) -> [Observation; 2] {
     });
     let (service, slice) = (object::<ServiceObject>(&service), object::<SliceObject>(&slice));
     [
-        Observation::Services(Seen::Applied(service.value().unwrap())),
-        Observation::Slices(Seen::Applied(slice.value().unwrap())),
+        WatchEvent::Services(Seen::Applied(service.value().unwrap())),
+        WatchEvent::Slices(Seen::Applied(slice.value().unwrap())),
     ]
 }
 
@@ -406,18 +432,18 @@ fn without_pods() -> Store {
     let mut store = Store::new(config());
     let lists = [
         nodes(),
-        Observation::Pods(Seen::All(Vec::new())),
-        Observation::Services(Seen::All(Vec::new())),
-        Observation::Slices(Seen::All(Vec::new())),
-        Observation::Namespaces(Seen::All(Vec::new())),
-        Observation::Policies(Seen::All(Vec::new())),
+        WatchEvent::Pods(Seen::All(Vec::new())),
+        WatchEvent::Services(Seen::All(Vec::new())),
+        WatchEvent::Slices(Seen::All(Vec::new())),
+        WatchEvent::Namespaces(Seen::All(Vec::new())),
+        WatchEvent::Policies(Seen::All(Vec::new())),
     ];
-    let lists = lists.into_iter().chain(Observation::no_optional_kinds());
+    let lists = lists.into_iter().chain(WatchEvent::no_optional_kinds());
     lists.for_each(|list| store.observe(list, &mut |_, _| ()));
     store
 }
 
-fn nodes() -> Observation {
+fn nodes() -> WatchEvent {
     let node = |number: usize| {
         let annotations = json!({
             "k8s.ovn.org/node-subnets": json!({"default": [subnet(number)]}).to_string(),
@@ -428,18 +454,21 @@ fn nodes() -> Observation {
         )
         .into_node()
     };
-    Observation::Nodes(Seen::All((0..NODES).map(node).collect()))
+    WatchEvent::Nodes(Seen::All((0..NODES).map(node).collect()))
 }
 
 fn subnet(node: usize) -> String {
     format!("10.{}.{}.0/24", 128 + node / 256, node % 256)
 }
 
-fn applied(number: usize, annotations: Value) -> Observation {
-    Observation::Pods(Seen::Applied(pod(number, annotations)))
+fn applied(number: usize, annotations: Value) -> WatchEvent {
+    WatchEvent::Pods(Seen::Applied(pod(number, annotations)))
 }
 
-fn pod(number: usize, annotations: Value) -> (contract::names::PodKey, controller::store::Pod) {
+fn pod(
+    number: usize,
+    annotations: Value,
+) -> (contract::names::PodKey, controller::kinds::pod::object::Pod) {
     let pod: PodObject = object(&json!({
         "metadata": {"name": format!("deployment-5f6d8c7b9-{number:05}"), "namespace": "benchmark",
             "uid": format!("4b5f1c2e-0000-4000-8000-{number:012}"), "annotations": annotations},

@@ -6,15 +6,20 @@ mod server;
 
 use controller::{
     config::{ClusterConfig, ClusterSubnet, Zone},
-    northbound,
-    remove_node::{ChassisOf, RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
+    engine::northbound,
+    remove_node::{
+        ChassisOf, RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound,
+    },
 };
 use ovsdb::{Client, Datum, Monitor, NamedUuid, Options, Row, Transaction, Where};
 use server::Server;
 
 fn config() -> ClusterConfig {
     ClusterConfig {
-        cluster_subnets: vec![ClusterSubnet { cidr: "10.0.0.0/8".parse().unwrap(), host_length: 24 }],
+        cluster_subnets: vec![ClusterSubnet {
+            cidr: "10.0.0.0/8".parse().unwrap(),
+            host_length: 24,
+        }],
         service_cidrs: vec!["172.16.0.0/16".parse().unwrap()],
         hairpin_addresses: Vec::new(),
         ..ClusterConfig::default()
@@ -46,7 +51,8 @@ fn port(transaction: &mut Transaction, name: &str, columns: Row) -> NamedUuid {
     transaction.insert("Logical_Switch_Port", columns.with("name", name))
 }
 
-/// A node's rows as the controller writes them: a switch, its ports, a pod's port, the router's port.
+/// A node's rows as the controller writes them: a switch, its ports, a pod's port, the router's
+/// port.
 fn node(transaction: &mut Transaction, node: &str, pod: &str, foreign: Option<&str>) -> NamedUuid {
     let rtos = format!("rtos-{node}");
     let ports = [
@@ -69,17 +75,25 @@ fn node(transaction: &mut Transaction, node: &str, pod: &str, foreign: Option<&s
         .with("direction", "to-lport")
         .with("match", "1")
         .with("priority", 1001);
-    let acl = transaction.insert("ACL", columns.with("external_ids", map([("k8s.ovn.org/id", &id)])));
-    let switch = Row::new().with("name", node).with("ports", Datum::set(ports.into_iter().chain(foreign)));
+    let acl =
+        transaction.insert("ACL", columns.with("external_ids", map([("k8s.ovn.org/id", &id)])));
+    let switch =
+        Row::new().with("name", node).with("ports", Datum::set(ports.into_iter().chain(foreign)));
     transaction.insert("Logical_Switch", switch.with("acls", Datum::set([acl])));
-    transaction.insert("Logical_Router_Port", Row::new().with("name", rtos).with("mac", "0a:58:0a:00:00:01"))
+    transaction.insert(
+        "Logical_Router_Port",
+        Row::new().with("name", rtos).with("mac", "0a:58:0a:00:00:01"),
+    )
 }
 
 #[tokio::test]
 async fn rows_of_one_node_and_of_its_pods_go_and_others_stay() {
     let server = Server::northbound().await;
     let mut transaction = Transaction::new();
-    let ports = [node(&mut transaction, "n1", "cart-0", None), node(&mut transaction, "n2", "cart-1", None)];
+    let ports = [
+        node(&mut transaction, "n1", "cart-0", None),
+        node(&mut transaction, "n2", "cart-1", None),
+    ];
     transaction.insert(
         "Logical_Router",
         Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports)),
@@ -132,8 +146,10 @@ async fn chassis_are_found_by_their_host_and_by_their_name() {
             .with("ip", format!("192.0.2.{}", &name[1..]))
             .with("chassis_name", name);
         let encap = transaction.insert("Encap", encap);
-        let chassis =
-            Row::new().with("name", name).with("hostname", host).with("encaps", Datum::set([encap]));
+        let chassis = Row::new()
+            .with("name", name)
+            .with("hostname", host)
+            .with("encaps", Datum::set([encap]));
         transaction.insert("Chassis", chassis);
         transaction.insert("Chassis_Private", Row::new().with("name", name));
     }
@@ -155,16 +171,17 @@ async fn chassis_are_found_by_their_host_and_by_their_name() {
     assert_eq!(from_southbound(&client, &of).await.unwrap(), Removed::default(), "once more");
 }
 
-/// The command looked at neither the zone nor the cluster of the database: with another socket, or another
-/// kubeconfig, it removed the node of the same name from a network that it was not meant for.
+/// The command looked at neither the zone nor the cluster of the database: with another socket, or
+/// another kubeconfig, it removed the node of the same name from a network that it was not meant
+/// for.
 #[tokio::test]
 async fn a_node_of_another_zone_or_of_another_cluster_stays() {
     let server = Server::northbound().await;
     let mut transaction = Transaction::new();
     let ports = [node(&mut transaction, "n1", "cart-0", None)];
     let router = Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports));
-    let router =
-        router.with("external_ids", map([("k8s-cluster-router", "yes"), ("k8s-cluster-uid", "theirs")]));
+    let router = router
+        .with("external_ids", map([("k8s-cluster-router", "yes"), ("k8s-cluster-uid", "theirs")]));
     transaction.insert("Logical_Router", router);
     transaction.insert("NB_Global", Row::new().with("name", "zone-7"));
     server.connection.transact(transaction).await.unwrap();
@@ -185,15 +202,19 @@ async fn a_node_of_another_zone_or_of_another_cluster_stays() {
     assert!(!remove("zone-7", None).await.unwrap().removed.is_empty());
 }
 
-/// Without `--cluster-subnets` the gateway router stayed for a translation of the cluster's, and the load balancers
-/// that served on the node alone stayed for ever where no controller ran.
+/// Without `--cluster-subnets` the gateway router stayed for a translation of the cluster's, and
+/// the load balancers that served on the node alone stayed for ever where no controller ran.
 #[tokio::test]
 async fn a_gateway_goes_whatever_the_subnets_are_and_so_do_load_balancers_of_the_node_alone() {
     let server = Server::northbound().await;
     let mut transaction = Transaction::new();
-    let ports = [node(&mut transaction, "n1", "cart-0", None), node(&mut transaction, "n2", "cart-1", None)];
+    let ports = [
+        node(&mut transaction, "n1", "cart-0", None),
+        node(&mut transaction, "n2", "cart-1", None),
+    ];
     let mut balancer = |name: &str, ids: &[(&'static str, &str)]| {
-        let columns = Row::new().with("name", name).with("external_ids", Datum::map(ids.iter().copied()));
+        let columns =
+            Row::new().with("name", name).with("external_ids", Datum::map(ids.iter().copied()));
         transaction.insert("Load_Balancer", columns)
     };
     let service = [("k8s.ovn.org/kind", "Service"), ("k8s.ovn.org/owner", "shop/cart")];
@@ -204,7 +225,10 @@ async fn a_gateway_goes_whatever_the_subnets_are_and_so_do_load_balancers_of_the
     let others = balancer("mine", &[]);
     let nat = transaction.insert(
         "NAT",
-        Row::new().with("type", "snat").with("external_ip", "192.0.2.7").with("logical_ip", "10.128.0.0/14"),
+        Row::new()
+            .with("type", "snat")
+            .with("external_ip", "192.0.2.7")
+            .with("logical_ip", "10.128.0.0/14"),
     );
     let join = transaction.insert(
         "Logical_Router_Port",
@@ -219,8 +243,10 @@ async fn a_gateway_goes_whatever_the_subnets_are_and_so_do_load_balancers_of_the
         .with("nat", Datum::set([nat]))
         .with("load_balancer", Datum::set([own, both.clone(), legacy, others]));
     transaction.insert("Logical_Router", gateway);
-    transaction
-        .insert("Logical_Router", Row::new().with("name", "GR_n2").with("load_balancer", Datum::set([both])));
+    transaction.insert(
+        "Logical_Router",
+        Row::new().with("name", "GR_n2").with("load_balancer", Datum::set([both])),
+    );
     let router = Row::new().with("name", "ovn_cluster_router").with("ports", Datum::set(ports));
     transaction.insert("Logical_Router", router);
     server.connection.transact(transaction).await.unwrap();
@@ -228,7 +254,11 @@ async fn a_gateway_goes_whatever_the_subnets_are_and_so_do_load_balancers_of_the
     let removed = server.remove("n1").await;
     assert_eq!(removed.kept, [""; 0]);
     assert_eq!(server.names("Logical_Router").await, ["GR_n2", "ovn_cluster_router"]);
-    let left = ["Service_shop/cart_TCP_node_router_merged", "Service_shop/cart_TCP_node_router_n3", "mine"];
+    let left = [
+        "Service_shop/cart_TCP_node_router_merged",
+        "Service_shop/cart_TCP_node_router_n3",
+        "mine",
+    ];
     assert_eq!(server.names("Load_Balancer").await, left);
     assert!(
         removed.removed.contains(&"Load_Balancer Service_shop/cart_TCP_node_router_n1".to_owned()),

@@ -1,5 +1,5 @@
-//! Connections to idled Services, on real databases: each event of an ovn-controller is reported once, and
-//! its row goes.
+//! Connections to idled Services, on real databases: each event of an ovn-controller is reported
+//! once, and its row goes.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "support/server.rs"]
@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use contract::names::ServiceKey;
 use controller::{
-    northbound,
-    observation::Observation,
-    reconcile::Progress,
+    engine::{northbound, reconcile::Progress},
     unidling::{self, Unidling},
+    watch_event::WatchEvent,
 };
 use kubeapi::election::Leadership;
 use ovsdb::{Datum, Options, Row, Transaction, Uuid, Where};
@@ -32,10 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct World {
     northbound: Server,
     southbound: Server,
-    observations: UnboundedReceiver<Observation>,
+    observations: UnboundedReceiver<WatchEvent>,
     progress: watch::Sender<Progress>,
     /// As the controller's watches have it.
-    _observed: UnboundedSender<Observation>,
+    _observed: UnboundedSender<WatchEvent>,
 }
 
 /// Of a controller that may write to the database.
@@ -73,7 +72,8 @@ impl World {
     /// What ovn-controller writes for a packet to a load balancer without backends.
     async fn packet(&self, load_balancer: &str) {
         let info = [("load_balancer", load_balancer), ("protocol", "tcp"), ("vip", "10.96.0.9:80")];
-        let row = Row::new().with("event_type", "empty_lb_backends").with("event_info", Datum::map(info));
+        let row =
+            Row::new().with("event_type", "empty_lb_backends").with("event_info", Datum::map(info));
         let mut transaction = Transaction::new();
         transaction.insert("Controller_Event", row);
         self.southbound.connection.transact(transaction).await.unwrap();
@@ -97,13 +97,14 @@ impl World {
     /// The Service that the controller is told of next.
     async fn told(&mut self) -> ServiceKey {
         match timeout(PATIENCE, self.observations.recv()).await.expect("nothing is told").unwrap() {
-            Observation::Connection(service) => service,
+            WatchEvent::Connection(service) => service,
             other => panic!("{other:?}"),
         }
     }
 }
 
-const OF_SERVICE: [(&str, &str); 2] = [("k8s.ovn.org/kind", "Service"), ("k8s.ovn.org/owner", "shop/cart")];
+const OF_SERVICE: [(&str, &str); 2] =
+    [("k8s.ovn.org/kind", "Service"), ("k8s.ovn.org/owner", "shop/cart")];
 
 fn cart() -> ServiceKey {
     "shop/cart".parse().unwrap()
@@ -120,12 +121,13 @@ async fn a_packet_to_an_idled_service_asks_for_its_pods_and_the_next_one_again()
     }
 }
 
-/// An event whose Service went in the meantime would stay for ever, and ovn-controller would report nothing
-/// more of its address.
+/// An event whose Service went in the meantime would stay for ever, and ovn-controller would report
+/// nothing more of its address.
 #[tokio::test]
 async fn events_of_nothing_that_is_there_go_without_a_report() {
     let mut world = World::start(Leadership::always()).await;
-    let foreign = world.load_balancer([("k8s.ovn.org/kind", "x"), ("owner", "shop/cart")]).await.to_string();
+    let foreign =
+        world.load_balancer([("k8s.ovn.org/kind", "x"), ("owner", "shop/cart")]).await.to_string();
     for load_balancer in ["00000000-0000-0000-0000-000000000001", "nonsense", &foreign] {
         world.packet(load_balancer).await;
     }
@@ -144,8 +146,8 @@ async fn events_wait_for_a_leader() {
     world.answered().await;
 }
 
-/// They were deleted by whatever controller led, also by one that was given the databases of another zone or
-/// cluster, and was blocked because of that.
+/// They were deleted by whatever controller led, also by one that was given the databases of
+/// another zone or cluster, and was blocked because of that.
 #[tokio::test]
 async fn events_of_another_zones_database_stay() {
     let mut world = World::start(Leadership::always()).await;

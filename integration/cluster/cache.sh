@@ -9,8 +9,9 @@ PATH+=:/usr/local/sbin:/usr/sbin:/sbin
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ovn-kubernetes
 version=$(sed -n 's|^\tk8s.io/kubernetes \(v[^ ]*\).*|\1|p' "$here/go.mod")
 
-# Pure Go, so that the programs run in images that have nothing else.
-pure_go() { (cd "$here" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go "$@"); }
+# Pure Go, so that the programs run in images that have nothing else. Without what debuggers read, which the linker would drop: it is a tenth
+# of the compiler's time.
+pure_go() { (cd "$here" && GOFLAGS="-mod=readonly -gcflags=all=-dwarf=false" CGO_ENABLED=0 go "$@"); }
 
 # cached NAME LINK FILE…
 #

@@ -1,5 +1,5 @@
-//! Starts variants of the plugin in turns, and prints what one start of each takes. A server in this process
-//! answers them, so no daemon runs. `integration/allocator.sh` builds the variants.
+//! Starts variants of the plugin in turns, and prints what one start of each takes. A server in
+//! this process answers them, so no daemon runs. `integration/allocator.sh` builds the variants.
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
 use std::{
@@ -73,13 +73,18 @@ fn main() -> Result<()> {
     if let Some(netns) = netns {
         // unshare(1) enters its namespace a moment after it has started.
         eventually("a namespace of its own", Duration::from_secs(5), || {
-            ensure!(fs::read_link(&netns)? != fs::read_link(&own)?, "{} is this process's", netns.display());
+            ensure!(
+                fs::read_link(&netns)? != fs::read_link(&own)?,
+                "{} is this process's",
+                netns.display()
+            );
             Ok(())
         })?;
         calls.push(Call { name: "ADD, the server's result", verb: "ADD", netns, succeeds: true });
     }
     for call in calls {
-        let mut samples: Vec<Vec<Sample>> = variants.iter().map(|_| Vec::with_capacity(rounds)).collect();
+        let mut samples: Vec<Vec<Sample>> =
+            variants.iter().map(|_| Vec::with_capacity(rounds)).collect();
         for round in 0..rounds {
             // Each variant is first in turn: the first finds caches that another call has left.
             for turn in 0..variants.len() {
@@ -128,9 +133,15 @@ impl Call {
         // Children are counted once they were waited for, and this is the only one.
         let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         if output.status.success() != self.succeeds {
-            bail!("{} of {}: {}", self.name, variant.display(), String::from_utf8_lossy(&output.stdout));
+            bail!(
+                "{} of {}: {}",
+                self.name,
+                variant.display(),
+                String::from_utf8_lossy(&output.stdout)
+            );
         }
-        let cpu = (after.user_time() + after.system_time()) - (before.user_time() + before.system_time());
+        let cpu =
+            (after.user_time() + after.system_time()) - (before.user_time() + before.system_time());
         let faults = after.minor_page_faults() - before.minor_page_faults();
         Ok(Sample { wall, cpu: cpu.num_microseconds() as f64, faults: faults as f64 })
     }
@@ -141,8 +152,11 @@ fn print(call: &Call, variants: &[PathBuf], samples: &[Vec<Sample>]) {
     let medians = |of: fn(&Sample) -> f64| -> Vec<f64> {
         samples.iter().map(|samples| median(samples.iter().map(of).collect())).collect()
     };
-    let (wall, cpu, faults) =
-        (medians(|sample| sample.wall), medians(|sample| sample.cpu), medians(|sample| sample.faults));
+    let (wall, cpu, faults) = (
+        medians(|sample| sample.wall),
+        medians(|sample| sample.cpu),
+        medians(|sample| sample.faults),
+    );
     for (index, variant) in variants.iter().enumerate() {
         let name = variant.file_name().unwrap_or_default().to_string_lossy();
         println!(
@@ -161,8 +175,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Answers requests for a pod with a finished result, as upstream's server in privileged mode does, and
-/// reports with nothing. Ends with the connection.
+/// Answers requests for a pod with a finished result, as upstream's server in privileged mode does,
+/// and reports with nothing. Ends with the connection.
 fn serve(stream: UnixStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut stream = stream;

@@ -1,5 +1,6 @@
-// Does to a chart what `helm lint` and `helm template` do, and to a directory what `kustomize build` does, with their own
-// packages: the whole of Helm takes minutes to build.
+// Does with a chart what `helm` does, and with a directory what `kustomize build` does, with their own packages.
+//
+// Without a cluster:
 //
 //	charts lint CHART                                    one problem a line; exit status 1 if there are any
 //	charts template CHART [VALUES.yaml [OBJECTS.yaml]]   the objects that Helm would make, in the order in which it would,
@@ -7,10 +8,18 @@
 //	charts kustomize DIRECTORY                           the objects that kustomize would build
 //	charts tests CHART [VALUES.yaml [OBJECTS.yaml]]      the pods of `helm test`
 //
-// No cluster is asked.
+// With that of $KUBECONFIG, in the chart's namespace; the release is $RELEASE, or has the chart's name:
+//
+//	charts install CHART [VALUES.yaml]                   helm install --wait
+//	charts upgrade CHART [VALUES.yaml]                   helm upgrade --wait --reuse-values
+//	charts rollback REVISION                             helm rollback --wait
+//	charts uninstall                                     helm uninstall --wait
+//	charts test                                          helm test --logs
+//	charts history                                       helm history
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -25,30 +34,48 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-const (
-	name      = "ovn-kubernetes"
-	namespace = "ovn-kubernetes"
-)
+const namespace = "ovn-kubernetes"
+
+var name = cmp.Or(os.Getenv("RELEASE"), "ovn-kubernetes")
 
 func main() {
-	if len(os.Args) < 3 || len(os.Args) > 5 {
-		fail("usage: charts lint CHART | charts kustomize DIRECTORY | charts template|tests CHART [VALUES.yaml [OBJECTS.yaml]]")
+	if len(os.Args) < 2 {
+		fail("a verb is missing")
 	}
-	switch verb, chart := os.Args[1], os.Args[2]; verb {
+	verb, arguments := os.Args[1], os.Args[2:]
+	argument := func() string {
+		if len(arguments) == 0 {
+			fail(verb + " needs an argument")
+		}
+		return arguments[0]
+	}
+	switch verb {
 	case "lint":
-		lintChart(chart)
+		lintChart(argument())
 	case "kustomize":
-		kustomize(chart)
+		kustomize(argument())
 	case "template":
-		manifests, _ := render(chart, os.Args[3:])
+		manifests, _ := render(argument(), arguments[1:])
 		for _, manifest := range manifests {
 			show(manifest.Name, manifest.Content)
 		}
 	case "tests":
-		_, hooks := render(chart, os.Args[3:])
+		_, hooks := render(argument(), arguments[1:])
 		for _, hook := range hooks {
 			show(hook.Path, hook.Manifest)
 		}
+	case "install":
+		connect().install(argument(), arguments[1:])
+	case "upgrade":
+		connect().upgrade(argument(), arguments[1:])
+	case "rollback":
+		connect().rollback(argument())
+	case "uninstall":
+		connect().uninstall()
+	case "test":
+		connect().test()
+	case "history":
+		connect().history()
 	default:
 		fail("unknown verb " + verb)
 	}

@@ -2,7 +2,7 @@
 # Runs tests of the lab on the kernel's own datapath, in a virtual machine with a Debian release's kernel, Open
 # vSwitch and OVN, and prints a table. The status is 0 if each of them passed.
 #
-#   integration/kernel/test.sh [FILE | FILE:TEST]…      (TEST is a test's whole name, or a part of several names)
+#   integration/kernel/test.sh [MODULE | MODULE:TEST]…      (TEST is a test's whole name, or a part of several names)
 #
 #   SUITE        the release (default: bookworm with this machine's own Open vSwitch and OVN; trixie, sid)
 #   QUICK=1      the tests of `quick`, which take five minutes
@@ -32,6 +32,7 @@ all=(
     gateways
     gateway_node
     gateway_changes
+    upgrade
     management_port:a_node_and_the_pods_of_every_node_reach_each_other_in_both_families
     management_port:whatever_is_taken_from_the_port_is_put_back
     management_port:a_switch_that_starts_again_or_a_bridge_that_is_made_again_gets_its_port_back
@@ -62,19 +63,17 @@ $(<"$list")
 END"
 }
 
-# Lines of an executable and the name of one test in it. A selection that matches nothing is an error.
+# Lines of the executable and the name of one test in it. A selection that matches nothing is an error.
 executables_and_tests() {
-    local files selection executable tests wanted
-    mapfile -t files < <(printf '%s\n' "${@%%:*}" | sort -u)
-    cargo test --locked --no-run -p integration "${files[@]/#/--test=}" \
-        >&2 2>"$list.log" || { cat "$list.log" >&2; fail "the tests do not build"; }
+    local selection executable tests module wanted
+    cargo test --locked --no-run --workspace --features cni/failpoints,ovnkube/failpoints --test lab >&2 2>"$list.log" || { cat "$list.log" >&2; fail "the tests do not build"; }
+    executable=$(sed -n 's|^ *Executable tests/lab/main.rs (\(.*\))$|\1|p' "$list.log")
+    [ -n "$executable" ] || fail "cargo names no executable of tests/lab/main.rs"
     for selection in "$@"; do
-        executable=$(sed -n "s|^ *Executable tests/${selection%%:*}.rs (\(.*\))$|\1|p" "$list.log")
-        [ -n "$executable" ] || fail "cargo names no executable of tests/${selection%%:*}.rs"
-        wanted=${selection#"${selection%%:*}"}
-        tests=$("$executable" --list --format terse | sed -n 's/: test$//p')
+        module=${selection%%:*} wanted=${selection#"${selection%%:*}"}
+        tests=$("$executable" --list --format terse | sed -n "s/^\($module::.*\): test$/\1/p")
         # A whole name means that test alone, also where it begins another one's.
-        tests=$(grep -Fx -- "${wanted#:}" <<<"$tests" || grep -F -- "${wanted#:}" <<<"$tests") || fail "there is no test $selection"
+        tests=$(grep -Fx -- "$module::${wanted#:}" <<<"$tests" || grep -F -- "${wanted#:}" <<<"$tests") || fail "there is no test $selection"
         # shellcheck disable=SC2086 # a list of words
         printf "$executable %s\n" $tests
     done

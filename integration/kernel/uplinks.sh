@@ -27,13 +27,12 @@ here=$PWD/integration/kernel/uplinks
 base="${XDG_CACHE_HOME:-$HOME/.cache}/ovn-kubernetes/uplinks"
 packages=systemd,systemd-sysv,udev,dbus,kmod,iproute2,iputils-ping,procps,netbase,openvswitch-switch
 packages+=,network-manager,isc-dhcp-client,ifupdown,dnsmasq-base
-# Of the kernel's modules: what the machine loads.
-modules="kernel/net kernel/lib kernel/crypto kernel/fs kernel/drivers/virtio kernel/drivers/block kernel/drivers/char/hw_random kernel/drivers/net"
 all=({networkd,NetworkManager,ifupdown}-{refused,bridge,moved,transient}
     {networkd,NetworkManager,ifupdown}-refused-{two,vlan} {networkd,NetworkManager}-refused-bond)
 
 say() { echo "uplinks: $*" >&2; }
 fail() { say "$@"; exit 1; }
+. integration/kernel/machine.sh
 
 main() {
     [ $# -gt 0 ] || set -- "${all[@]}"
@@ -46,46 +45,12 @@ main() {
     [ "$bad" -eq 0 ]
 }
 
-# --- The machine's disk ----------------------------------------------------------------------------------------------------
-
-make_base() {
-    local new=$base.partial proxy
-    say "making the machine's root file system (once)"
-    proxy=$(apt-config shell http_proxy Acquire::http::Proxy)
-    [ -z "$proxy" ] || eval "export $proxy"
-    rm -rf "$new"
-    mkdir -p "${base%/*}"
-    debootstrap --variant=minbase --include="$packages" bookworm "$new" "$(integration/compat.sh mirror)" >"$base.log" 2>&1 ||
-        fail "debootstrap: see $base.log"
-    rm -rf "$new"/var/cache/apt/archives/*.deb "$new"/var/lib/apt/lists/*
-    mv -T "$new" "$base"
-}
-
-# The disk of a scenario: the base, with what differs on top.
-make_disk() {
-    local disk=$1 top=$2
-    # shellcheck disable=SC2016 # expanded by the inner shell
-    unshare --mount --propagation private -- bash -euc '
-        mount -t overlay -o "lowerdir=$1:$2" overlay /mnt
-        truncate -s 3G "$3"
-        mkfs.ext4 -q -O ^has_journal -d /mnt "$3"
-    ' sh "$top" "$base" "$disk"
-}
-
 # --- What differs --------------------------------------------------------------------------------------------------------------------
 
 # In the folder $top: the kernel's modules, the server, the manager's configuration.
 make_top() {
-    local release
-    release=$(<"$kernel/release")
-    mkdir -p "$top"/{usr/lib/modules/"$release",usr/bin,etc/{uplinks,openvswitch,default,systemd/system/multi-user.target.wants,systemd/network},var/log/openvswitch,var/lib/misc,etc/pods}
-    local directory
-    for directory in $modules; do
-        mkdir -p "$top/usr/lib/modules/$release/${directory%/*}"
-        cp -a "$kernel/root/lib/modules/$release/$directory" "$top/usr/lib/modules/$release/$directory"
-    done
-    cp -a "$kernel/root/lib/modules/$release"/modules.* "$top/usr/lib/modules/$release/"
-    depmod -b "$top/usr" "$release" 2>/dev/null || true
+    add_modules
+    mkdir -p "$top"/{usr/bin,etc/{uplinks,openvswitch,default,systemd/system/multi-user.target.wants,systemd/network},var/log/openvswitch,var/lib/misc,etc/pods}
     strip -o "$top/usr/bin/ovnkube" "$ovnkube"
     cp "$here"/{world,drive} "$top/etc/uplinks/"
     chmod 755 "$top"/etc/uplinks/{world,drive}
@@ -132,10 +97,6 @@ ExecStart=/etc/uplinks/drive"
     [ "$way" != bridge ] || make_bridge
 }
 
-unit() { # NAME DESCRIPTION UNIT SERVICE
-    printf '[Unit]\nDescription=%s\n%s\n[Service]\n%s\n[Install]\nWantedBy=multi-user.target\n' "$2" "$3" "$4" >"$top/etc/systemd/system/$1.service"
-}
-enable() { ln -sf "/etc/systemd/system/$1.service" "$top/etc/systemd/system/multi-user.target.wants/$1.service"; }
 # A unit of the packages that was masked above.
 unmask() { rm -f "$top/etc/systemd/system/$1"; }
 
@@ -233,25 +194,6 @@ manage_ifupdown() {
 
 # --- The machine ---------------------------------------------------------------------------------------------------------------------
 
-make_initramfs() {
-    local initrd file release
-    initrd=$(mktemp -d)
-    release=$(<"$kernel/release")
-    mkdir -p "$initrd"/{bin,modules}
-    cp "$(command -v busybox)" "$initrd/bin/busybox"
-    install -m 755 "$here/init" "$initrd/init"
-    for file in virtio_pci virtio_blk ext4 crc32c_generic 9pnet_virtio 9p virtio_rng virtio_net openvswitch; do
-        modprobe -d "$kernel/root" -S "$release" --show-depends "$file"
-    done | awk '$1 == "insmod" && !seen[$2]++ {print $2}' | while read -r file; do
-        case $file in
-        *.xz) xz -dc "$file" >"$initrd/modules/$(basename "$file" .xz)"; basename "$file" .xz ;;
-        *) cp "$file" "$initrd/modules/"; basename "$file" ;;
-        esac
-    done >"$initrd/modules/order"
-    (cd "$initrd" && find . | cpio -o -H newc --quiet | gzip -1) >"$1"
-    rm -rf "$initrd"
-}
-
 run() {
     local scenario=$1 nic=eth0 top work kept expect began=$SECONDS status=0
     IFS=- read -r manager way layout <<<"$scenario-plain"
@@ -272,7 +214,7 @@ run() {
     work=$(mktemp -d)
     top=$work/top
     make_top
-    make_disk "$work/disk" "$top" || fail "the disk of $scenario cannot be made"
+    make_disk "$work/disk" "$top" -O ^has_journal || fail "the disk of $scenario cannot be made"
     rm -rf "$top"
     make_initramfs "$work/initrd.gz"
     say "$scenario, ${BOOTS:-3} starts"
@@ -280,12 +222,7 @@ run() {
     for number in 0 1 2 3; do
         nics+=(-netdev "hubport,id=n$number,hubid=$((number / 2))" -device "virtio-net-pci,netdev=n$number,mac=52:54:00:00:00:0$((number + 1))")
     done
-    nice -n "${VM_NICE:-5}" timeout "${VM_TIMEOUT:-3600}" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu max,-la57 \
-        -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-1536}" -nodefaults -no-user-config -display none -serial "file:$kept/console" \
-        -kernel "$kernel/vmlinuz" -initrd "$work/initrd.gz" \
-        -append "console=ttyS0 panic=-1 mitigations=off nowatchdog tsc=unstable clocksource=hpet net.ifnames=0 systemd.show_status=no" \
-        -drive "file=$work/disk,format=raw,if=virtio,cache=unsafe" -device virtio-rng-pci "${nics[@]}" \
-        -fsdev "local,id=job,path=$kept,security_model=none" -device virtio-9p-pci,fsdev=job,mount_tag=job || status=$?
+    run_machine "$kept" "$work/disk" "$work/initrd.gz" "${nics[@]}" || status=$?
     rm -rf "$work"
     [ ! -e "$kept/results" ] || sed "s/^/$scenario: /" "$kept/results"
     if [ ! -e "$kept/status" ]; then

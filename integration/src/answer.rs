@@ -1,8 +1,8 @@
-//! Checks every answer of the plugin: one JSON value that the CNI specification allows, with a fitting exit
-//! status, in time.
+//! Checks every answer of the plugin: one JSON value that the CNI specification allows, with a
+//! fitting exit status, in time.
 //!
-//! Each [`crate::Node`] keeps the answers of all plugin calls on it. Must not know what a call should have
-//! answered.
+//! Each [`crate::Node`] keeps the answers of all plugin calls on it. Must not know what a call
+//! should have answered.
 
 use std::{
     fmt,
@@ -17,11 +17,11 @@ use crate::Outcome;
 
 /// Deadline of an ADD without `timeoutSeconds`: the plugin's own default.
 const ADD_PATIENCE: Duration = Duration::from_secs(55);
-/// Deadline of every other verb. The plugin allows itself more (30 s for a DEL, 60 s for a GC); the lab does
-/// not.
+/// Deadline of every other verb. The plugin allows itself more (30 s for a DEL, 60 s for a GC); the
+/// lab does not.
 const SHORT_PATIENCE: Duration = Duration::from_secs(10);
-/// Added to each deadline: [`SHORT_PATIENCE`] for the rollback, which is a DEL, and some seconds for a busy
-/// machine. Ten times more would accept a call that hangs.
+/// Added to each deadline: [`SHORT_PATIENCE`] for the rollback, which is a DEL, and some seconds
+/// for a busy machine. Ten times more would accept a call that hangs.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// One call of the plugin that has ended.
@@ -44,11 +44,12 @@ impl Answer {
         Self { verb: verb.to_owned(), patience, outcome: outcome.clone() }
     }
 
-    /// Checks the answer against SPEC.md, "Section 2" and "Section 5". A plugin that was killed need not
-    /// answer.
+    /// Checks the answer against SPEC.md, "Section 2" and "Section 5". A plugin that was killed
+    /// need not answer.
     ///
     /// # Errors
-    /// If the specification does not allow this answer, or it came too late, or the plugin panicked.
+    /// If the specification does not allow this answer, or it came too late, or the plugin
+    /// panicked.
     pub fn verify(&self) -> Result<()> {
         let Outcome { status, stdout, stderr, duration } = &self.outcome;
         ensure!(
@@ -90,7 +91,8 @@ fn success(verb: &str, stdout: &str) -> Result<()> {
         _ if stdout.trim().is_empty() => return Ok(()),
         _ => bail!("{verb} has nothing to print"),
     };
-    let result: Value = serde_json::from_str(stdout).context("standard output is not one JSON value")?;
+    let result: Value =
+        serde_json::from_str(stdout).context("standard output is not one JSON value")?;
     keys.iter().try_for_each(|key| {
         ensure!(!result[*key].is_null(), "a result without {key}");
         Ok(())
@@ -98,13 +100,17 @@ fn success(verb: &str, stdout: &str) -> Result<()> {
 }
 
 fn failure(stdout: &str) -> Result<()> {
-    let error: Value = serde_json::from_str(stdout).context("standard output is not one JSON value")?;
+    let error: Value =
+        serde_json::from_str(stdout).context("standard output is not one JSON value")?;
     ensure!(
         error["cniVersion"].as_str().is_some_and(|version| !version.is_empty()),
         "an error without cniVersion"
     );
     ensure!(error["code"].as_u64().is_some_and(|code| code > 0), "an error without a code");
-    ensure!(error["msg"].as_str().is_some_and(|text| !text.is_empty()), "an error without a message");
+    ensure!(
+        error["msg"].as_str().is_some_and(|text| !text.is_empty()),
+        "an error without a message"
+    );
     Ok(())
 }
 
@@ -134,7 +140,11 @@ mod tests {
     fn answer(verb: &str, status: i32, stdout: &str) -> Answer {
         let (stdout, stderr) = (stdout.to_owned(), String::new());
         let status = std::process::ExitStatus::from_raw(status);
-        Answer::new(verb, &json!({}), &Outcome { status, stdout, stderr, duration: Duration::from_millis(5) })
+        Answer::new(
+            verb,
+            &json!({}),
+            &Outcome { status, stdout, stderr, duration: Duration::from_millis(5) },
+        )
     }
 
     const OK: i32 = 0;

@@ -1,10 +1,10 @@
-//! A proxy in front of the API server that injects what a healthy API server never does: it delays, stays
-//! silent, hangs up in the middle of a chunk, or answers in the API server's place. Every other request goes
-//! to a real API server.
+//! A proxy in front of the API server that injects what a healthy API server never does: it delays,
+//! stays silent, hangs up in the middle of a chunk, or answers in the API server's place. Every
+//! other request goes to a real API server.
 //!
-//! It terminates TLS with the API server's own certificate, so a client cannot tell the two apart. Every
-//! connection carries one request. Must not know: what the requests are for. A test says which of them a
-//! [`Fault`] meets.
+//! It terminates TLS with the API server's own certificate, so a client cannot tell the two apart.
+//! Every connection carries one request. Must not know: what the requests are for. A test says
+//! which of them a [`Fault`] meets.
 
 use std::{
     net::SocketAddr,
@@ -152,8 +152,8 @@ impl ApiProxy {
         format!("https://{}", self.address)
     }
 
-    /// Every request of this kind meets this fault, until [`ApiProxy::heal`]. An earlier fault for the same
-    /// request comes first.
+    /// Every request of this kind meets this fault, until [`ApiProxy::heal`]. An earlier fault for
+    /// the same request comes first.
     pub fn inject(&self, of: Of, fault: Fault) {
         lock(&self.shared.plans).push(Plan { of, fault, times: None });
     }
@@ -179,13 +179,13 @@ impl ApiProxy {
         self.shared.cut.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Stops listening and ends every open connection, as if the API server had been killed: its machine
-    /// still refuses connections.
+    /// Stops listening and ends every open connection, as if the API server had been killed: its
+    /// machine still refuses connections.
     pub fn go_away(&self) {
         if let Some(listening) = lock(&self.listening).take() {
             listening.abort();
-            // The kernel refuses connections only once the listener is dropped, so wait for the end of its
-            // task.
+            // The kernel refuses connections only once the listener is dropped, so wait for the end
+            // of its task.
             let _ = self.runtime.block_on(listening);
         }
         self.cut();
@@ -197,7 +197,8 @@ impl ApiProxy {
             .runtime
             .block_on(TcpListener::bind(self.address))
             .context("listen in front of the API server again")?;
-        *lock(&self.listening) = Some(self.runtime.spawn(accept(listener, Arc::clone(&self.shared))));
+        *lock(&self.listening) =
+            Some(self.runtime.spawn(accept(listener, Arc::clone(&self.shared))));
         Ok(())
     }
 

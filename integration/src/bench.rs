@@ -1,10 +1,10 @@
-//! `integration bench`: measures the plugin against the floor, in one run on one node, and fails if the
-//! plugin is too slow.
+//! `integration bench`: measures the plugin against the floor, in one run on one node, and fails if
+//! the plugin is too slow.
 //!
-//! The floor is the work that no ADD can avoid: the netlink messages, one OVSDB transaction, and the wait for
-//! ovs-vswitchd and ovn-controller, done by one process whose connections are already open. Gates limit how
-//! far above the floor the plugin may be. Contestants take turns in small portions, so that other load on the
-//! machine affects all of them alike.
+//! The floor is the work that no ADD can avoid: the netlink messages, one OVSDB transaction, and
+//! the wait for ovs-vswitchd and ovn-controller, done by one process whose connections are already
+//! open. Gates limit how far above the floor the plugin may be. Contestants take turns in small
+//! portions, so that other load on the machine affects all of them alike.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | [`gates`] | the pass and fail criteria; pure |
 //! | [`report`] | the table on the terminal, and `bench.json` |
 //!
-//! A new contestant is a variant of [`measurements::Contestant`] and a plugin in [`driver`]; a new kind of
-//! call is a [`measurements::Verb`]; a new criterion is an entry of [`gates::Gate::all`].
+//! A new contestant is a variant of [`measurements::Contestant`] and a plugin in [`driver`]; a new
+//! kind of call is a [`measurements::Verb`]; a new criterion is an entry of [`gates::Gate::all`].
 
 mod driver;
 mod floor;
@@ -42,7 +42,8 @@ use crate::report::{environment::Environment, publish};
 
 /// Measure ADD, DEL and the other verbs against the floor. Exit status 1 if a gate is missed.
 ///
-/// All figures go to bench/bench.json in cargo's target directory (docs/bench.md lists its fields).
+/// All figures go to bench/bench.json in cargo's target directory (docs/figures/bench.md lists its
+/// fields).
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     #[command(flatten)]
@@ -50,7 +51,8 @@ pub(crate) struct Bench {
     /// Path of upstream's plugin, to measure it with this project's server.
     #[arg(long, value_name = "FILE", value_parser = |file: &str| fs::canonicalize(file))]
     upstream: Option<PathBuf>,
-    /// Report the gates on times without failing for them; failed calls and leftovers still fail the run.
+    /// Report the gates on times without failing for them; failed calls and leftovers still fail
+    /// the run.
     #[arg(long)]
     no_time_gates: bool,
 }
@@ -62,7 +64,8 @@ pub(crate) struct Size {
     #[arg(long)]
     #[serde(skip)]
     quick: bool,
-    /// Pods that each contestant adds and deletes in each round; at least the number of calls at once.
+    /// Pods that each contestant adds and deletes in each round; at least the number of calls at
+    /// once.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) pods: usize,
     /// Of these, how many with fewer than 32 calls at once, or by upstream's plugin.
@@ -113,8 +116,8 @@ impl Size {
 impl Bench {
     /// To be called in the lab's namespaces.
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        // -10 is the niceness that ovs-ctl(8) and ovn-ctl(8) give daemons. Child processes inherit it: it comes
-        // before any contestant or daemon starts.
+        // -10 is the niceness that ovs-ctl(8) and ovn-ctl(8) give daemons. Child processes inherit
+        // it: it comes before any contestant or daemon starts.
         setpriority_process(None, -10).context("raise the priority")?;
         let report = self.measure()?;
         publish(&report, &report, "bench/bench.json")?;
@@ -133,8 +136,8 @@ impl Bench {
         node.start_server()?;
         let pods = lab.new_pods(node, size.all_pods())?;
         lab.central.sync()?;
-        // ovn-northd scans its whole database for each port that comes up; in a cluster it runs on another
-        // machine, and no ADD waits for it.
+        // ovn-northd scans its whole database for each port that comes up; in a cluster it runs on
+        // another machine, and no ADD waits for it.
         let northd = Pid::from_raw(lab.central.northd.running_pid()?.try_into()?);
         setpriority_process(northd, 19).context("lower the priority of ovn-northd")?;
         let plugin_bytes = executable::under_test(executable::PLUGIN)?.metadata()?.len();
@@ -142,8 +145,10 @@ impl Bench {
         // The census comes after `sync`, so that the rows of the planned pods are in it.
         let before = node.census()?;
         let upstream = self.upstream.as_deref();
-        let (phases, processes) = node.inside(|| Driver::new(&lab, &size, &pods, upstream)?.run())?;
-        let leftovers = before.must_equal(&node.census()?).err().map(|difference| difference.to_string());
+        let (phases, processes) =
+            node.inside(|| Driver::new(&lab, &size, &pods, upstream)?.run())?;
+        let leftovers =
+            before.must_equal(&node.census()?).err().map(|difference| difference.to_string());
         let cells = measurements::summarise(&phases);
         Ok(Report {
             format: FORMAT,
@@ -171,7 +176,9 @@ mod tests {
             size: Size,
         }
         let size = |words: &str| {
-            Arguments::try_parse_from(["bench"].into_iter().chain(words.split(' ')))?.size.completed()
+            Arguments::try_parse_from(["bench"].into_iter().chain(words.split(' ')))?
+                .size
+                .completed()
         };
         let usual = size("--pods 4 --at-once 32,8,8").unwrap();
         assert_eq!((usual.at_once, usual.pods), (vec![1, 8, 32], 32));

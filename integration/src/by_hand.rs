@@ -1,11 +1,12 @@
-//! Attaches a pod with `ip`, `ethtool` and `ovs-vsctl`, as an administrator would: proof that the lab works
-//! without our plugin.
+//! Attaches a pod with `ip`, `ethtool` and `ovs-vsctl`, as an administrator would: proof that the
+//! lab works without our plugin.
 
 use anyhow::Result;
 
 use crate::{Datapath, Node, Pod};
 
-/// Attaches `pod`, whose namespace and logical port exist, and waits until OVN has installed its flows.
+/// Attaches `pod`, whose namespace and logical port exist, and waits until OVN has installed its
+/// flows.
 pub fn attach(node: &Node, pod: &Pod) -> Result<()> {
     let Pod { uid, mac, .. } = pod;
     let (link, port, netns, mtu) = (pod.host_interface(), pod.port(), pod.netns_name(), node.mtu);
@@ -13,13 +14,18 @@ pub fn attach(node: &Node, pod: &Pod) -> Result<()> {
         "ip link add {link} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {netns}
          ip link set {link} up"
     ))?;
-    // tx off: the userspace datapath does not complete the checksums that the kernel leaves to the NIC.
-    let checksums =
-        if Datapath::of_lab().leaves_checksums() { "" } else { "; ethtool -K eth0 tx off >/dev/null" };
+    // tx off: the userspace datapath does not complete the checksums that the kernel leaves to the
+    // NIC.
+    let checksums = if Datapath::of_lab().leaves_checksums() {
+        ""
+    } else {
+        "; ethtool -K eth0 tx off >/dev/null"
+    };
     let mut inside = format!("ip link set lo up; ip link set eth0 up{checksums}");
     for (address, gateway) in pod.addresses.iter().zip(&pod.gateways) {
         // nodad: without it an IPv6 address is unusable for about a second.
-        inside += &format!("; ip addr add {address} dev eth0 nodad; ip route add default via {gateway}");
+        inside +=
+            &format!("; ip addr add {address} dev eth0 nodad; ip route add default via {gateway}");
     }
     node.run_in_pod(pod, ["sh", "-euc", &inside])?;
     let rows = format!(

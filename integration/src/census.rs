@@ -1,5 +1,5 @@
-//! Snapshot of a node as sorted text. Two snapshots are equal when nothing was left behind and nothing was
-//! lost.
+//! Snapshot of a node as sorted text. Two snapshots are equal when nothing was left behind and
+//! nothing was lost.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::Node;
 
-/// Links with their addresses, network namespaces, and the Open vSwitch rows of ports, interfaces, QoS and
-/// queues.
+/// Links with their addresses, network namespaces, and the Open vSwitch rows of ports, interfaces,
+/// QoS and queues.
 ///
-/// Leaves out what changes by itself: statistics, interface numbers, `ofport`, and what ovn-controller writes
-/// on its bridge.
+/// Leaves out what changes by itself: statistics, interface numbers, `ofport`, and what
+/// ovn-controller writes on its bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census(Vec<String>);
 
@@ -20,7 +20,10 @@ pub struct Census(Vec<String>);
 const ROWS: &[(&str, &str)] = &[
     ("Bridge", "_uuid,name,ports"),
     ("Port", "_uuid,name,interfaces,qos,tag"),
-    ("Interface", "_uuid,name,type,options,external_ids,ingress_policing_rate,ingress_policing_burst"),
+    (
+        "Interface",
+        "_uuid,name,type,options,external_ids,ingress_policing_rate,ingress_policing_burst",
+    ),
     ("QoS", "_uuid,type,other_config,queues,external_ids"),
     ("Queue", "_uuid,other_config,external_ids"),
 ];
@@ -31,9 +34,9 @@ impl Node {
         let mut lines = links(&self.run(["ip", "-json", "-details", "address", "show"])?)?;
         let namespaces = self.run(["ip", "netns", "list"])?;
         lines.extend(
-            namespaces
-                .lines()
-                .map(|line| format!("netns {}", line.split_whitespace().next().unwrap_or_default())),
+            namespaces.lines().map(|line| {
+                format!("netns {}", line.split_whitespace().next().unwrap_or_default())
+            }),
         );
         lines.extend(rows(self)?);
         lines.sort();
@@ -50,15 +53,18 @@ impl Census {
         if self == after {
             return Ok(());
         }
-        let gone = self.0.iter().filter(|line| !after.0.contains(line)).map(|line| format!("- {line}\n"));
-        let new = after.0.iter().filter(|line| !self.0.contains(line)).map(|line| format!("+ {line}\n"));
+        let gone =
+            self.0.iter().filter(|line| !after.0.contains(line)).map(|line| format!("- {line}\n"));
+        let new =
+            after.0.iter().filter(|line| !self.0.contains(line)).map(|line| format!("+ {line}\n"));
         bail!(
             "the node has changed (- was there before, + is new):\n{}",
             gone.chain(new).collect::<String>()
         );
     }
 
-    /// The number of things of this kind, the first word of their lines: `link`, `netns`, or a table.
+    /// The number of things of this kind, the first word of their lines: `link`, `netns`, or a
+    /// table.
     pub fn count(&self, kind: &str) -> usize {
         self.0.iter().filter(|line| line.split(' ').next() == Some(kind)).count()
     }
@@ -82,7 +88,9 @@ fn links(json: &str) -> Result<Vec<String>> {
         let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or("-");
         let addresses: Vec<String> = array(&link["addr_info"])
             .filter(|address| address["scope"] == "global")
-            .map(|address| format!("{}/{}", address["local"].as_str().unwrap_or("-"), address["prefixlen"]))
+            .map(|address| {
+                format!("{}/{}", address["local"].as_str().unwrap_or("-"), address["prefixlen"])
+            })
             .collect();
         let (name, mac, master) = (text("ifname"), text("address"), text("master"));
         format!(
@@ -94,7 +102,8 @@ fn links(json: &str) -> Result<Vec<String>> {
     Ok(links.iter().map(line).collect())
 }
 
-/// One line per row. References to other rows are shown by name, because a recreated row has another UUID.
+/// One line per row. References to other rows are shown by name, because a recreated row has
+/// another UUID.
 fn rows(node: &Node) -> Result<Vec<String>> {
     let mut arguments = vec!["--format=json".to_owned()];
     // One ovs-vsctl, and so one transaction: the tables fit together.
@@ -107,16 +116,19 @@ fn rows(node: &Node) -> Result<Vec<String>> {
         ]);
     }
     let output = node.vsctl(arguments)?;
-    let tables =
-        serde_json::Deserializer::from_str(&output).into_iter::<Value>().collect::<Result<Vec<_>, _>>()?;
+    let tables = serde_json::Deserializer::from_str(&output)
+        .into_iter::<Value>()
+        .collect::<Result<Vec<_>, _>>()?;
     let rows = || {
-        ROWS.iter()
-            .zip(&tables)
-            .flat_map(|((table, columns), rows)| array(&rows["data"]).map(move |row| (*table, *columns, row)))
+        ROWS.iter().zip(&tables).flat_map(|((table, columns), rows)| {
+            array(&rows["data"]).map(move |row| (*table, *columns, row))
+        })
     };
     // A row without a name goes by the name of its table.
     let names: BTreeMap<&str, &str> = rows()
-        .map(|(table, _, row)| (row[0][1].as_str().unwrap_or("?"), row[1].as_str().unwrap_or(table)))
+        .map(|(table, _, row)| {
+            (row[0][1].as_str().unwrap_or("?"), row[1].as_str().unwrap_or(table))
+        })
         .collect();
     let line = |(table, columns, row): (&str, &str, &Value)| {
         let cells = columns
@@ -129,15 +141,18 @@ fn rows(node: &Node) -> Result<Vec<String>> {
     Ok(rows().map(line).collect())
 }
 
-/// A value of OVSDB (RFC 7047, 5.1) as text. The members of a set are sorted: OVSDB gives them no order.
+/// A value of OVSDB (RFC 7047, 5.1) as text. The members of a set are sorted: OVSDB gives them no
+/// order.
 fn cell(value: &Value, names: &BTreeMap<&str, &str>) -> String {
     match (value[0].as_str(), &value[1]) {
         (Some("uuid"), uuid) => {
             names.get(uuid.as_str().unwrap_or_default()).map_or("?", |name| *name).to_owned()
         }
         (Some("set" | "map"), members) => {
-            let mut members: Vec<String> = array(members).map(|member| cell(member, names)).collect();
-            // The time of the last binding. It changes for a port that stays when OVN's databases are lost.
+            let mut members: Vec<String> =
+                array(members).map(|member| cell(member, names)).collect();
+            // The time of the last binding. It changes for a port that stays when OVN's databases
+            // are lost.
             members.retain(|member| !member.starts_with("ovn-installed-ts="));
             members.sort();
             format!("[{}]", members.join(" "))
@@ -163,6 +178,9 @@ mod tests {
     fn things_are_counted_by_their_first_word() {
         let lines = ["Interface a", "Interface b", "Port Interface", "link Port", "link lo"];
         let census = Census(lines.map(str::to_owned).to_vec());
-        assert_eq!(["Interface", "Port", "link", "QoS"].map(|kind| census.count(kind)), [2, 1, 2, 0]);
+        assert_eq!(
+            ["Interface", "Port", "link", "QoS"].map(|kind| census.count(kind)),
+            [2, 1, 2, 0]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The central part of OVN: northbound and southbound databases, ovn-northd, and the logical topology.
+//! The central part of OVN: northbound and southbound databases, ovn-northd, and the logical
+//! topology.
 
 use std::{
     fs::{self, File},
@@ -34,55 +35,87 @@ pub struct Central {
     pub southbound: Daemon,
     /// Translates the northbound database into the southbound one.
     pub northd: Daemon,
+    /// Of sockets and files.
+    directory: PathBuf,
 }
 
 impl Central {
     /// Starts all three, with empty databases.
     pub(crate) fn start() -> Result<Self> {
-        let central = Self::create()?;
-        central.start_northbound()?;
-        central.start_southbound()?;
-        central.northd.spawn()?;
-        Ok(central)
+        Self::create()?.run()
+    }
+
+    /// Starts the central part of a zone beside the lab's own, with empty databases.
+    pub fn of_zone(zone: &str) -> Result<Self> {
+        Self::create_in(Path::new(mounts::LAB).join(format!("zone-{zone}")))?.run()
+    }
+
+    fn run(self) -> Result<Self> {
+        self.start_northbound()?;
+        self.start_southbound()?;
+        self.northd.spawn()?;
+        Ok(self)
     }
 
     /// Creates empty databases; nothing runs yet.
     pub fn create() -> Result<Self> {
-        fs::create_dir_all(dir())?;
-        let northbound = database("nb", NORTHBOUND_SCHEMA)?;
-        let southbound = database("sb", SOUTHBOUND_SCHEMA)?;
-        let log = log("ovn-northd");
-        let arguments = [
-            format!("--ovnnb-db={NORTHBOUND}"),
-            format!("--ovnsb-db={SOUTHBOUND}"),
-            "--pidfile".to_owned(),
+        Self::create_in(dir())
+    }
+
+    fn create_in(directory: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&directory)?;
+        let northbound = database(&directory, "nb", NORTHBOUND_SCHEMA)?;
+        let southbound = database(&directory, "sb", SOUTHBOUND_SCHEMA)?;
+        let log = log(&directory, "ovn-northd");
+        let mut arguments = vec![
+            format!("--ovnnb-db={}", socket(&directory, "nb")),
+            format!("--ovnsb-db={}", socket(&directory, "sb")),
             "-vconsole:err".to_owned(),
             format!("--log-file={}", log.with_extension("log").display()),
+            "--pidfile".to_owned(),
         ];
+        // Programs look for the lab's own where they are by default.
+        if directory != dir() {
+            let own = |option| {
+                format!("--{option}={}", directory.join(format!("ovn-northd.{option}")).display())
+            };
+            arguments.extend(["pidfile", "unixctl"].map(own));
+        }
         Ok(Self {
             northbound,
             southbound,
             northd: Daemon::new("ovn-northd", log, || Ok(Command::new("ovn-northd")), arguments),
+            directory,
         })
+    }
+
+    /// Address of the northbound database.
+    pub fn northbound_address(&self) -> String {
+        socket(&self.directory, "nb")
+    }
+
+    /// Address of the southbound database, the same on every node.
+    pub fn southbound_address(&self) -> String {
+        socket(&self.directory, "sb")
     }
 
     /// Starts the northbound database (again).
     pub fn start_northbound(&self) -> Result<()> {
-        self.northbound.start(|| accepts(&dir().join("nb.sock")))
+        self.northbound.start(|| accepts(&self.directory.join("nb.sock")))
     }
 
-    /// Kills the server of the northbound database and starts it with an empty one, as after the loss of its
-    /// disk.
+    /// Kills the server of the northbound database and starts it with an empty one, as after the
+    /// loss of its disk.
     pub fn replace_northbound(&self) -> Result<()> {
         self.northbound.kill()?;
-        create_anew(&Self::northbound_file(), NORTHBOUND_SCHEMA)?;
+        create_anew(&self.directory.join("nb.db"), NORTHBOUND_SCHEMA)?;
         self.start_northbound()
     }
 
     /// The same with the southbound database.
     pub fn replace_southbound(&self) -> Result<()> {
         self.southbound.kill()?;
-        create_anew(&southbound_file(), SOUTHBOUND_SCHEMA)?;
+        create_anew(&self.directory.join("sb.db"), SOUTHBOUND_SCHEMA)?;
         self.start_southbound()
     }
 
@@ -91,8 +124,8 @@ impl Central {
         // Both end before either starts: no client sees one old and one new database.
         self.northbound.kill()?;
         self.southbound.kill()?;
-        create_anew(&Self::northbound_file(), NORTHBOUND_SCHEMA)?;
-        create_anew(&southbound_file(), SOUTHBOUND_SCHEMA)?;
+        create_anew(&self.directory.join("nb.db"), NORTHBOUND_SCHEMA)?;
+        create_anew(&self.directory.join("sb.db"), SOUTHBOUND_SCHEMA)?;
         self.start_northbound()?;
         self.start_southbound()
     }
@@ -102,51 +135,57 @@ impl Central {
         dir().join("nb.db")
     }
 
-    /// Number of transactions that have changed the northbound database since it was created: the records of
-    /// its log without the first, which is the schema.
+    /// Number of transactions that have changed the northbound database since it was created: the
+    /// records of its log without the first, which is the schema.
     ///
-    /// Valid for ten minutes: ovsdb-server compacts the log ten minutes after its start, at the earliest.
+    /// Valid for ten minutes: ovsdb-server compacts the log ten minutes after its start, at the
+    /// earliest.
     pub fn northbound_transactions() -> Result<u64> {
-        let path = Self::northbound_file();
-        let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
-        let mut records = 0_u64;
-        for line in BufReader::new(file).split(b'\n') {
-            // The header of a record, ovsdb(5).
-            if line?.starts_with(b"OVSDB JSON ") {
-                records += 1;
-            }
-        }
-        Ok(records.saturating_sub(1))
+        transactions(&Self::northbound_file())
+    }
+
+    /// The same of this central part, and of each database: northbound, southbound.
+    pub fn transactions(&self) -> Result<[u64; 2]> {
+        let of = |name: &str| transactions(&self.directory.join(name));
+        Ok([of("nb.db")?, of("sb.db")?])
     }
 
     /// Starts the southbound database (again).
     pub fn start_southbound(&self) -> Result<()> {
-        self.southbound.start(|| accepts(&dir().join("sb.sock")))
+        self.southbound.start(|| accepts(&self.directory.join("sb.sock")))
     }
 
     /// `ovn-nbctl` with a time limit of 30 s.
     pub fn nbctl(&self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Result<String> {
         let arguments = arguments.into_iter().map(Into::into);
-        command::output(Command::new("ovn-nbctl").args(["--timeout=30", "--db", NORTHBOUND]).args(arguments))
+        command::output(
+            Command::new("ovn-nbctl")
+                .args(["--timeout=30", "--db", &self.northbound_address()])
+                .args(arguments),
+        )
     }
 
     /// `ovn-sbctl` with a time limit of 30 s.
     pub fn sbctl(&self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Result<String> {
         let arguments = arguments.into_iter().map(Into::into);
-        command::output(Command::new("ovn-sbctl").args(["--timeout=30", "--db", SOUTHBOUND]).args(arguments))
+        command::output(
+            Command::new("ovn-sbctl")
+                .args(["--timeout=30", "--db", &self.southbound_address()])
+                .args(arguments),
+        )
     }
 
     /// Waits until every chassis has applied what the northbound database says now.
     ///
-    /// Repeats the request with a short time limit: after a failed commit ovn-northd sleeps until the
-    /// northbound database changes, and each request changes it (`nb_cfg`).
+    /// Repeats the request with a short time limit: after a failed commit ovn-northd sleeps until
+    /// the northbound database changes, and each request changes it (`nb_cfg`).
     pub fn sync(&self) -> Result<()> {
         let ask = || self.nbctl(["--timeout=5", "--wait=hv", "sync"]).map(drop);
         eventually("every chassis has caught up", Duration::from_secs(30), ask)
     }
 
-    /// Creates one switch per node, named as the node, with the node's management port. [`ROUTER`] joins the
-    /// switches and is the gateway of each.
+    /// Creates one switch per node, named as the node, with the node's management port. [`ROUTER`]
+    /// joins the switches and is the gateway of each.
     pub(crate) fn create_topology<'a>(
         &self,
         nodes: impl IntoIterator<Item = (&'a str, &'a [IpNet])>,
@@ -161,12 +200,17 @@ impl Central {
             command.extend(words(&format!(
                 "-- ls-add {node} -- lrp-add {ROUTER} rtos-{node} {mac} {addresses}"
             )));
-            command
-                .extend(words(&format!("-- lsp-add {node} stor-{node} -- lsp-set-type stor-{node} router")));
-            let management: Vec<_> = subnets.iter().map(|subnet| subnet::host(subnet, 2).addr()).collect();
+            command.extend(words(&format!(
+                "-- lsp-add {node} stor-{node} -- lsp-set-type stor-{node} router"
+            )));
+            let management: Vec<_> =
+                subnets.iter().map(|subnet| subnet::host(subnet, 2).addr()).collect();
             let mac = subnet::mac(management[0]);
-            let addresses = management.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-            command.extend(words(&format!("-- lsp-add {node} k8s-{node} -- lsp-set-addresses k8s-{node}")));
+            let addresses =
+                management.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            command.extend(words(&format!(
+                "-- lsp-add {node} k8s-{node} -- lsp-set-addresses k8s-{node}"
+            )));
             command.push(format!("{mac} {addresses}"));
             command.extend(words(&format!(
                 "-- lsp-set-addresses stor-{node} router \
@@ -181,32 +225,52 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
+/// Number of transactions in the log of a database, without the schema.
+fn transactions(path: &Path) -> Result<u64> {
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    let mut records = 0_u64;
+    for line in BufReader::new(file).split(b'\n') {
+        // The header of a record, ovsdb(5).
+        if line?.starts_with(b"OVSDB JSON ") {
+            records += 1;
+        }
+    }
+    Ok(records.saturating_sub(1))
+}
+
 fn dir() -> PathBuf {
     Path::new(mounts::LAB).join("central")
 }
 
-fn log(name: &str) -> PathBuf {
-    Path::new(mounts::LOGS).join("central").join(format!("{name}.out"))
+/// The address of a database's socket.
+fn socket(directory: &Path, database: &str) -> String {
+    format!("unix:{}", directory.join(format!("{database}.sock")).display())
 }
 
-fn database(name: &str, schema: &str) -> Result<Daemon> {
-    let file = dir().join(format!("{name}.db"));
+fn log(directory: &Path, name: &str) -> PathBuf {
+    let part = directory.file_name().unwrap_or_default();
+    Path::new(mounts::LOGS).join(part).join(format!("{name}.out"))
+}
+
+fn database(directory: &Path, name: &str, schema: &str) -> Result<Daemon> {
+    let file = directory.join(format!("{name}.db"));
     create_database(&file, schema)?;
-    let log = log(&format!("ovsdb-server-{name}"));
+    let log = log(directory, &format!("ovsdb-server-{name}"));
     let arguments = [
         file.display().to_string(),
-        format!("--remote=punix:{}", dir().join(format!("{name}.sock")).display()),
+        format!("--remote=punix:{}", directory.join(format!("{name}.sock")).display()),
         // Files named after the database: the default names of two servers would collide.
-        format!("--unixctl={}", dir().join(format!("{name}.ctl")).display()),
-        format!("--pidfile={}", dir().join(format!("{name}.pid")).display()),
+        format!("--unixctl={}", directory.join(format!("{name}.ctl")).display()),
+        format!("--pidfile={}", directory.join(format!("{name}.pid")).display()),
         "-vconsole:err".to_owned(),
         format!("--log-file={}", log.with_extension("log").display()),
     ];
-    Ok(Daemon::new(format!("ovsdb-server ({name})"), log, || Ok(Command::new("ovsdb-server")), arguments))
-}
-
-fn southbound_file() -> PathBuf {
-    dir().join("sb.db")
+    Ok(Daemon::new(
+        format!("ovsdb-server ({name})"),
+        log,
+        || Ok(Command::new("ovsdb-server")),
+        arguments,
+    ))
 }
 
 fn create_anew(file: &Path, schema: &str) -> Result<()> {
@@ -220,5 +284,7 @@ fn create_database(file: &Path, schema: &str) -> Result<()> {
 
 /// Succeeds if a server accepts connections on the socket.
 pub(crate) fn accepts(socket: &Path) -> Result<()> {
-    UnixStream::connect(socket).map(drop).with_context(|| format!("connect to {}", socket.display()))
+    UnixStream::connect(socket)
+        .map(drop)
+        .with_context(|| format!("connect to {}", socket.display()))
 }

@@ -1,6 +1,6 @@
-//! Control groups of what the lab limits or counts. They belong to the machine and outlive namespaces: the
-//! lab creates them under a name of its own, and the outer process removes them after everything inside has
-//! ended.
+//! Control groups of what the lab limits or counts. They belong to the machine and outlive
+//! namespaces: the lab creates them under a name of its own, and the outer process removes them
+//! after everything inside has ended.
 
 use std::{
     fs, io,
@@ -14,13 +14,15 @@ use crate::eventually;
 
 const MOUNTED: &str = "/sys/fs/cgroup";
 
-/// Creates the group `name` (a relative path) in every hierarchy, ready for groups with limits below it.
+/// Creates the group `name` (a relative path) in every hierarchy, ready for groups with limits
+/// below it.
 pub(crate) fn create(name: &str) -> Result<()> {
     for hierarchy in hierarchies()? {
         let mut group = hierarchy.clone();
         let mut levels = Path::new(name).components();
         loop {
-            // From the root down: a group has only the controllers that its parent passes on (cgroup-v2.rst).
+            // From the root down: a group has only the controllers that its parent passes on
+            // (cgroup-v2.rst).
             pass_controllers_on(&group)?;
             let Some(level) = levels.next() else { break };
             let parent = group.clone();
@@ -37,8 +39,8 @@ pub(crate) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the group `name` and all below it. Tries for 5 s: the last processes may still be ending, and
-/// rmdir(2) fails while a group has one.
+/// Removes the group `name` and all below it. Tries for 5 s: the last processes may still be
+/// ending, and rmdir(2) fails while a group has one.
 pub(crate) fn remove(name: &str) -> Result<()> {
     let groups: Vec<PathBuf> = hierarchies()?
         .into_iter()
@@ -63,8 +65,8 @@ fn remove_below(group: &Path) -> Result<()> {
     fs::remove_dir(group).with_context(|| format!("remove {}", group.display()))
 }
 
-/// The roots of all hierarchies: one (cgroup v2), or one for each controller (v1, where some names are links
-/// to others).
+/// The roots of all hierarchies: one (cgroup v2), or one for each controller (v1, where some names
+/// are links to others).
 fn hierarchies() -> Result<Vec<PathBuf>> {
     let root = Path::new(MOUNTED);
     if is_v2(root) {
@@ -92,12 +94,14 @@ fn pass_controllers_on(group: &Path) -> Result<()> {
         return Ok(());
     }
     let has = fs::read_to_string(group.join("cgroup.controllers"))?;
-    let wanted: Vec<String> = has.split_whitespace().map(|controller| format!("+{controller}")).collect();
+    let wanted: Vec<String> =
+        has.split_whitespace().map(|controller| format!("+{controller}")).collect();
     fs::write(group.join("cgroup.subtree_control"), wanted.join(" "))
         .with_context(|| format!("pass the controllers of {} on", group.display()))
 }
 
-/// Copies the processors and memory nodes of the parent. In v1 a new group has none, and takes no process.
+/// Copies the processors and memory nodes of the parent. In v1 a new group has none, and takes no
+/// process.
 fn inherit_cpus(parent: &Path, group: &Path) -> Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let (from, to) = (parent.join(file), group.join(file));

@@ -1,8 +1,8 @@
 //! Pods come and go: one driver for all runs in which calls follow each other without end.
 //!
-//! A run consists of rounds. In a round all actors work at once, each on a thread of its own, until their
-//! work or the time is over, or one of them fails. Between two rounds no call is under way; then a run looks
-//! at the node.
+//! A run consists of rounds. In a round all actors work at once, each on a thread of its own, until
+//! their work or the time is over, or one of them fails. Between two rounds no call is under way;
+//! then a run looks at the node.
 //!
 //! | run | actors | looks at |
 //! |---|---|---|
@@ -33,7 +33,8 @@ pub trait Actor: Send {
     fn turn(&mut self) -> Result<ControlFlow<()>>;
 }
 
-/// Runs a round: all actors at once, until each is done or `end` has come. A failure ends the round for all.
+/// Runs a round: all actors at once, until each is done or `end` has come. A failure ends the round
+/// for all.
 ///
 /// # Errors
 /// The first failure, in the order of the actors. No actor works any more then.
@@ -56,7 +57,8 @@ pub fn round(actors: &mut [&mut dyn Actor], end: Option<Instant>) -> Result<()> 
     threads::at_once(actors.iter_mut(), |actor| work(&mut **actor)).map(drop)
 }
 
-/// Lets a random time pass, `longest` at most: calls and kills meet at moments that nothing announces.
+/// Lets a random time pass, `longest` at most: calls and kills meet at moments that nothing
+/// announces.
 fn pause_up_to(rng: &mut Rng, longest: Duration) {
     let_pass(longest.mul_f64(rng.f64_inclusive()));
 }

@@ -1,5 +1,6 @@
 //! A whole Kubernetes on the nodes of a lab: real API server, scheduler, controllers, kubelets and
-//! containerd. Its network is under test: the control plane, the server on each node and the plugin.
+//! containerd. Its network is under test: the control plane, the server on each node and the
+//! plugin.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -72,7 +73,8 @@ pub use zone::Zone;
 
 use master::Network;
 
-/// How long the nodes may take to be ready. An idle machine needs some seconds; the rest is for a busy one.
+/// How long the nodes may take to be ready. An idle machine needs some seconds; the rest is for a
+/// busy one.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Addresses of pods, and the prefix length of the part that each node gets: `--cluster-subnets`.
 pub const CLUSTER_SUBNETS: &str = "10.244.0.0/16/24";
@@ -102,8 +104,8 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Leaves the kubelets and the programs of the network to the caller: neither the control plane nor the servers of
-    /// the nodes are started.
+    /// Leaves the kubelets and the programs of the network to the caller: neither the control plane
+    /// nor the servers of the nodes are started.
     #[must_use]
     pub fn without_network(mut self) -> Self {
         self.without_network = true;
@@ -124,8 +126,8 @@ impl Blueprint {
         self
     }
 
-    /// Address families of pods, Services and nodes; IPv4 unless said otherwise. Replaces the addresses of
-    /// pods.
+    /// Address families of pods, Services and nodes; IPv4 unless said otherwise. Replaces the
+    /// addresses of pods.
     #[must_use]
     pub fn families(mut self, families: Families) -> Self {
         self.families = families;
@@ -137,8 +139,8 @@ impl Blueprint {
         self.cluster_subnets(&subnets)
     }
 
-    /// Starts CoreDNS, too, so that names of Services resolve in pods, and those of the world, if there is one.
-    /// Most tests have no use for it.
+    /// Starts CoreDNS, too, so that names of Services resolve in pods, and those of the world, if
+    /// there is one. Most tests have no use for it.
     #[must_use]
     pub fn dns(mut self) -> Self {
         self.dns = true;
@@ -152,45 +154,49 @@ impl Blueprint {
         self
     }
 
-    /// Chains the reference plugin `portmap`, so that pods get the ports of the node that they ask for.
+    /// Chains the reference plugin `portmap`, so that pods get the ports of the node that they ask
+    /// for.
     #[must_use]
     pub fn host_ports(mut self) -> Self {
         self.host_ports = true;
         self
     }
 
-    /// Adds the world outside of the cluster, `cluster.lab.world()`, to which nodes lead packets in this way.
+    /// Adds the world outside of the cluster, `cluster.lab.world()`, to which nodes lead packets in
+    /// this way.
     #[must_use]
     pub fn gateway(mut self, gateway: GatewayMode) -> Self {
         self.gateway = Some(gateway);
         self
     }
 
-    /// The last so many nodes have the reference network, `bridge` and kube-proxy, and neither Open vSwitch nor
-    /// the project's programs.
+    /// The last so many nodes have the reference network, `bridge` and kube-proxy, and neither Open
+    /// vSwitch nor the project's programs.
     #[must_use]
     pub fn reference_nodes(mut self, nodes: u32) -> Self {
         self.reference_nodes = nodes;
         self
     }
 
-    /// Nodes are objects that are written by hand, without kubelets and containerd, and no controllers of Kubernetes
-    /// run: [`Cluster::run`] starts pods. For machines on which all that takes too long.
+    /// Nodes are objects that are written by hand, without kubelets and containerd, and no
+    /// controllers of Kubernetes run: [`Cluster::run`] starts pods. For machines on which all that
+    /// takes too long.
     #[must_use]
     pub fn without_kubelets(mut self) -> Self {
         self.kubelets = false;
         self
     }
 
-    /// Files with definitions of custom resources, which exist before the project's control plane starts.
+    /// Files with definitions of custom resources, which exist before the project's control plane
+    /// starts.
     #[must_use]
     pub fn definitions(mut self, files: impl IntoIterator<Item = PathBuf>) -> Self {
         self.definitions.extend(files);
         self
     }
 
-    /// The server of each node has a certificate of its own instead of the token of an account. The control
-    /// plane approves it.
+    /// The server of each node has a certificate of its own instead of the token of an account. The
+    /// control plane approves it.
     #[must_use]
     pub fn node_certificates(mut self) -> Self {
         self.identity = Identity::Certificate;
@@ -212,15 +218,15 @@ impl Blueprint {
         self
     }
 
-    /// Nodes that forward to pods what the machines in front of them route, so that [`Cluster::route_to_pods`] has an
-    /// effect.
+    /// Nodes that forward to pods what the machines in front of them route, so that
+    /// [`Cluster::route_to_pods`] has an effect.
     #[must_use]
     pub fn forwarding(self) -> Self {
         self.server_options(&["--disable-forwarding=false"])
     }
 
-    /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it finds the
-    /// test.
+    /// Runs a test in such a cluster, in namespaces of its own; see [`inside::inside`] for how it
+    /// finds the test.
     ///
     /// # Panics
     /// If the cluster cannot be built or `body` fails.
@@ -229,8 +235,8 @@ impl Blueprint {
         inside::in_namespaces(inside::test_path::<F>(), || body(&self.build(&|_| ())?));
     }
 
-    /// Builds the cluster here and reports its steps to `progress`. The process must be in the namespaces
-    /// already.
+    /// Builds the cluster here and reports its steps to `progress`. The process must be in the
+    /// namespaces already.
     pub fn build(self, progress: &(dyn Fn(&str) + Sync)) -> Result<Cluster> {
         programs::verify()?;
         let names: Vec<String> = (1..=self.nodes).map(|index| format!("node{index}")).collect();
@@ -244,7 +250,10 @@ impl Blueprint {
             } else {
                 ControlPlane::without_service_accounts(&credentials, &api, self.families)
             };
-            Ok::<_, anyhow::Error>((control_plane.context("start Kubernetes")?, threads::join(nodes)?))
+            Ok::<_, anyhow::Error>((
+                control_plane.context("start Kubernetes")?,
+                threads::join(nodes)?,
+            ))
         })?;
         let (lab, workers) = nodes;
         progress("starting ovnkube, and the controllers and kubelets if there are any");
@@ -259,10 +268,12 @@ impl Blueprint {
             service_cidrs: control_plane::services(self.families),
             options: self.master_options,
         };
-        let master = master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
+        let master =
+            master::instance(master::BOTH, "master-1", MASTER_PORT, &credentials, &network);
         let first_reference_node = 1 + self.nodes - self.reference_nodes;
         let Self { kubelets, families, host_ports, gateway, dns, names_outside, .. } = self;
-        let name_server = (dns && gateway.is_some()).then(|| name_server::start(lab.world(), &names_outside));
+        let name_server =
+            (dns && gateway.is_some()).then(|| name_server::start(lab.world(), &names_outside));
         let cluster = Cluster {
             lab,
             name_server: name_server.transpose()?,
@@ -306,7 +317,8 @@ impl Blueprint {
         }
     }
 
-    /// Builds the lab, and starts containerd with the images on each of its nodes, unless they have no kubelets.
+    /// Builds the lab, and starts containerd with the images on each of its nodes, unless they have
+    /// no kubelets.
     fn start_nodes(&self, credentials: &Credentials) -> Result<(Lab, Vec<Worker>)> {
         let containerd = self.containerd.map_or_else(Containerd::usual, Ok)?;
         let lab = self.lab().build()?;
@@ -441,20 +453,32 @@ impl Cluster {
         arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
     ) -> Result<String> {
         let mut kubectl = Command::new(programs::kubernetes("kubectl")?);
-        kubectl.arg("--kubeconfig").arg(self.credentials.kubeconfig(credentials::ADMIN));
+        kubectl.arg("--kubeconfig").arg(self.kubeconfig());
         command::output(kubectl.args(arguments))
+    }
+
+    /// The file with which `kubectl` and others are the administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.credentials.kubeconfig(credentials::ADMIN)
     }
 
     /// Creates definitions of custom resources, and waits until the API server has their objects.
     fn define(&self, files: &[PathBuf]) -> Result<()> {
         for file in files {
             let file = file.to_string_lossy();
-            // A definition is longer than the annotation in which a client would keep what it has applied.
+            // A definition is longer than the annotation in which a client would keep what it has
+            // applied.
             self.kubectl(["create", "--filename", &*file])?;
             // It fails at once while a definition has no conditions yet.
             eventually("the API server serves the kind", PATIENCE, || {
-                self.kubectl(["wait", "--for=condition=Established", "--timeout=60s", "--filename", &*file])
-                    .map(drop)
+                self.kubectl([
+                    "wait",
+                    "--for=condition=Established",
+                    "--timeout=60s",
+                    "--filename",
+                    &*file,
+                ])
+                .map(drop)
             })?;
         }
         Ok(())
@@ -481,7 +505,8 @@ impl Cluster {
         if self.kubelets { worker.kubelet.spawn() } else { self.write_node(node) }
     }
 
-    /// Waits until every node takes pods, and until the service account exists that every pod needs.
+    /// Waits until every node takes pods, and until the service account exists that every pod
+    /// needs.
     pub fn wait_until_ready(&self) -> Result<()> {
         if !self.kubelets {
             return self.wait_for_plugins();
@@ -501,8 +526,9 @@ impl Cluster {
     }
 
     fn each_node(&self, act: impl Fn(&Node, &Worker) -> Result<()> + Sync) -> Result<()> {
-        let act =
-            |(node, worker): (&Node, &Worker)| act(node, worker).with_context(|| format!("on {}", node.name));
+        let act = |(node, worker): (&Node, &Worker)| {
+            act(node, worker).with_context(|| format!("on {}", node.name))
+        };
         threads::at_once(self.nodes(), act).map(drop)
     }
 }

@@ -1,8 +1,9 @@
-//! `integration conformance`: runs Kubernetes' own specs of networking (test/e2e) and the suites of the
-//! network-policy-api project on a whole cluster, and prints what passed.
+//! `integration conformance`: runs Kubernetes' own specs of networking (test/e2e) and the suites of
+//! the network-policy-api project on a whole cluster, and prints what passed.
 //!
-//! The suites are oracles: nothing of them is changed, no spec is tried twice. What a spec needs besides the
-//! network is made here: nodes in three zones, addresses for load balancers, images under the suites' names.
+//! The suites are oracles: nothing of them is changed, no spec is tried twice. What a spec needs
+//! besides the network is made here: nodes in three zones, addresses for load balancers, images
+//! under the suites' names.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -36,13 +37,13 @@ mod runner;
 mod selection;
 mod verdict;
 
-/// Run Kubernetes' own specs of networking and the suites of the network-policy-api project on a whole cluster.
-/// Exit status 1 if one fails, or if one that is expected to pass did not run.
+/// Run Kubernetes' own specs of networking and the suites of the network-policy-api project on a
+/// whole cluster. Exit status 1 if one fails, or if one that is expected to pass did not run.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Conformance {
-    /// Only specs whose name matches this regular expression (Go's); of Kubernetes, unless `--suite-of` names
-    /// another project.
+    /// Only specs whose name matches this regular expression (Go's); of Kubernetes, unless
+    /// `--suite-of` names another project.
     #[arg(long, value_name = "REGEXP")]
     focus: Option<String>,
     /// Only the suite of this project.
@@ -85,12 +86,18 @@ impl Conformance {
             Selection::new(self.lane, sctp, self.suite_of, self.focus.as_deref())
         };
         let expected = selection.expected(expected::read(self.lane)?);
-        let kubernetes = selection.has(Project::Kubernetes).then(runner::Suite::find).transpose()?;
-        let policies =
-            selection.has(Project::NetworkPolicyApi).then(network_policy_api::Suites::find).transpose()?;
+        let kubernetes =
+            selection.has(Project::Kubernetes).then(runner::Suite::find).transpose()?;
+        let policies = selection
+            .has(Project::NetworkPolicyApi)
+            .then(network_policy_api::Suites::find)
+            .transpose()?;
         let mut images = kubernetes.as_ref().map_or(Ok(Vec::new()), runner::Suite::images)?;
-        let mut blueprint =
-            Cluster::of_nodes(self.nodes).families(self.lane.families()).dns().host_ports().forwarding();
+        let mut blueprint = Cluster::of_nodes(self.nodes)
+            .families(self.lane.families())
+            .dns()
+            .host_ports()
+            .forwarding();
         if let Some(policies) = &policies {
             images.extend(policies.images()?);
             blueprint = blueprint.definitions(policies.definitions()?);
@@ -98,7 +105,10 @@ impl Conformance {
         let blueprint = blueprint.gateway(self.gateway_mode).names_outside(internet::names()?);
         let cluster = blueprint.build(&say)?;
         let _internet = prepare(&cluster, &images)?;
-        say(&format!("{} nodes are ready, gateway mode {}; the suite begins", self.nodes, self.gateway_mode));
+        say(&format!(
+            "{} nodes are ready, gateway mode {}; the suite begins",
+            self.nodes, self.gateway_mode
+        ));
         let results = executable::target_dir()?.join("conformance").join(self.lane.to_string());
         fs::create_dir_all(&results).with_context(|| format!("create {}", results.display()))?;
         let mut specs = Vec::new();
@@ -130,14 +140,17 @@ fn sctp_of_kernel() -> Sctp {
     }
 }
 
-/// What specs ask of a cluster besides its network. What answers outside does so until the value is dropped.
+/// What specs ask of a cluster besides its network. What answers outside does so until the value is
+/// dropped.
 fn prepare(cluster: &Cluster, images: &[PathBuf]) -> Result<Server> {
     for (index, (node, worker)) in (0..).zip(cluster.nodes()) {
         let zone = format!("zone-{}", index % ZONES + 1);
-        let labels = json!({"topology.kubernetes.io/region": "lab", "topology.kubernetes.io/zone": zone});
-        cluster
-            .api
-            .patch(&format!("/api/v1/nodes/{}", node.name), &json!({"metadata": {"labels": labels}}))?;
+        let labels =
+            json!({"topology.kubernetes.io/region": "lab", "topology.kubernetes.io/zone": zone});
+        cluster.api.patch(
+            &format!("/api/v1/nodes/{}", node.name),
+            &json!({"metadata": {"labels": labels}}),
+        )?;
         images.iter().try_for_each(|image| worker.import_image(node, image))?;
     }
     cluster.assign_load_balancers()?;

@@ -1,5 +1,5 @@
-//! Short TCP connections, many a second: which server answered each of them or whether it was refused, and
-//! when.
+//! Short TCP connections, many a second: which server answered each of them or whether it was
+//! refused, and when.
 //!
 //! For what happens to new connections while a Service changes. The client and the servers run as
 //! `integration peer …` in pods; [`Connections`] and [`Server`] start them.
@@ -60,31 +60,43 @@ impl Lab {
         Server::start(&mut command)
     }
 
-    /// Starts a server at that end, on these of its addresses and ports, which answers with the address of its
-    /// client as it sees it; waits until it listens.
+    /// Starts a server at that end, on these of its addresses and ports, which answers with the
+    /// address of its client as it sees it; waits until it listens.
     pub fn mirroring(&self, at: &End<'_>, addresses: &[SocketAddr]) -> Result<Server> {
         let mut command = self.at(at)?;
         command.args(["answer", "--client"]).args(addresses.iter().map(ToString::to_string));
         Server::start(&mut command)
     }
 
-    /// Starts a server of SCTP in the pod, on these of its addresses and ports, and waits until it receives.
+    /// Starts a server of SCTP in the pod, on these of its addresses and ports, and waits until it
+    /// receives.
     pub fn answering_sctp(&self, pod: &Pod, addresses: &[SocketAddr]) -> Result<Server> {
         let mut command = self.at(&End::Pod(pod))?;
         command.arg("sctp-answer").args(addresses.iter().map(ToString::to_string));
         Server::start(&mut command)
     }
 
-    /// The same outside of the cluster, at this port of all addresses of a machine. Returns them, too.
-    pub fn mirroring_outside(&self, machine: Machine, port: u16) -> Result<(Server, Vec<SocketAddr>)> {
+    /// The same outside of the cluster, at this port of all addresses of a machine. Returns them,
+    /// too.
+    pub fn mirroring_outside(
+        &self,
+        machine: Machine,
+        port: u16,
+    ) -> Result<(Server, Vec<SocketAddr>)> {
         let addresses = self.world().addresses(machine);
         let addresses: Vec<_> = addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         Ok((self.mirroring(&End::World(machine), &addresses)?, addresses))
     }
 
-    /// Keeps so many connections from that end, each of which says this and then hardly anything, until they are
-    /// dropped.
-    pub fn keeping(&self, from: &End<'_>, to: SocketAddr, count: usize, says: &str) -> Result<Server> {
+    /// Keeps so many connections from that end, each of which says this and then hardly anything,
+    /// until they are dropped.
+    pub fn keeping(
+        &self,
+        from: &End<'_>,
+        to: SocketAddr,
+        count: usize,
+        says: &str,
+    ) -> Result<Server> {
         let mut command = self.at(from)?;
         command.args(["keep", &to.to_string(), "--count", &count.to_string(), "--says", says]);
         Server::start(&mut command)
@@ -96,13 +108,19 @@ impl Lab {
     }
 
     /// The same from any end.
-    pub fn connections_from(&self, from: &End<'_>, to: SocketAddr, pace: Pace) -> Result<Connections> {
+    pub fn connections_from(
+        &self,
+        from: &End<'_>,
+        to: SocketAddr,
+        pace: Pace,
+    ) -> Result<Connections> {
         let mut command = self.at(from)?;
         command.args(["connect", &to.to_string()]);
         Connections::start(&mut command, pace)
     }
 
-    /// Starts a client in the pod, whose namespace needs no interface yet, and waits until it can be told to connect.
+    /// Starts a client in the pod, whose namespace needs no interface yet, and waits until it can
+    /// be told to connect.
     pub fn reaching(&self, from: &Pod, pace: Pace) -> Result<Reaching> {
         let mut command = self.at(&End::Pod(from))?;
         Ok(Reaching { connections: Connections::start(command.arg("reach"), pace)? })
@@ -110,8 +128,8 @@ impl Lab {
 }
 
 impl Lab {
-    /// Connects from the pod one time after the other. Returns microseconds of each connection, from its
-    /// first packet to its answer.
+    /// Connects from the pod one time after the other. Returns microseconds of each connection,
+    /// from its first packet to its answer.
     ///
     /// # Errors
     /// If a connection is refused, or not answered.
@@ -120,7 +138,12 @@ impl Lab {
     }
 
     /// The same from any end.
-    pub fn repeated_from(&self, from: &End<'_>, to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
+    pub fn repeated_from(
+        &self,
+        from: &End<'_>,
+        to: SocketAddr,
+        time: Duration,
+    ) -> Result<Vec<u32>> {
         let mut command = self.at(from)?;
         command.args(["repeat", &to.to_string(), "--time", &time.as_millis().to_string()]);
         match serde_json::from_str(&command::output(&mut command)?)? {
@@ -129,8 +152,8 @@ impl Lab {
         }
     }
 
-    /// Starts a server at that end, on this of its addresses, which reads what [`Lab::poured`] sends; waits until
-    /// it listens.
+    /// Starts a server at that end, on this of its addresses, which reads what [`Lab::poured`]
+    /// sends; waits until it listens.
     pub fn draining(&self, at: &End<'_>, address: SocketAddr) -> Result<Server> {
         let mut command = self.at(at)?;
         command.args(["tcp-drain", &address.to_string()]);
@@ -183,8 +206,8 @@ impl Connections {
         Ok(Self { client, shared })
     }
 
-    /// Waits until `probe` finds something in the connections that were answered so far, in the order in
-    /// which their answers were read.
+    /// Waits until `probe` finds something in the connections that were answered so far, in the
+    /// order in which their answers were read.
     ///
     /// # Errors
     /// It finds nothing within `patience`.
@@ -203,9 +226,13 @@ impl Connections {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let last = seen.last();
-                bail!("not within {patience:?}: {what}; {} connections, the last: {last:?}", seen.len());
+                bail!(
+                    "not within {patience:?}: {what}; {} connections, the last: {last:?}",
+                    seen.len()
+                );
             }
-            seen = self.shared.more.wait_timeout(seen, left).unwrap_or_else(PoisonError::into_inner).0;
+            seen =
+                self.shared.more.wait_timeout(seen, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -17,11 +17,12 @@ use nix::{
 
 use crate::{command, eventually};
 
-/// How long a daemon may take to start or to stop. Generous for a busy machine; a daemon that hangs fails the
-/// test before the runner ends it.
+/// How long a daemon may take to start or to stop. Generous for a busy machine; a daemon that hangs
+/// fails the test before the runner ends it.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// A program that runs until it is told to end. It can be started again, with the same command line.
+/// A program that runs until it is told to end. It can be started again, with the same command
+/// line.
 pub struct Daemon {
     name: String,
     log: PathBuf,
@@ -74,7 +75,8 @@ impl Daemon {
         &self.name
     }
 
-    /// File with its standard output and error. Open vSwitch and OVN also write a log of their own beside it.
+    /// File with its standard output and error. Open vSwitch and OVN also write a log of their own
+    /// beside it.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -114,7 +116,8 @@ impl Daemon {
         let mut command = (self.program)()?;
         command.args(lock(&self.arguments).iter()).envs(lock(&self.environment).iter().cloned());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let child = command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?;
+        let child =
+            command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?;
         *started = Some(Started { child, end_is_known: false });
         Ok(())
     }
@@ -122,22 +125,29 @@ impl Daemon {
     /// Starts it and waits until `ready` succeeds.
     ///
     /// # Errors
-    /// If `ready` does not succeed within 45 s, or, at once, if the process ends instead; with the end of its
-    /// log.
+    /// If `ready` does not succeed within 45 s, or, at once, if the process ends instead; with the
+    /// end of its log.
     pub fn start(&self, ready: impl FnMut() -> Result<()>) -> Result<()> {
         self.start_within(PATIENCE, ready)
     }
 
     /// The same with another time limit.
-    pub fn start_within(&self, patience: Duration, mut ready: impl FnMut() -> Result<()>) -> Result<()> {
+    pub fn start_within(
+        &self,
+        patience: Duration,
+        mut ready: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
         self.spawn()?;
-        let ended = eventually(&format!("{} is ready", self.name), patience, || match self.end()? {
-            Some(end) => Ok(Some(end)),
-            None => ready().map(|()| None),
-        });
+        let ended =
+            eventually(&format!("{} is ready", self.name), patience, || match self.end()? {
+                Some(end) => Ok(Some(end)),
+                None => ready().map(|()| None),
+            });
         match ended {
             Ok(None) => Ok(()),
-            Ok(Some(end)) => bail!("{} ended instead of getting ready: {end}\n{}", self.name, self.log_end()),
+            Ok(Some(end)) => {
+                bail!("{} ended instead of getting ready: {end}\n{}", self.name, self.log_end())
+            }
             Err(error) => Err(error.context(self.log_end())),
         }
     }
@@ -196,9 +206,11 @@ impl Daemon {
         let pid = self.running_pid()?;
         // Before the signal: from then on the end is no surprise.
         if let Some(started) = lock(&self.started).as_mut() {
-            started.end_is_known |= matches!(signal, Signal::SIGTERM | Signal::SIGKILL | Signal::SIGINT);
+            started.end_is_known |=
+                matches!(signal, Signal::SIGTERM | Signal::SIGKILL | Signal::SIGINT);
         }
-        kill(Pid::from_raw(pid.try_into()?), signal).with_context(|| format!("{signal} to {}", self.name))
+        kill(Pid::from_raw(pid.try_into()?), signal)
+            .with_context(|| format!("{signal} to {}", self.name))
     }
 
     fn wait(&self) -> Result<()> {
@@ -232,8 +244,8 @@ impl Daemon {
     }
 }
 
-/// Reports a process that ended by itself and whose end no test has looked at: the reader of a failed test
-/// looks for the cause here first.
+/// Reports a process that ended by itself and whose end no test has looked at: the reader of a
+/// failed test looks for the cause here first.
 impl Drop for Daemon {
     fn drop(&mut self) {
         if let Some(Started { child, end_is_known: false }) = lock(&self.started).as_mut()

@@ -1,5 +1,5 @@
-//! Which of Open vSwitch's datapaths the lab's switches use: the userspace one, which every kernel runs, or
-//! the kernel's own, where there is the module (`make test-kernel`).
+//! Which of Open vSwitch's datapaths the lab's switches use: the userspace one, which every kernel
+//! runs, or the kernel's own, where there is the module (`make test-kernel`).
 
 use std::env;
 
@@ -19,7 +19,8 @@ impl Datapath {
     /// The lab's datapath.
     ///
     /// # Panics
-    /// If the environment names one that there is not: a test must not run on another datapath than asked for.
+    /// If the environment names one that there is not: a test must not run on another datapath than
+    /// asked for.
     pub fn of_lab() -> Self {
         match env::var(VARIABLE).as_deref() {
             Err(env::VarError::NotPresent) | Ok("" | "netdev") => Self::Netdev,

@@ -1,4 +1,5 @@
-//! `integration demo`: shows to a newcomer how three pods on two nodes get their network and lose it again.
+//! `integration demo`: shows to a newcomer how three pods on two nodes get their network and lose
+//! it again.
 //!
 //! Everything shown is measured or read from the programs; only names are known in advance.
 //!
@@ -35,7 +36,10 @@ impl Demo {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let mut screen = Screen::open();
         let Err(error) = story::tell(&mut screen, self.keep) else { return Ok(ExitCode::SUCCESS) };
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        if error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        {
             // The reader of standard output has seen enough.
             return Ok(ExitCode::SUCCESS);
         }

@@ -1,7 +1,8 @@
 //! The wire between the nodes: a Linux bridge in the lab's root and a veth to each node.
 //!
-//! The node's end is a port of an Open vSwitch bridge. The bridge carries the address of the node's tunnels:
-//! Geneve packets from the userspace datapath do not reach an address on an ordinary interface.
+//! The node's end is a port of an Open vSwitch bridge. The bridge carries the address of the node's
+//! tunnels: Geneve packets from the userspace datapath do not reach an address on an ordinary
+//! interface.
 
 use std::process::Command;
 
@@ -11,8 +12,8 @@ use crate::{Datapath, command};
 
 /// The bridge in the lab's root.
 pub(crate) const BRIDGE: &str = "fabric";
-/// The MAC address of the bridge. Unless it is given, the kernel changes it with the ports, and the nodes send to the
-/// one before.
+/// The MAC address of the bridge. Unless it is given, the kernel changes it with the ports, and the
+/// nodes send to the one before.
 const MAC: &str = "0a:00:00:00:00:01";
 /// MTU of Ethernet.
 pub const MTU: u32 = 1500;
@@ -33,8 +34,8 @@ pub fn address_v6(index: u32) -> String {
     format!("fd00:172:30::{}", 10 + index)
 }
 
-/// Creates the wire for packets of up to `mtu` bytes and connects `eth0` of the nodes, given as `(index,
-/// process that holds its namespace)`.
+/// Creates the wire for packets of up to `mtu` bytes and connects `eth0` of the nodes, given as
+/// `(index, process that holds its namespace)`.
 pub fn create(nodes: &[(u32, u32)], mtu: u32) -> Result<()> {
     let mut batch = format!(
         "link add {BRIDGE} address {MAC} mtu {mtu} type bridge\naddr add {LAB_ADDRESS}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n"
@@ -49,11 +50,16 @@ pub fn create(nodes: &[(u32, u32)], mtu: u32) -> Result<()> {
     if Datapath::of_lab().leaves_checksums() {
         return Ok(());
     }
-    // The kernel leaves checksums to the NIC, but packets through the userspace datapath meet no NIC: compute
-    // them in software.
+    // The kernel leaves checksums to the NIC, but packets through the userspace datapath meet no
+    // NIC: compute them in software.
     command::output(Command::new("ethtool").args(["-K", BRIDGE, "tx", "off"]))?;
     for (index, _) in nodes {
-        command::output(Command::new("ethtool").args(["-K", &format!("fabric{index}"), "tx", "off"]))?;
+        command::output(Command::new("ethtool").args([
+            "-K",
+            &format!("fabric{index}"),
+            "tx",
+            "off",
+        ]))?;
     }
     Ok(())
 }
@@ -71,7 +77,8 @@ pub fn set_link(index: u32, up: Link) -> Result<()> {
         Link::Up => "up",
         Link::Down => "down",
     };
-    command::output(Command::new("ip").args(["link", "set", &format!("fabric{index}"), state])).map(drop)
+    command::output(Command::new("ip").args(["link", "set", &format!("fabric{index}"), state]))
+        .map(drop)
 }
 
 /// State of a node's link to the wire.

@@ -15,13 +15,14 @@
 //! | [`report`] | runs the tests and prints a line for each row |
 //!
 //! Checks of every row, after its own test:
-//! - nothing is left: links, namespaces and rows of Open vSwitch are as before; the server has no more
-//!   descriptors than before, at most 8 more threads, and at most 1 MB more allocated,
-//! - a new pod is attached, has its network and is detached, each at the first attempt once STATUS succeeds,
-//! - two bystanders that exchange packets all the time lose none, unless the row says that traffic may stop;
-//!   then it has to recover,
-//! - the CNI specification allows every answer of the plugin, with a fitting exit status, and none comes long
-//!   after its deadline,
+//! - nothing is left: links, namespaces and rows of Open vSwitch are as before; the server has no
+//!   more descriptors than before, at most 8 more threads, and at most 1 MB more allocated,
+//! - a new pod is attached, has its network and is detached, each at the first attempt once STATUS
+//!   succeeds,
+//! - two bystanders that exchange packets all the time lose none, unless the row says that traffic
+//!   may stop; then it has to recover,
+//! - the CNI specification allows every answer of the plugin, with a fitting exit status, and none
+//!   comes long after its deadline,
 //! - the row took no longer than its limit.
 //!
 //! Must not know: what a row's test does.
@@ -42,7 +43,8 @@ pub use case::{Case, row};
 pub use kubernetes::Kubernetes;
 pub use site::{AT_ONCE, SHORTLY, Site, at_once, failed_with, promptly};
 
-/// Environment variable that selects the long form of rows that have one; its value does not matter.
+/// Environment variable that selects the long form of rows that have one; its value does not
+/// matter.
 pub const LONG: &str = "OVN_FAULTS_LONG";
 
 /// Whether rows run at full size.

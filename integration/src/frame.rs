@@ -1,6 +1,7 @@
 //! Ethernet frames byte by byte: whatever a raw socket may send. Pure.
 //!
-//! Addresses are the caller's, true or false. Checksums are right, so that nothing drops a frame for those.
+//! Addresses are the caller's, true or false. Checksums are right, so that nothing drops a frame
+//! for those.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -41,10 +42,16 @@ pub fn ethernet(Stations { from, to }: Stations, kind: u16, payload: &[u8]) -> V
 }
 
 /// An ARP packet (RFC 826): operation 1 asks who has `target`, 2 says that `sender` has.
-pub fn arp(stations: Stations, operation: u16, sender: ([u8; 6], Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
+pub fn arp(
+    stations: Stations,
+    operation: u16,
+    sender: ([u8; 6], Ipv4Addr),
+    target: Ipv4Addr,
+) -> Vec<u8> {
     let head = [0, 1, 8, 0, 6, 4];
     let (mac, address) = (sender.0, sender.1.octets());
-    let packet = [&head[..], &operation.to_be_bytes(), &mac, &address, &[0; 6], &target.octets()].concat();
+    let packet =
+        [&head[..], &operation.to_be_bytes(), &mac, &address, &[0; 6], &target.octets()].concat();
     ethernet(stations, 0x0806, &packet)
 }
 
@@ -60,7 +67,8 @@ pub fn ip(stations: Stations, from: IpAddr, to: IpAddr, protocol: u8, payload: &
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             let length = u16::try_from(payload.len()).expect("a short packet").to_be_bytes();
             let head =
-                [&[0x60, 0, 0, 0][..], &length, &[protocol, 255], &from.octets(), &to.octets()].concat();
+                [&[0x60, 0, 0, 0][..], &length, &[protocol, 255], &from.octets(), &to.octets()]
+                    .concat();
             ethernet(stations, 0x86dd, &[&head[..], payload].concat())
         }
         _ => panic!("{from} and {to} are of two families"),
@@ -88,9 +96,16 @@ pub fn fragment(
     let length = u16::try_from(20 + payload.len()).expect("a short packet").to_be_bytes();
     let more = if follows == Follows::More { 0x2000 } else { 0 };
     let place = (more | (offset / 8)).to_be_bytes();
-    let mut head =
-        [&[0x45, 0][..], &length, &[0x77, 0x77], &place, &[64, protocol, 0, 0], &from.octets(), &to.octets()]
-            .concat();
+    let mut head = [
+        &[0x45, 0][..],
+        &length,
+        &[0x77, 0x77],
+        &place,
+        &[64, protocol, 0, 0],
+        &from.octets(),
+        &to.octets(),
+    ]
+    .concat();
     let sum = checksum(&head);
     head[10..12].copy_from_slice(&sum);
     ethernet(stations, 0x0800, &[&head[..], payload].concat())
@@ -104,7 +119,8 @@ pub fn udp(stations: Stations, from: (IpAddr, u16), to: (IpAddr, u16), payload: 
 /// What of a UDP datagram is in the IP packet, or its fragments.
 pub fn datagram(from: (IpAddr, u16), to: (IpAddr, u16), payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(8 + payload.len()).expect("a short datagram").to_be_bytes();
-    let bytes = [&from.1.to_be_bytes()[..], &to.1.to_be_bytes(), &length, &[0, 0], payload].concat();
+    let bytes =
+        [&from.1.to_be_bytes()[..], &to.1.to_be_bytes(), &length, &[0, 0], payload].concat();
     summed(from.0, to.0, UDP, bytes, 6)
 }
 
@@ -117,12 +133,19 @@ pub fn syn(stations: Stations, from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8
 }
 
 /// A neighbour advertisement (RFC 4861 §4.4), that `target` is at this MAC, whoever else said so.
-pub fn neighbour(stations: Stations, from: Ipv6Addr, to: Ipv6Addr, target: Ipv6Addr, at: [u8; 6]) -> Vec<u8> {
+pub fn neighbour(
+    stations: Stations,
+    from: Ipv6Addr,
+    to: Ipv6Addr,
+    target: Ipv6Addr,
+    at: [u8; 6],
+) -> Vec<u8> {
     let bytes = [&[136, 0, 0, 0, 0x20, 0, 0, 0][..], &target.octets(), &[2, 1], &at].concat();
     icmpv6(stations, from, to, bytes)
 }
 
-/// A router advertisement (§4.2): the sender is the router of everything, and hosts make addresses of this prefix.
+/// A router advertisement (§4.2): the sender is the router of everything, and hosts make addresses
+/// of this prefix.
 pub fn router(stations: Stations, from: Ipv6Addr, to: Ipv6Addr, prefix: Ipv6Addr) -> Vec<u8> {
     let head = [134, 0, 0, 0, 64, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
     let option = [3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x0e, 0x10, 0, 0, 0, 0];
@@ -137,8 +160,8 @@ fn icmpv6(stations: Stations, from: Ipv6Addr, to: Ipv6Addr, bytes: Vec<u8>) -> V
 /// A frame inside of a tunnel of OVN's (RFC 8926): UDP payload for port 6081.
 pub fn geneve(network: u32, inner: &[u8]) -> Vec<u8> {
     let network = network.to_be_bytes();
-    // Version 0, one option of 8 octets; a frame is inside. OVN's option: class 0x0102, type 0x80, ports of the
-    // logical network.
+    // Version 0, one option of 8 octets; a frame is inside. OVN's option: class 0x0102, type 0x80,
+    // ports of the logical network.
     let head = [&[2, 0, 0x65, 0x58][..], &network[1..], &[0]].concat();
     let option = [0x01, 0x02, 0x80, 0x01, 0, 1, 0, 2];
     [&head[..], &option, inner].concat()
@@ -159,8 +182,9 @@ fn summed(from: IpAddr, to: IpAddr, protocol: u8, mut bytes: Vec<u8>, place: usi
 
 /// RFC 1071.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let pairs =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from));
+    let pairs = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from));
     let mut sum: u32 = pairs.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

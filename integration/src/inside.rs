@@ -1,8 +1,8 @@
 //! Runs a test, or the command, again in namespaces of its own.
 //!
-//! The outer process starts its own executable under `unshare` and waits. The inner one is process 1 of its
-//! PID namespace, so the kernel kills everything that it started, however it ends. It ends when the outer
-//! process does: it reads a FIFO that the outer process holds open.
+//! The outer process starts its own executable under `unshare` and waits. The inner one is process
+//! 1 of its PID namespace, so the kernel kills everything that it started, however it ends. It ends
+//! when the outer process does: it reads a FIFO that the outer process holds open.
 
 use std::{
     any::type_name,
@@ -31,19 +31,27 @@ use rustix::{
 
 use crate::{Versions, cgroups, command, executable, mounts, prerequisites};
 
-/// Environment variable that marks the inner process; its value is the directory of the logs on the host.
+/// Environment variable that marks the inner process; its value is the directory of the logs on the
+/// host.
 const INSIDE: &str = "OVN_LAB_INSIDE";
 /// FIFO in that directory, open for writing in the outer process as long as it lives.
 const ALIVE: &str = "alive";
-/// File in that directory: the body ran to its end. Without it, a filter that matches no test would pass.
+/// File in that directory: the body ran to its end. Without it, a filter that matches no test would
+/// pass.
 const PASSED: &str = "passed";
-/// Environment variable with the name of a control group, unique on this machine. The kernel has no namespace
-/// that ends control groups, so everything below it is removed at the end.
+/// File in that directory: why the body failed. The outer process says it last, where whoever keeps
+/// a part of the output keeps it.
+const REASON: &str = "reason";
+/// Of the reason, what the outer process says: its end, in bytes, has the first cause.
+const REASON_TAIL: usize = 3000;
+/// Environment variable with the name of a control group, unique on this machine. The kernel has no
+/// namespace that ends control groups, so everything below it is removed at the end.
 const CGROUP: &str = "OVN_LAB_CGROUP";
 
 /// Runs `body` in private namespaces; call it from a test, with the closure written in that test.
 ///
-/// The inner process finds the test by the name in the closure's type, `crate::module::test::{{closure}}`.
+/// The inner process finds the test by the name in the closure's type,
+/// `crate::module::test::{{closure}}`.
 ///
 /// # Panics
 /// If the body fails, which fails the test, or if something that the lab needs is missing.
@@ -60,15 +68,22 @@ pub(crate) fn test_path<F>() -> &'static str {
 /// The same for a test with a known path.
 #[track_caller]
 pub(crate) fn in_namespaces(test: &str, body: impl FnOnce() -> Result<()>) {
-    let result = match env::var_os(INSIDE) {
-        Some(logs) => enter(Path::new(&logs))
+    let logs = env::var_os(INSIDE);
+    let result = match &logs {
+        Some(logs) => enter(Path::new(logs))
             .and_then(|()| body())
             .and_then(|()| Ok(fs::write(Path::new(mounts::LOGS).join(PASSED), "")?)),
         None => run_test(test),
     };
     if let Err(error) = result {
-        // Not `{error:?}`: with RUST_BACKTRACE it buries the reason under the frames of the test harness.
-        panic!("{}", error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: "));
+        // Not `{error:?}`: with RUST_BACKTRACE it buries the reason under the frames of the test
+        // harness.
+        let reason = error.chain().map(ToString::to_string).collect::<Vec<_>>();
+        let reason = reason.join("\n  because: ");
+        if logs.is_some() {
+            let _ = fs::write(Path::new(mounts::LOGS).join(REASON), &reason);
+        }
+        panic!("{reason}");
     }
 }
 
@@ -77,14 +92,15 @@ pub fn is_inside() -> bool {
     env::var_os(INSIDE).is_some()
 }
 
-/// Control group under which this lab creates its own; it does not exist until `cgroups::create` is called.
+/// Control group under which this lab creates its own; it does not exist until `cgroups::create` is
+/// called.
 pub(crate) fn cgroup() -> Result<String> {
     env::var(CGROUP).context("not inside the lab's namespaces")
 }
 
-/// For the command: runs this executable again in namespaces, with `arguments` and the terminal of the
-/// caller. SIGINT, SIGTERM and SIGHUP do not end this process: they end the inner process and everything it
-/// started. Returns the signal, too.
+/// For the command: runs this executable again in namespaces, with `arguments` and the terminal of
+/// the caller. SIGINT, SIGTERM and SIGHUP do not end this process: they end the inner process and
+/// everything it started. Returns the signal, too.
 pub fn run_again(
     name: &str,
     arguments: impl IntoIterator<Item = OsString>,
@@ -95,12 +111,13 @@ pub fn run_again(
     let signals = SignalFd::new(&signals).context("signals as a descriptor")?;
     let mut outside = Outside::prepare(name)?;
     let mut inner = outside.command()?.args(arguments).spawn().context("start unshare")?;
-    let end =
-        pidfd_open(Pid::from_child(&inner), PidfdFlags::empty()).context("wait for the inner process")?;
+    let end = pidfd_open(Pid::from_child(&inner), PidfdFlags::empty())
+        .context("wait for the inner process")?;
     let mut events = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&end, PollFlags::IN)];
     retry_on_intr(|| poll(&mut events, None))?;
     let caught = if events[0].revents().is_empty() { None } else { signals.read_signal()? };
-    let signal = caught.map(|caught| Signal::try_from(caught.ssi_signo.cast_signed())).transpose()?;
+    let signal =
+        caught.map(|caught| Signal::try_from(caught.ssi_signo.cast_signed())).transpose()?;
     if signal.is_some() {
         // Closes the FIFO, which ends the inner process.
         outside.alive = None;
@@ -117,8 +134,8 @@ fn ending_signals() -> SigSet {
 
 /// For the command: the inner side of [`run_again`], to be called first.
 pub fn enter_again() -> Result<()> {
-    // An outer process that waits for the signals has blocked them, and children inherit that: what the lab
-    // starts has to end on SIGTERM.
+    // An outer process that waits for the signals has blocked them, and children inherit that: what
+    // the lab starts has to end on SIGTERM.
     ending_signals().thread_unblock()?;
     enter(Path::new(&env::var_os(INSIDE).context("not inside the lab's namespaces")?))
 }
@@ -127,23 +144,26 @@ fn run_test(path: &str) -> Result<()> {
     let outside = Outside::prepare(path)?;
     // `--exact` wants the path without the crate.
     let test = path.split_once("::").map_or(path, |(_crate, test)| test);
-    // One pipe keeps the order of both streams. `println!` passes them on, so that the test harness shows
-    // them with a failed test only.
+    // One pipe keeps the order of both streams. `println!` passes them on, so that the test harness
+    // shows them with a failed test only.
     let (reader, writer) = io::pipe()?;
     let mut command = outside.command()?;
     command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
     command.stdin(std::process::Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?;
+    let mut child =
+        command.spawn().with_context(|| format!("start `{}`", command::line(&command)))?;
     // Closes this process' ends for writing; otherwise the reader would never see the end.
     drop(command);
     pass_on(reader);
     let status = child.wait()?;
     let ran = outside.logs.join(PASSED).exists();
     let logs = outside.logs.clone();
+    let reason = fs::read(logs.join(REASON)).unwrap_or_default();
+    let reason = String::from_utf8_lossy(&reason[reason.len().saturating_sub(REASON_TAIL)..]);
     outside.finish(status.success() && ran);
     ensure!(
         status.success(),
-        "{test}: {status} inside the lab (see above), with {}; logs: {}",
+        "{test}: {status} inside the lab (see above), with {}; logs: {}\n  because: {reason}",
         versions(),
         logs.display()
     );

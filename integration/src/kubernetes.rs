@@ -24,10 +24,11 @@ use crate::exit_code;
 mod compare;
 mod reach;
 
-/// Start a whole Kubernetes with two nodes, and give a shell with kubectl; the cluster ends with the shell.
+/// Start a whole Kubernetes with two nodes, and give a shell with kubectl; the cluster ends with
+/// the shell.
 ///
-/// Without a terminal, standard input is a script that is run in the cluster; its exit status is the
-/// command's.
+/// Without a terminal, standard input is a script that is run in the cluster; its exit status is
+/// the command's.
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
     /// How many nodes.
@@ -36,8 +37,8 @@ pub(crate) struct Cluster {
     /// How packets leave the nodes for the world outside, and how they come in.
     #[arg(long, value_enum, default_value_t = GatewayMode::Shared)]
     gateway_mode: GatewayMode,
-    /// Measure instead: how long pods take to be ready, with this network and with the plugins `bridge` and
-    /// `host-local`, in turn.
+    /// Measure instead: how long pods take to be ready, with this network and with the plugins
+    /// `bridge` and `host-local`, in turn.
     #[arg(long, value_name = "ROUNDS")]
     compare: Option<usize>,
     /// How many pods come at once, in turn.
@@ -84,9 +85,14 @@ impl Cluster {
         if io::stdin().is_terminal() {
             say("creating a Deployment over all nodes");
             eprintln!("\n{}\n{}", reach::show(&cluster)?, hints(&cluster));
-            // The status of an interactive shell is that of its last command, and says nothing about the
-            // cluster.
-            shell.arg("--rcfile").arg(tools.join("bashrc")).arg("-i").status().context("start a shell")?;
+            // The status of an interactive shell is that of its last command, and says nothing
+            // about the cluster.
+            shell
+                .arg("--rcfile")
+                .arg(tools.join("bashrc"))
+                .arg("-i")
+                .status()
+                .context("start a shell")?;
             return Ok(ExitCode::SUCCESS);
         }
         let status = shell.arg("-s").status().context("start a shell")?;
@@ -99,17 +105,21 @@ fn open_world(cluster: &Running) -> Result<Server> {
     Ok(cluster.lab.mirroring_outside(Machine::Web, 80)?.0)
 }
 
-/// Writes a command for each node and each machine of the world, named as these, and the settings of the shell.
+/// Writes a command for each node and each machine of the world, named as these, and the settings
+/// of the shell.
 fn write_tools(cluster: &Running) -> Result<PathBuf> {
     let directory = Path::new(mounts::LAB).join("bin");
     fs::create_dir_all(&directory)?;
-    let nodes = cluster.nodes().map(|(node, _)| (node.name.clone(), format!("-t {} -m -n", node.pid())));
-    let machines = Machine::ALL.map(|machine| (machine.name(), format!("--net={}", machine.namespace())));
+    let nodes =
+        cluster.nodes().map(|(node, _)| (node.name.clone(), format!("-t {} -m -n", node.pid())));
+    let machines =
+        Machine::ALL.map(|machine| (machine.name(), format!("--net={}", machine.namespace())));
     let machines = machines.map(|(name, namespaces)| (name.to_owned(), namespaces));
     for (name, namespaces) in nodes.chain(machines) {
         let file = directory.join(&name);
         let enter = format!("exec nsenter {namespaces} -- \"${{@:-bash}}\"");
-        let text = format!("#!/bin/bash\n# Runs a command on {name}; without one, a shell.\n{enter}\n");
+        let text =
+            format!("#!/bin/bash\n# Runs a command on {name}; without one, a shell.\n{enter}\n");
         fs::write(&file, text)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     }
@@ -127,15 +137,24 @@ fn hints(cluster: &Running) -> String {
     let lines = [
         ("kubectl get nodes -o wide".to_owned(), ""),
         ("kubectl get pods -o wide".to_owned(), "their addresses come from OVN"),
-        ("ip=$(kubectl get pods -o jsonpath='{.items[3].status.podIP}')".to_owned(), "of one of them"),
+        (
+            "ip=$(kubectl get pods -o jsonpath='{.items[3].status.podIP}')".to_owned(),
+            "of one of them",
+        ),
         ("kubectl exec deploy/web -- ping -c 3 $ip".to_owned(), "another reaches it"),
         ("kubectl exec deploy/web -- wget -qO- http://$ip:8080/hostname".to_owned(), ""),
         (
             "kubectl expose deployment web --port=80 --target-port=8080".to_owned(),
             "a Service over all of them",
         ),
-        ("kubectl exec deploy/web -- nslookup web".to_owned(), "its name, from CoreDNS in this cluster"),
-        ("kubectl exec deploy/web -- curl -s http://web/hostname".to_owned(), "one of them answers"),
+        (
+            "kubectl exec deploy/web -- nslookup web".to_owned(),
+            "its name, from CoreDNS in this cluster",
+        ),
+        (
+            "kubectl exec deploy/web -- curl -s http://web/hostname".to_owned(),
+            "one of them answers",
+        ),
         (
             format!(
                 "{node} curl -s http://$(kubectl get svc web -o jsonpath='{{.spec.clusterIP}}')/hostname"
@@ -170,12 +189,24 @@ fn hints(cluster: &Running) -> String {
             "what the control plane tells the plugin",
         ),
         ("kubectl get nodes -o yaml | grep k8s.ovn.org".to_owned(), "a node's part of the network"),
-        ("ovn-nbctl show".to_owned(), "the logical network, all of it written by the control plane"),
-        (format!("tail {}/kubernetes/ovnkube-master-1.log", mounts::LOGS), "the control plane's log"),
+        (
+            "ovn-nbctl show".to_owned(),
+            "the logical network, all of it written by the control plane",
+        ),
+        (
+            format!("tail {}/kubernetes/ovnkube-master-1.log", mounts::LOGS),
+            "the control plane's log",
+        ),
         (format!("{node} ovs-vsctl show"), "the switch of a node; its name alone is a shell on it"),
         (format!("{node} tail {logs}/ovn-k8s-cni-overlay.log"), "the plugin's log"),
         (format!("{node} tail {logs}/ovnkube.log"), "the server's"),
-        (format!("kubectl delete deployment,service {0}; kubectl delete service out", reach::NAME), ""),
+        (
+            format!(
+                "kubectl delete deployment,service {0}; kubectl delete service out",
+                reach::NAME
+            ),
+            "",
+        ),
     ];
     let lines: String = lines
         .iter()

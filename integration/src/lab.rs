@@ -59,14 +59,16 @@ impl Blueprint {
         self
     }
 
-    /// Prefix length of a node's IPv4 subnet, 24 unless said otherwise; 20 makes room for 4,000 pods.
+    /// Prefix length of a node's IPv4 subnet, 24 unless said otherwise; 20 makes room for 4,000
+    /// pods.
     #[must_use]
     pub fn v4_prefix_len(mut self, length: u8) -> Self {
         self.v4_len = length;
         self
     }
 
-    /// MTU of the wire between the nodes and of everything beyond, in bytes; 1500 unless said otherwise.
+    /// MTU of the wire between the nodes and of everything beyond, in bytes; 1500 unless said
+    /// otherwise.
     #[must_use]
     pub fn wire_mtu(mut self, mtu: u32) -> Self {
         self.wire_mtu = mtu;
@@ -87,7 +89,8 @@ impl Blueprint {
         self
     }
 
-    /// Runs a test in such a lab, in namespaces of its own; see [`inside::inside`] for how it finds the test.
+    /// Runs a test in such a lab, in namespaces of its own; see [`inside::inside`] for how it finds
+    /// the test.
     ///
     /// # Panics
     /// If the lab cannot be built or `body` fails.
@@ -103,7 +106,9 @@ impl Blueprint {
             let central = scope.spawn(Central::start);
             let holders: Vec<_> = (1..=nodes)
                 .map(|index| {
-                    scope.spawn(move || Node::create(index, subnet::of_node(index, families, v4_len), mtu))
+                    scope.spawn(move || {
+                        Node::create(index, subnet::of_node(index, families, v4_len), mtu)
+                    })
                 })
                 .collect();
             let nodes = holders.into_iter().map(threads::join).collect::<Result<Vec<Node>>>()?;
@@ -115,20 +120,24 @@ impl Blueprint {
             thread::scope(|scope| {
                 let started: Vec<_> = nodes
                     .iter()
-                    .map(|node| scope.spawn(|| node.start().with_context(|| format!("start {}", node.name))))
+                    .map(|node| {
+                        scope.spawn(|| node.start().with_context(|| format!("start {}", node.name)))
+                    })
                     .collect();
                 if topology == Topology::Lab {
-                    central
-                        .create_topology(nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])))?;
+                    central.create_topology(
+                        nodes.iter().map(|node| (node.name.as_str(), &node.subnets[..])),
+                    )?;
                 }
                 started.into_iter().try_for_each(threads::join)
             })?;
             if wire_mtu != fabric::MTU {
-                // Open vSwitch gives an internal port the least MTU of its bridge's ports when they change only.
+                // Open vSwitch gives an internal port the least MTU of its bridge's ports when they
+                // change only.
                 let request = format!("mtu_request={wire_mtu}");
-                nodes
-                    .iter()
-                    .try_for_each(|node| node.vsctl(["set", "Interface", "breth0", &request]).map(drop))?;
+                nodes.iter().try_for_each(|node| {
+                    node.vsctl(["set", "Interface", "breth0", &request]).map(drop)
+                })?;
             }
             let hosts = nodes.iter().map(|_| AtomicU32::new(subnet::FIRST_POD)).collect();
             let world = match surroundings {
@@ -203,8 +212,11 @@ impl Lab {
 
     /// The next pod of `node`. Nothing is created.
     pub fn plan_pod(&self, node: &Node) -> Pod {
-        let position =
-            self.nodes.iter().position(|other| other.index == node.index).expect("the node is of this lab");
+        let position = self
+            .nodes
+            .iter()
+            .position(|other| other.index == node.index)
+            .expect("the node is of this lab");
         let host = self.hosts[position].fetch_add(1, Ordering::Relaxed);
         self.pod_at(node, host)
     }
@@ -214,8 +226,8 @@ impl Lab {
         Pod::plan(node.index, &node.subnets, self.families, host)
     }
 
-    /// Creates what a pod has before the runtime calls the plugin: logical port, network namespace and
-    /// annotated manifest.
+    /// Creates what a pod has before the runtime calls the plugin: logical port, network namespace
+    /// and annotated manifest.
     pub fn new_pod(&self, node: &Node) -> Result<Pod> {
         self.new_pods(node, 1)?.pop().context("one pod was made")
     }
@@ -249,23 +261,31 @@ impl Lab {
     /// Creates the logical switch ports of `pods`, as the control plane does.
     pub fn add_ports(&self, pods: &[Pod]) -> Result<()> {
         // In parts: a command line has room for some thousands of words.
-        pods.chunks(500).try_for_each(|pods| self.central.nbctl(pods.iter().flat_map(add_port)).map(drop))
+        pods.chunks(500)
+            .try_for_each(|pods| self.central.nbctl(pods.iter().flat_map(add_port)).map(drop))
     }
 
     /// Deletes the logical switch ports of `pods`.
     pub fn remove_ports(&self, pods: &[Pod]) -> Result<()> {
-        let words = pods
-            .iter()
-            .flat_map(|pod| ["--".to_owned(), "--if-exists".to_owned(), "lsp-del".to_owned(), pod.port()]);
+        let words = pods.iter().flat_map(|pod| {
+            ["--".to_owned(), "--if-exists".to_owned(), "lsp-del".to_owned(), pod.port()]
+        });
         self.central.nbctl(words).map(drop)
     }
 
-    /// Writes the routes of a control plane that lead what pods send out of the cluster to the management port
-    /// of their node.
+    /// Writes the routes of a control plane that lead what pods send out of the cluster to the
+    /// management port of their node.
     pub fn route_to_hosts(&self) -> Result<()> {
         for subnet in self.nodes.iter().flat_map(|node| &node.subnets) {
-            let (from, via) = (subnet.trunc().to_string(), subnet::host(subnet, 2).addr().to_string());
-            self.central.nbctl(["--policy=src-ip", "lr-route-add", central::ROUTER, &from, &via])?;
+            let (from, via) =
+                (subnet.trunc().to_string(), subnet::host(subnet, 2).addr().to_string());
+            self.central.nbctl([
+                "--policy=src-ip",
+                "lr-route-add",
+                central::ROUTER,
+                &from,
+                &via,
+            ])?;
         }
         Ok(())
     }
@@ -280,8 +300,10 @@ impl Lab {
 
 fn add_port(pod: &Pod) -> Vec<String> {
     let port = pod.port();
-    let addresses =
-        pod.addresses.iter().fold(pod.mac.clone(), |text, address| format!("{text} {}", address.addr()));
+    let addresses = pod
+        .addresses
+        .iter()
+        .fold(pod.mac.clone(), |text, address| format!("{text} {}", address.addr()));
     let words = format!(
         "-- lsp-add {} {port} -- set Logical_Switch_Port {port} options:requested-chassis={} \
          options:iface-id-ver={} external_ids:namespace={} external_ids:pod=true",

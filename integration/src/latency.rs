@@ -1,8 +1,9 @@
-//! `integration latency`: how long a change of a Service or of a policy takes until packets follow it, measured
-//! by connections, on a whole Kubernetes with one node.
+//! `integration latency`: how long a change of a Service or of a policy takes until packets follow
+//! it, measured by connections, on a whole Kubernetes with one node.
 //!
-//! The floor is measured in the same run, round by round: the same rows, written by one bare transaction into
-//! the same northbound database. What lies between the two is the API server's and the control plane's.
+//! The floor is measured in the same run, round by round: the same rows, written by one bare
+//! transaction into the same northbound database. What lies between the two is the API server's and
+//! the control plane's.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -30,8 +31,8 @@ mod policies;
 mod report;
 mod site;
 
-/// Measure how long a change of a Service or of a policy takes until connections follow it. Exit status 1 if a
-/// goal is missed.
+/// Measure how long a change of a Service or of a policy takes until connections follow it. Exit
+/// status 1 if a goal is missed.
 ///
 /// All figures, with their fields, go to latency/latency.json in cargo's target directory.
 #[derive(Debug, Args)]
@@ -43,10 +44,11 @@ pub(crate) struct Latency {
     #[arg(long, value_name = "N", default_value_t = 5000)]
     others: usize,
     /// How many other policies there are when policies are measured again.
-    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     other_policies: usize,
-    /// Measure another world instead: this many pods that start without policies, and twice as many with twenty, and
-    /// kube-burner's workload of network policies. Figures go to latency/network-policy.json.
+    /// Measure another world instead: this many pods that start without policies, and twice as many
+    /// with twenty, and kube-burner's workload of network policies. Figures go to
+    /// latency/network-policy.json.
     #[arg(
         long,
         value_name = "PODS",

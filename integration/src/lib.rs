@@ -1,7 +1,8 @@
-//! The lab: real Open vSwitch and real OVN in private namespaces, for tests with packets, the demo and the
-//! benchmark.
+//! The lab: real Open vSwitch and real OVN in private namespaces, for tests with packets, the demo
+//! and the benchmark.
 //!
-//! Must not know: how the plugin or the server work inside. It starts their executables the way a node does.
+//! Must not know: how the plugin or the server work inside. It starts their executables the way a
+//! node does.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The command `integration`: starts the lab for people, and the pieces of itself that run on nodes and in
-//! pods.
+//! The command `integration`: starts the lab for people, and the pieces of itself that run on nodes
+//! and in pods.
 #![expect(
     clippy::print_stdout,
     reason = "a command for people; its hidden subcommands report to their parent on standard output"
@@ -37,8 +37,8 @@ use serde_json::json;
 
 use report::environment::Environment;
 
-/// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch is not
-/// touched.
+/// Real Open vSwitch and OVN on this machine, in namespaces of their own. The host's Open vSwitch
+/// is not touched.
 #[derive(Debug, Parser)]
 #[command(name = "integration")]
 struct Arguments {
@@ -93,7 +93,9 @@ fn main() -> ExitCode {
         Command::Starts(starts) => starts.run(),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => peer
-            .run(|report| println!("{}", serde_json::to_string(report).expect("a report is plain data")))
+            .run(|report| {
+                println!("{}", serde_json::to_string(report).expect("a report is plain data"))
+            })
             .map(|()| ExitCode::SUCCESS),
     };
     finish(result)
@@ -102,8 +104,8 @@ fn main() -> ExitCode {
 /// Exit status after a signal, by the convention of shells: this number plus the signal's.
 const BY_SIGNAL: i32 = 128;
 
-/// Runs `body` in namespaces of its own: this process starts itself again in them. The outer process only
-/// waits, and passes the result on.
+/// Runs `body` in namespaces of its own: this process starts itself again in them. The outer
+/// process only waits, and passes the result on.
 fn in_a_lab(name: &str, body: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
     if inside::is_inside() {
         inside::enter_again()?;
@@ -137,11 +139,12 @@ fn bring(chaos: &Chaos) -> Result<ExitCode> {
 }
 
 fn wear_out(soak: &Soak) -> Result<ExitCode> {
-    let environment =
-        Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len())?;
+    let environment = Environment::of_this_machine(
+        executable::under_test(executable::PLUGIN)?.metadata()?.len(),
+    )?;
     // A prefix length that has room for thousands of pods.
-    let report =
-        soak.run(&Lab::of_nodes(1).v4_prefix_len(20).build()?, &mut |text| eprintln!("soak: {text}"))?;
+    let report = soak
+        .run(&Lab::of_nodes(1).v4_prefix_len(20).build()?, &mut |text| eprintln!("soak: {text}"))?;
     let environment = environment.at_the_end()?;
     let all = json!({"environment": environment, "soak": report});
     report::publish(format_args!("\n{environment}\n{report}\n"), &all, "soak/soak.json")?;

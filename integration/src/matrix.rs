@@ -1,5 +1,5 @@
-//! What the matrices have in common: how their tests run, and how findings are collected. The matrix of faults is
-//! in [`crate::faults`], that of tenants in [`crate::tenants`].
+//! What the matrices have in common: how their tests run, and how findings are collected. The
+//! matrix of faults is in [`crate::faults`], that of tenants in [`crate::tenants`].
 //!
 //! Must not know: the rows.
 
@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{command, executable};
 
-/// The options with which the executables of the tests were built. Others would build everything again.
-const PACKAGES: &[&str] =
-    &["-p", "cni", "-p", "ovnkube", "-p", "integration", "--features", "cni/failpoints,ovnkube/failpoints"];
+/// The options with which the executables of the tests were built. Others would build everything
+/// again.
+const SELECTION: &[&str] = &["--workspace", "--features", "cni/failpoints,ovnkube/failpoints"];
 
 /// One run of a matrix's tests by `cargo nextest`.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The test program, which is also the name of the profile.
+    /// The module of the tests, which is also the name of the profile.
     pub name: &'a str,
     /// Which tests, in nextest's language of filters; all if empty.
     pub filter: &'a str,
@@ -25,7 +25,8 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the tests, whose output goes to the terminal. Whether they passed is in what they leave.
+    /// Runs the tests, whose output goes to the terminal. Whether they passed is in what they
+    /// leave.
     ///
     /// # Errors
     /// If nextest does not run.
@@ -34,8 +35,8 @@ impl Run<'_> {
         let mut nextest = Command::new("cargo");
         nextest
             .current_dir(executable::workspace())
-            .args(["nextest", "run", "--locked", "--profile", name, "--test", name])
-            .args(PACKAGES);
+            .args(["nextest", "run", "--locked", "--profile", name])
+            .args(SELECTION);
         // A selection without tests is for the report to judge.
         nextest.args(["--no-tests", "pass"]);
         if !filter.is_empty() {

@@ -1,8 +1,8 @@
-//! Directories that are private to the lab, or to one node of it, under the paths that programs use by
-//! default.
+//! Directories that are private to the lab, or to one node of it, under the paths that programs use
+//! by default.
 //!
-//! Called by a process that has just entered a mount namespace of its own. Leaves nothing on the host, not
-//! even a mount point.
+//! Called by a process that has just entered a mount namespace of its own. Leaves nothing on the
+//! host, not even a mount point.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,7 +19,8 @@ use nix::{
 /// The lab's own directory, the same in the lab's root and in every node.
 pub const LAB: &str = "/run/lab";
 
-/// Logs of the lab. On the host this is `target/lab-logs/TEST`, so that they survive the namespaces.
+/// Logs of the lab. On the host this is `target/lab-logs/TEST`, so that they survive the
+/// namespaces.
 pub const LOGS: &str = "/run/lab/logs";
 
 /// Where runtimes look for plugins.
@@ -45,8 +46,8 @@ const PRIVATE: &[&str] = &[
     "/var/log/pods",
 ];
 
-/// Prepares the lab's root: `host_logs` appears as [`LOGS`]; every other directory that programs write to is
-/// private and empty.
+/// Prepares the lab's root: `host_logs` appears as [`LOGS`]; every other directory that programs
+/// write to is private and empty.
 pub fn prepare_root(host_logs: &Path) -> Result<()> {
     keep_to_ourselves()?;
     let logs = handle(host_logs)?;
@@ -57,8 +58,8 @@ pub fn prepare_root(host_logs: &Path) -> Result<()> {
     private_logs(&Path::new(LOGS).join("central"))
 }
 
-/// Prepares node `name` in the same way, with directories of its own except [`LAB`], which it shares with the
-/// lab's root.
+/// Prepares node `name` in the same way, with directories of its own except [`LAB`], which it
+/// shares with the lab's root.
 pub fn prepare_node(name: &str) -> Result<()> {
     keep_to_ourselves()?;
     // Opened first: the node's own `/run` will cover it.
@@ -83,15 +84,16 @@ fn prepare(share: impl FnOnce() -> Result<()>) -> Result<()> {
     for dir in ["/run/openvswitch", "/run/ovn", "/run/netns"] {
         fs::create_dir_all(dir)?;
     }
-    // `ip netns` makes this directory a mount of its own when it first runs. Namespaces that a runtime
-    // already has there could then not be removed, so it is one from the start.
+    // `ip netns` makes this directory a mount of its own when it first runs. Namespaces that a
+    // runtime already has there could then not be removed, so it is one from the start.
     tmpfs(Path::new("/run/netns"))?;
     make_missing(PRIVATE)?;
     PRIVATE.iter().try_for_each(|dir| tmpfs(Path::new(dir)))?;
     sysfs()
 }
 
-/// Puts the log directories of Open vSwitch and OVN into `logs`, which the host keeps when a test fails.
+/// Puts the log directories of Open vSwitch and OVN into `logs`, which the host keeps when a test
+/// fails.
 fn private_logs(logs: &Path) -> Result<()> {
     for name in ["openvswitch", "ovn"] {
         let source = logs.join(name);
@@ -102,8 +104,8 @@ fn private_logs(logs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates those of `dirs` that the host lacks, on overlays over their nearest parents. The upper parents
-/// come first, because an overlay hides what is mounted below its directory.
+/// Creates those of `dirs` that the host lacks, on overlays over their nearest parents. The upper
+/// parents come first, because an overlay hides what is mounted below its directory.
 fn make_missing(dirs: &[&'static str]) -> Result<()> {
     let missing: Vec<&Path> = dirs.iter().map(Path::new).filter(|dir| !dir.exists()).collect();
     let mut parents = Vec::new();
@@ -120,9 +122,9 @@ fn make_missing(dirs: &[&'static str]) -> Result<()> {
     // One overlay is enough for a parent and those below it, which follow it in the order.
     parents.dedup_by(|parent, above| parent.starts_with(above));
     parents.into_iter().try_for_each(overlay)?;
-    missing
-        .into_iter()
-        .try_for_each(|dir| fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display())))
+    missing.into_iter().try_for_each(|dir| {
+        fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))
+    })
 }
 
 fn overlay(dir: &Path) -> Result<()> {
@@ -130,8 +132,12 @@ fn overlay(dir: &Path) -> Result<()> {
     let (upper, work) = (layers.join("upper"), layers.join("work"));
     fs::create_dir_all(&upper)?;
     fs::create_dir_all(&work)?;
-    let options =
-        format!("lowerdir={},upperdir={},workdir={}", dir.display(), upper.display(), work.display());
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        dir.display(),
+        upper.display(),
+        work.display()
+    );
     mount(Some("overlay"), dir, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
         .with_context(|| format!("mount an overlay over {}", dir.display()))
 }
@@ -141,11 +147,13 @@ fn tmpfs(dir: &Path) -> Result<()> {
         .with_context(|| format!("mount a tmpfs over {}", dir.display()))
 }
 
-/// Mounts a new sysfs: `/sys` shows the interfaces of the network namespace in which it was mounted.
+/// Mounts a new sysfs: `/sys` shows the interfaces of the network namespace in which it was
+/// mounted.
 fn sysfs() -> Result<()> {
     let cgroup = Path::new("/sys/fs/cgroup");
     let cgroups = handle(cgroup)?;
-    mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), None::<&str>).context("mount sysfs")?;
+    mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), None::<&str>)
+        .context("mount sysfs")?;
     // The new sysfs covers the control groups, which containerd and the kubelet need.
     bind(&cgroups, cgroup)
 }
@@ -161,6 +169,12 @@ fn handle(path: &Path) -> Result<File> {
 
 fn bind(source: &File, target: &Path) -> Result<()> {
     let source = format!("/proc/self/fd/{}", source.as_raw_fd());
-    mount(Some(source.as_str()), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-        .with_context(|| format!("bind onto {}", target.display()))
+    mount(
+        Some(source.as_str()),
+        target,
+        None::<&str>,
+        MsFlags::MS_BIND | MsFlags::MS_REC,
+        None::<&str>,
+    )
+    .with_context(|| format!("bind onto {}", target.display()))
 }

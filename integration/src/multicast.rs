@@ -1,7 +1,7 @@
 //! Multicast between pods: members of groups, and who of them hears what a pod sends.
 //!
-//! A member that hears nothing proves nothing by itself: each round ends with datagrams to the members
-//! themselves, and only after those has a member not heard what was sent to the group.
+//! A member that hears nothing proves nothing by itself: each round ends with datagrams to the
+//! members themselves, and only after those has a member not heard what was sent to the group.
 
 use std::{
     collections::BTreeSet,
@@ -43,7 +43,8 @@ struct Heard {
 impl Lab {
     /// The pod joins the group.
     pub fn member(&self, pod: &Pod, group: SocketAddr) -> Result<Member> {
-        let own = pod.addresses.iter().map(|net| net.addr()).find(|own| own.is_ipv4() == group.is_ipv4());
+        let own =
+            pod.addresses.iter().map(|net| net.addr()).find(|own| own.is_ipv4() == group.is_ipv4());
         let own: IpAddr =
             own.with_context(|| format!("{} has no address of the family of {group}", pod.name))?;
         let mut listener = self.at(&End::Pod(pod))?;
@@ -61,7 +62,8 @@ impl Lab {
         Ok(Member { name: pod.name.clone(), group, own, heard, _listener: listener })
     }
 
-    /// The pod sends to the members' group. Returns which of them hear it. `round`: another number each time.
+    /// The pod sends to the members' group. Returns which of them hear it. `round`: another number
+    /// each time.
     ///
     /// # Errors
     /// A member does not hear what is sent to itself.
@@ -101,7 +103,8 @@ impl Member {
             if left.is_zero() {
                 bail!("{} does not hear what is sent to {} alone ({text})", self.name, self.own);
             }
-            texts = self.heard.more.wait_timeout(texts, left).unwrap_or_else(PoisonError::into_inner).0;
+            texts =
+                self.heard.more.wait_timeout(texts, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }

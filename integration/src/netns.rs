@@ -1,7 +1,7 @@
 //! Network namespaces of a node, under the names that `ip netns` uses.
 //!
-//! A name is a mount, and so belongs to a mount namespace. A thread of its own enters those of the node, works
-//! there, and ends: no thread of a test comes back from a foreign namespace.
+//! A name is a mount, and so belongs to a mount namespace. A thread of its own enters those of the
+//! node, works there, and ends: no thread of a test comes back from a foreign namespace.
 
 use std::{fs::File, path::PathBuf, thread};
 
@@ -17,7 +17,9 @@ pub(crate) fn add(holder: u32, names: &[String]) -> Result<()> {
         names.iter().try_for_each(|name| {
             // The library would mount the new one over an old one.
             ensure!(!file(name).exists(), "there is a network namespace {name} already");
-            NetNs::new(name).map(drop).with_context(|| format!("create the network namespace {name}"))
+            NetNs::new(name)
+                .map(drop)
+                .with_context(|| format!("create the network namespace {name}"))
         })
     })
 }
@@ -43,10 +45,11 @@ fn file(name: &str) -> PathBuf {
 pub(crate) fn on_node<T: Send>(holder: u32, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| {
         let inside = scope.spawn(|| {
-            // A thread that shares its working directory with others may not enter a mount namespace
-            // (setns(2)).
+            // A thread that shares its working directory with others may not enter a mount
+            // namespace (setns(2)).
             unshare(CloneFlags::CLONE_FS).context("leave the directory of the other threads")?;
-            let open = |kind| File::open(format!("/proc/{holder}/ns/{kind}")).context("open a namespace");
+            let open =
+                |kind| File::open(format!("/proc/{holder}/ns/{kind}")).context("open a namespace");
             let (mounts, network) = (open("mnt")?, open("net")?);
             setns(&network, CloneFlags::CLONE_NEWNET).context("enter the node's network")?;
             setns(&mounts, CloneFlags::CLONE_NEWNS).context("enter the node's mounts")?;

@@ -1,5 +1,5 @@
-//! One node: a mount namespace and a network namespace in which every program finds its default paths, and
-//! the node's daemons.
+//! One node: a mount namespace and a network namespace in which every program finds its default
+//! paths, and the node's daemons.
 
 use std::{
     ffi::OsStr,
@@ -18,8 +18,8 @@ use ipnet::IpNet;
 pub use contract::paths::SERVER_SOCKET;
 
 use crate::{
-    Daemon, Datapath, Pod, Versions, answer::Answers, central, command, eventually, executable, fabric, heap,
-    holder::Holder, mounts, netns, versions::last_word,
+    Daemon, Datapath, Pod, Versions, answer::Answers, central, command, eventually, executable,
+    fabric, heap, holder::Holder, mounts, netns, versions::last_word,
 };
 
 /// Directory of pod manifests that the node server watches, on the node.
@@ -70,7 +70,12 @@ impl Node {
         let pid = holder.pid;
         let daemon = |program: &'static str, arguments: Vec<String>| {
             let log = Path::new(mounts::LOGS).join(&name).join(format!("{program}.out"));
-            Daemon::new(format!("{program} on {name}"), log, move || Ok(enter(pid, program)), arguments)
+            Daemon::new(
+                format!("{program} on {name}"),
+                log,
+                move || Ok(enter(pid, program)),
+                arguments,
+            )
         };
         let ovs = ["--pidfile", "--log-file", "-vconsole:err"].map(str::to_owned);
         let ovn = [
@@ -79,14 +84,15 @@ impl Node {
             "-vconsole:err",
         ]
         .map(str::to_owned);
-        let database =
-            ["/etc/openvswitch/conf.db", "--remote=punix:/var/run/openvswitch/db.sock"].map(str::to_owned);
+        let database = ["/etc/openvswitch/conf.db", "--remote=punix:/var/run/openvswitch/db.sock"]
+            .map(str::to_owned);
         let controller = ["unix:/var/run/openvswitch/db.sock"].map(str::to_owned);
         let options: Vec<String> =
             Datapath::of_lab().switch_options().iter().copied().map(str::to_owned).collect();
         let heap_file = Path::new(mounts::LAB).join(format!("heap-{name}"));
         let server_log = Path::new(mounts::LOGS).join(&name).join("ovnkube.out");
-        let server_arguments = ["--init-node", &name, "--pod-manifests", MANIFESTS].map(str::to_owned);
+        let server_arguments =
+            ["--init-node", &name, "--pod-manifests", MANIFESTS].map(str::to_owned);
         Ok(Self {
             ovsdb_server: daemon("ovsdb-server", [&database[..], &ovs].concat()),
             vswitchd: daemon("ovs-vswitchd", [&controller[..], &options, &ovs].concat()),
@@ -126,7 +132,8 @@ impl Node {
         self.create_ovs_database()?;
         self.start_ovsdb_server()?;
         self.configure_ovs()?;
-        // In this order: ovn-controller waits a second before it looks again for a bridge that was missing.
+        // In this order: ovn-controller waits a second before it looks again for a bridge that was
+        // missing.
         self.start_vswitchd()?;
         self.start_ovn_controller()
     }
@@ -137,21 +144,23 @@ impl Node {
         fs::remove_file(self.path(file)).or_else(|error| {
             if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
         })?;
-        self.run(["ovsdb-tool", "create", file, "/usr/share/openvswitch/vswitch.ovsschema"]).map(drop)
+        self.run(["ovsdb-tool", "create", file, "/usr/share/openvswitch/vswitch.ovsschema"])
+            .map(drop)
     }
 
-    /// Describes the node to Open vSwitch and OVN and creates its bridges; does not wait for ovs-vswitchd.
+    /// Describes the node to Open vSwitch and OVN and creates its bridges; does not wait for
+    /// ovs-vswitchd.
     pub fn configure_ovs(&self) -> Result<()> {
         let Self { name, index, mtu, .. } = self;
         let encap = fabric::address(*index);
         let southbound = central::SOUTHBOUND;
         let datapath = Datapath::of_lab().name();
-        // Without fixed addresses Open vSwitch derives the address of a bridge from the UUID of its row, and
-        // a recreated bridge gets another one.
+        // Without fixed addresses Open vSwitch derives the address of a bridge from the UUID of its
+        // row, and a recreated bridge gets another one.
         let (uplink, integration) =
             (format!("0a:00:00:01:00:{index:02x}"), format!("0a:00:00:02:00:{index:02x}"));
-        // Without `mtu_request` Open vSwitch fits the MTU of br-int's own interface to its ports a moment
-        // later, and no two snapshots are equal.
+        // Without `mtu_request` Open vSwitch fits the MTU of br-int's own interface to its ports a
+        // moment later, and no two snapshots are equal.
         let settings = format!(
             "--no-wait init -- set Open_vSwitch . external_ids:system-id={name} external_ids:hostname={name} \
              external_ids:ovn-remote={southbound} external_ids:ovn-encap-type=geneve \
@@ -171,8 +180,8 @@ impl Node {
         self.ovsdb_server.start(|| central::accepts(&socket))
     }
 
-    /// Starts ovs-vswitchd (again), waits for the bridges, and gives `breth0` the addresses and routes of the
-    /// node, which its interface lost with the old process.
+    /// Starts ovs-vswitchd (again), waits for the bridges, and gives `breth0` the addresses and
+    /// routes of the node, which its interface lost with the old process.
     pub fn start_vswitchd(&self) -> Result<()> {
         self.vswitchd.start(|| Ok(()))?;
         self.vsctl([
@@ -188,7 +197,8 @@ impl Node {
         ])?;
         self.avoid_all_zero_snat()?;
         self.configure_uplink(&self.uplink().join("\n"))?;
-        // As on the wire: the userspace datapath computes no checksums that the kernel leaves to the NIC.
+        // As on the wire: the userspace datapath computes no checksums that the kernel leaves to
+        // the NIC.
         if !Datapath::of_lab().leaves_checksums() {
             self.run(["ethtool", "-K", "eth0", "tx", "off"])?;
             self.run(["ethtool", "-K", "breth0", "tx", "off"])?;
@@ -199,24 +209,29 @@ impl Node {
     /// Gives the node an IPv6 address beside its own.
     pub(crate) fn add_v6(&self) -> Result<()> {
         // `nodad`: without it the address is unusable for about a second.
-        self.add_to_uplink(format!("addr replace {}/64 dev breth0 nodad", fabric::address_v6(self.index)))
+        self.add_to_uplink(format!(
+            "addr replace {}/64 dev breth0 nodad",
+            fabric::address_v6(self.index)
+        ))
     }
 
-    /// Gives `breth0` something more, a line of ip(8)'s batches; also after each start of ovs-vswitchd.
+    /// Gives `breth0` something more, a line of ip(8)'s batches; also after each start of
+    /// ovs-vswitchd.
     pub(crate) fn add_to_uplink(&self, line: String) -> Result<()> {
         self.configure_uplink(&line)?;
         self.uplink().push(line);
         Ok(())
     }
 
-    /// Gives `breth0` its addresses and routes again, as the host's network configuration does when a link comes
-    /// back.
+    /// Gives `breth0` its addresses and routes again, as the host's network configuration does when
+    /// a link comes back.
     pub fn restore_uplink(&self) -> Result<()> {
         self.configure_uplink(&self.uplink().join("\n"))
     }
 
     fn configure_uplink(&self, batch: &str) -> Result<()> {
-        command::output_with_input(self.command("ip").args(["-batch", "-"]), &format!("{batch}\n")).map(drop)
+        command::output_with_input(self.command("ip").args(["-batch", "-"]), &format!("{batch}\n"))
+            .map(drop)
     }
 
     fn uplink(&self) -> MutexGuard<'_, Vec<String>> {
@@ -224,16 +239,23 @@ impl Node {
     }
 
     /// In its userspace datapath Open vSwitch before 3.1.3 aborts (`assertion conn->conn_type ==
-    /// CT_CONN_TYPE_DEFAULT failed in conn_update_state()`) when the addresses and ports of a connection come
-    /// back that was committed with all-zero SNAT. ovn-controller commits like that wherever the datapath is
-    /// capable of it. So this one says that it is not.
+    /// CT_CONN_TYPE_DEFAULT failed in conn_update_state()`) when the addresses and ports of a
+    /// connection come back that was committed with all-zero SNAT. ovn-controller commits like that
+    /// wherever the datapath is capable of it. So this one says that it is not.
     fn avoid_all_zero_snat(&self) -> Result<()> {
-        // A switch that was started again has numbers of ports in the database before it answers, and answers
-        // before it has the bridge.
+        // A switch that was started again has numbers of ports in the database before it answers,
+        // and answers before it has the bridge.
         let is_needed = eventually("ovs-vswitchd has br-int", Duration::from_secs(45), || {
-            let is_needed = Datapath::of_lab() == Datapath::Netdev && self.switch_version()? < [3, 1, 3];
+            let is_needed =
+                Datapath::of_lab() == Datapath::Netdev && self.switch_version()? < [3, 1, 3];
             if is_needed {
-                self.run(["ovs-appctl", "dpif/set-dp-features", "br-int", "ct_zero_snat", "false"])?;
+                self.run([
+                    "ovs-appctl",
+                    "dpif/set-dp-features",
+                    "br-int",
+                    "ct_zero_snat",
+                    "false",
+                ])?;
             }
             Ok(is_needed)
         })?;
@@ -259,7 +281,8 @@ impl Node {
         self.server.start(|| central::accepts(&socket))
     }
 
-    /// Writes the server's configuration file, with these subnets of the node and those of the whole cluster.
+    /// Writes the server's configuration file, with these subnets of the node and those of the
+    /// whole cluster.
     pub fn configure_server(&self, subnets: &[IpNet]) -> Result<()> {
         let subnets = subnets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let cluster = "10.244.0.0/16,fd00:10:244::/48";
@@ -267,14 +290,15 @@ impl Node {
         Ok(fs::write(self.path("/etc/openvswitch/ovn_k8s.conf"), text)?)
     }
 
-    /// Removes the stamp that the server leaves: as if none had run since the node was started, so STATUS
-    /// does not forgive its absence.
+    /// Removes the stamp that the server leaves: as if none had run since the node was started, so
+    /// STATUS does not forgive its absence.
     pub fn forget_server(&self) -> Result<()> {
         let stamp = self.path(Path::new(SERVER_SOCKET).with_extension("synced"));
         fs::remove_file(&stamp).with_context(|| format!("remove {}", stamp.display()))
     }
 
-    /// Links the plugin into `/opt/cni/bin`. If it is not built, the lab still attaches pods by hand.
+    /// Links the plugin into `/opt/cni/bin`. If it is not built, the lab still attaches pods by
+    /// hand.
     fn install_plugin(&self) -> Result<()> {
         let Ok(plugin) = executable::under_test(executable::PLUGIN) else { return Ok(()) };
         symlink(plugin, self.path(mounts::PLUGINS).join(executable::PLUGIN))
@@ -290,7 +314,12 @@ impl Node {
         let (pid, program) = (self.holder.pid, program.into());
         let file = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let log = Path::new(mounts::LOGS).join(&self.name).join(format!("{file}.out"));
-        Daemon::new(format!("{file} on {}", self.name), log, move || Ok(enter(pid, &program)), arguments)
+        Daemon::new(
+            format!("{file} on {}", self.name),
+            log,
+            move || Ok(enter(pid, &program)),
+            arguments,
+        )
     }
 
     /// The same in a UTS namespace of its own, in which the host has the node's name.
@@ -304,7 +333,9 @@ impl Node {
         let log = Path::new(mounts::LOGS).join(&self.name).join(format!("{file}.out"));
         let command = move || {
             let mut command = enter(pid, "unshare");
-            command.args(["--uts", "--", "sh", "-c", "hostname \"$0\" && exec \"$@\"", &name]).arg(&program);
+            command
+                .args(["--uts", "--", "sh", "-c", "hostname \"$0\" && exec \"$@\"", &name])
+                .arg(&program);
             Ok(command)
         };
         Daemon::new(format!("{file} on {}", self.name), log, command, arguments)
@@ -317,8 +348,8 @@ impl Node {
         command::output(self.command(program).args(words))
     }
 
-    /// Adds a connection to the kernel's table, as if its packets had been seen: `-s ADDRESS -d ADDRESS` and
-    /// more in the words of conntrack(8). No packet filter is needed for that.
+    /// Adds a connection to the kernel's table, as if its packets had been seen: `-s ADDRESS -d
+    /// ADDRESS` and more in the words of conntrack(8). No packet filter is needed for that.
     pub fn track(&self, connection: &str) -> Result<()> {
         let common = "conntrack -I -p tcp --sport 40000 --dport 443 --state ESTABLISHED -t 600";
         self.run(common.split_whitespace().chain(connection.split_whitespace()))
@@ -347,7 +378,8 @@ impl Node {
         command::output(self.command("ovs-vsctl").arg("--timeout=30").args(arguments))
     }
 
-    /// Runs a program with its arguments in the network namespace of `pod` and the node's mount namespace.
+    /// Runs a program with its arguments in the network namespace of `pod` and the node's mount
+    /// namespace.
     pub fn run_in_pod(
         &self,
         pod: &Pod,
@@ -358,8 +390,8 @@ impl Node {
         command::output(self.pod_command(pod, program).args(words))
     }
 
-    /// A command on the node, to be completed by the caller. nsenter(1) executes `program`, so the process
-    /// has the id of the program itself.
+    /// A command on the node, to be completed by the caller. nsenter(1) executes `program`, so the
+    /// process has the id of the program itself.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         enter(self.holder.pid, program)
     }
@@ -369,7 +401,8 @@ impl Node {
         nsenter(self.holder.pid, &self.path(&pod.netns), program)
     }
 
-    /// Runs `work` in the node's namespaces, on a thread of its own, which passes them on to what it starts.
+    /// Runs `work` in the node's namespaces, on a thread of its own, which passes them on to what
+    /// it starts.
     ///
     /// # Errors
     /// If the namespaces cannot be entered, or `work` fails.
@@ -381,8 +414,9 @@ impl Node {
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         // /var/run is an absolute link: from outside it would lead to the lab's own /run.
-        let path =
-            path.strip_prefix("/var/run").map_or(path.to_path_buf(), |rest| Path::new("/run").join(rest));
+        let path = path
+            .strip_prefix("/var/run")
+            .map_or(path.to_path_buf(), |rest| Path::new("/run").join(rest));
         Path::new("/proc")
             .join(self.holder.pid.to_string())
             .join("root")
@@ -408,13 +442,15 @@ impl Node {
         numbers.try_into().map_err(|_| anyhow!("not a version of Open vSwitch: {text}"))
     }
 
-    /// A counter of ovs-vswitchd (`coverage/show`). Counters that are zero are not shown, and the kernel's
-    /// datapath has none for packets.
+    /// A counter of ovs-vswitchd (`coverage/show`). Counters that are zero are not shown, and the
+    /// kernel's datapath has none for packets.
     pub fn coverage(&self, counter: &str) -> Result<u64> {
         let counters = self.run(["ovs-appctl", "--target=ovs-vswitchd", "coverage/show"])?;
         let line = counters.lines().find(|line| line.split_whitespace().next() == Some(counter));
         let total = line.and_then(|line| line.rsplit(' ').next());
-        total.map_or(Ok(0), |total| total.parse().with_context(|| format!("the counter {counter}: {total}")))
+        total.map_or(Ok(0), |total| {
+            total.parse().with_context(|| format!("the counter {counter}: {total}"))
+        })
     }
 
     /// Creates the network namespaces of `pods`.
@@ -422,12 +458,14 @@ impl Node {
         netns::add(self.holder.pid, &names(pods))
     }
 
-    /// Deletes the network namespaces of `pods`. The kernel removes the interfaces in them a moment later.
+    /// Deletes the network namespaces of `pods`. The kernel removes the interfaces in them a moment
+    /// later.
     pub fn remove_namespaces(&self, pods: &[Pod]) -> Result<()> {
         netns::remove(self.holder.pid, &names(pods))
     }
 
-    /// Writes the pod's manifest, with its annotation, into [`MANIFESTS`]; replaces an older one atomically.
+    /// Writes the pod's manifest, with its annotation, into [`MANIFESTS`]; replaces an older one
+    /// atomically.
     pub fn write_manifest(&self, pod: &Pod) -> Result<()> {
         self.write_manifest_text(pod, &pod.manifest(Some(&pod.annotation())))
     }

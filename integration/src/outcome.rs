@@ -53,8 +53,9 @@ impl Outcome {
         if self.status.success() {
             bail!(self.described("the plugin succeeded, although it should not"));
         }
-        serde_json::from_str(self.stdout.trim())
-            .map_err(|error| self.described(&format!("standard output is not a CNI error: {error}")))
+        serde_json::from_str(self.stdout.trim()).map_err(|error| {
+            self.described(&format!("standard output is not a CNI error: {error}"))
+        })
     }
 
     fn described(&self, what: &str) -> anyhow::Error {

@@ -1,7 +1,7 @@
 //! The two ends of traffic between pods, run as `integration peer …` in the pods' namespaces.
 //!
-//! Each prints one JSON line at a time on standard output and has a time limit of its own: a lost packet must
-//! not hang a test. `PeerProcess` starts one, and reads its lines.
+//! Each prints one JSON line at a time on standard output and has a time limit of its own: a lost
+//! packet must not hang a test. `PeerProcess` starts one, and reads its lines.
 
 mod connections;
 mod drip;
@@ -35,8 +35,8 @@ pub(crate) use process::{Held, PeerProcess};
 pub use questions::Reply;
 pub use stream::Poured;
 
-/// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7 s after
-/// it), and short enough that a broken network fails the test soon.
+/// How long an end waits for the other. Long enough for three repetitions of a lost SYN (1, 3 and 7
+/// s after it), and short enough that a broken network fails the test soon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What an end does.
@@ -59,7 +59,8 @@ pub enum Peer {
         /// Address to listen on; the port is chosen by the kernel and printed.
         address: IpAddr,
     },
-    /// Send datagrams to ADDRESS, count the answers; ends after COUNT, or when standard input closes.
+    /// Send datagrams to ADDRESS, count the answers; ends after COUNT, or when standard input
+    /// closes.
     UdpSend {
         /// Address and port.
         to: SocketAddr,
@@ -81,8 +82,8 @@ pub enum Peer {
         #[arg(long, default_value_t = 0)]
         port: u16,
     },
-    /// Send a byte now and then over one connection to ADDRESS, which must come back each time; ends when
-    /// standard input closes.
+    /// Send a byte now and then over one connection to ADDRESS, which must come back each time;
+    /// ends when standard input closes.
     TcpDrip {
         /// Address and port.
         to: SocketAddr,
@@ -90,7 +91,8 @@ pub enum Peer {
         #[arg(long, default_value_t = 1000)]
         every: u64,
     },
-    /// Answer each TCP connection and each datagram to one of the ADDRESSES with that address, until killed.
+    /// Answer each TCP connection and each datagram to one of the ADDRESSES with that address,
+    /// until killed.
     Answer {
         /// Answer with the client's address instead.
         #[arg(long)]
@@ -99,8 +101,8 @@ pub enum Peer {
         #[arg(required = true)]
         addresses: Vec<SocketAddr>,
     },
-    /// Connect to ADDRESS again and again, and print each connection that is answered, refused or neither,
-    /// until killed.
+    /// Connect to ADDRESS again and again, and print each connection that is answered, refused or
+    /// neither, until killed.
     Connect {
         /// Address and port.
         to: SocketAddr,
@@ -111,8 +113,8 @@ pub enum Peer {
         #[arg(long)]
         patience: u64,
     },
-    /// Connect to each address that a line on standard input names, again and again, and print the first connection
-    /// that is answered or refused; ends with standard input.
+    /// Connect to each address that a line on standard input names, again and again, and print the
+    /// first connection that is answered or refused; ends with standard input.
     Reach {
         /// Milliseconds between two connections; more when an address is silent for long.
         #[arg(long)]
@@ -121,7 +123,8 @@ pub enum Peer {
         #[arg(long)]
         patience: u64,
     },
-    /// Connect to ADDRESS one time after the other, and print at the end how long each connection took.
+    /// Connect to ADDRESS one time after the other, and print at the end how long each connection
+    /// took.
     Repeat {
         /// Address and port.
         to: SocketAddr,
@@ -333,9 +336,8 @@ impl Peer {
             Self::Repeat { to, time } => connections::repeat(to, Duration::from_millis(time))
                 .map(|taken| report(&Report::Repeated(taken))),
             Self::TcpDrain { address } => stream::drain(address, report),
-            Self::TcpPour { to, time } => {
-                stream::pour(to, Duration::from_millis(time)).map(|poured| report(&Report::Poured(poured)))
-            }
+            Self::TcpPour { to, time } => stream::pour(to, Duration::from_millis(time))
+                .map(|poured| report(&Report::Poured(poured))),
             Self::MulticastListen { group } => multicast::listen(group, report),
             Self::MulticastSend { group, number, count, then } => {
                 multicast::send(group, number, count, &then)
@@ -356,7 +358,8 @@ impl Peer {
 }
 
 fn tcp_serve(address: IpAddr, mut report: impl FnMut(&Report)) -> Result<()> {
-    let listener = TcpListener::bind((address, 0)).with_context(|| format!("listen on {address}"))?;
+    let listener =
+        TcpListener::bind((address, 0)).with_context(|| format!("listen on {address}"))?;
     report(&Report::Listening(listener.local_addr()?));
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -369,8 +372,9 @@ fn receive(stream: &mut impl Read) -> Result<Transfer> {
     let mut transfer = Transfer { bytes: 0, checksum: fnv1a([]) };
     let mut block = vec![0; 1 << 16];
     loop {
-        let length =
-            stream.read(&mut block).with_context(|| format!("read after {} bytes", transfer.bytes))?;
+        let length = stream
+            .read(&mut block)
+            .with_context(|| format!("read after {} bytes", transfer.bytes))?;
         if length == 0 {
             return Ok(transfer);
         }
@@ -380,7 +384,8 @@ fn receive(stream: &mut impl Read) -> Result<Transfer> {
 }
 
 fn tcp_send(to: SocketAddr, bytes: u64) -> Result<Transfer> {
-    let mut stream = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut sent = Transfer { bytes: 0, checksum: fnv1a([]) };
@@ -390,7 +395,9 @@ fn tcp_send(to: SocketAddr, bytes: u64) -> Result<Transfer> {
     while sent.bytes < bytes {
         noise.fill(&mut block);
         let length = block.len().min(usize::try_from(bytes - sent.bytes).unwrap_or(usize::MAX));
-        stream.write_all(&block[..length]).with_context(|| format!("write after {} bytes", sent.bytes))?;
+        stream
+            .write_all(&block[..length])
+            .with_context(|| format!("write after {} bytes", sent.bytes))?;
         sent.bytes += length as u64;
         sent.checksum = fnv1a_after(sent.checksum, block[..length].iter().copied());
     }
@@ -398,7 +405,8 @@ fn tcp_send(to: SocketAddr, bytes: u64) -> Result<Transfer> {
     stream.shutdown(Shutdown::Write)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).context("read the answer")?;
-    let received: Transfer = serde_json::from_str(&answer).with_context(|| format!("answer {answer:?}"))?;
+    let received: Transfer =
+        serde_json::from_str(&answer).with_context(|| format!("answer {answer:?}"))?;
     ensure!(received == sent, "sent {sent:?}, but the other end received {received:?}");
     Ok(sent)
 }
@@ -437,19 +445,21 @@ fn udp_send(to: SocketAddr, size: usize, count: u64, every: Duration) -> Result<
         // The number makes each datagram different.
         datagram[..NUMBER].copy_from_slice(&exchange.sent.to_be_bytes());
         exchange.unanswered.insert(exchange.sent, milliseconds(began));
-        // Ignored: ECONNREFUSED and the like report an earlier datagram, and one that was not sent counts as
-        // lost.
+        // Ignored: ECONNREFUSED and the like report an earlier datagram, and one that was not sent
+        // counts as lost.
         let _ = socket.send(&datagram);
         exchange.sent += 1;
         let before = exchange.received;
         exchange.receive_until(&socket, slot_ends, &mut answer, &datagram)?;
-        // As exact as the time between two datagrams, which is longer than asked for on a busy machine.
+        // As exact as the time between two datagrams, which is longer than asked for on a busy
+        // machine.
         longest_silence = milliseconds(answered).max(longest_silence);
         if exchange.received > before {
             answered = Instant::now();
         }
     }
-    // The last answers may still be on their way: half a second is far more than a round trip in the lab.
+    // The last answers may still be on their way: half a second is far more than a round trip in
+    // the lab.
     let end = Instant::now() + Duration::from_millis(500);
     if exchange.received < exchange.sent {
         exchange.receive_until(&socket, end, &mut answer, &datagram)?;
@@ -483,7 +493,9 @@ impl Exchange {
         answer: &mut [u8],
         sent: &[u8],
     ) -> Result<()> {
-        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) =
+            end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        {
             socket.set_read_timeout(Some(left))?;
             match socket.recv(answer) {
                 // The answer to an earlier datagram counts, too.
@@ -493,7 +505,8 @@ impl Exchange {
                     number.map(|number| self.unanswered.remove(&number));
                 }
                 Ok(_) => {}
-                Err(error) if would_block(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error)
+                    if would_block(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error).context("receive"),
             }
         }

@@ -1,5 +1,5 @@
-//! A pod: identity, sandbox, addresses, annotation and manifest. Pure; [`crate::Lab`] and [`crate::Node`]
-//! create it.
+//! A pod: identity, sandbox, addresses, annotation and manifest. Pure; [`crate::Lab`] and
+//! [`crate::Node`] create it.
 
 use std::{
     fmt,
@@ -62,7 +62,10 @@ impl Pod {
             uid: format!("00000000-0000-4000-8000-{index:04x}{host:08x}"),
             sandbox: String::new(),
             mac: subnet::mac(addresses[0].addr()),
-            routes: subnet::of_cluster(families).into_iter().zip(gateways.iter().copied()).collect(),
+            routes: subnet::of_cluster(families)
+                .into_iter()
+                .zip(gateways.iter().copied())
+                .collect(),
             addresses,
             gateways,
             annotations: Vec::new(),
@@ -75,7 +78,8 @@ impl Pod {
         pod.with_generation(0)
     }
 
-    /// The same pod after its sandbox was lost: the runtime makes another one, with its own id and namespace.
+    /// The same pod after its sandbox was lost: the runtime makes another one, with its own id and
+    /// namespace.
     #[must_use]
     pub fn next_sandbox(&self) -> Self {
         self.clone().with_generation(self.generation + 1)
@@ -92,7 +96,8 @@ impl Pod {
     fn with_generation(mut self, generation: u32) -> Self {
         let Self { serial, .. } = self;
         self.generation = generation;
-        // 8 and 7 digits: the 15 that name the interface on the host (IFNAMSIZ is 16 with the final zero).
+        // 8 and 7 digits: the 15 that name the interface on the host (IFNAMSIZ is 16 with the final
+        // zero).
         self.sandbox = format!("{serial:08x}{generation:07x}{:0<49}", "abcdef0123456789");
         self.netns = Path::new("/var/run/netns").join(format!("{}-{generation}", self.name));
         self
@@ -135,12 +140,14 @@ impl Pod {
         }})
     }
 
-    /// The pod as a YAML manifest, with `annotation` as `k8s.ovn.org/pod-networks`, or without annotations.
+    /// The pod as a YAML manifest, with `annotation` as `k8s.ovn.org/pod-networks`, or without
+    /// annotations.
     pub fn manifest(&self, annotation: Option<&Value>) -> String {
         let Self { namespace, name, uid, node, .. } = self;
         let annotations = annotation.map_or(String::new(), |value| {
             let quoted = value.to_string().replace('\'', "''");
-            let others = self.annotations.iter().map(|(key, value)| format!("\n    {key}: {value}"));
+            let others =
+                self.annotations.iter().map(|(key, value)| format!("\n    {key}: {value}"));
             let others: String = others.collect();
             format!("\n  annotations:{others}\n    k8s.ovn.org/pod-networks: '{quoted}'")
         });
@@ -179,11 +186,16 @@ mod tests {
     fn the_manifest_carries_the_annotation() {
         let pod = pod();
         let text = pod.manifest(Some(&pod.annotation()));
-        assert!(text.contains(r#""ip_addresses":["10.244.1.3/24","fd00:10:244:1::3/64"]"#), "{text}");
+        assert!(
+            text.contains(r#""ip_addresses":["10.244.1.3/24","fd00:10:244:1::3/64"]"#),
+            "{text}"
+        );
         assert!(!pod.manifest(None).contains("annotations"));
         let limited = Pod { annotations: vec![("limit".to_owned(), "1M".to_owned())], ..pod };
         assert!(
-            limited.manifest(Some(&limited.annotation())).contains("annotations:\n    limit: 1M\n    k8s")
+            limited
+                .manifest(Some(&limited.annotation()))
+                .contains("annotations:\n    limit: 1M\n    k8s")
         );
     }
 }

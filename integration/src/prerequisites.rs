@@ -1,4 +1,5 @@
-//! What the lab needs of the machine. A test that lacks it fails and says what to do; it never skips.
+//! What the lab needs of the machine. A test that lacks it fails and says what to do; it never
+//! skips.
 
 use std::{
     env,
@@ -26,7 +27,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nsenter", "util-linux"),
 ];
 
-/// Schemas of the databases. The paths are absolute, because no program tells where a distribution puts them.
+/// Schemas of the databases. The paths are absolute, because no program tells where a distribution
+/// puts them.
 const FILES: &[(&str, &str)] = &[
     ("/usr/share/openvswitch/vswitch.ovsschema", "openvswitch-switch"),
     ("/usr/share/ovn/ovn-nb.ovsschema", "ovn-common"),
@@ -45,8 +47,10 @@ pub fn verify() -> Result<()> {
     let path = search_path();
     let programs = PROGRAMS.iter().filter(|(name, _)| find(name, &path).is_none());
     let files = FILES.iter().filter(|(file, _)| !Path::new(file).exists());
-    let missing: Vec<String> =
-        programs.chain(files).map(|(name, package)| format!("{name} (package {package})")).collect();
+    let missing: Vec<String> = programs
+        .chain(files)
+        .map(|(name, package)| format!("{name} (package {package})"))
+        .collect();
     ensure!(
         missing.is_empty(),
         "missing: {}; install it with: integration/prerequisites.sh test",

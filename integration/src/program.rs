@@ -23,7 +23,8 @@ pub enum Program {
 
 impl Program {
     /// In start order: each needs those before it.
-    pub const ALL: [Self; 4] = [Self::OvsdbServer, Self::Vswitchd, Self::OvnController, Self::Server];
+    pub const ALL: [Self; 4] =
+        [Self::OvsdbServer, Self::Vswitchd, Self::OvnController, Self::Server];
 }
 
 impl Node {

@@ -1,4 +1,5 @@
-//! What every measuring command shares: the machine, percentiles, the plugin's stages, and where figures go.
+//! What every measuring command shares: the machine, percentiles, the plugin's stages, and where
+//! figures go.
 
 use std::{
     fmt::Display,

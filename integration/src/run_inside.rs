@@ -6,8 +6,9 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{executable, inside};
 use serde::de::DeserializeOwned;
 
-/// Runs this command again in namespaces of its own, so that no state of another run is left in them, with
-/// `options` and `--into FILE`, and reads the figures that it writes to that file. `command`: for the logs.
+/// Runs this command again in namespaces of its own, so that no state of another run is left in
+/// them, with `options` and `--into FILE`, and reads the figures that it writes to that file.
+/// `command`: for the logs.
 pub(crate) fn run_inside<F: DeserializeOwned>(
     command: &str,
     what: &str,

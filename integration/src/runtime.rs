@@ -26,10 +26,11 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Runtime<'node> {
     node: &'node Node,
-    /// Called instead of the node's plugin, by a caller that is in the node's namespaces ([`Node::inside`]).
+    /// Called instead of the node's plugin, by a caller that is in the node's namespaces
+    /// ([`Node::inside`]).
     pub program: Option<PathBuf>,
-    /// Configuration on standard input; the default is `cniVersion` 1.0.0, `name` `ovn-kubernetes` and the
-    /// `type`.
+    /// Configuration on standard input; the default is `cniVersion` 1.0.0, `name` `ovn-kubernetes`
+    /// and the `type`.
     pub config: Value,
     /// `CNI_IFNAME`.
     pub ifname: String,
@@ -38,19 +39,23 @@ pub struct Runtime<'node> {
 impl Node {
     /// A container runtime of this node.
     pub fn runtime(&self) -> Runtime<'_> {
-        let config = json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": executable::PLUGIN});
+        let config =
+            json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": executable::PLUGIN});
         Runtime { node: self, program: None, config, ifname: "eth0".to_owned() }
     }
 
-    /// A runtime with the configuration that the node's server wrote: the plugin's part of the list, with the
-    /// keys that a runtime adds (CNI specification, section 3).
+    /// A runtime with the configuration that the node's server wrote: the plugin's part of the
+    /// list, with the keys that a runtime adds (CNI specification, section 3).
     pub fn configured_runtime(&self) -> Result<Runtime<'_>> {
         let file = self.cni_conf();
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
         let list: Value = serde_json::from_str(&text)?;
         let mut runtime = self.runtime();
-        runtime.config = list["plugins"].get(0).with_context(|| format!("no plugin in {list}"))?.clone();
-        Ok(runtime.with("cniVersion", list["cniVersion"].clone()).with("name", list["name"].clone()))
+        runtime.config =
+            list["plugins"].get(0).with_context(|| format!("no plugin in {list}"))?.clone();
+        Ok(runtime
+            .with("cniVersion", list["cniVersion"].clone())
+            .with("name", list["name"].clone()))
     }
 }
 
@@ -77,8 +82,10 @@ impl Runtime<'_> {
 
     /// GC; the attachments of `pods` are the valid ones.
     pub fn gc(&self, pods: &[&Pod]) -> Result<Outcome> {
-        let valid: Vec<Value> =
-            pods.iter().map(|pod| json!({"containerID": pod.sandbox, "ifname": self.ifname})).collect();
+        let valid: Vec<Value> = pods
+            .iter()
+            .map(|pod| json!({"containerID": pod.sandbox, "ifname": self.ifname}))
+            .collect();
         self.with("cniVersion", json!("1.1.0"))
             .with("cni.dev/valid-attachments", json!(valid))
             .call("GC", None)
@@ -126,17 +133,43 @@ impl Runtime<'_> {
         Invocation { command, input: self.config.to_string(), executable, owes }
     }
 
-    /// `cnitool VERB ovn-kubernetes NETNS`, with the configuration that is in the node's `/etc/cni/net.d`.
+    /// `cnitool VERB ovn-kubernetes NETNS`, with the configuration that is in the node's
+    /// `/etc/cni/net.d`.
     pub fn cnitool(&self, verb: &str, pod: &Pod) -> Result<Invocation> {
         let executable = executable::tool("cnitool")?;
         let mut command = self.node.command(&executable);
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("CNI_PATH", mounts::PLUGINS);
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("CNI_PATH", mounts::PLUGINS);
         command
             .env("NETCONFPATH", "/etc/cni/net.d")
             .env("CNI_IFNAME", &self.ifname)
             .env("CNI_ARGS", cni_args(pod));
         command.arg(verb).arg("ovn-kubernetes").arg(&pod.netns);
         Ok(Invocation { command, input: String::new(), executable, owes: None })
+    }
+}
+
+impl Node {
+    /// `ocicni VERB POD…`: CRI-O's own package (`integration/ocicni`), with the node's
+    /// configuration, plugins and cache of results. The verbs: `add`, `check`, `del`, `gc`,
+    /// `status`.
+    pub fn ocicni(&self, verb: &str, pods: &[&Pod]) -> Result<Outcome> {
+        let executable = executable::tool("ocicni")?;
+        let mut command = self.command(&executable);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").arg(verb);
+        command.args(pods.iter().map(|pod| {
+            format!(
+                "{}/{}/{}/{}/{}",
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                pod.sandbox,
+                pod.netns.display()
+            )
+        }));
+        Invocation { command, input: String::new(), executable, owes: None }.run()
     }
 }
 
@@ -231,7 +264,8 @@ impl Running {
 
     /// Sends it a signal: SIGKILL, SIGSTOP, …
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        kill(Pid::from_raw(self.pid().try_into()?), signal).with_context(|| format!("{signal} to the plugin"))
+        kill(Pid::from_raw(self.pid().try_into()?), signal)
+            .with_context(|| format!("{signal} to the plugin"))
     }
 
     /// Whether it has ended.

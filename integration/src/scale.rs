@@ -1,9 +1,9 @@
-//! `integration scale`: runs the control plane with any number of nodes and pods, compares it with the speed
-//! of the API server itself in the same run, and fails if a goal is missed.
+//! `integration scale`: runs the control plane with any number of nodes and pods, compares it with
+//! the speed of the API server itself in the same run, and fails if a goal is missed.
 //!
-//! The API server, etcd, the northbound database and the control plane are real; nodes and pods are objects
-//! without a kubelet. Results are observed through an independent watch and an independent OVSDB monitor, not
-//! reported by the control plane.
+//! The API server, etcd, the northbound database and the control plane are real; nodes and pods are
+//! objects without a kubelet. Results are observed through an independent watch and an independent
+//! OVSDB monitor, not reported by the control plane.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -86,8 +86,8 @@ pub(crate) struct Scale {
     /// Run the same world once more with an exception in every block of the policies, and compare.
     #[arg(long, requires = "policies")]
     except: bool,
-    /// Run the same world once more with this many times the policies, and compare what a pod costs. The further
-    /// policies select no pod.
+    /// Run the same world once more with this many times the policies, and compare what a pod
+    /// costs. The further policies select no pod.
     #[arg(long, value_name = "N", requires = "policies", value_parser = clap::value_parser!(u8).range(2..=20))]
     times: Option<u8>,
     /// The policies of each namespace.
@@ -96,8 +96,8 @@ pub(crate) struct Scale {
     /// The blocks of policies.
     #[arg(long, hide = true, value_enum, default_value = "whole")]
     blocks: Blocks,
-    /// Measure another world instead: this many nodes, an even number, with gateways and without pods, that join
-    /// within ten seconds. Figures go to scale/join.json.
+    /// Measure another world instead: this many nodes, an even number, with gateways and without
+    /// pods, that join within ten seconds. Figures go to scale/join.json.
     #[arg(
         long,
         value_name = "NODES",
@@ -106,8 +106,8 @@ pub(crate) struct Scale {
         ]
     )]
     join: Option<usize>,
-    /// Measure another world instead: this many node ports of a node whose gateway router serves them. Figures go to
-    /// scale/node-ports.json.
+    /// Measure another world instead: this many node ports of a node whose gateway router serves
+    /// them. Figures go to scale/node-ports.json.
     #[arg(
         long,
         value_name = "N",
@@ -159,14 +159,16 @@ impl Scale {
         }
         if let Some(count) = self.node_ports {
             let what = format!("with {count} node ports");
-            let figures: NodePorts = run_inside("scale", &what, [], directory.join("figures.json"))?;
+            let figures: NodePorts =
+                run_inside("scale", &what, [], directory.join("figures.json"))?;
             return self.report(environment, figures.gates(), figures, "scale/node-ports.json");
         }
         let sizes: Vec<Figures> = std::iter::once(self.pods)
             .chain(self.compare.iter().copied())
             .map(|pods| {
                 let file = directory.join(format!("{pods}.json"));
-                // `args_override_self`: the appended `--pods` wins over the one of the command line.
+                // `args_override_self`: the appended `--pods` wins over the one of the command
+                // line.
                 run_inside("scale", &format!("with {pods} pods"), [format!("--pods={pods}")], file)
             })
             .collect::<Result<_>>()?;
@@ -182,8 +184,11 @@ impl Scale {
             ];
             run_inside("scale", "with more policies", options, directory.join("more-policies.json"))
         });
-        let sizes =
-            Sizes { sizes, with_exceptions: except.transpose()?, with_more_policies: more.transpose()? };
+        let sizes = Sizes {
+            sizes,
+            with_exceptions: except.transpose()?,
+            with_more_policies: more.transpose()?,
+        };
         self.report(environment, sizes.gates(), sizes, "scale/scale.json")
     }
 
@@ -201,14 +206,34 @@ impl Scale {
     }
 
     fn measure(&self) -> Result<Figures> {
-        let &Self { nodes, pods, ref rates, services, backends, policies, together, blocks, northd, .. } =
-            self;
+        let &Self {
+            nodes,
+            pods,
+            ref rates,
+            services,
+            backends,
+            policies,
+            together,
+            blocks,
+            northd,
+            ..
+        } = self;
         let say = progress();
         say("starting etcd, the API server and the northbound database");
-        // The pods of the latency phase come on top of all others, so the nodes' subnets need room for both.
+        // The pods of the latency phase come on top of all others, so the nodes' subnets need room
+        // for both.
         let most = rates.iter().map(|rate| latency::pods_at(*rate)).max().unwrap_or(0);
         let site = Site::start((pods + most).div_ceil(nodes), northd.into(), &[])?;
-        let plan = Plan { nodes, pods, rates: rates.clone(), services, backends, policies, together, blocks };
+        let plan = Plan {
+            nodes,
+            pods,
+            rates: rates.clone(),
+            services,
+            backends,
+            policies,
+            together,
+            blocks,
+        };
         let runtime = std::sync::Arc::clone(&site.api.runtime);
         runtime.block_on(run::run(&site, &plan, &say))
     }

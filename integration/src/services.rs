@@ -1,6 +1,6 @@
-//! `integration services`: Services of this network and of kube-proxy with the plugin `bridge`, each on two nodes
-//! of one Kubernetes, measured in turn with the same client. While one is measured, the programs that write the
-//! other's rules are paused.
+//! `integration services`: Services of this network and of kube-proxy with the plugin `bridge`,
+//! each on two nodes of one Kubernetes, measured in turn with the same client. While one is
+//! measured, the programs that write the other's rules are paused.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -22,8 +22,8 @@ mod report;
 mod round;
 mod site;
 
-/// Measure Services against kube-proxy in nftables mode with the plugin `bridge`, in turn. Exit status 1 if the
-/// Service of a pod that has become ready answers later here than there.
+/// Measure Services against kube-proxy in nftables mode with the plugin `bridge`, in turn. Exit
+/// status 1 if the Service of a pod that has become ready answers later here than there.
 ///
 /// All figures, with their fields, go to services/services.json in cargo's target directory.
 #[derive(Debug, Args)]
@@ -37,11 +37,13 @@ pub(crate) struct Services {
     /// How long one turn's requests last, and its stream.
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     turn: u16,
-    /// Measure ways of packets alone, and print how this network's figures relate to the other one's. Kubernetes is
-    /// no more than its API server: for a machine that is too slow for the rest, as one that is emulated.
+    /// Measure ways of packets alone, and print how this network's figures relate to the other
+    /// one's. Kubernetes is no more than its API server: for a machine that is too slow for the
+    /// rest, as one that is emulated.
     #[arg(long, conflicts_with = "rounds")]
     without_kubelets: bool,
-    /// Have the gateway routers of this network serve node ports, by its servers' option of that name.
+    /// Have the gateway routers of this network serve node ports, by its servers' option of that
+    /// name.
     #[arg(long)]
     nodeport: bool,
     /// Print the goals without failing for them.

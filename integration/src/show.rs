@@ -141,7 +141,8 @@ impl Lab {
             let shell = env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
             let mut command = std::process::Command::new(shell);
             command.env("OVN_NB_DB", central::NORTHBOUND).env("OVN_SB_DB", central::SOUTHBOUND);
-            // The status of an interactive shell is that of its last command, and says nothing about the lab.
+            // The status of an interactive shell is that of its last command, and says nothing
+            // about the lab.
             command.status().context("start a shell").map(drop)
         } else {
             println!(

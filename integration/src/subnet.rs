@@ -16,7 +16,8 @@ pub enum Families {
     Dual,
 }
 
-/// First host number for pods in a subnet: `.1` is the gateway, `.2` the management port of the node.
+/// First host number for pods in a subnet: `.1` is the gateway, `.2` the management port of the
+/// node.
 pub const FIRST_POD: u32 = 3;
 
 /// Subnets of node `index` (from 1): `10.244.1.0/24` and `fd00:10:244:1::/64` for the first.
@@ -35,7 +36,8 @@ pub fn of_node(index: u32, families: Families, v4_len: u8) -> Vec<IpNet> {
     // The decimal digits, read as hexadecimal ones: node 10 has `fd00:10:244:10::/64`.
     let group = u16::from_str_radix(&index.to_string(), 16)
         .expect("a small decimal number is a hexadecimal number too");
-    let v6 = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, group, 0, 0, 0, 0), 64));
+    let v6 =
+        IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0x10, 0x244, group, 0, 0, 0, 0), 64));
     match families {
         Families::V4 => vec![v4],
         Families::V6 => vec![v6],
@@ -61,7 +63,9 @@ pub fn of_cluster(families: Families) -> Vec<IpNet> {
 pub fn host(subnet: &IpNet, host: u32) -> IpNet {
     let address = match subnet {
         IpNet::V4(net) => IpAddr::from(Ipv4Addr::from(u32::from(net.network()) + host)),
-        IpNet::V6(net) => IpAddr::from(Ipv6Addr::from(u128::from(net.network()) + u128::from(host))),
+        IpNet::V6(net) => {
+            IpAddr::from(Ipv6Addr::from(u128::from(net.network()) + u128::from(host)))
+        }
     };
     assert!(subnet.contains(&address), "{subnet} has no host {host}");
     IpNet::new(address, subnet.prefix_len()).expect("the prefix length of a network is valid")
@@ -83,7 +87,8 @@ mod tests {
 
     #[test]
     fn nodes_have_the_subnets_that_the_documents_show() {
-        let text: Vec<String> = of_node(2, Families::Dual, 24).iter().map(ToString::to_string).collect();
+        let text: Vec<String> =
+            of_node(2, Families::Dual, 24).iter().map(ToString::to_string).collect();
         assert_eq!(text, ["10.244.2.0/24", "fd00:10:244:2::/64"]);
         assert_eq!(of_node(1, Families::V4, 20)[0].to_string(), "10.244.16.0/20");
     }

@@ -1,8 +1,9 @@
-//! A real systemd as the first process of a node. It starts the units of `conf/` as on a machine that boots.
+//! A real systemd as the first process of a node. It starts the units of `conf/` as on a machine
+//! that boots.
 //!
-//! It has its own namespaces for processes, mounts, control groups and the name of the host; the network and
-//! the disks are the node's. Each boot begins with an empty `/run`. Open vSwitch and OVN are units of the
-//! test, with the names and the order that distributions give them.
+//! It has its own namespaces for processes, mounts, control groups and the name of the host; the
+//! network and the disks are the node's. Each boot begins with an empty `/run`. Open vSwitch and
+//! OVN are units of the test, with the names and the order that distributions give them.
 
 use std::{
     fs,
@@ -55,8 +56,8 @@ const OVN_HOST: &str = "[Unit]\nAfter=openvswitch-switch.service\nRequires=openv
     [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sh -euc 'mkdir -p /run/ovn; \
     ovn-controller unix:/run/openvswitch/db.sock --pidfile=/run/ovn/ovn-controller.pid --log-file --detach'\n\
     [Install]\nWantedBy=multi-user.target\n";
-/// The unit of Kubernetes' packages with kubeadm's drop-in: its place in the order matters. In place of the
-/// kubelet, a shell records its start.
+/// The unit of Kubernetes' packages with kubeadm's drop-in: its place in the order matters. In
+/// place of the kubelet, a shell records its start.
 const KUBELET: &str = "[Unit]\nWants=network-online.target\nAfter=network-online.target\n[Service]\n\
     ExecStart=/bin/sh -c 'echo started > /run/kubelet; exec sleep infinity'\nRestart=always\n\
     StartLimitInterval=0\nRestartSec=10\n\
@@ -70,8 +71,8 @@ pub struct Booted<'n> {
 }
 
 impl<'n> Booted<'n> {
-    /// Puts the units of `conf/` on the node's disk with those of the test, all enabled, and `drop_ins`:
-    /// `UNIT.d/NAME.conf` and its text. The node's own daemons must not run.
+    /// Puts the units of `conf/` on the node's disk with those of the test, all enabled, and
+    /// `drop_ins`: `UNIT.d/NAME.conf` and its text. The node's own daemons must not run.
     pub fn install(node: &Node, drop_ins: &[(&str, &str)]) -> Result<()> {
         ensure!(
             Path::new(PROGRAM).exists(),
@@ -112,8 +113,10 @@ impl<'n> Booted<'n> {
     pub fn start(node: &'n Node) -> Result<Self> {
         let script = boot_script(&node.name)?;
         let unshare = "--mount --pid --uts --ipc --fork --kill-child --propagation private";
-        let words =
-            unshare.split(' ').map(str::to_owned).chain(["--", "sh", "-euc", &script].map(str::to_owned));
+        let words = unshare
+            .split(' ')
+            .map(str::to_owned)
+            .chain(["--", "sh", "-euc", &script].map(str::to_owned));
         let systemd = node.new_daemon("unshare", words);
         systemd.spawn()?;
         let booted = Self { node, systemd };
@@ -122,23 +125,33 @@ impl<'n> Booted<'n> {
         Ok(booted)
     }
 
-    /// Cuts the power: SIGKILL to systemd ends everything on the node, and no program can write anything any
-    /// more.
+    /// Cuts the power: SIGKILL to systemd ends everything on the node, and no program can write
+    /// anything any more.
     pub fn cut_power(self) -> Result<()> {
         let first = self.first()?;
-        // The kernel kills the rest of the process namespace with its first process (pid_namespaces(7)).
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL)?;
+        // The kernel kills the rest of the process namespace with its first process
+        // (pid_namespaces(7)).
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(first),
+            nix::sys::signal::Signal::SIGKILL,
+        )?;
         eventually("the node is off", PATIENCE, || {
             ensure!(!self.systemd.is_running(), "unshare still waits");
             Ok(())
         })
     }
 
-    /// Stops every unit, then the machine. Start no program on the node meanwhile: systemd pauses all
-    /// processes there for a moment (SIGSTOP), nsenter(1) then pauses itself, too, and nothing continues it.
+    /// Stops every unit, then the machine. Start no program on the node meanwhile: systemd pauses
+    /// all processes there for a moment (SIGSTOP), nsenter(1) then pauses itself, too, and nothing
+    /// continues it.
     pub fn power_off(self) -> Result<()> {
-        // SIGRTMIN+4 starts `poweroff.target` (systemd(1)). From outside, so that no process enters the node.
-        command::output(self.node.command("kill").args(["-s", "RTMIN+4", &self.first()?.to_string()]))?;
+        // SIGRTMIN+4 starts `poweroff.target` (systemd(1)). From outside, so that no process enters
+        // the node.
+        command::output(self.node.command("kill").args([
+            "-s",
+            "RTMIN+4",
+            &self.first()?.to_string(),
+        ]))?;
         eventually("the node is off", PATIENCE, || {
             ensure!(
                 !self.systemd.is_running(),
@@ -158,7 +171,10 @@ impl<'n> Booted<'n> {
     pub fn run<'w>(&self, words: impl IntoIterator<Item = &'w str>) -> Result<String> {
         let pid = self.first()?.to_string();
         command::output(
-            self.node.command("nsenter").args(["--target", &pid, "--all", "--", "timeout", "20"]).args(words),
+            self.node
+                .command("nsenter")
+                .args(["--target", &pid, "--all", "--", "timeout", "20"])
+                .args(words),
         )
     }
 
@@ -169,7 +185,8 @@ impl<'n> Booted<'n> {
 
     /// Where the lab sees a file of the booted node.
     pub fn path(&self, path: &str) -> Result<PathBuf> {
-        Ok(PathBuf::from(format!("/proc/{}/root", self.first()?)).join(path.trim_start_matches('/')))
+        Ok(PathBuf::from(format!("/proc/{}/root", self.first()?))
+            .join(path.trim_start_matches('/')))
     }
 
     /// Process id of systemd in the lab's namespace: the only child of unshare(1).
@@ -183,17 +200,20 @@ impl<'n> Booted<'n> {
 impl Drop for Booted<'_> {
     fn drop(&mut self) {
         if let Ok(first) = self.first() {
-            let _ =
-                nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL);
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(first),
+                nix::sys::signal::Signal::SIGKILL,
+            );
         }
     }
 }
 
-/// Script from the node's namespaces to systemd: a control group, an empty `/run`, the executable under test
-/// as `/usr/bin/ovnkube`, the plugin in its place: no links, for a unit with a `/tmp` of its own sees no
-/// executable below the lab's.
+/// Script from the node's namespaces to systemd: a control group, an empty `/run`, the executable
+/// under test as `/usr/bin/ovnkube`, the plugin in its place: no links, for a unit with a `/tmp` of
+/// its own sees no executable below the lab's.
 fn boot_script(name: &str) -> Result<String> {
-    let (lab, group, server) = (mounts::LAB, inside::cgroup()?, executable::under_test(executable::SERVER)?);
+    let (lab, group, server) =
+        (mounts::LAB, inside::cgroup()?, executable::under_test(executable::SERVER)?);
     Ok(format!(
         "group=/sys/fs/cgroup; [ -e $group/cgroup.controllers ] || group=$group/unified
         group=$group/{group}; mkdir -p $group; group=$(mktemp -d $group/boot.XXXXXX); echo $$ > $group/cgroup.procs

@@ -1,5 +1,5 @@
-//! `integration takeover`: upstream's programs run a node, with pods, Services and connections; ours take their
-//! place while all of it goes on, and hand the node back.
+//! `integration takeover`: upstream's programs run a node, with pods, Services and connections;
+//! ours take their place while all of it goes on, and hand the node back.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -18,7 +18,9 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use integration::{central::Central, cluster::GatewayMode, eventually, executable, let_pass, peer::Moment};
+use integration::{
+    central::Central, cluster::GatewayMode, eventually, executable, let_pass, peer::Moment,
+};
 use serde::Serialize;
 
 pub(crate) use self::starts::Starts;
@@ -35,14 +37,14 @@ mod snapshot;
 mod starts;
 mod traffic;
 
-/// For so long nothing writes the northbound database before a node counts as settled: longer than the time after
-/// which upstream's programs write all flows again.
+/// For so long nothing writes the northbound database before a node counts as settled: longer than
+/// the time after which upstream's programs write all flows again.
 const QUIET: Duration = Duration::from_secs(20);
 /// Traffic before the old programs stop, and after the new ones have settled.
 const AROUND: Duration = Duration::from_secs(5);
 
-/// Take over a node of upstream while its connections go on, and hand it back. Exit status 1 if a connection
-/// breaks, a fresh one fails, or rows of the northbound database are changed.
+/// Take over a node of upstream while its connections go on, and hand it back. Exit status 1 if a
+/// connection breaks, a fresh one fails, or rows of the northbound database are changed.
 #[derive(Debug, Args)]
 pub(crate) struct Takeover {
     /// Directory with upstream's two executables, built statically.
@@ -106,8 +108,12 @@ impl Takeover {
         })?;
         let environment = environment.at_the_end()?;
         let gateway_mode = self.gateway_mode.to_string();
-        let report =
-            Report { environment, gateway_mode, services: self.services, turns: vec![taken, back, rid] };
+        let report = Report {
+            environment,
+            gateway_mode,
+            services: self.services,
+            turns: vec![taken, back, rid],
+        };
         publish(&report, &report, "takeover/takeover.json")?;
         let left = report.turns.last().map_or(0, |turn| turn.differences.of_rules());
         ensure!(left == 0, "{left} lines of nftables are not as before the take-over");

@@ -9,14 +9,16 @@ pub fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| bail!("a thread panicked (see above)"))
 }
 
-/// Does `work` on every item, each on a thread of its own. The results are in the order of the items.
+/// Does `work` on every item, each on a thread of its own. The results are in the order of the
+/// items.
 pub fn at_once<T: Send, R: Send>(
     items: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        let threads: Vec<_> =
+            items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
         let ended: Vec<Result<R>> = threads.into_iter().map(join).collect();
         ended.into_iter().collect()
     })

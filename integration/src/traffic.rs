@@ -47,8 +47,8 @@ impl fmt::Display for End<'_> {
 }
 
 impl Lab {
-    /// Pings `to` from `from` until an answer comes, for 10 s at most: the first packets may be lost while
-    /// addresses are resolved.
+    /// Pings `to` from `from` until an answer comes, for 10 s at most: the first packets may be
+    /// lost while addresses are resolved.
     pub fn ping(&self, from: &Pod, to: IpAddr) -> Result<()> {
         eventually(&format!("{} reaches {to}", from.name), Duration::from_secs(10), || {
             self.ping_once(from, to)
@@ -60,28 +60,38 @@ impl Lab {
         self.ping(pod, pod.gateways[0])
     }
 
-    /// Checks that none of five pings is answered. Ping in the other direction first: silence alone proves
-    /// nothing.
+    /// Checks that none of five pings is answered. Ping in the other direction first: silence alone
+    /// proves nothing.
     ///
     /// # Errors
     /// If an answer comes.
     pub fn cannot_ping(&self, from: &Pod, to: IpAddr) -> Result<()> {
         let answers = (0..5).filter(|_| self.ping_once(from, to).is_ok()).count();
-        ensure!(answers == 0, "{} reaches {to}, although it should not ({answers} of 5 pings)", from.name);
+        ensure!(
+            answers == 0,
+            "{} reaches {to}, although it should not ({answers} of 5 pings)",
+            from.name
+        );
         Ok(())
     }
 
-    /// Sends one ping with `size` bytes of data that must not be fragmented: `mtu - 28` fits into IPv4, `mtu
+    /// Sends one ping with `size` bytes of data that must not be fragmented: `mtu - 28` fits into
+    /// IPv4, `mtu
     /// - 48` into IPv6 (headers of IP and ICMP), and one byte more does not.
     pub fn ping_size(&self, from: &Pod, to: IpAddr, size: u32) -> Result<()> {
         let size = size.to_string();
         self.node_of(from)
-            .run_in_pod(from, ["ping", "-M", "do", "-c", "1", "-W", "1", "-s", &size, &to.to_string()])
+            .run_in_pod(
+                from,
+                ["ping", "-M", "do", "-c", "1", "-W", "1", "-s", &size, &to.to_string()],
+            )
             .map(drop)
     }
 
     fn ping_once(&self, from: &Pod, to: IpAddr) -> Result<()> {
-        self.node_of(from).run_in_pod(from, ["ping", "-n", "-c", "1", "-W", "0.3", &to.to_string()]).map(drop)
+        self.node_of(from)
+            .run_in_pod(from, ["ping", "-n", "-c", "1", "-W", "0.3", &to.to_string()])
+            .map(drop)
     }
 
     /// Sends `bytes` over TCP to the first address of `to`; length and checksum must arrive.
@@ -95,7 +105,13 @@ impl Lab {
     }
 
     /// The same between any two places, over UDP: `count` datagrams and their echoes.
-    pub fn udp_between(&self, from: &End<'_>, to: &End<'_>, address: IpAddr, count: u64) -> Result<Echoes> {
+    pub fn udp_between(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        address: IpAddr,
+        count: u64,
+    ) -> Result<Echoes> {
         let server = self.echo(to, address)?;
         let arguments = ["udp-send", &server.address.to_string(), "--count", &count.to_string()];
         PeerProcess::start(self.at(from)?.args(arguments))?.echoes()
@@ -113,16 +129,23 @@ impl Lab {
         let server = self.echo(to, address)?;
         let (to, count, size) = (server.address.to_string(), count.to_string(), size.to_string());
         let mut sender = self.at(from)?;
-        PeerProcess::start(sender.args(["udp-send", &to, "--count", &count, "--size", &size]))?.echoes()
+        PeerProcess::start(sender.args(["udp-send", &to, "--count", &count, "--size", &size]))?
+            .echoes()
     }
 
     /// Sends `bytes` over TCP to `address` of `to`.
-    pub fn tcp_between(&self, from: &End<'_>, to: &End<'_>, address: IpAddr, bytes: u64) -> Result<()> {
+    pub fn tcp_between(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        address: IpAddr,
+        bytes: u64,
+    ) -> Result<()> {
         self.tcp_by(from, to, address, bytes, Ok)
     }
 
-    /// Sends `bytes` over TCP to `address` of `to`, not directly but where `by` says: at a Service's address,
-    /// once its load balancer knows the port.
+    /// Sends `bytes` over TCP to `address` of `to`, not directly but where `by` says: at a
+    /// Service's address, once its load balancer knows the port.
     pub fn tcp_by(
         &self,
         from: &End<'_>,
@@ -131,9 +154,11 @@ impl Lab {
         bytes: u64,
         by: impl FnOnce(SocketAddr) -> Result<SocketAddr>,
     ) -> Result<()> {
-        let mut server = PeerProcess::start(self.at(to)?.arg("tcp-serve").arg(address.to_string()))?;
+        let mut server =
+            PeerProcess::start(self.at(to)?.arg("tcp-serve").arg(address.to_string()))?;
         let by = by(server.address()?)?;
-        command::output(self.at(from)?.args(["tcp-send", &by.to_string(), &bytes.to_string()])).map(drop)
+        command::output(self.at(from)?.args(["tcp-send", &by.to_string(), &bytes.to_string()]))
+            .map(drop)
     }
 
     /// An end that sends datagrams back, until it is dropped.
@@ -159,7 +184,12 @@ impl Lab {
     ///
     /// # Errors
     /// The client cannot run.
-    pub fn ask(&self, from: &End<'_>, tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<[Vec<Reply>; 2]> {
+    pub fn ask(
+        &self,
+        from: &End<'_>,
+        tcp: &[SocketAddr],
+        udp: &[SocketAddr],
+    ) -> Result<[Vec<Reply>; 2]> {
         let mut peer = self.at(from)?;
         peer.arg("ask").stdin(Stdio::null());
         for (option, addresses) in [("--tcp", tcp), ("--udp", udp)] {
@@ -175,8 +205,8 @@ impl Lab {
         }
     }
 
-    /// Waits until each question from there is answered with the address that is expected, over TCP and UDP. The
-    /// server names its own or its client's.
+    /// Waits until each question from there is answered with the address that is expected, over TCP
+    /// and UDP. The server names its own or its client's.
     pub fn answers(
         &self,
         what: &str,
@@ -243,14 +273,14 @@ impl Lab {
         eventually(&format!("{} itself reaches {to}", from.name), Duration::from_secs(10), once)
     }
 
-    /// Sends `count` datagrams of `size` bytes to `to`, which sends them back; counts those that come back
-    /// whole.
+    /// Sends `count` datagrams of `size` bytes to `to`, which sends them back; counts those that
+    /// come back whole.
     pub fn udp(&self, from: &Pod, to: &Pod, count: u64, size: usize) -> Result<Echoes> {
         self.udp_of_size(&End::Pod(from), &End::Pod(to), to.address(), count, size)
     }
 
-    /// Sends a datagram every 5 ms from `from` to `to` and back, until [`Flow::stop`]: it shows whether a
-    /// restart loses packets.
+    /// Sends a datagram every 5 ms from `from` to `to` and back, until [`Flow::stop`]: it shows
+    /// whether a restart loses packets.
     pub fn flow(&self, from: &Pod, to: &Pod) -> Result<Flow> {
         let server = self.echo(&End::Pod(to), to.address())?;
         let flow = self.flow_to(&End::Pod(from), server.address)?;

@@ -1,7 +1,7 @@
 //! Versions of Open vSwitch and OVN: of the programs in `PATH`, or of the daemons on a node.
 //!
-//! These are the machine's own, unless `compat.sh` started the test with those of another Debian release in
-//! front of `PATH`.
+//! These are the machine's own, unless `compat.sh` started the test with those of another Debian
+//! release in front of `PATH`.
 
 use std::{fmt, process::Command};
 
@@ -22,7 +22,10 @@ impl Versions {
     /// Versions of the programs that a lab would start.
     pub fn installed() -> Result<Self> {
         let ask = |program: &str| command::output(Command::new(program).arg("--version"));
-        Ok(Self { open_vswitch: last_word(&ask("ovs-vswitchd")?)?, ovn: last_word(&ask("ovn-controller")?)? })
+        Ok(Self {
+            open_vswitch: last_word(&ask("ovs-vswitchd")?)?,
+            ovn: last_word(&ask("ovn-controller")?)?,
+        })
     }
 }
 
@@ -32,8 +35,8 @@ impl fmt::Display for Versions {
     }
 }
 
-/// The last word of the first line: `ovs-vswitchd (Open vSwitch) 3.1.0`. In the further lines OVN's programs
-/// name the libraries that they are built with.
+/// The last word of the first line: `ovs-vswitchd (Open vSwitch) 3.1.0`. In the further lines OVN's
+/// programs name the libraries that they are built with.
 pub(crate) fn last_word(text: &str) -> Result<String> {
     let word = text.lines().next().and_then(|line| line.split_whitespace().last());
     word.map(str::to_owned).with_context(|| format!("no version: {text:?}"))

@@ -1,5 +1,5 @@
-//! The world outside of the cluster: a router on the nodes' wire, and behind it a server, a name server and a
-//! client, each in a network namespace of its own.
+//! The world outside of the cluster: a router on the nodes' wire, and behind it a server, a name
+//! server and a client, each in a network namespace of its own.
 //!
 //! ```text
 //! node1, node2 ─── fabric ─── router ─── web        203.0.113.10   2001:db8:113::10
@@ -7,9 +7,10 @@
 //!            fd00:172:30::fe             client     203.0.113.100  2001:db8:113::100
 //! ```
 //!
-//! The nodes' default routes lead to the router. It knows no way to pods or Services: what reaches the world
-//! with a pod's address gets no answer, and nothing finds into the cluster but over a node's address, or one
-//! that [`World::announce`] leads to a node. Must not know what the nodes do with packets.
+//! The nodes' default routes lead to the router. It knows no way to pods or Services: what reaches
+//! the world with a pod's address gets no answer, and nothing finds into the cluster but over a
+//! node's address, or one that [`World::announce`] leads to a node. Must not know what the nodes do
+//! with packets.
 
 use std::{ffi::OsStr, net::IpAddr, process::Command};
 
@@ -164,7 +165,10 @@ impl World {
             Families::V6 => vec![v6],
             Families::Dual => vec![v4, v6],
         };
-        texts.into_iter().map(|text| text.parse().expect("the lab's addresses are addresses")).collect()
+        texts
+            .into_iter()
+            .map(|text| text.parse().expect("the lab's addresses are addresses"))
+            .collect()
     }
 
     /// Leads packets for `address` to `node`: an external address of a Service.
@@ -186,7 +190,8 @@ impl World {
             IpAddr::V6(_) => ("-6", BEYOND_V6),
         };
         let host = machine.host();
-        self.shell(Machine::Router, &format!("ip {family} route replace {address} via {via}{host}")).map(drop)
+        self.shell(Machine::Router, &format!("ip {family} route replace {address} via {via}{host}"))
+            .map(drop)
     }
 
     /// Leads packets for `address` to the lab's own namespaces, where the central programs are.
@@ -195,8 +200,8 @@ impl World {
             IpAddr::V4(_) => ("-4", fabric::LAB_ADDRESS),
             IpAddr::V6(_) => ("-6", fabric::LAB_ADDRESS_V6),
         };
-        // The packets leave by the link by which they have come. The router must not say so (IPv6 has no such
-        // setting): nodes are to know one way out.
+        // The packets leave by the link by which they have come. The router must not say so (IPv6
+        // has no such setting): nodes are to know one way out.
         self.shell(
             Machine::Router,
             &format!(
@@ -208,8 +213,8 @@ impl World {
         .map(drop)
     }
 
-    /// MTU of the router's link to the machines behind it: larger packets do not fit through, and their
-    /// senders are told.
+    /// MTU of the router's link to the machines behind it: larger packets do not fit through, and
+    /// their senders are told.
     pub fn narrow(&self, mtu: u32) -> Result<()> {
         // Of the router's own end: the machines go on sending as before.
         self.shell(Machine::Router, &format!("ip link set beyond mtu {mtu}")).map(drop)

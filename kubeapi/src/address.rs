@@ -1,8 +1,8 @@
 //! Addresses and networks as API servers take them.
 //!
-//! Go read `010.096.000.001` as decimal for years, and API servers go on to accept it where an object had it
-//! (KEP-4858). An object with such a text is served as kube-proxy serves it; the text's other meaning, octal, is
-//! nobody's.
+//! Go read `010.096.000.001` as decimal for years, and API servers go on to accept it where an
+//! object had it (KEP-4858). An object with such a text is served as kube-proxy serves it; the
+//! text's other meaning, octal, is nobody's.
 
 use std::{
     net::IpAddr,
@@ -21,7 +21,9 @@ pub fn parse(text: &str) -> Option<IpAddr> {
     let sloppy = || match text.rsplit_once(':') {
         None => v4(text).map(IpAddr::V4),
         // The end of an IPv6 address may be an IPv4 address (RFC 4291, 2.2).
-        Some((start, end)) => format!("{start}:{}", v4(end)?).parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        Some((start, end)) => {
+            format!("{start}:{}", v4(end)?).parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+        }
     };
     strict().or_else(sloppy)
 }

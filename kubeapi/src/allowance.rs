@@ -14,7 +14,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// A bucket that is full at the time `now`: with `burst` requests, and another one after each `refill`.
+    /// A bucket that is full at the time `now`: with `burst` requests, and another one after each
+    /// `refill`.
     pub fn full(burst: u32, refill: Duration, now: Instant) -> Self {
         Self { burst, refill, full: now }
     }

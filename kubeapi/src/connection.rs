@@ -1,5 +1,5 @@
-//! The connection to the API server: its address, the trusted authorities and the credentials. Knows nothing
-//! of what is requested.
+//! The connection to the API server: its address, the trusted authorities and the credentials.
+//! Knows nothing of what is requested.
 //!
 //! ```text
 //! ApiServer ─▶ ConnectionConfig ─▶ Transport (TLS, headers) ◀─ ReloadingClient ◀─ Client ◀─ Connection
@@ -64,8 +64,8 @@ pub enum Authority {
 #[derive(Debug, Clone)]
 pub enum Credential {
     Token(SecretString),
-    /// Read again when it changes and when the API server refuses the token. Whitespace around the token is
-    /// ignored.
+    /// Read again when it changes and when the API server refuses the token. Whitespace around the
+    /// token is ignored.
     TokenFile(PathBuf),
     /// PEM; both may be the same file. Read again when a file changes.
     Certificate {
@@ -90,8 +90,8 @@ struct ClientHandle(Client);
 struct Watcher(JoinHandle<()>);
 
 impl Connection {
-    /// Opens a connection. Returns at once, whether the files are there and the API server answers or not.
-    /// Needs a tokio runtime.
+    /// Opens a connection. Returns at once, whether the files are there and the API server answers
+    /// or not. Needs a tokio runtime.
     pub fn open(api_server: ApiServer) -> Self {
         let reloading = Arc::new(ReloadingClient::new(api_server));
         let client = ClientHandle(Client::new(reloading_client::service(&reloading), "default"));
@@ -109,7 +109,8 @@ impl Connection {
         &self.client.0
     }
 
-    /// The version in which the kind was found last, by any part of this program; the newest before that.
+    /// The version in which the kind was found last, by any part of this program; the newest before
+    /// that.
     pub fn version_of(&self, definition: &Definition) -> &'static str {
         self.versions.of(definition)
     }
@@ -119,8 +120,8 @@ impl Connection {
         self.versions.found(definition, version);
     }
 
-    /// Changes whenever the credentials or the authorities change. A watch that began before should then be
-    /// opened again.
+    /// Changes whenever the credentials or the authorities change. A watch that began before should
+    /// then be opened again.
     pub fn renewals(&self) -> watch::Receiver<u64> {
         self.reloading.renewals()
     }
@@ -143,7 +144,8 @@ impl Connection {
         match timeout(patience, request).await {
             Ok(answer) => answer.map_err(|error| self.trouble(&error)),
             Err(_) => {
-                let text = format!("the API server {} did not answer within {patience:?}", self.url());
+                let text =
+                    format!("the API server {} did not answer within {patience:?}", self.url());
                 Err(Trouble::without_answer(Kind::Unavailable, text))
             }
         }

@@ -1,5 +1,5 @@
-//! In which version the API server has a kind of object that an administrator defines. Knows nothing of the
-//! objects.
+//! In which version the API server has a kind of object that an administrator defines. Knows
+//! nothing of the objects.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{connection::Connection, trouble::Trouble};
 
-/// Limit for one request: an API server that is up answers these from its memory. With ten times as much, one
-/// lost answer would delay the first list of the kind by minutes.
+/// Limit for one request: an API server that is up answers these from its memory. With ten times as
+/// much, one lost answer would delay the first list of the kind by minutes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the API server says of a kind.
@@ -63,7 +63,8 @@ pub async fn served(connection: &Connection, definition: &Definition) -> Result<
         if place.is_some() && newest.is_some_and(|newest| place > Some(newest)) {
             continue;
         }
-        let resources: Option<Resources> = get(connection, &format!("/apis/{group}/{version}")).await?;
+        let resources: Option<Resources> =
+            get(connection, &format!("/apis/{group}/{version}")).await?;
         let resources = resources.map(|list| list.resources).unwrap_or_default();
         match place {
             _ if !resources.iter().any(|resource| resource.name == *plural) => {}
@@ -82,9 +83,13 @@ pub async fn served(connection: &Connection, definition: &Definition) -> Result<
 }
 
 /// A page of discovery; none if the API server has no such group or version.
-async fn get<T: DeserializeOwned>(connection: &Connection, path: &str) -> Result<Option<T>, Trouble> {
-    let request =
-        hyper::Request::get(path).body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
+async fn get<T: DeserializeOwned>(
+    connection: &Connection,
+    path: &str,
+) -> Result<Option<T>, Trouble> {
+    let request = hyper::Request::get(path)
+        .body(Vec::new())
+        .map_err(kube::core::request::Error::BuildRequest);
     let answer = match request {
         Ok(request) => connection.ask(PATIENCE, connection.client().request::<T>(request)).await,
         Err(error) => Err(connection.trouble(&kube::Error::BuildRequest(error))),
@@ -106,7 +111,8 @@ mod tests {
     const NEWEST_FIRST: Definition =
         Definition { group: "g.example", plural: "things", versions: &["v3", "v2", "v1"] };
 
-    /// What is said of a kind where the group has these versions, and of them the second ones the kind.
+    /// What is said of a kind where the group has these versions, and of them the second ones the
+    /// kind.
     async fn said(group: &[&str], with_kind: &[&str]) -> Served {
         let (mut api, connection) = scripted::start().await;
         let asking = tokio::spawn(async move { served(&connection, &NEWEST_FIRST).await.unwrap() });
@@ -118,11 +124,13 @@ mod tests {
             match asked.path.as_str() {
                 "/apis/g.example" if group.is_empty() => asked.status(404, "page not found").await,
                 "/apis/g.example" => {
-                    let versions: Vec<_> = group.iter().map(|version| json!({"version": version})).collect();
+                    let versions: Vec<_> =
+                        group.iter().map(|version| json!({"version": version})).collect();
                     asked.json(&json!({"kind": "APIGroup", "versions": versions})).await;
                 }
                 path => {
-                    let version = path.strip_prefix("/apis/g.example/").expect("a version of the group");
+                    let version =
+                        path.strip_prefix("/apis/g.example/").expect("a version of the group");
                     let name = if with_kind.contains(&version) { "things" } else { "others" };
                     let resources = json!([{"name": name}, {"name": format!("{name}/status")}]);
                     asked.json(&json!({"kind": "APIResourceList", "resources": resources})).await;
@@ -139,7 +147,8 @@ mod tests {
         assert_eq!(said(&["v9", "v1"], &["v9", "v1"]).await, Served::In("v1"));
     }
 
-    /// A version of the future looked like a kind that does not exist, of which there are no objects.
+    /// A version of the future looked like a kind that does not exist, of which there are no
+    /// objects.
     #[tokio::test]
     async fn a_kind_in_unknown_versions_only_is_not_nowhere() {
         assert_eq!(

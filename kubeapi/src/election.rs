@@ -1,13 +1,13 @@
-//! Leader election: the holder of a Lease (`coordination.k8s.io/v1`) acts. The record is that of client-go's
-//! leader election, so programs of both kinds can take turns.
+//! Leader election: the holder of a Lease (`coordination.k8s.io/v1`) acts. The record is that of
+//! client-go's leader election, so programs of both kinds can take turns.
 //!
-//! Two processes never lead at the same time. A leader counts its time from before it asked for the Lease, by
-//! its own clock, and stops some time before another process may take over. A standby counts by its own
-//! clock, too, from when it last saw the leader renew. Wall clocks play no part.
+//! Two processes never lead at the same time. A leader counts its time from before it asked for the
+//! Lease, by its own clock, and stops some time before another process may take over. A standby
+//! counts by its own clock, too, from when it last saw the leader renew. Wall clocks play no part.
 //!
-//! A process with two roles, each of which other processes may have alone, stands for two Leases and leads
-//! while it holds both. It observes both from the start and takes them in a fixed order, so two processes
-//! never wait for each other.
+//! A process with two roles, each of which other processes may have alone, stands for two Leases
+//! and leads while it holds both. It observes both from the start and takes them in a fixed order,
+//! so two processes never wait for each other.
 //!
 //! | module | noun |
 //! |---|---|
@@ -41,14 +41,14 @@ mod record;
 pub use config::{BadDurations, Durations, ElectionConfig, ElectionConfigs, OwnLease};
 pub use host_lock::{HostLock, Mark};
 
-/// How long the release of all Leases may take when a process stops. If it fails, other processes wait until
-/// the Leases expire (137 s by default), so a few attempts are worth the time. If the API server is away,
-/// this delays the process's end in vain: a Deployment's pod has 15 s to stop (`conf/kubernetes`), of which
-/// work that is under way gets 3 s.
+/// How long the release of all Leases may take when a process stops. If it fails, other processes
+/// wait until the Leases expire (137 s by default), so a few attempts are worth the time. If the
+/// API server is away, this delays the process's end in vain: a Deployment's pod has 15 s to stop
+/// (`conf/kubernetes`), of which work that is under way gets 3 s.
 const RELEASE: Duration = Duration::from_secs(5);
-/// How long the API server may take for a leader's write. A busy API server needs less; a much shorter limit
-/// would repeat writes that are about to succeed. [`Leadership::patience`] shortens it where the durations of
-/// the Lease require that.
+/// How long the API server may take for a leader's write. A busy API server needs less; a much
+/// shorter limit would repeat writes that are about to succeed. [`Leadership::patience`] shortens
+/// it where the durations of the Lease require that.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether this process leads. All clones share one state.
@@ -83,7 +83,8 @@ pub enum LeadershipState {
     Unknown(String),
 }
 
-/// The leader elector: one task for each Lease. When it is dropped, the tasks end and the Leases expire.
+/// The leader elector: one task for each Lease. When it is dropped, the tasks end and the Leases
+/// expire.
 #[derive(Debug)]
 pub struct LeaderElector {
     /// In the order in which they are acquired.
@@ -119,10 +120,13 @@ impl Leadership {
         }
     }
 
-    /// A process that leads without an election from when the closure is called. `what`: what it waits for.
+    /// A process that leads without an election from when the closure is called. `what`: what it
+    /// waits for.
     pub fn once(what: &str) -> (Self, impl FnOnce() + use<>) {
-        let (sender, state) = watch::channel(State::Waiting { what: what.to_owned(), stands_by: false });
-        let leadership = Self { states: vec![state], durations: None, resigned: watch::channel(false).0 };
+        let (sender, state) =
+            watch::channel(State::Waiting { what: what.to_owned(), stands_by: false });
+        let leadership =
+            Self { states: vec![state], durations: None, resigned: watch::channel(false).0 };
         (leadership, move || drop(sender.send_replace(State::Leading { until: None })))
     }
 
@@ -133,7 +137,8 @@ impl Leadership {
 
     /// A process that waits, for a test. The closure makes it win.
     pub fn waiting() -> (Self, impl FnOnce()) {
-        let (sender, state) = watch::channel(State::Waiting { what: "a test".to_owned(), stands_by: true });
+        let (sender, state) =
+            watch::channel(State::Waiting { what: "a test".to_owned(), stands_by: true });
         let leadership = Self {
             states: vec![state],
             durations: Some(Durations::default()),
@@ -147,16 +152,16 @@ impl Leadership {
         self.durations.is_some()
     }
 
-    /// The timeout of a request that only a leader may make: it must not arrive after another process has
-    /// begun to lead. 30 s, and at most half of the time between the moment when a leader stops and the
-    /// moment when another process may take over.
+    /// The timeout of a request that only a leader may make: it must not arrive after another
+    /// process has begun to lead. 30 s, and at most half of the time between the moment when a
+    /// leader stops and the moment when another process may take over.
     pub fn patience(&self) -> Duration {
         let gap = self.durations.map(|durations| durations.lease() - durations.renew());
         gap.map_or(PATIENCE, |gap| PATIENCE.min(gap / 2))
     }
 
-    /// Ends leadership in this process before any other process may lead. Work that is under way can finish;
-    /// no new work begins.
+    /// Ends leadership in this process before any other process may lead. Work that is under way
+    /// can finish; no new work begins.
     pub fn resign(&self) {
         self.resigned.send_replace(true);
     }
@@ -166,11 +171,13 @@ impl Leadership {
         *self.resigned.borrow()
     }
 
-    /// Whether this process leads now. It compares the clock itself, so the answer is right even if no task
-    /// of this process has run since the deadline.
+    /// Whether this process leads now. It compares the clock itself, so the answer is right even if
+    /// no task of this process has run since the deadline.
     pub fn is_leader(&self) -> bool {
         match self.state() {
-            State::Leading { until } => !self.has_resigned() && until.is_none_or(|until| !until.has_passed()),
+            State::Leading { until } => {
+                !self.has_resigned() && until.is_none_or(|until| !until.has_passed())
+            }
             State::Waiting { .. } | State::Over => false,
         }
     }
@@ -188,21 +195,22 @@ impl Leadership {
     async fn becomes(&self, leader: bool) {
         let (mut states, mut resigned) = (self.states.clone(), self.resigned.subscribe());
         loop {
-            let until = match State::of_all(states.iter_mut().map(|state| state.borrow_and_update().clone()))
-            {
+            let until = match State::of_all(
+                states.iter_mut().map(|state| state.borrow_and_update().clone()),
+            ) {
                 State::Leading { until } => until.map(|until| until.clock),
                 State::Waiting { .. } | State::Over => None,
             };
-            // After the states were marked as seen: a change before the mark is read here, a later one wakes
-            // the wait below.
+            // After the states were marked as seen: a change before the mark is read here, a later
+            // one wakes the wait below.
             if self.is_leader() == leader {
                 return;
             }
             tokio::select! {
                 Ok(()) = any_changed(&mut states) => {}
                 Ok(()) = resigned.changed() => {}
-                // Leadership ends by time alone if the task of the Lease does not run. It never begins so: a
-                // deadline that has passed would only keep this loop busy.
+                // Leadership ends by time alone if the task of the Lease does not run. It never
+                // begins so: a deadline that has passed would only keep this loop busy.
                 () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() && !leader => {}
                 else => std::future::pending().await,
             }
@@ -224,7 +232,9 @@ impl Leadership {
         match self.state() {
             State::Waiting { what, .. } => Some(what),
             State::Leading { .. } if self.is_leader() => None,
-            State::Leading { .. } | State::Over => Some("this process has lost its leadership".to_owned()),
+            State::Leading { .. } | State::Over => {
+                Some("this process has lost its leadership".to_owned())
+            }
         }
     }
 
@@ -251,9 +261,9 @@ impl State {
             (Self::Over, _) | (_, Self::Over) => Self::Over,
             // Report the Lease that is acquired first: the next one cannot be taken before it.
             (waiting @ Self::Waiting { .. }, _) | (_, waiting @ Self::Waiting { .. }) => waiting,
-            (Self::Leading { until: one }, Self::Leading { until: other }) => {
-                Self::Leading { until: [one, other].into_iter().flatten().min_by_key(|until| until.clock) }
-            }
+            (Self::Leading { until: one }, Self::Leading { until: other }) => Self::Leading {
+                until: [one, other].into_iter().flatten().min_by_key(|until| until.clock),
+            },
         };
         states.reduce(together).unwrap_or(Self::Over)
     }
@@ -267,14 +277,18 @@ async fn any_changed(states: &mut [watch::Receiver<State>]) -> Result<(), watch:
 }
 
 impl LeaderElector {
-    /// Stands for the Leases of `candidates` from now on, and acquires each one only while it holds those
-    /// before it. Returns at once. Needs a tokio runtime.
-    pub fn start(api: Connection, candidates: ElectionConfigs, metrics: Metrics) -> (Leadership, Self) {
+    /// Stands for the Leases of `candidates` from now on, and acquires each one only while it holds
+    /// those before it. Returns at once. Needs a tokio runtime.
+    pub fn start(
+        api: Connection,
+        candidates: ElectionConfigs,
+        metrics: Metrics,
+    ) -> (Leadership, Self) {
         Self::start_after(&Leadership::always(), api, candidates, metrics)
     }
 
-    /// As [`start`](Self::start), but takes no Lease before `ready` leads: a process that cannot do the work
-    /// of a leader must not keep another one from it.
+    /// As [`start`](Self::start), but takes no Lease before `ready` leads: a process that cannot do
+    /// the work of a leader must not keep another one from it.
     pub fn start_after(
         ready: &Leadership,
         api: Connection,
@@ -282,7 +296,8 @@ impl LeaderElector {
         metrics: Metrics,
     ) -> (Leadership, Self) {
         let durations = Some(candidates.first.durations);
-        let mut leadership = Leadership { states: Vec::new(), durations, resigned: watch::channel(false).0 };
+        let mut leadership =
+            Leadership { states: Vec::new(), durations, resigned: watch::channel(false).0 };
         let mut leases = Vec::new();
         let mut candidates = std::iter::once(candidates.first).chain(candidates.second).peekable();
         while let Some(candidate) = candidates.next() {
@@ -291,36 +306,46 @@ impl LeaderElector {
                 stands_by: false,
             });
             let (stop, stopped) = oneshot::channel();
-            // A clone of the leadership over the Leases so far: this one is taken only while those are held.
+            // A clone of the leadership over the Leases so far: this one is taken only while those
+            // are held.
             let before = if leases.is_empty() { ready.clone() } else { leadership.clone() };
             // The holder of the last Lease leads, so its task sets the metric.
             let metrics = candidates.peek().is_none().then(|| metrics.clone());
-            let task =
-                tokio::spawn(lease_task::run(api.clone(), candidate, before, metrics, sender, stopped));
+            let task = tokio::spawn(lease_task::run(
+                api.clone(),
+                candidate,
+                before,
+                metrics,
+                sender,
+                stopped,
+            ));
             leadership.states.push(state);
             leases.push(Standing { task, stop: Some(stop) });
         }
         (leadership, Self { leases })
     }
 
-    /// Waits until leadership is lost; the program should then end what only a leader may do. Does not return
-    /// before leadership was won.
+    /// Waits until leadership is lost; the program should then end what only a leader may do. Does
+    /// not return before leadership was won.
     pub async fn lost(&mut self) -> Lost {
-        select_all(self.leases.iter_mut().map(|lease| &mut lease.task)).await.0.unwrap_or(Lost::Stopped)
+        select_all(self.leases.iter_mut().map(|lease| &mut lease.task))
+            .await
+            .0
+            .unwrap_or(Lost::Stopped)
     }
 
-    /// Leaves the election. A leader stops leading first and then releases its Leases, so that another
-    /// process can take them at once: call this after all work of a leader has ended. The Lease that is
-    /// acquired first is released last, so that a process which waits for it finds the others free. Takes a
-    /// few seconds.
+    /// Leaves the election. A leader stops leading first and then releases its Leases, so that
+    /// another process can take them at once: call this after all work of a leader has ended. The
+    /// Lease that is acquired first is released last, so that a process which waits for it finds
+    /// the others free. Takes a few seconds.
     pub async fn release(mut self) {
         let deadline = Instant::now() + RELEASE;
         for Standing { task, stop } in self.leases.iter_mut().rev() {
             if let Some(stop) = stop.take() {
                 let _ = stop.send(deadline);
             }
-            // The task of a lost Lease has ended already, and its result may have been taken by `lost`:
-            // polling it again would panic.
+            // The task of a lost Lease has ended already, and its result may have been taken by
+            // `lost`: polling it again would panic.
             if !task.is_finished() {
                 let _ = task.await;
             }

@@ -4,10 +4,10 @@
 //! Event ─▶ Recorder ═ bounded ═▶ sink ─▶ EventCorrelator (series, spam filter) ─▶ API server
 //! ```
 //!
-//! Reporting never blocks the caller. Events for which there is no room or no API server are counted, and the
-//! count goes to the log. Repetitions become one event with a count. Needs `create` on
-//! `events.k8s.io/events`, and `patch` for the count; without `patch`, a repetition becomes a new event, some
-//! time later.
+//! Reporting never blocks the caller. Events for which there is no room or no API server are
+//! counted, and the count goes to the log. Repetitions become one event with a count. Needs
+//! `create` on `events.k8s.io/events`, and `patch` for the count; without `patch`, a repetition
+//! becomes a new event, some time later.
 //!
 //! Names are those of client-go's `tools/record` and `tools/events`.
 
@@ -26,13 +26,14 @@ mod sink;
 
 pub use event::{Event, EventReason};
 
-/// Events that may wait for the API server; more are dropped. One unreachable API server holds up an event
-/// for 5 s at a time, in which a node with a few hundred pods may report each of them once. Some ten would
-/// drop events of a normal burst; thousands would be out of date when they are sent.
+/// Events that may wait for the API server; more are dropped. One unreachable API server holds up
+/// an event for 5 s at a time, in which a node with a few hundred pods may report each of them
+/// once. Some ten would drop events of a normal burst; thousands would be out of date when they are
+/// sent.
 const MAX_QUEUED_EVENTS: usize = 256;
 
-/// The event recorder. Clones share one queue. The default discards all events, for a program without an API
-/// server.
+/// The event recorder. Clones share one queue. The default discards all events, for a program
+/// without an API server.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder {
     to: Option<Recipient>,

@@ -1,5 +1,5 @@
-//! A client of the Kubernetes API server: credentials, list and watch, leader election, events, patches. It
-//! knows neither OVN nor CNI, and does not act on what it reads.
+//! A client of the Kubernetes API server: credentials, list and watch, leader election, events,
+//! patches. It knows neither OVN nor CNI, and does not act on what it reads.
 //!
 //! ```text
 //! ApiServer ─▶ Connection ◀── Watch: a list, then each change

@@ -1,4 +1,5 @@
-//! Metrics of watches and of the leader election. Their names begin as the program says that uses them.
+//! Metrics of watches and of the leader election. Their names begin as the program says that uses
+//! them.
 
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
@@ -38,7 +39,8 @@ impl Metrics {
         self.watch_restarts.with_label_values(&[kind]).inc();
     }
 
-    pub(crate) fn leads(&self) {
+    /// This process leads: it has won the election, or there is none.
+    pub fn leads(&self) {
         self.leader.set(1);
     }
 

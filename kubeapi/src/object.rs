@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use contract::{
-    definition::{Definition, EGRESS_FIREWALL},
-    names::{ClusterPolicyKey, EGRESS_FIREWALL_NAME, PodKey, PolicyKey, ServiceKey},
+    definition::{CUSTOM_NAME, CustomKind, Definition},
+    names::{ClusterPolicyKey, PodKey, PolicyKey, ServiceKey},
 };
 
 /// An object by its name.
@@ -16,7 +16,7 @@ pub enum Object {
     NetworkPolicy(PolicyKey),
     ClusterPolicy(ClusterPolicyKey),
     /// That of a namespace, which has at most one, by the name of the namespace.
-    EgressFirewall(Arc<str>),
+    Custom(CustomKind, Arc<str>),
     Namespace(Arc<str>),
 }
 
@@ -28,7 +28,7 @@ impl Object {
             Self::Service(service) => service.name(),
             Self::NetworkPolicy(policy) => policy.name(),
             Self::ClusterPolicy(policy) => policy.name(),
-            Self::EgressFirewall(_) => EGRESS_FIREWALL_NAME,
+            Self::Custom(..) => CUSTOM_NAME,
         }
     }
 
@@ -39,7 +39,7 @@ impl Object {
             Self::Pod(pod) => Some(pod.namespace()),
             Self::Service(service) => Some(service.namespace()),
             Self::NetworkPolicy(policy) => Some(policy.namespace()),
-            Self::EgressFirewall(namespace) => Some(namespace),
+            Self::Custom(_, namespace) => Some(namespace),
         }
     }
 
@@ -51,7 +51,7 @@ impl Object {
             Self::Service(_) => "Service",
             Self::NetworkPolicy(_) => "NetworkPolicy",
             Self::ClusterPolicy(policy) => policy.kind.as_str(),
-            Self::EgressFirewall(_) => "EgressFirewall",
+            Self::Custom(kind, _) => kind.as_str(),
             Self::Namespace(_) => "Namespace",
         }
     }
@@ -63,7 +63,7 @@ impl Object {
             Self::Node(_) | Self::Pod(_) | Self::Service(_) | Self::Namespace(_) => "v1".to_owned(),
             Self::NetworkPolicy(_) => "networking.k8s.io/v1".to_owned(),
             Self::ClusterPolicy(policy) => of(policy.kind.definition()),
-            Self::EgressFirewall(_) => of(&EGRESS_FIREWALL),
+            Self::Custom(kind, _) => of(kind.definition()),
         }
     }
 }
@@ -76,7 +76,9 @@ impl fmt::Display for Object {
             Self::Service(service) => write!(f, "service {service}"),
             Self::NetworkPolicy(policy) => write!(f, "network policy {policy}"),
             Self::ClusterPolicy(policy) => policy.fmt(f),
-            Self::EgressFirewall(namespace) => write!(f, "egress firewall of namespace {namespace}"),
+            Self::Custom(kind, namespace) => {
+                write!(f, "{} of namespace {namespace}", kind.words())
+            }
             Self::Namespace(name) => write!(f, "namespace {name}"),
         }
     }

@@ -10,12 +10,23 @@ pub(crate) trait Connect {
         self.connection_as(None, None)
     }
 
-    fn connection_as(&self, authority: Option<Authority>, credential: Option<Credential>) -> Connection;
+    fn connection_as(
+        &self,
+        authority: Option<Authority>,
+        credential: Option<Credential>,
+    ) -> Connection;
 }
 
 impl Connect for Scripted {
-    fn connection_as(&self, authority: Option<Authority>, credential: Option<Credential>) -> Connection {
-        Connection::open(ApiServer { cluster: Cluster::Url { url: self.url.clone(), authority }, credential })
+    fn connection_as(
+        &self,
+        authority: Option<Authority>,
+        credential: Option<Credential>,
+    ) -> Connection {
+        Connection::open(ApiServer {
+            cluster: Cluster::Url { url: self.url.clone(), authority },
+            credential,
+        })
     }
 }
 

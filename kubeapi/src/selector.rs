@@ -1,4 +1,5 @@
-//! Kubernetes label selectors, as text: the parser that kube, whose types they become, does not have.
+//! Kubernetes label selectors, as text: the parser that kube, whose types they become, does not
+//! have.
 
 use std::collections::BTreeSet;
 
@@ -112,6 +113,11 @@ mod tests {
         for text in ["", "a=b,", "a in b", "a in (b", "=b", "a b", "a=b=c", "ä=b", "a>1"] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert!(parse("ok, a in b").unwrap_err().to_string().starts_with("\"a in b\" is not a requirement"));
+        assert!(
+            parse("ok, a in b")
+                .unwrap_err()
+                .to_string()
+                .starts_with("\"a in b\" is not a requirement")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Services, EndpointSlices and ServiceCIDRs: what the API says of them, for every program that acts on them.
+//! Services, EndpointSlices and ServiceCIDRs: what the API says of them, for every program that
+//! acts on them.
 //!
 //! ```text
 //! JSON ─▶ ServiceObject, SliceObject, RangeObject ─▶ Service, Slice, ranges ─▶ Claims, Quotas
@@ -12,8 +13,9 @@
 //! | `cost` | [`Cost`]: what a Service costs, and how many of its ports are served |
 //! | `quota` | [`Quotas`]: what the Services of a namespace may cost together |
 //!
-//! Knows what the API's fields mean; neither who may reach whom, nor how connections are balanced. A value
-//! that cannot be used is left out, and the first one is named: one bad port must not take away the others.
+//! Knows what the API's fields mean; neither who may reach whom, nor how connections are balanced.
+//! A value that cannot be used is left out, and the first one is named: one bad port must not take
+//! away the others.
 
 mod claims;
 mod cost;
@@ -39,8 +41,8 @@ pub struct Service {
     pub uid: Arc<str>,
     /// Seconds since 1970.
     pub created: i64,
-    /// Its addresses in the cluster, at most one of each family; none if it is headless or an `ExternalName`,
-    /// if it is left to another proxy, or while they are not assigned.
+    /// Its addresses in the cluster, at most one of each family; none if it is headless or an
+    /// `ExternalName`, if it is left to another proxy, or while they are not assigned.
     pub cluster_ips: Box<[IpAddr]>,
     /// `externalIPs`, sorted.
     pub external_ips: Box<[IpAddr]>,
@@ -58,21 +60,25 @@ pub struct Service {
     pub publish_not_ready: bool,
     /// It has no backends because nobody used it; a connection is an event.
     pub idled: bool,
+    /// Its owner asks when it is in force (`REPORT_APPLIED`).
+    pub reports_applied: bool,
     /// `healthCheckNodePort`, where it has a meaning.
     pub health_check: Option<u16>,
     /// The first of its values that cannot be used.
     pub unusable: Option<Box<Unusable>>,
 }
 
-/// Clients that may connect to addresses of a load balancer. No other ones of the Service's addresses, and no
-/// node port, are limited to them (Service API, `loadBalancerSourceRanges`).
+/// Clients that may connect to addresses of a load balancer. No other ones of the Service's
+/// addresses, and no node port, are limited to them (Service API, `loadBalancerSourceRanges`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceRanges {
     /// Those of `ingress_ips` that are limited.
     pub addresses: Box<[IpAddr]>,
-    /// The networks of the clients. Without any, nobody may connect: each that was given is unusable.
+    /// The networks of the clients. Without any, nobody may connect: each that was given is
+    /// unusable.
     pub clients: Box<[IpNet]>,
-    /// How many networks all others are, of both families: OVN has these. No more are counted than a Service may have.
+    /// How many networks all others are, of both families: OVN has these. No more are counted than
+    /// a Service may have.
     pub others: usize,
 }
 
@@ -144,8 +150,8 @@ pub enum Condition {
     Neither,
 }
 
-/// Those of the endpoints of a Service's port that get connections (kube-proxy's `CategorizeEndpoints`): the
-/// ready ones; if there are none, those that terminate and still serve.
+/// Those of the endpoints of a Service's port that get connections (kube-proxy's
+/// `CategorizeEndpoints`): the ready ones; if there are none, those that terminate and still serve.
 pub fn chosen<E, I>(endpoints: I, condition: impl Fn(&E) -> Condition) -> impl Iterator<Item = E>
 where
     I: Iterator<Item = E> + Clone,
@@ -156,12 +162,60 @@ where
 }
 
 impl Traffic {
-    /// Whether connections that arrive at `here` may get an endpoint that is on `node`. One that does not
-    /// name its node is on none.
+    /// Whether connections that arrive at `here` may get an endpoint that is on `node`. One that
+    /// does not name its node is on none.
     pub fn admits(self, node: Option<&str>, here: &str) -> bool {
         match self {
             Self::Cluster => true,
             Self::Local => node == Some(here),
+        }
+    }
+}
+
+/// Where a connection begins, as topology hints name places.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    pub node: &'a str,
+    /// None: the node has no zone, or it is not known.
+    pub zone: Option<&'a str>,
+}
+
+/// Which endpoints are near enough for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nearness {
+    /// Those with a hint for its node.
+    Node,
+    /// Those with a hint for its zone.
+    Zone,
+    Any,
+}
+
+impl Place<'_> {
+    /// What the hints of the ready endpoints say of a connection from here (kube-proxy's rule):
+    /// those for the node count, or those for its zone, if every endpoint has such hints and one of
+    /// them is for it.
+    pub fn nearness<'h>(self, ready: impl Iterator<Item = Option<&'h Hints>> + Clone) -> Nearness {
+        let all_have =
+            |list: fn(&Hints) -> bool| ready.clone().all(|hints| hints.is_some_and(list));
+        let has = |nearness| ready.clone().any(|hints| self.admits(nearness, hints));
+        if all_have(|hints| !hints.nodes.is_empty()) && has(Nearness::Node) {
+            Nearness::Node
+        } else if all_have(|hints| !hints.zones.is_empty()) && has(Nearness::Zone) {
+            Nearness::Zone
+        } else {
+            Nearness::Any
+        }
+    }
+
+    /// Whether a connection from here may get an endpoint with these hints.
+    pub fn admits(self, nearness: Nearness, hints: Option<&Hints>) -> bool {
+        let Self { node, zone } = self;
+        match nearness {
+            Nearness::Node => hints.is_some_and(|hints| hints.nodes.iter().any(|of| **of == *node)),
+            Nearness::Zone => hints.is_some_and(|hints| {
+                hints.zones.iter().any(|of| zone.is_some_and(|own| **of == *own))
+            }),
+            Nearness::Any => true,
         }
     }
 }
@@ -203,7 +257,9 @@ pub enum Unusable {
     OtherFamily { slice: Box<str>, family: Family, value: Box<str> },
     #[error("{place} has the port {port}, which is none; it is left out")]
     NoPort { place: &'static str, port: i64 },
-    #[error("{place} has the protocol {protocol:?}, which cannot be balanced; the port is left out")]
+    #[error(
+        "{place} has the protocol {protocol:?}, which cannot be balanced; the port is left out"
+    )]
     OtherProtocol { place: &'static str, protocol: Box<str> },
 }
 
@@ -214,8 +270,9 @@ impl Service {
         let inside = cluster_ips.iter().map(|address| (AddressField::ClusterIps, *address));
         let ingress = ingress_ips.iter().filter(|address| !cluster_ips.contains(address));
         let ingress = ingress.map(|address| (AddressField::LoadBalancer, *address));
-        let is_new =
-            |address: &&IpAddr| !cluster_ips.contains(address) && ingress_ips.binary_search(address).is_err();
+        let is_new = |address: &&IpAddr| {
+            !cluster_ips.contains(address) && ingress_ips.binary_search(address).is_err()
+        };
         let external = external_ips.iter().filter(is_new);
         inside.chain(ingress).chain(external.map(|address| (AddressField::ExternalIps, *address)))
     }
@@ -249,8 +306,8 @@ impl SourceRanges {
 impl Slice {
     /// The ports of this slice's endpoints that serve the Service's port.
     ///
-    /// Names and protocols have to be equal. A Service's only port may have no name: as with upstream, each
-    /// port of its protocol serves it then, whatever its name.
+    /// Names and protocols have to be equal. A Service's only port may have no name: as with
+    /// upstream, each port of its protocol serves it then, whatever its name.
     pub fn targets(&self, of: &ServicePort) -> impl Iterator<Item = u16> {
         let place = |port: &SlicePort| match &of.name {
             Some(name) => (port.protocol, port.name.as_ref()).cmp(&(of.protocol, Some(name))),

@@ -1,13 +1,14 @@
-//! Why a request to the API server failed, in an administrator's words, and what its caller can do about it.
-//! Knows neither connections nor credentials; `connection/failure.rs` makes most of these.
+//! Why a request to the API server failed, in an administrator's words, and what its caller can do
+//! about it. Knows neither connections nor credentials; `connection/failure.rs` makes most of
+//! these.
 
 use std::{fmt, time::Duration};
 
 use kube::core::Status;
 
-/// The longest pause that an answer (`Retry-After`) can ask for. An overloaded API server asks for seconds; a
-/// wrong value of a proxy must not keep this program away for hours. A tenth of this would ignore what an
-/// overloaded API server asks for.
+/// The longest pause that an answer (`Retry-After`) can ask for. An overloaded API server asks for
+/// seconds; a wrong value of a proxy must not keep this program away for hours. A tenth of this
+/// would ignore what an overloaded API server asks for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +29,8 @@ pub enum Kind {
     Gone,
     /// The answer could not be read.
     Malformed,
-    /// The request was refused (4xx), and will be until the request or the API server's configuration
-    /// changes.
+    /// The request was refused (4xx), and will be until the request or the API server's
+    /// configuration changes.
     Refused,
     /// Any failure that may pass by itself.
     Unavailable,
@@ -46,11 +47,14 @@ impl Trouble {
         Self { kind: Kind::Unavailable, code: Some(code), text, retry_after: Some(wait(seconds)) }
     }
 
-    /// A failure that the API server answered with `status`. Its wish to be left alone for a while is in the
-    /// `details`.
+    /// A failure that the API server answered with `status`. Its wish to be left alone for a while
+    /// is in the `details`.
     pub fn answered(status: &Status, text: String) -> Self {
-        let retry_after =
-            status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+        let retry_after = status
+            .details
+            .as_ref()
+            .map(|details| details.retry_after_seconds)
+            .filter(|seconds| *seconds > 0);
         Self {
             kind: Kind::of(status),
             code: Some(status.code),
@@ -80,7 +84,8 @@ impl Kind {
     }
 }
 
-/// The API server does not have the requested version yet; after a restore from a backup it never will.
+/// The API server does not have the requested version yet; after a restore from a backup it never
+/// will.
 fn is_from_the_future(status: &Status) -> bool {
     status
         .details

@@ -1,5 +1,5 @@
-//! The objects of one kind, for ever: a list of all of them, then each change. Stores no objects, and knows
-//! nothing of how they are used.
+//! The objects of one kind, for ever: a list of all of them, then each change. Stores no objects,
+//! and knows nothing of how they are used.
 //!
 //! ```text
 //! follow: list ─▶ changes ─▶ Observer
@@ -7,9 +7,9 @@
 //!          └─────────────────┘
 //! ```
 //!
-//! There is one loop, [`follow()`]. Its callers differ in their [`Selection`] (which objects, how much of
-//! each, how fresh the first list) and in their [`Observer`]. [`Watch`] is the loop as a task, with an
-//! observer for all objects of a kind.
+//! There is one loop, [`follow()`]. Its callers differ in their [`Selection`] (which objects, how
+//! much of each, how fresh the first list) and in their [`Observer`]. [`Watch`] is the loop as a
+//! task, with an observer for all objects of a kind.
 //!
 //! | module | noun |
 //! |---|---|
@@ -36,12 +36,13 @@ mod report;
 pub use follow::follow;
 pub use list::{Page, find, list};
 
-/// A kind of object as the API server spells it, and the value that is made of one object. A type should have
-/// only the fields that are used.
+/// A kind of object as the API server spells it, and the value that is made of one object. A type
+/// should have only the fields that are used.
 pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     type Key: Ord + Send;
     type Value: Send;
-    /// The collection: `/api/v1/pods`. Of a kind that an administrator defines, that of its newest version.
+    /// The collection: `/api/v1/pods`. Of a kind that an administrator defines, that of its newest
+    /// version.
     const PATH: &'static str;
     /// For log and metrics, in the plural: `pods`.
     const KIND: &'static str;
@@ -65,9 +66,10 @@ pub trait Watched: DeserializeOwned + Clone + Send + 'static {
     fn value(self) -> Result<Self::Value, String>;
 }
 
-/// Implements [`Watched`] for kinds whose `metadata` have a `resource_version`, one line
-/// each: type, `KIND` at `PATH`, then `Key =` a function of the metadata, `Value =` a function of the object,
-/// and the presence, unless it is certain. Both functions return the reason why an object is skipped.
+/// Implements [`Watched`] for kinds whose `metadata` have a `resource_version`, one line each:
+/// type, `KIND` at `PATH`, then `Key =` a function of the metadata, `Value =` a function of the
+/// object, and the presence, unless it is certain. Both functions return the reason why an object
+/// is skipped.
 #[macro_export]
 macro_rules! watched {
     ($($object:ty, $kind:literal at $path:literal, $key:ty = $of:expr, $value:ty = $into:expr
@@ -116,17 +118,18 @@ pub enum Extent {
     Metadata,
 }
 
-/// How the first list is read. A later one, after the position in the order of changes is lost, is always of
-/// the newest state.
+/// How the first list is read. A later one, after the position in the order of changes is lost, is
+/// always of the newest state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
-    /// The newest state, as the first events of a watch (a streaming list), so that no more than one raw
-    /// object is in memory at a time. From an API server that cannot do that (before Kubernetes 1.32): in
-    /// pages.
+    /// The newest state, as the first events of a watch (a streaming list), so that no more than
+    /// one raw object is in memory at a time. From an API server that cannot do that (before
+    /// Kubernetes 1.32): in pages.
     Stream,
     /// The newest state, in pages.
     Pages,
-    /// The API server's cache, in one answer (`resourceVersion=0`). It may be old; the watch brings the rest.
+    /// The API server's cache, in one answer (`resourceVersion=0`). It may be old; the watch brings
+    /// the rest.
     Memory,
 }
 
@@ -135,13 +138,14 @@ pub enum First {
 pub enum Presence {
     /// In every release.
     Certain,
-    /// Not in an older release. Without the kind there are no objects of it: the observer gets an empty list,
-    /// and the API server is asked again after minutes. If objects were read before, only a second answer that
-    /// there is no such kind, 10 s later, makes the list empty.
+    /// Not in an older release. Without the kind there are no objects of it: the observer gets an
+    /// empty list, and the API server is asked again after minutes. If objects were read before,
+    /// only a second answer that there is no such kind, 10 s later, makes the list empty.
     Newer,
-    /// Where an administrator has added its definition, which may be at any time, in the newest version
-    /// that this program can read. Without it, or without the right to read it, the observer is told so
-    /// ([`Observer::unlisted`]) and keeps what it knows; the API server is asked again after seconds.
+    /// Where an administrator has added its definition, which may be at any time, in the newest
+    /// version that this program can read. Without it, or without the right to read it, the
+    /// observer is told so ([`Observer::unlisted`]) and keeps what it knows; the API server is
+    /// asked again after seconds.
     Defined(&'static Definition),
 }
 
@@ -150,13 +154,14 @@ pub trait Observer<K: Watched>: Send {
     /// The complete list, as of `version`. An object that is not in it does not exist any more.
     fn all(&mut self, objects: Vec<K::Value>, version: String);
 
-    /// The API server has no such kind, and so no objects of it. Called each time that it was asked.
+    /// The API server has no such kind, and so no objects of it. Called each time that it was
+    /// asked.
     fn absent(&mut self) {
         self.all(Vec::new(), String::new());
     }
 
-    /// The API server has no such kind, or does not let this program read it. That says nothing about objects
-    /// that were read before. Called each time that it was asked.
+    /// The API server has no such kind, or does not let this program read it. That says nothing
+    /// about objects that were read before. Called each time that it was asked.
     fn unlisted(&mut self, why: Unlisted) {
         self.lost(&why.to_string());
     }
@@ -184,7 +189,8 @@ pub trait Observer<K: Watched>: Send {
         Ok(())
     }
 
-    /// The value that is kept of an object, before a list is complete; none if the object cannot be used.
+    /// The value that is kept of an object, before a list is complete; none if the object cannot be
+    /// used.
     fn read(&mut self, object: K) -> Option<K::Value> {
         object.value().inspect_err(|reason| self.left_out(reason)).ok()
     }
@@ -201,13 +207,14 @@ pub trait Observer<K: Watched>: Send {
     /// The position in the order of changes is lost: the loop lists again.
     fn begins_anew(&mut self, why: &str);
 
-    /// The connection leads to another API server than before (another URL), which may be another cluster's.
-    /// The loop lists everything again after this, whatever the versions.
+    /// The connection leads to another API server than before (another URL), which may be another
+    /// cluster's. The loop lists everything again after this, whatever the versions.
     fn moved(&mut self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// The watch did not deliver within some seconds what [`Prompt::nudge`] announced, and is opened again.
+    /// The watch did not deliver within some seconds what [`Prompt::nudge`] announced, and is
+    /// opened again.
     fn behind(&mut self) {}
 }
 
@@ -221,7 +228,9 @@ pub struct WrongVersion(pub String);
 pub enum Unlisted {
     #[error("the API server has no {0}")]
     Undefined(String),
-    #[error("the API server has {resource} in the version {versions}, which this program cannot read")]
+    #[error(
+        "the API server has {resource} in the version {versions}, which this program cannot read"
+    )]
     UnknownVersion { resource: String, versions: String },
     #[error("this program may not list and watch {resource}: {why}")]
     Forbidden { resource: String, why: String },
@@ -230,8 +239,8 @@ pub enum Unlisted {
 /// One event of a watch.
 #[derive(Debug, Clone)]
 pub enum Seen<K, V> {
-    /// The complete list: the first one, or one after the watch was lost. An object that is not in it does
-    /// not exist any more.
+    /// The complete list: the first one, or one after the watch was lost. An object that is not in
+    /// it does not exist any more.
     All(Vec<V>),
     /// One object was created or changed.
     Applied(V),
@@ -254,9 +263,9 @@ impl Prompt {
         self.everything.send_modify(|times| *times += 1);
     }
 
-    /// The API server has answered another request with something that the watch has not delivered yet. If
-    /// the watch is disconnected: the API server has answered another request at all, so the next attempt is
-    /// worth making now.
+    /// The API server has answered another request with something that the watch has not delivered
+    /// yet. If the watch is disconnected: the API server has answered another request at all, so
+    /// the next attempt is worth making now.
     pub fn nudge(&self) {
         self.nudge.notify_one();
     }
@@ -271,16 +280,20 @@ impl Default for Prompt {
 impl Selection {
     /// The object of this name, whole; in pages, of which there is one.
     pub fn named(name: &str) -> Self {
-        Self { fields: Some(format!("metadata.name={name}")), first: First::Pages, ..Self::default() }
+        Self {
+            fields: Some(format!("metadata.name={name}")),
+            first: First::Pages,
+            ..Self::default()
+        }
     }
 }
 
 impl Default for Selection {
     /// All objects of the kind, whole.
     fn default() -> Self {
-        // An API server that works sends a page of 500 objects within some seconds. A much shorter timeout
-        // would make a busy one start the list from its beginning again and again; a much longer one hides a
-        // hung one.
+        // An API server that works sends a page of 500 objects within some seconds. A much shorter
+        // timeout would make a busy one start the list from its beginning again and again; a much
+        // longer one hides a hung one.
         Self {
             fields: None,
             labels: None,
@@ -314,8 +327,8 @@ pub enum SyncStatus {
 }
 
 impl Watch {
-    /// Calls `tell` with all objects of kind `K` and with every change from now on. Returns at once, whether
-    /// the API server answers or not. Needs a tokio runtime.
+    /// Calls `tell` with all objects of kind `K` and with every change from now on. Returns at
+    /// once, whether the API server answers or not. Needs a tokio runtime.
     pub fn start<K: Watched>(
         connection: Connection,
         metrics: Metrics,
@@ -323,14 +336,23 @@ impl Watch {
     ) -> Self {
         let now = std::future::ready(());
         let waits_for = "the API server has not answered yet";
-        Self::begin::<K, _>(connection, metrics, waits_for, now, || std::future::ready(()), |_| (), tell)
+        Self::begin::<K, _>(
+            connection,
+            metrics,
+            waits_for,
+            now,
+            || std::future::ready(()),
+            |_| (),
+            tell,
+        )
     }
 
-    /// The same from the moment when this process leads, and after `identify`, which is called again whenever
-    /// the connection leads to another API server. The list is no older than that, so it includes the last
-    /// writes of the former leader.
+    /// The same from the moment when this process leads, and after `identify`, which is called
+    /// again whenever the connection leads to another API server. The list is no older than that,
+    /// so it includes the last writes of the former leader.
     ///
-    /// `shorten`: called for each value as soon as it is read. All values of a list are in memory at a time.
+    /// `shorten`: called for each value as soon as it is read. All values of a list are in memory
+    /// at a time.
     pub fn start_leading<K: Watched, I: Future<Output = ()> + Send + 'static>(
         connection: Connection,
         leadership: Leadership,
@@ -340,7 +362,15 @@ impl Watch {
         tell: impl FnMut(Seen<K::Key, K::Value>) + Send + 'static,
     ) -> Self {
         let won = async move { leadership.won().await };
-        Self::begin::<K, _>(connection, metrics, "this process does not lead", won, identify, shorten, tell)
+        Self::begin::<K, _>(
+            connection,
+            metrics,
+            "this process does not lead",
+            won,
+            identify,
+            shorten,
+            tell,
+        )
     }
 
     fn begin<K: Watched, I: Future<Output = ()> + Send + 'static>(

@@ -1,7 +1,8 @@
-//! What the definition of EgressFirewall (`k8s.ovn.org/v1`) says: which connections of a pod leave the cluster.
+//! What the definition of EgressFirewall (`k8s.ovn.org/v1`) says: which connections of a pod leave
+//! the cluster.
 //!
-//! What decides is the package `verdict`. Here is what the control plane promises of rules that cannot be used
-//! (docs/troubleshooting.md).
+//! What decides is the package `verdict`. Here is what the control plane promises of rules that
+//! cannot be used (docs/troubleshooting.md).
 
 use std::net::IpAddr;
 
@@ -53,8 +54,8 @@ pub enum To {
 }
 
 impl World {
-    /// Whether the pod's connection may leave the cluster for the address. Both have to allow it, the policies
-    /// and the EgressFirewall.
+    /// Whether the pod's connection may leave the cluster for the address. Both have to allow it,
+    /// the policies and the EgressFirewall.
     pub fn may_leave(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
         self.policies.lets_out(pod, address, place) && self.firewall_allows(pod, address, place)
     }
@@ -90,7 +91,8 @@ impl Rule {
             Action::Allow => FirewallAction::Allow,
             Action::Deny => FirewallAction::Deny,
         };
-        let ports = self.ports.iter().map(|(protocol, number)| (*protocol, Some(*number))).collect();
+        let ports =
+            self.ports.iter().map(|(protocol, number)| (*protocol, Some(*number))).collect();
         Some(FirewallRule { index, action, to, ports })
     }
 }
@@ -98,19 +100,22 @@ impl Rule {
 impl EgressFirewall {
     fn facts(&self) -> verdict::EgressFirewall<'static> {
         let rules = self.rules.iter().enumerate();
-        verdict::EgressFirewall { rules: rules.filter_map(|(index, rule)| rule.facts(index)).collect() }
+        verdict::EgressFirewall {
+            rules: rules.filter_map(|(index, rule)| rule.facts(index)).collect(),
+        }
     }
 
     pub fn manifest(&self) -> Value {
         let rule = |Rule { action, to, ports }: &Rule| {
             let to = match to {
-                To::Cidr(Cidr(address, length)) => json!({"cidrSelector": format!("{address}/{length}")}),
+                To::Cidr(Cidr(address, length)) => {
+                    json!({"cidrSelector": format!("{address}/{length}")})
+                }
                 To::Nodes(None) => json!({"nodeSelector": {}}),
                 To::Nodes(Some(role)) => json!({"nodeSelector": {"matchLabels": {"role": role}}}),
                 To::Nonsense => json!({"cidrSelector": "nonsense"}),
             };
-            let port =
-                |(protocol, port): &(Protocol, u16)| json!({"protocol": protocol.name(), "port": port});
+            let port = |(protocol, port): &(Protocol, u16)| json!({"protocol": protocol.name(), "port": port});
             json!({
                 "type": match action { Action::Allow => "Allow", Action::Deny => "Deny" },
                 "to": to,
@@ -139,10 +144,11 @@ pub fn world() -> impl Strategy<Value = World> {
     let firewalls = vec(option::weighted(0.8, vec(rule(), 0..=5)), 3);
     (policies::random::world(), firewalls).prop_map(|(mut policies, firewalls)| {
         policies.policies.truncate(3);
-        let names: Vec<&'static str> = policies.namespaces.iter().map(|namespace| namespace.name).collect();
+        let names: Vec<&'static str> =
+            policies.namespaces.iter().map(|namespace| namespace.name).collect();
         let firewalls = names.into_iter().zip(firewalls);
-        let firewalls =
-            firewalls.filter_map(|(namespace, rules)| Some(EgressFirewall { namespace, rules: rules? }));
+        let firewalls = firewalls
+            .filter_map(|(namespace, rules)| Some(EgressFirewall { namespace, rules: rules? }));
         World { firewalls: firewalls.collect(), policies }
     })
 }
@@ -165,9 +171,6 @@ fn rule() -> impl Strategy<Value = Rule> {
         1 => Just(To::Nonsense),
     ];
     let port = (select(&Protocol::ALL[..]), select(vec![80_u16, 8080]));
-    (select(vec![Action::Allow, Action::Deny]), to, vec(port, 0..=2)).prop_map(|(action, to, ports)| Rule {
-        action,
-        to,
-        ports,
-    })
+    (select(vec![Action::Allow, Action::Deny]), to, vec(port, 0..=2))
+        .prop_map(|(action, to, ports)| Rule { action, to, ports })
 }

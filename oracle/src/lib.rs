@@ -1,10 +1,10 @@
-//! What Kubernetes' API reference says about Services and NetworkPolicies, as models that tests compare the
-//! product with.
+//! What Kubernetes' API reference says about Services and NetworkPolicies, as models that tests
+//! compare the product with.
 //!
-//! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside the
-//! reference. The model of policies is the package `verdict`. Tests take a [`World`], give its
-//! [`manifests`](World::manifests) to the product, and compare what the product does with [`answer()`], for
-//! each client and address of [`probes`].
+//! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside
+//! the reference. The model of policies is the package `verdict`. Tests take a [`World`], give its
+//! [`manifests`](World::manifests) to the product, and compare what the product does with
+//! [`answer()`], for each client and address of [`probes`].
 //!
 //! | module | noun | what it is |
 //! |---|---|---|

@@ -5,8 +5,8 @@ use std::{fmt, net::IpAddr};
 use serde_json::{Value, json};
 
 use crate::world::{
-    AddressType, Endpoint, EndpointPort, EndpointSlice, Node, Pod, Service, ServicePort, ServiceType,
-    TrafficPolicy, World, node_name,
+    AddressType, Endpoint, EndpointPort, EndpointSlice, Node, Pod, Service, ServicePort,
+    ServiceType, TrafficPolicy, World, node_name,
 };
 
 /// One object a line, as JSON.
@@ -224,8 +224,11 @@ fn endpoint_port(port: &EndpointPort) -> Value {
 
 fn endpoint(endpoint: &Endpoint) -> Value {
     let mut conditions = json!({});
-    let all =
-        [("ready", endpoint.ready), ("serving", endpoint.serving), ("terminating", endpoint.terminating)];
+    let all = [
+        ("ready", endpoint.ready),
+        ("serving", endpoint.serving),
+        ("terminating", endpoint.terminating),
+    ];
     for (name, condition) in all {
         if let Some(condition) = condition {
             conditions[name] = json!(condition);
@@ -249,7 +252,11 @@ fn endpoint(endpoint: &Endpoint) -> Value {
 }
 
 fn labels(names: &[&'static str]) -> Value {
-    names.iter().map(|name| ((*name).to_owned(), json!(""))).collect::<serde_json::Map<_, _>>().into()
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), json!("")))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 fn policy(policy: TrafficPolicy) -> &'static str {

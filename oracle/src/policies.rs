@@ -1,5 +1,5 @@
-//! What Kubernetes' API reference says about NetworkPolicies: a world of namespaces, pods and policies, and
-//! who may connect to whom in it.
+//! What Kubernetes' API reference says about NetworkPolicies: a world of namespaces, pods and
+//! policies, and who may connect to whom in it.
 //!
 //! | module | noun | what it is |
 //! |---|---|---|
@@ -65,7 +65,8 @@ pub fn names() -> Vec<(&'static str, Vec<IpAddr>)> {
 
 /// Addresses outside of the cluster, at the edges of what rules are about.
 pub fn outside(world: &World) -> Vec<IpAddr> {
-    let others = ["192.0.2.7", "192.0.2.130", "198.51.100.1", "2001:db8::7", "2001:db8:1::7", "10.245.0.1"];
+    let others =
+        ["192.0.2.7", "192.0.2.130", "198.51.100.1", "2001:db8::7", "2001:db8:1::7", "10.245.0.1"];
     let nodes = world.nodes().into_iter().flat_map(|node| node.addresses());
     others.map(text_address).into_iter().chain(nodes).collect()
 }

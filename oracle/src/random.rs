@@ -1,5 +1,5 @@
-//! Worlds for property tests: small, and full of what is rare in real clusters. They shrink towards fewer
-//! objects with fewer settings.
+//! Worlds for property tests: small, and full of what is rare in real clusters. They shrink towards
+//! fewer objects with fewer settings.
 
 mod service;
 mod slice;
@@ -15,8 +15,8 @@ const ZONES: [&str; 2] = ["east", "west"];
 const NAMESPACES: [&str; 2] = ["a", "b"];
 const MOST_SERVICES: usize = 4;
 
-/// A world of two or three nodes, whose objects an API server would accept, except for addresses that are not
-/// of their slice's family.
+/// A world of two or three nodes, whose objects an API server would accept, except for addresses
+/// that are not of their slice's family.
 pub fn world() -> impl Strategy<Value = World> {
     world_of(2..=3)
 }
@@ -28,18 +28,23 @@ pub fn world_of(nodes: RangeInclusive<usize>) -> impl Strategy<Value = World> {
     let services = vec(service::sketch(), 1..=MOST_SERVICES);
     let slices = vec(slice::sketch(), 0..=6);
     (zones, pods, services, slices).prop_map(|(zones, pods, services, slices)| {
-        let nodes: Vec<Node> = (1..).zip(zones).map(|(number, zone)| Node { number, zone }).collect();
+        let nodes: Vec<Node> =
+            (1..).zip(zones).map(|(number, zone)| Node { number, zone }).collect();
         let count = u8::try_from(nodes.len()).expect("three at most");
         // Each node has a pod, as a client.
         let placed = (1..=count).chain(pods.into_iter().map(|pod| 1 + pod % count));
         let mut pods: Vec<Pod> = Vec::new();
         for node in placed {
             let before = pods.iter().filter(|pod| pod.node == node).count();
-            pods.push(Pod { node, host: FIRST_POD + u8::try_from(before).expect("some pods at most") });
+            pods.push(Pod {
+                node,
+                host: FIRST_POD + u8::try_from(before).expect("some pods at most"),
+            });
         }
         let mut world = World { nodes, pods, ..World::default() };
         world.services = (0..).zip(services).map(|(index, sketch)| sketch.service(index)).collect();
-        world.slices = (0..).zip(slices).map(|(index, sketch)| sketch.slice(index, &world)).collect();
+        world.slices =
+            (0..).zip(slices).map(|(index, sketch)| sketch.slice(index, &world)).collect();
         world
     })
 }

@@ -1,5 +1,5 @@
-//! A cluster as far as a client of its Services can tell. Names and meanings are the API reference's; fields
-//! that change nothing for a client are left out.
+//! A cluster as far as a client of its Services can tell. Names and meanings are the API
+//! reference's; fields that change nothing for a client are left out.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,8 @@ pub struct Node {
     pub zone: Option<&'static str>,
 }
 
-/// A pod that the cluster's network gives an address. Its names and addresses are those of the lab's pods.
+/// A pod that the cluster's network gives an address. Its names and addresses are those of the
+/// lab's pods.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
     /// The number of its node.
@@ -49,8 +50,8 @@ pub struct Service {
     pub publish_not_ready_addresses: bool,
     pub internal_traffic_policy: TrafficPolicy,
     pub external_traffic_policy: TrafficPolicy,
-    /// `sessionAffinity: ClientIP` with this timeout in seconds. It decides which of the backends answers the
-    /// same client again, not which ones may.
+    /// `sessionAffinity: ClientIP` with this timeout in seconds. It decides which of the backends
+    /// answers the same client again, not which ones may.
     pub affinity: Option<u32>,
     pub traffic_distribution: Option<&'static str>,
 }
@@ -116,7 +117,8 @@ pub struct EndpointPort {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Endpoint {
-    /// The first of `addresses`; text, because it may be of another family than the slice's, or none at all.
+    /// The first of `addresses`; text, because it may be of another family than the slice's, or
+    /// none at all.
     pub address: String,
     pub ready: Option<bool>,
     pub serving: Option<bool>,
@@ -138,8 +140,8 @@ pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// The ranges of Services' addresses.
 pub const SERVICE_RANGES: [&str; 2] = ["10.96.0.0/16", "fd00:10:96::/112"];
-/// The ranges of pods' addresses, and those that OVN-Kubernetes uses by itself between its routers, between
-/// zones, and between a host and its gateway (upstream's defaults).
+/// The ranges of pods' addresses, and those that OVN-Kubernetes uses by itself between its routers,
+/// between zones, and between a host and its gateway (upstream's defaults).
 pub const CLUSTER_RANGES: [&str; 8] = [
     "10.244.0.0/16",
     "fd00:10:244::/48",

@@ -1,5 +1,5 @@
-//! The control plane's roles in `ovnkube`: their configuration and lifecycle. Their work is in the package
-//! `controller`.
+//! The control plane's roles in `ovnkube`: their configuration and lifecycle. Their work is in the
+//! package `controller`.
 //!
 //! | role | connects to | elected |
 //! |---|---|---|
@@ -9,12 +9,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `adoption` | takes over a database of 2018: `--adopt`, and at the start of the controller |
 //! | `life` | the lifecycle in a process of its own |
 //! | `beside` | the roles in one process with a node's server, which outlives them |
 //! | `work` | the running roles: which parts of `controller` run, and how they are connected |
 //! | `listeners` | opens the databases of this host for other machines |
 //! | `readiness` | the state of each part, as readiness conditions |
 //! | `remove_node` | `--remove-node`: removes one node's rows from OVN's databases |
+//! | `applied_reporter` | events on objects whose owners ask when they are in force |
 //! | `reports` | reports about single objects, as events on them |
 
 use std::{collections::BTreeSet, io, path::PathBuf, time::Duration};
@@ -33,6 +35,8 @@ use crate::{
     roles::{CLUSTER, ELECTION, NORTHBOUND, ROWS, Roles},
 };
 
+mod adoption;
+mod applied_reporter;
 mod beside;
 mod life;
 mod listeners;
@@ -41,10 +45,17 @@ mod remove_node;
 mod reports;
 mod work;
 
+pub use adoption::{AdoptConfig, adopt};
 pub(crate) use beside::EmbeddedRoles;
+pub(crate) use life::work;
 pub use listeners::{Listener, OvnDatabase, ServerFiles};
 pub use remove_node::remove_node;
 pub use work::Ended;
+
+/// The Lease of the cluster manager. Upstream has it for its cluster manager, too, and for its
+/// controller of the zone `global`. With the suffix `-ZONE` it is the Lease of the controller that
+/// writes a zone's database; upstream's controllers take it for every zone but `global`.
+pub(crate) const LEASE: &str = "ovn-kubernetes-master";
 
 impl ControlPlaneConfig {
     /// The readiness conditions of these roles.
@@ -52,7 +63,8 @@ impl ControlPlaneConfig {
         // Only what the roles can meet: a condition that no part sets would keep `/readyz` at 503.
         let (roles, is_elected) = (self.roles, self.election.is_some());
         let of_manager = [CLUSTER].into_iter().filter(move |_| roles.has_cluster_manager());
-        let of_controller = [CLUSTER, NORTHBOUND, ROWS].into_iter().filter(move |_| roles.has_controller());
+        let of_controller =
+            [CLUSTER, NORTHBOUND, ROWS].into_iter().filter(move |_| roles.has_controller());
         [ELECTION].into_iter().filter(move |_| is_elected).chain(of_manager).chain(of_controller)
     }
 }
@@ -73,8 +85,9 @@ pub enum ControlPlaneError {
 /// How long the end waits for a thread that looks at a file.
 const END: Duration = Duration::from_millis(200);
 
-/// Runs these roles until a signal stops the process, or it loses the leadership. An error is written to the
-/// log and to standard error. `notes`: remarks on the options, for the log and standard error.
+/// Runs these roles until a signal stops the process, or it loses the leadership. An error is
+/// written to the log and to standard error. `notes`: remarks on the options, for the log and
+/// standard error.
 ///
 /// # Errors
 ///
@@ -84,7 +97,8 @@ pub fn run(config: &ControlPlaneConfig, notes: &[String]) -> Result<(), ControlP
     let log = background::start(&config.log);
     let outcome = runtimes().map_err(ControlPlaneError::Runtime).and_then(|(main, of_roles)| {
         let outcome = main.block_on(life::live(config, notes, &log, of_roles.handle()));
-        // Before the last line of the log: no task says anything after it. None of them blocks for long.
+        // Before the last line of the log: no task says anything after it. None of them blocks for
+        // long.
         of_roles.shutdown_timeout(END);
         main.shutdown_timeout(END);
         outcome
@@ -96,16 +110,19 @@ pub fn run(config: &ControlPlaneConfig, notes: &[String]) -> Result<(), ControlP
     outcome
 }
 
-/// The runtime of this thread, which answers probes and signals while the roles compute, and that of the roles: one
-/// thread, because an event goes through four or five tasks in turn, and with two threads each of them may wake the
-/// other one (docs/decisions/the-allocator-of-ovnkube.md has the figures).
+/// The runtime of this thread, which answers probes and signals while the roles compute, and that
+/// of the roles: one thread, because an event goes through four or five tasks in turn, and with two
+/// threads each of them may wake the other one (docs/decisions/the-allocator-of-ovnkube.md has the
+/// figures).
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let main = Builder::new_current_thread().enable_all().build()?;
-    let of_roles = Builder::new_multi_thread().worker_threads(1).thread_name("roles").enable_all().build()?;
+    let of_roles =
+        Builder::new_multi_thread().worker_threads(1).thread_name("roles").enable_all().build()?;
     Ok((main, of_roles))
 }
 
-/// Reports an error that ends the process to the log, and to standard error unless the log is there.
+/// Reports an error that ends the process to the log, and to standard error unless the log is
+/// there.
 fn say(error: &ControlPlaneError, log: &Log) {
     let text = chain(error);
     tracing::error!(error = text, "the control plane has ended");
@@ -117,7 +134,8 @@ fn say(error: &ControlPlaneError, log: &Log) {
 /// The configuration of the control plane.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneConfig {
-    /// The identity of this process in the election (`holderIdentity` of the Lease): the name of its machine.
+    /// The identity of this process in the election (`holderIdentity` of the Lease): the name of
+    /// its machine.
     pub identity: String,
     pub roles: Roles,
     /// `None` if this process is the only one that may act: it leads without an election.
@@ -128,13 +146,13 @@ pub struct ControlPlaneConfig {
     pub foreign_nodes: Option<Selector>,
     /// The controller's database. A cluster manager connects to none.
     pub northbound: Option<Database>,
-    /// The database with events of idled Services, which the chassis of deleted nodes leave; none unless it is
-    /// given or these events are reported. Nothing waits for it.
+    /// The database with events of idled Services, which the chassis of deleted nodes leave; none
+    /// unless it is given or these events are reported. Nothing waits for it.
     pub southbound: Option<Database>,
     /// Databases of this host that the controller has listen for others.
     pub opened: Vec<Listener>,
-    /// Users that may request the first certificate of any node, besides its kubelet. `None` if this process
-    /// approves no certificates.
+    /// Users that may request the first certificate of any node, besides its kubelet. `None` if
+    /// this process approves no certificates.
     pub bootstrap_users: Option<BTreeSet<String>>,
     pub log: LogConfig,
     pub pidfile: Option<PathBuf>,

@@ -1,5 +1,5 @@
-//! `ovnkube policy explain`: why a pod may connect to another end, or the other end to it, or why not. The API server's objects and
-//! the northbound database are read, and nothing is written.
+//! `ovnkube policy explain`: why a pod may connect to another end, or the other end to it, or why
+//! not. The API server's objects and the northbound database are read, and nothing is written.
 //!
 //! ```text
 //! API server ─▶ Objects ─▶ verdict: what the policies say ─┐
@@ -7,8 +7,8 @@
 //! northbound database ─▶ ACLs ─▶ what OVN does ────────────┘
 //! ```
 //!
-//! The two are made independently of each other (docs/decisions/one-model-of-policies.md), so that a
-//! difference between them is found.
+//! The two are made independently of each other (docs/decisions/one-model-of-policies.md), so that
+//! a difference between them is found.
 
 use std::{
     collections::BTreeSet,
@@ -42,11 +42,11 @@ mod page;
 mod question;
 mod targets;
 
-pub use question::{Command, Question};
+pub use question::{Asked, Question};
 
 use self::{
     api::Unanswered,
-    database::{Asked, Database},
+    database::{Asked as AskedPort, Database},
     ends::{Party, PodFacts},
     objects::Objects,
     page::Page,
@@ -62,8 +62,8 @@ pub struct ExplainConfig {
     pub patience: Duration,
 }
 
-/// Answers the question on standard output; errors go to standard error. Returns whether the database does
-/// what the policies say.
+/// Answers the question on standard output; errors go to standard error. Returns whether the
+/// database does what the policies say.
 pub fn explain(config: &ExplainConfig, question: &Question) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let answer = match runtime {
@@ -85,7 +85,8 @@ async fn answer(config: &ExplainConfig, question: &Question) -> Result<(String, 
     let objects = Objects::read(&api, question).await.map_err(|error| error.to_string())?;
     let database = read(config, &ports(&objects), &objects.names()).await?;
     let (pages, mut is_carried) = pages(question, &objects, &database)?;
-    let summary = objects.targets.service.as_ref().map(|service| summary(question, service, &pages));
+    let summary =
+        objects.targets.service.as_ref().map(|service| summary(question, service, &pages));
     let pages = pages.into_iter().map(|page| page.text);
     let mut text = summary.into_iter().chain(pages).collect::<Vec<_>>().join("\n");
     for unread in &objects.unread {
@@ -134,28 +135,35 @@ fn pages(
     let Objects { client, targets, .. } = objects;
     let client_facts = client.facts();
     let (mut pages, mut is_carried) = (Vec::new(), true);
-    let of_families = targets.all.iter().flat_map(|target| [false, true].map(|is_ipv6| (target, is_ipv6)));
+    let of_families =
+        targets.all.iter().flat_map(|target| [false, true].map(|is_ipv6| (target, is_ipv6)));
     for (target, is_ipv6) in of_families {
         let server = &target.party;
         let server_facts = server.facts();
-        let Some((from, to)) = client.address(is_ipv6).zip(server.address(is_ipv6)) else { continue };
+        let Some((from, to)) = client.address(is_ipv6).zip(server.address(is_ipv6)) else {
+            continue;
+        };
         let place = Place { is_ipv6, protocol: question.protocol, port: target.port };
         let of_own_node = |pod: &PodFacts| client.is_own_node(pod, from, &objects.nodes);
         let origin = match server.pod().is_some_and(of_own_node) {
             true => Origin::OwnNode,
             false => Origin::Elsewhere,
         };
-        let connection =
-            side::Connection { client: client_facts.end(from), server: server_facts.end(to), place, origin };
+        let connection = side::Connection {
+            client: client_facts.end(from),
+            server: server_facts.end(to),
+            place,
+            origin,
+        };
         let packet = packet(place, (from, to));
-        let end = |direction: Direction, asked: Asked<'_>| page::End {
+        let end = |direction: Direction, asked: AskedPort<'_>| page::End {
             side: policies.side(direction, connection),
             with_dry_runs: with_dry_runs.side(direction, connection),
             carried: database.carries(asked, &packet),
         };
         let leaving = objects.leaving(server, to).map(|pod| {
             let (client, router) = (port(pod), router_port(pod).unwrap_or_default());
-            let asked = Asked::Leaving { client: &client, router: &router };
+            let asked = AskedPort::Leaving { client: &client, router: &router };
             page::Leaving {
                 namespace: pod.key.namespace(),
                 answer: firewall.answer(to, place, &nodes, &names),
@@ -167,9 +175,9 @@ fn pages(
             objects,
             target,
             addresses: [from, to],
-            egress: client.pod().map(|pod| end(Direction::Egress, Asked::Client(&port(pod)))),
+            egress: client.pod().map(|pod| end(Direction::Egress, AskedPort::Client(&port(pod)))),
             leaving,
-            ingress: server.pod().map(|pod| end(Direction::Ingress, Asked::Server(&port(pod)))),
+            ingress: server.pod().map(|pod| end(Direction::Ingress, AskedPort::Server(&port(pod)))),
         };
         is_carried &= page.is_carried();
         pages.push(Printed { title: page.title(), text: page.text(), allows: page.allows() });
@@ -196,8 +204,11 @@ fn summary(question: &Question, service: &ServiceFacts, pages: &[Printed]) -> St
         (0, 0) => "no backend takes connections from this client, whatever policies say".to_owned(),
         (all, _) => format!("allowed to {allowed} of {all} backends"),
     };
-    let mut text =
-        format!("Service {} ({addresses}), {protocol} port {}: {verdict}\n", key.as_str(), question.port);
+    let mut text = format!(
+        "Service {} ({addresses}), {protocol} port {}: {verdict}\n",
+        key.as_str(),
+        question.port
+    );
     pages.iter().for_each(|page| text += &format!("  {}\n", page.title));
     left_out.iter().for_each(|why| text += &format!("  without {why}\n"));
     text
@@ -219,16 +230,27 @@ async fn read(
     names: &BTreeSet<&str>,
 ) -> Result<Database, String> {
     let control_plane::Database { endpoints, .. } = &config.northbound;
-    let (client, _updates) =
-        Client::start(endpoints.clone(), "OVN_Northbound", Monitor::new(), config.northbound.options());
+    let (client, _updates) = Client::start(
+        endpoints.clone(),
+        "OVN_Northbound",
+        Monitor::new(),
+        config.northbound.options(),
+    );
     let read = async { Database::read(&client.connected().await, ports, names).await };
     match timeout(config.patience, read).await {
-        Ok(read) => read.map_err(|error| format!("the northbound database {endpoints}: {}", chain(&error))),
+        Ok(read) => {
+            read.map_err(|error| format!("the northbound database {endpoints}: {}", chain(&error)))
+        }
         Err(_) => Err(match &*client.state().borrow() {
             State::Connected(_) => {
-                format!("the northbound database {endpoints}: no answer within {:?}", config.patience)
+                format!(
+                    "the northbound database {endpoints}: no answer within {:?}",
+                    config.patience
+                )
             }
-            State::Disconnected(why) => format!("the northbound database {endpoints}: {}", chain(why)),
+            State::Disconnected(why) => {
+                format!("the northbound database {endpoints}: {}", chain(why))
+            }
         }),
     }
 }

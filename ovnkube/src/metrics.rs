@@ -1,5 +1,5 @@
-//! The text of `/metrics`: a registry in which each part of the process registers its metrics, and metrics
-//! that are read anew for each page. Knows nothing of how it is served.
+//! The text of `/metrics`: a registry in which each part of the process registers its metrics, and
+//! metrics that are read anew for each page. Knows nothing of how it is served.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -27,6 +27,7 @@ mod files;
 mod process;
 
 pub use control_plane::ControlPlaneMetrics;
+pub(crate) use process::of_process;
 
 /// The media type of [`Page::text`] (Prometheus, "Exposition formats").
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -42,7 +43,8 @@ pub struct Page {
     log_files: LogFiles,
     lost_log_lines: LostLogLines,
     process: Process,
-    /// Held while a page is collected: two scrapes at once would both reset and set the same gauges.
+    /// Held while a page is collected: two scrapes at once would both reset and set the same
+    /// gauges.
     collecting: Mutex<()>,
 }
 
@@ -61,11 +63,15 @@ impl Page {
     /// If two metrics have one name, which is a defect.
     pub fn of_node(log_files: impl IntoIterator<Item = PathBuf>) -> prometheus::Result<Self> {
         let page = Self::of(NODE, log_files)?;
-        page.with_conditions(NODE, "What the server needs before a pod can have its network", &Part::NODE)
+        page.with_conditions(
+            NODE,
+            "What the server needs before a pod can have its network",
+            &Part::NODE,
+        )
     }
 
-    /// The page of a process that is the control plane and nothing else. `log_file`: the log whose size it
-    /// shows.
+    /// The page of a process that is the control plane and nothing else. `log_file`: the log whose
+    /// size it shows.
     ///
     /// # Errors
     ///
@@ -87,7 +93,11 @@ impl Page {
     ///
     /// As [`of_node`](Self::of_node).
     pub fn with_control_plane(self, roles: Roles) -> prometheus::Result<Self> {
-        self.with_conditions(prefix(roles), "What the control plane needs to do its work", &roles::NEEDS)
+        self.with_conditions(
+            prefix(roles),
+            "What the control plane needs to do its work",
+            &roles::NEEDS,
+        )
     }
 
     fn of(prefix: &str, log_files: impl IntoIterator<Item = PathBuf>) -> prometheus::Result<Self> {
@@ -95,8 +105,15 @@ impl Page {
         build_info(&registry, &format!("{prefix}_build_info"))?;
         Ok(Self {
             conditions: Vec::new(),
-            log_files: LogFiles::register(&registry, &format!("{prefix}_logfile_size_bytes"), log_files)?,
-            lost_log_lines: LostLogLines::register(&registry, &format!("{prefix}_log_lines_lost_total"))?,
+            log_files: LogFiles::register(
+                &registry,
+                &format!("{prefix}_logfile_size_bytes"),
+                log_files,
+            )?,
+            lost_log_lines: LostLogLines::register(
+                &registry,
+                &format!("{prefix}_log_lines_lost_total"),
+            )?,
             process: Process::register(&registry)?,
             collecting: Mutex::new(()),
             registry,
@@ -110,7 +127,8 @@ impl Page {
         parts: &'static [Part],
     ) -> prometheus::Result<Self> {
         let help = format!("{what}: 1 if it is there, 0 if not (see /readyz for the reason).");
-        let gauges = IntGaugeVec::new(Opts::new(format!("{prefix}_condition_met"), help), &["condition"]);
+        let gauges =
+            IntGaugeVec::new(Opts::new(format!("{prefix}_condition_met"), help), &["condition"]);
         self.conditions.push(Met { parts, gauges: known(&self.registry, gauges)? });
         Ok(self)
     }
@@ -120,8 +138,8 @@ impl Page {
         &self.registry
     }
 
-    /// All metrics in Prometheus' text format; see [`CONTENT_TYPE`]. Blocks: it reads `/proc` and the sizes
-    /// of the logs.
+    /// All metrics in Prometheus' text format; see [`CONTENT_TYPE`]. Blocks: it reads `/proc` and
+    /// the sizes of the logs.
     ///
     /// # Errors
     ///
@@ -147,7 +165,9 @@ impl Met {
     fn look(&self, conditions: &Conditions) {
         let missing = conditions.all_missing();
         for part in conditions.parts().iter().filter(|part| self.parts.contains(part)) {
-            self.gauges.with_label_values(&[part.name()]).set(i64::from(!missing.contains_key(part)));
+            self.gauges
+                .with_label_values(&[part.name()])
+                .set(i64::from(!missing.contains_key(part)));
         }
     }
 }
@@ -163,13 +183,18 @@ fn prefix(roles: Roles) -> &'static str {
     }
 }
 
-/// Version and revision, under upstream's labels. Labels that do not apply are empty: dashboards for upstream
-/// expect them.
+/// Version and revision, under upstream's labels. Labels that do not apply are empty: dashboards
+/// for upstream expect them.
 fn build_info(registry: &Registry, name: &str) -> prometheus::Result<()> {
     let labels = ["version", "revision", "branch", "build_user", "build_date", "goversion"];
-    let info = IntGaugeVec::new(Opts::new(name, "Always 1; the labels say which program this is."), &labels);
+    let info = IntGaugeVec::new(
+        Opts::new(name, "Always 1; the labels say which program this is."),
+        &labels,
+    );
     let revision = option_env!("OVNKUBE_REVISION").unwrap_or_default();
-    known(registry, info)?.with_label_values(&[env!("CARGO_PKG_VERSION"), revision, "", "", "", ""]).set(1);
+    known(registry, info)?
+        .with_label_values(&[env!("CARGO_PKG_VERSION"), revision, "", "", "", ""])
+        .set(1);
     Ok(())
 }
 

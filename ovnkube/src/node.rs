@@ -1,5 +1,5 @@
-//! The process of a node's server, and the removal of what it leaves behind. The work for pods is in the
-//! package `server`.
+//! The process of a node's server, and the removal of what it leaves behind. The work for pods is
+//! in the package `server`.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -39,13 +39,17 @@ pub enum StartError {
 
 /// Serves until a signal stops the process. An error is written to the log and to standard error.
 ///
-/// With `control_plane`, its roles run in the same process. When they end, the node's server goes on.
+/// With `control_plane`, its roles run in the same process. When they end, the node's server goes
+/// on.
 ///
 /// # Errors
 ///
 /// If the server could not start: the options, the pidfile, the metrics, the runtime, or
 /// [`server::node::start`]. A server that has started ends by a signal only.
-pub fn run(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> Result<(), StartError> {
+pub fn run(
+    options: &NodeOptions,
+    control_plane: Option<ControlPlaneConfig>,
+) -> Result<(), StartError> {
     let log = background::start(&options.early().log);
     let runtime = server::node::runtime().map_err(StartError::Runtime);
     let outcome = runtime.and_then(|runtime| {
@@ -61,7 +65,8 @@ pub fn run(options: &NodeOptions, control_plane: Option<ControlPlaneConfig>) -> 
     outcome
 }
 
-/// Reports an error that ends the process to the log, and to standard error unless the log is there.
+/// Reports an error that ends the process to the log, and to standard error unless the log is
+/// there.
 fn say(error: &StartError, log: &Log) {
     let text = chain(error);
     tracing::error!(error = text, "not started");

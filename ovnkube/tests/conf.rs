@@ -33,15 +33,7 @@ fn every_file_has_a_test_here() {
         .collect();
     let here = ["ovn_k8s.conf", "ovnkube-master.service", "ovnkube-node.service", "pod.yaml"];
     // `deployment.rs` tests the files for clusters.
-    let there = [
-        "Containerfile",
-        "grafana-dashboard.json",
-        "helm",
-        "image",
-        "kubernetes",
-        "logrotate.d",
-        "prometheus-rules.yaml",
-    ];
+    let there = ["Containerfile", "helm", "image", "kubernetes", "logrotate.d", "monitoring"];
     let tested: BTreeSet<String> = here.into_iter().chain(there).map(str::to_owned).collect();
     assert!(files.is_subset(&tested), "{files:?}");
 }
@@ -61,7 +53,8 @@ async fn the_example_of_a_pod_can_be_used_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     fs::copy(conf().join("pod.yaml"), directory.path().join("pod.yaml")).unwrap();
     let manifests = Manifests::start(directory.path()).unwrap();
-    let pod = manifests.watch(&PodKey::new("shop", "cart-0").unwrap()).now().expect("the pod is known");
+    let pod =
+        manifests.watch(&PodKey::new("shop", "cart-0").unwrap()).now().expect("the pod is known");
     let network = PodNetwork::from_annotations(&pod.facts.annotations, &Network::Default)
         .unwrap()
         .expect("an annotation");
@@ -81,11 +74,14 @@ fn the_options_file_documents_every_option_with_its_default() {
 #[test]
 fn the_units_command_line_is_one_that_ovnkube_takes() {
     let unit = text("ovnkube-node.service");
-    let line =
-        unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ovnkube ")).expect("ExecStart");
+    let line = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ovnkube "))
+        .expect("ExecStart");
     // `OVNKUBE_OPTIONS` comes from a file of the administrator.
-    let line =
-        line.replace("%H", "node1").replace("$OVNKUBE_OPTIONS", "--pod-manifests /etc/ovn-kubernetes/pods");
+    let line = line
+        .replace("%H", "node1")
+        .replace("$OVNKUBE_OPTIONS", "--pod-manifests /etc/ovn-kubernetes/pods");
     let options: Options = line.parse().unwrap();
     let Program::Node(node) = options.program().unwrap() else { panic!("it is a node's") };
     let node = node.config(&BTreeMap::new()).unwrap();
@@ -98,10 +94,13 @@ fn the_units_command_line_is_one_that_ovnkube_takes() {
 #[test]
 fn the_units_command_line_of_the_control_plane_is_one_that_ovnkube_takes() {
     let unit = text("ovnkube-master.service");
-    let line =
-        unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ovnkube ")).expect("ExecStart");
-    let line =
-        line.replace("%H", "host1").replace("$OVNKUBE_OPTIONS", "--k8s-apiserver https://192.0.2.1:6443");
+    let line = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart=/usr/bin/ovnkube "))
+        .expect("ExecStart");
+    let line = line
+        .replace("%H", "host1")
+        .replace("$OVNKUBE_OPTIONS", "--k8s-apiserver https://192.0.2.1:6443");
     let options: Options = line.parse().unwrap();
     let Program::ControlPlane(config, _) = options.program().unwrap() else {
         panic!("it is the control plane's")
@@ -110,7 +109,8 @@ fn the_units_command_line_of_the_control_plane_is_one_that_ovnkube_takes() {
     assert!(config.election.is_some() && config.northbound.is_some(), "{config:?}");
 }
 
-/// Without the directory, or if it goes with the unit, a leader that crashed waits for its own Lease for 137 s.
+/// Without the directory, or if it goes with the unit, a leader that crashed waits for its own
+/// Lease for 137 s.
 #[test]
 fn the_lock_of_the_leader_outlives_the_process_in_the_unit() {
     let unit = text("ovnkube-master.service");
@@ -129,10 +129,18 @@ fn the_lock_of_the_leader_outlives_the_process_in_the_unit() {
 fn the_units_hold_up_no_other_and_are_never_given_up() {
     for name in ["ovnkube-node.service", "ovnkube-master.service"] {
         let unit = text(name);
-        let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let value =
+            |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         assert_eq!((value("Before"), value("RequiredBy")), (None, None), "{name}");
-        assert_eq!((value("Restart"), value("StartLimitIntervalSec")), (Some("always"), Some("0")), "{name}");
-        assert!(value("TimeoutStartSec").is_some_and(|seconds| seconds.parse::<u32>().is_ok()), "{name}");
+        assert_eq!(
+            (value("Restart"), value("StartLimitIntervalSec")),
+            (Some("always"), Some("0")),
+            "{name}"
+        );
+        assert!(
+            value("TimeoutStartSec").is_some_and(|seconds| seconds.parse::<u32>().is_ok()),
+            "{name}"
+        );
         assert!(
             value("ReadWritePaths").is_some_and(|paths| paths.contains("/var/run/openvswitch")),
             "{name}"

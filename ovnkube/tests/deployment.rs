@@ -1,6 +1,6 @@
-//! The files that an administrator installs in a cluster (`conf/kubernetes`, `conf/helm`,
-//! the images' recipes and entry point, `conf/logrotate.d`, dashboard and alerts), each loaded by its real reader: the types
-//! of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm, kustomize.
+//! The files that an administrator installs in a cluster (`conf/kubernetes`, `conf/helm`, the
+//! images' recipes and entry point, `conf/logrotate.d`, dashboard and alerts), each loaded by its
+//! real reader: the types of Kubernetes' API, `ovnkube`'s own options, logrotate, Helm, kustomize.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "deployment/manifests.rs"]

@@ -1,6 +1,6 @@
-//! `ovnkube policy explain` with a real northbound database that the control plane has written, and an API server
-//! that the test plays. What it says is compared with the model in random worlds, and what the database does
-//! with both.
+//! `ovnkube policy explain` with a real northbound database that the control plane has written, and
+//! an API server that the test plays. What it says is compared with the model in random worlds, and
+//! what the database does with both.
 
 #![expect(clippy::unwrap_used, reason = "the shared parts of tests fail by panicking")]
 
@@ -13,8 +13,8 @@ use contract::ovn::{CLUSTER_PORT_GROUP, ObjectId};
 use oracle::{
     egress_firewall::{self, EgressFirewall, To},
     policies::{
-        Cidr, ContainerPort, Direction, End, Namespace, NetworkPolicy, Number, Peer, Pod, Port, Rule,
-        Selector, World,
+        Cidr, ContainerPort, Direction, End, Namespace, NetworkPolicy, Number, Peer, Pod, Port,
+        Rule, Selector, World,
         cluster::{Action, ClusterPeer, ClusterPolicy, ClusterRule, Kind, Tier},
         outside,
         random::{Passes, tiered_world},
@@ -41,10 +41,18 @@ fn selector(labels: &[(&'static str, &'static str)]) -> Selector {
 
 fn pod(name: &str, host: u8, app: &'static str) -> Pod {
     let ports = vec![ContainerPort { name: "db", protocol: Protocol::Tcp, number: 5432 }];
-    Pod { namespace: "shop", name: name.to_owned(), node: 1, host, labels: vec![("app", app)], ports }
+    Pod {
+        namespace: "shop",
+        name: name.to_owned(),
+        node: 1,
+        host,
+        labels: vec![("app", app)],
+        ports,
+    }
 }
 
-/// Of the pods of the shop, only the web servers may connect to the database, and one web server may not.
+/// Of the pods of the shop, only the web servers may connect to the database, and one web server
+/// may not.
 fn shop() -> World {
     let from_web = Rule {
         peers: vec![Peer::Selectors { namespaces: None, pods: Some(selector(&[("app", "web")])) }],
@@ -109,7 +117,8 @@ async fn a_dry_run_is_named_with_what_it_would_do_and_changes_no_verdict() {
     let mut world = shop();
     world.cluster_policies.clear();
     let mut manifests = world.manifests();
-    manifests.policies[0]["metadata"]["annotations"] = json!({"k8s.ovn.org/policy-dry-run": "true"});
+    manifests.policies[0]["metadata"]["annotations"] =
+        json!({"k8s.ovn.org/policy-dry-run": "true"});
     let cluster = Cluster::of(objects(&world, manifests.clone()), &world, manifests).await;
     for (client, then) in [("shop/web", "allowed"), ("shop/old", "denied")] {
         let output = cluster.explain(&[client, "shop/db", "5432"]).await;
@@ -125,12 +134,15 @@ async fn a_dry_run_is_named_with_what_it_would_do_and_changes_no_verdict() {
     }
 }
 
-/// Rows that were lost, and policies that the control plane has not read, are what the command is for.
+/// Rows that were lost, and policies that the control plane has not read, are what the command is
+/// for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_does_not_do_what_policies_say_is_told() {
     let cluster = Cluster::start(&shop(), &shop()).await;
     let connection =
-        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default())
+            .await
+            .unwrap();
     let mut drift = Transaction::new();
     drift.update("ACL", Condition::equal("action", "drop"), Row::new().with("action", "allow"));
     connection.transact(drift).await.unwrap();
@@ -160,12 +172,19 @@ async fn a_database_that_does_not_do_what_policies_say_is_told() {
 async fn an_acl_of_the_group_with_a_port_on_every_switch_is_asked() {
     let cluster = Cluster::start(&shop(), &shop()).await;
     let connection =
-        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default())
+            .await
+            .unwrap();
     let mut everywhere = Transaction::new();
-    let drop = Row::new().with("action", "drop").with("direction", "to-lport").with("priority", 32_000);
+    let drop =
+        Row::new().with("action", "drop").with("direction", "to-lport").with("priority", 32_000);
     let acl = everywhere.insert("ACL", drop.with("match", "tcp.dst == 5432"));
     let group = ObjectId::cluster_port_group(CLUSTER_PORT_GROUP).hashed();
-    everywhere.mutate("Port_Group", Condition::equal("name", group), vec![Mutation::insert("acls", &acl)]);
+    everywhere.mutate(
+        "Port_Group",
+        Condition::equal("name", group),
+        vec![Mutation::insert("acls", &acl)],
+    );
     connection.transact(everywhere).await.unwrap();
     let output = cluster.explain(&["shop/web", "shop/db", "5432"]).await;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -199,11 +218,15 @@ async fn what_cannot_be_answered_is_said_and_is_no_verdict() {
         (vec!["shop/web", "elsewhere/db", "80"], 1, "read /api/v1/namespaces/elsewhere"),
         (vec!["shop/web", "node/node9", "80"], 1, "there is no node \"node9\""),
         (vec!["shop/web", "10.244.1.77", "80"], 1, "the pods of node node1, and no pod has it"),
-        (vec!["shop/web", "127.0.0.1", "80"], 1, "127.0.0.1 is no address that another machine can"),
+        (
+            vec!["shop/web", "127.0.0.1", "80"],
+            1,
+            "127.0.0.1 is no address that another machine can",
+        ),
         (vec!["192.0.2.7", "node/node1", "80"], 1, "neither end is a pod in the cluster's network"),
         (vec!["shop/ended", "shop/db", "80"], 1, "pod shop/ended has ended"),
         (vec!["shop/v4", "2001:db8::7", "80"], 1, "no address of a family in common"),
-        (vec!["shop/web", "shop/db"], 2, "two ends of a connection and a port"),
+        (vec!["shop/web", "shop/db"], 2, "<PORT[/PROTOCOL]>"),
         (vec!["shop/web", "shop/db", "80", "--nonsense"], 2, "'--nonsense'"),
         (vec!["shop/web", "shop/db", "80", "--db-txn-timeout=nonsense"], 2, "--db-txn-timeout"),
     ] {
@@ -253,7 +276,9 @@ async fn a_connection_out_of_the_cluster_needs_the_consent_of_the_egress_firewal
     assert!(output.status.success() && !text.contains("EgressFirewall"), "{text}");
 
     let connection =
-        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default()).await.unwrap();
+        Connection::open(&cluster.endpoint(), "OVN_Northbound", ovsdb::Options::default())
+            .await
+            .unwrap();
     let mut drift = Transaction::new();
     drift.update("ACL", Condition::equal("priority", 9_999), Row::new().with("action", "allow"));
     connection.transact(drift).await.unwrap();
@@ -276,11 +301,13 @@ async fn a_node_reaches_its_own_pods_whatever_policies_say_and_no_other_machine_
     found.insert("/api/v1/namespaces/shop/pods/agent".to_owned(), host);
     let cluster = Cluster::of(found, &world, world.manifests()).await;
     let own = "a node always reaches its own pods";
-    let isolated = "denied: NetworkPolicies select the pod, and no rule of theirs is about this connection";
+    let isolated =
+        "denied: NetworkPolicies select the pod, and no rule of theirs is about this connection";
     for (client, title, verdict, why) in [
         ("node/node1", "node node1 (10.244.1.2)", "allowed", own),
         ("10.244.1.2", "node node1 (10.244.1.2)", "allowed", own),
-        // Its label is that of web servers, which does not count: a pod in its node's network is the node.
+        // Its label is that of web servers, which does not count: a pod in its node's network is
+        // the node.
         ("shop/agent", "shop/agent in the network of node node1 (10.244.1.2)", "allowed", own),
         ("node/node2", "node node2 (10.244.2.2)", "denied", isolated),
         ("172.30.0.11", "node node1 (172.30.0.11)", "denied", isolated),
@@ -292,7 +319,10 @@ async fn a_node_reaches_its_own_pods_whatever_policies_say_and_no_other_machine_
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{client}: {output:?}");
         assert!(text.starts_with(&format!("{title} to shop/db (")), "{client}: {text}");
-        assert!(text.lines().next().unwrap().ends_with(&format!(": {verdict}")), "{client}: {text}");
+        assert!(
+            text.lines().next().unwrap().ends_with(&format!(": {verdict}")),
+            "{client}: {text}"
+        );
         assert!(text.contains(&format!("Ingress of shop/db: {verdict}\n")), "{client}: {text}");
         assert!(text.contains(why) && text.contains("database: the same"), "{client}: {text}");
     }
@@ -351,7 +381,10 @@ async fn a_service_is_explained_for_each_backend_by_its_name_and_by_its_address(
     for (question, why) in [
         (["shop/third", "svc/shop/db", "80"], "Service shop/db has no such port; it has 15432/TCP"),
         (["shop/third", "svc/shop/nothing", "80"], "read /api/v1/namespaces/shop/services/nothing"),
-        (["svc/shop/db", "shop/third", "80"], "a client is a pod, a node or an address, and not a Service"),
+        (
+            ["svc/shop/db", "shop/third", "80"],
+            "a client is a pod, a node or an address, and not a Service",
+        ),
     ] {
         let output = cluster.explain(&question).await;
         let text = String::from_utf8_lossy(&output.stderr);
@@ -371,10 +404,15 @@ async fn what_is_said_is_what_the_model_says_and_the_database_does_in_random_wor
         let world = worlds.new_tree(&mut runner).unwrap().current();
         let cluster = Cluster::start(&world, &world).await;
         let (mut asked, mut allowed) = (0, 0);
-        let places =
-            [("80/tcp", Protocol::Tcp, 80), ("8080/udp", Protocol::Udp, 8080), ("81/TCP", Protocol::Tcp, 81)];
-        let pairs =
-            world.pods.iter().flat_map(|client| world.pods.iter().map(move |server| (client, server)));
+        let places = [
+            ("80/tcp", Protocol::Tcp, 80),
+            ("8080/udp", Protocol::Udp, 8080),
+            ("81/TCP", Protocol::Tcp, 81),
+        ];
+        let pairs = world
+            .pods
+            .iter()
+            .flat_map(|client| world.pods.iter().map(move |server| (client, server)));
         let pairs = pairs.filter(|(client, server)| client.name != server.name);
         let questions = pairs.enumerate().step_by(72 / QUESTIONS);
         for (number, (client, server)) in questions {
@@ -384,7 +422,8 @@ async fn what_is_said_is_what_the_model_says_and_the_database_does_in_random_wor
             let page = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{world}\n{page}\n{output:?}");
             for is_ipv6 in [false, true] {
-                let allows = world.allows(End::Pod(client), server, Place { is_ipv6, protocol, port });
+                let allows =
+                    world.allows(End::Pod(client), server, Place { is_ipv6, protocol, port });
                 let verdict = if allows { "allowed" } else { "denied" };
                 let addresses = [client, server].map(|pod| pod.address(is_ipv6));
                 let title = format!(

@@ -1,5 +1,5 @@
-//! The executable `ovnkube --init-node`, as seen by a plugin, an administrator and an ill-behaved program.
-//! Needs no privileges.
+//! The executable `ovnkube --init-node`, as seen by a plugin, an administrator and an ill-behaved
+//! program. Needs no privileges.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "node/exposition.rs"]

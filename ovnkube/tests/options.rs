@@ -1,5 +1,5 @@
-//! The remarks of a server on its options at its start, and the addresses that it takes from Open vSwitch's
-//! database.
+//! The remarks of a server on its options at its start, and the addresses that it takes from Open
+//! vSwitch's database.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::{
@@ -17,8 +17,8 @@ use ovnkube::options::{Environment, Options, Program};
 use server::node::PodsFrom;
 use testkit::{Database, eventually, process::Process};
 
-/// Limit for every wait of a test. Each takes milliseconds on an idle machine; this is for one that runs many
-/// tests at once.
+/// Limit for every wait of a test. Each takes milliseconds on an idle machine; this is for one that
+/// runs many tests at once.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The log and standard error of a server that is stopped as soon as it has started.
@@ -98,7 +98,8 @@ fn what_has_no_effect_is_said_once_in_the_log_and_once_on_standard_error() {
     }
 }
 
-/// The keys that an administrator wrote in the time of the Python programs, and one for ovn-controller.
+/// The keys that an administrator wrote in the time of the Python programs, and one for
+/// ovn-controller.
 fn external_ids(ca: &str) -> BTreeMap<String, String> {
     let ids = [
         ("ovn-nb", "tcp:192.0.2.1:6641"),
@@ -156,9 +157,11 @@ fn opened(options: Options, external_ids: &BTreeMap<String, String>) -> Opened {
             southbound: Some(config.southbound.endpoints.to_string()),
             api_server: config.api_server.as_ref().map(url),
         },
-        Program::CleanupNode(config) => {
-            Opened { northbound: None, southbound: None, api_server: config.api_server.as_ref().map(url) }
-        }
+        Program::CleanupNode(config) => Opened {
+            northbound: None,
+            southbound: None,
+            api_server: config.api_server.as_ref().map(url),
+        },
         other => panic!("{other:?}"),
     }
 }
@@ -225,7 +228,8 @@ fn each_role_opens_what_print_config_shows() {
     }
 
     let line = [&["--init-master", "m"][..], &ovsdb[..]].concat();
-    let Program::ControlPlane(config, _) = options(&line).with_external_ids().program().unwrap() else {
+    let Program::ControlPlane(config, _) = options(&line).with_external_ids().program().unwrap()
+    else {
         panic!("it is the control plane's")
     };
     assert!(matches!(config.api_server.credential, Some(Credential::Token(_))), "{config:?}");
@@ -233,9 +237,14 @@ fn each_role_opens_what_print_config_shows() {
         matches!(&config.api_server.cluster, Cluster::Url { authority: Some(Authority::File(path)), .. } if *path == ca),
         "{config:?}"
     );
-    assert!(config.northbound.unwrap().probe.is_none(), "how often ovn-controller probes is its own");
+    assert!(
+        config.northbound.unwrap().probe.is_none(),
+        "how often ovn-controller probes is its own"
+    );
     assert_eq!(printed(&line, "inactivity-probe").1, "default");
-    let given = [&line[..], &["--nb-address", "tcp:192.0.2.9:6641", "--k8s-apiserver", "https://a"]].concat();
+    let given =
+        [&line[..], &["--nb-address", "tcp:192.0.2.9:6641", "--k8s-apiserver", "https://a"]]
+            .concat();
     let given = opened(options(&given), &ids);
     assert_eq!(
         (given.northbound.as_deref(), given.api_server.as_deref()),
@@ -243,7 +252,12 @@ fn each_role_opens_what_print_config_shows() {
     );
 
     // Keys that this program wrote itself do not count as options.
-    database.vsctl(&["set", "Open_vSwitch", ".", "external_ids:ovnkube-wrote=\"ovn-nb ovn-remote\""]);
+    database.vsctl(&[
+        "set",
+        "Open_vSwitch",
+        ".",
+        "external_ids:ovnkube-wrote=\"ovn-nb ovn-remote\"",
+    ]);
     assert!(opened(options(&line), &ids).northbound.unwrap().starts_with("unix:"));
     assert_eq!(printed(&line, "nb-address").1, "default");
 }
@@ -253,8 +267,11 @@ fn without_open_vswitch_the_control_plane_says_what_it_lacks_and_why() {
     let directory = tempfile::tempdir().unwrap();
     let endpoint = format!("unix:{}", directory.path().join("none.sock").display());
     let line = ["--init-master", "m", "--ovsdb-endpoint", &endpoint];
-    let problems =
-        options(&line).with_external_ids().program().expect_err("there is no API server").to_string();
+    let problems = options(&line)
+        .with_external_ids()
+        .program()
+        .expect_err("there is no API server")
+        .to_string();
     assert!(problems.contains("say how the control plane reaches the API server"), "{problems}");
     assert!(
         problems.contains(&format!(
@@ -267,11 +284,15 @@ fn without_open_vswitch_the_control_plane_says_what_it_lacks_and_why() {
     let _listener = UnixListener::bind(&silent).unwrap();
     let endpoint = format!("unix:{}", silent.display());
     let silent = ["--init-master", "m", "--ovsdb-endpoint", &endpoint];
-    let problems =
-        options(&silent).with_external_ids().program().expect_err("there is no API server").to_string();
+    let problems = options(&silent)
+        .with_external_ids()
+        .program()
+        .expect_err("there is no API server")
+        .to_string();
     assert!(
-        problems
-            .contains(&format!("which may say more, could not be read ({endpoint}: no answer within 2 s)")),
+        problems.contains(&format!(
+            "which may say more, could not be read ({endpoint}: no answer within 2 s)"
+        )),
         "{problems}"
     );
     let line = [&line[..], &["--k8s-apiserver", "https://a"]].concat();
@@ -288,7 +309,12 @@ fn the_control_plane_asks_the_api_server_of_open_vswitchs_database_with_its_toke
     let address = format!("external_ids:k8s-api-server=\"{}\"", listener.local_addr().unwrap());
     database.vsctl(&["set", "Open_vSwitch", ".", &address, "external_ids:k8s-api-token=of-ids"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_ovnkube"));
-    command.env_clear().args(["--init-cluster-manager", "m", "--ovsdb-endpoint", database.endpoint()]);
+    command.env_clear().args([
+        "--init-cluster-manager",
+        "m",
+        "--ovsdb-endpoint",
+        database.endpoint(),
+    ]);
     command.args([
         "--config-file",
         &path("empty.conf"),
@@ -297,7 +323,8 @@ fn the_control_plane_asks_the_api_server_of_open_vswitchs_database_with_its_toke
         "--ha-election-lock-dir",
         &path("election"),
     ]);
-    let _server = Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()));
+    let _server =
+        Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()));
     listener.set_nonblocking(true).unwrap();
     let log = || std::fs::read_to_string(path("ovnkube.log")).unwrap_or_default();
     let (stream, _) = eventually("the server asks", DEADLINE, || {
@@ -305,7 +332,10 @@ fn the_control_plane_asks_the_api_server_of_open_vswitchs_database_with_its_toke
     });
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let lines = BufReader::new(stream).lines().map(|line| line.unwrap()).take_while(|line| !line.is_empty());
+    let lines = BufReader::new(stream)
+        .lines()
+        .map(|line| line.unwrap())
+        .take_while(|line| !line.is_empty());
     let request: Vec<String> = lines.collect();
     assert!(
         request.iter().any(|line| line.eq_ignore_ascii_case("authorization: Bearer of-ids")),

@@ -1,12 +1,12 @@
 //! Measures the time and memory that a replica of a large northbound database takes.
 //!
-//! Starts a private `ovsdb-server` in a temporary directory, and fills it with 20,000 logical switch ports.
-//! Then a new process loads them, five times. Prints rows, seconds and peak memory of each run, and fails if
-//! the median exceeds the limits.
+//! Starts a private `ovsdb-server` in a temporary directory, and fills it with 20,000 logical
+//! switch ports. Then a new process loads them, five times. Prints rows, seconds and peak memory of
+//! each run, and fails if the median exceeds the limits.
 //!
-//! Most of the time is the server's, which writes 8.7 MB of JSON on one thread. The CPU seconds of the
-//! loading process, which are printed as well, hardly depend on other load. If they are as usual, a busy
-//! machine is the cause of a failure.
+//! Most of the time is the server's, which writes 8.7 MB of JSON on one thread. The CPU seconds of
+//! the loading process, which are printed as well, hardly depend on other load. If they are as
+//! usual, a busy machine is the cause of a failure.
 //!
 //! ```text
 //! cargo run --release -p ovsdb --example load
@@ -29,7 +29,9 @@ use std::{
 
 use anyhow::{Context, ensure};
 use daemon::{Daemon, NORTHBOUND_SCHEMA, schema};
-use ovsdb::{Connection, Datum, Endpoint, Monitor, Mutation, Options, Row, Transaction, Uuid, Where};
+use ovsdb::{
+    Connection, Datum, Endpoint, Monitor, Mutation, Options, Row, Transaction, Uuid, Where,
+};
 
 const PORTS: usize = 20_000;
 /// The limits on the median of the runs.
@@ -73,22 +75,25 @@ async fn main() -> anyhow::Result<ExitCode> {
     if let [_, command, endpoint] = std::env::args().collect::<Vec<_>>().as_slice()
         && command == "measure"
     {
-        let Measured { rows, seconds, own_seconds, kibibytes } = measure(&endpoint.parse()?).await?;
+        let Measured { rows, seconds, own_seconds, kibibytes } =
+            measure(&endpoint.parse()?).await?;
         println!("{rows} {seconds} {own_seconds} {kibibytes}");
         return Ok(ExitCode::SUCCESS);
     }
 
     let daemon = Daemon::with_schema(schema(NORTHBOUND_SCHEMA)).await;
     fill(&daemon.open(DATABASE).await).await?;
-    let mut runs =
-        (0..5).map(|_| measure_in_a_fresh_process(&daemon.endpoint())).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut runs = (0..5)
+        .map(|_| measure_in_a_fresh_process(&daemon.endpoint()))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     for Measured { rows, seconds, own_seconds, kibibytes } in &runs {
         let mebibytes = f64::from(u32::try_from(*kibibytes)?) / 1024.0;
         println!("{rows} rows, {seconds:.3} s ({own_seconds:.3} s of own CPU), {mebibytes:.1} MiB");
     }
     runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let median = &runs[runs.len() / 2];
-    let good = median.rows == PORTS && median.seconds < MAX_SECONDS && median.kibibytes < MAX_KIBIBYTES;
+    let good =
+        median.rows == PORTS && median.seconds < MAX_SECONDS && median.kibibytes < MAX_KIBIBYTES;
     println!(
         "{}: limits are {PORTS} rows, {MAX_SECONDS} s, {} MiB",
         if good { "ok" } else { "FAILED" },
@@ -103,8 +108,10 @@ async fn fill(connection: &Connection) -> anyhow::Result<()> {
         let mut transaction = Transaction::new();
         let ports: Vec<_> = (0..200)
             .map(|port| {
-                let (mac, address) =
-                    (format!("0a:58:0a:80:{switch:02x}:{port:02x}"), format!("10.128.{switch}.{port}"));
+                let (mac, address) = (
+                    format!("0a:58:0a:80:{switch:02x}:{port:02x}"),
+                    format!("10.128.{switch}.{port}"),
+                );
                 let row = Row::new()
                     .with("name", format!("customers-{switch}_webservers-7c5ddbdf54-{port:05}"))
                     .with("addresses", format!("{mac} {address}"))
@@ -119,7 +126,10 @@ async fn fill(connection: &Connection) -> anyhow::Result<()> {
                     )
                     .with(
                         "external_ids",
-                        Datum::map([("customers", format!("customers-{switch}")), ("vm", "true".to_owned())]),
+                        Datum::map([
+                            ("customers", format!("customers-{switch}")),
+                            ("vm", "true".to_owned()),
+                        ]),
                     );
                 transaction.insert("Logical_Switch_Port", row)
             })
@@ -137,10 +147,16 @@ async fn fill(connection: &Connection) -> anyhow::Result<()> {
 }
 
 fn measure_in_a_fresh_process(endpoint: &Endpoint) -> anyhow::Result<Measured> {
-    let output = Command::new(std::env::current_exe()?).args(["measure", &endpoint.to_string()]).output()?;
-    ensure!(output.status.success(), "the measuring process: {}", String::from_utf8_lossy(&output.stderr));
+    let output =
+        Command::new(std::env::current_exe()?).args(["measure", &endpoint.to_string()]).output()?;
+    ensure!(
+        output.status.success(),
+        "the measuring process: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout)?;
-    let [rows, seconds, own_seconds, kibibytes] = text.split_whitespace().collect::<Vec<_>>()[..] else {
+    let [rows, seconds, own_seconds, kibibytes] = text.split_whitespace().collect::<Vec<_>>()[..]
+    else {
         anyhow::bail!("{text:?}")
     };
     Ok(Measured {
@@ -155,12 +171,18 @@ fn measure_in_a_fresh_process(endpoint: &Endpoint) -> anyhow::Result<Measured> {
 async fn measure(endpoint: &Endpoint) -> anyhow::Result<Measured> {
     let begun = Instant::now();
     let connection = Connection::open(endpoint, DATABASE, Options::default()).await?;
-    let monitor =
-        Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
+    let monitor = Monitor::new()
+        .table::<LogicalSwitchPort>(Where::all())
+        .table::<LogicalSwitch>(Where::all());
     let monitored = connection.monitor(monitor).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let rows = monitored.rows::<LogicalSwitchPort>().count();
-    Ok(Measured { rows, seconds, own_seconds: cpu_time()?.as_secs_f64(), kibibytes: peak_memory()? })
+    Ok(Measured {
+        rows,
+        seconds,
+        own_seconds: cpu_time()?.as_secs_f64(),
+        kibibytes: peak_memory()?,
+    })
 }
 
 /// The CPU time of this process, which has one thread (the first field of /proc/self/schedstat, in

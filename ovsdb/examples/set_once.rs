@@ -1,5 +1,5 @@
-//! Sets a key of `external_ids` in an Open vSwitch if the key is absent. One atomic transaction tests and
-//! sets.
+//! Sets a key of `external_ids` in an Open vSwitch if the key is absent. One atomic transaction
+//! tests and sets.
 //!
 //! ```text
 //! cargo run -p ovsdb --example set_once KEY VALUE [ENDPOINT]
@@ -15,8 +15,10 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let key = arguments.next().context("KEY is missing")?;
     let value = arguments.next().context("VALUE is missing")?;
-    let endpoint: Endpoint =
-        arguments.next().unwrap_or_else(|| "unix:/var/run/openvswitch/db.sock".to_owned()).parse()?;
+    let endpoint: Endpoint = arguments
+        .next()
+        .unwrap_or_else(|| "unix:/var/run/openvswitch/db.sock".to_owned())
+        .parse()?;
     let connection = Connection::open(&endpoint, "Open_vSwitch", Options::default()).await?;
 
     let mut transaction = Transaction::new();

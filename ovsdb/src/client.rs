@@ -1,8 +1,9 @@
 //! A client that reconnects, and a replica that outlives each connection.
 //!
-//! A separate task connects, and reconnects with `Backoff`, one endpoint after the other. [`Client`] sends
-//! transactions over the current connection. [`Updates`] owns a replica and brings it up to date after each
-//! reconnection. Readers with replicas of their own share the connection ([`Client::replicate`]).
+//! A separate task connects, and reconnects with `Backoff`, one endpoint after the other.
+//! [`Client`] sends transactions over the current connection. [`Updates`] owns a replica and brings
+//! it up to date after each reconnection. Readers with replicas of their own share the connection
+//! ([`Client::replicate`]).
 
 mod backoff;
 mod member;
@@ -27,8 +28,8 @@ use crate::{
     transaction::{NotConnected, TransactError, Transaction},
 };
 
-/// The sending half of a reconnecting client. Clones share the connection. It is closed when all clones and
-/// all [`Updates`] are dropped.
+/// The sending half of a reconnecting client. Clones share the connection. It is closed when all
+/// clones and all [`Updates`] are dropped.
 #[derive(Debug, Clone)]
 pub struct Client(watch::Receiver<State>);
 
@@ -40,8 +41,8 @@ pub enum State {
 }
 
 impl Client {
-    /// Starts to connect, and retries without end. Has to be called within a tokio runtime with I/O and time
-    /// enabled.
+    /// Starts to connect, and retries without end. Has to be called within a tokio runtime with I/O
+    /// and time enabled.
     pub fn start(
         endpoints: Endpoints,
         database: &str,
@@ -53,18 +54,18 @@ impl Client {
         (Self(state.clone()), Updates::new(state, monitor))
     }
 
-    /// Another replica over the same connection, for a reader that needs other rows or reads at its own pace.
-    /// Readers do not delay each other: the updates of each wait in a queue of its own.
+    /// Another replica over the same connection, for a reader that needs other rows or reads at its
+    /// own pace. Readers do not delay each other: the updates of each wait in a queue of its own.
     pub fn replicate(&self, monitor: Monitor) -> Updates {
         Updates::new(self.state(), monitor)
     }
 
-    /// Sends a transaction over the current connection. It is sent at the call, not when the future is first
-    /// polled. It does not wait for a connection, and does not retry.
+    /// Sends a transaction over the current connection. It is sent at the call, not when the future
+    /// is first polled. It does not wait for a connection, and does not retry.
     ///
     /// # Errors
-    /// [`NotConnected`](TransactError::NotConnected) if there is no connection at the call; otherwise those
-    /// of [`Connection::transact`].
+    /// [`NotConnected`](TransactError::NotConnected) if there is no connection at the call;
+    /// otherwise those of [`Connection::transact`].
     pub fn transact(
         &self,
         transaction: Transaction,
@@ -102,8 +103,10 @@ impl Client {
 
 /// Waits for a connection that is not closed.
 async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
-    let usable = |state: &State| matches!(state, State::Connected(connection) if !connection.is_closed());
-    // The connection is cloned and the guard dropped before the next await: the guard is not `Send`.
+    let usable =
+        |state: &State| matches!(state, State::Connected(connection) if !connection.is_closed());
+    // The connection is cloned and the guard dropped before the next await: the guard is not
+    // `Send`.
     let connection = match state.wait_for(usable).await.as_deref() {
         Ok(State::Connected(connection)) => Some(connection.clone()),
         // The supervising task ended with its runtime.
@@ -116,7 +119,12 @@ async fn next_connection(state: &mut watch::Receiver<State>) -> Connection {
 }
 
 /// Keeps a connection until all [`Client`]s and [`Updates`] are dropped.
-async fn supervise(endpoints: Endpoints, database: String, options: Options, state: watch::Sender<State>) {
+async fn supervise(
+    endpoints: Endpoints,
+    database: String,
+    options: Options,
+    state: watch::Sender<State>,
+) {
     tokio::select! {
         () = state.closed() => {}
         () = connect_for_ever(&endpoints, &database, &options, &state) => {}
@@ -131,7 +139,11 @@ async fn open(
     seen: &mut Seen,
 ) -> Result<(Connection, Member), ConnectError> {
     let connection = Connection::open(endpoint, database, options.clone()).await?;
-    let member = if options.leader_only { Member::admit(&connection, seen).await } else { Ok(Member::any()) };
+    let member = if options.leader_only {
+        Member::admit(&connection, seen).await
+    } else {
+        Ok(Member::any())
+    };
     match member {
         Ok(member) => Ok((connection, member)),
         Err(fault) => Err(ConnectError { endpoint: endpoint.clone(), fault }),
@@ -156,10 +168,12 @@ async fn connect_for_ever(
     state: &watch::Sender<State>,
 ) {
     let mut backoff = Backoff::new(options.backoff_min, options.backoff_max);
-    // Outlives the connections, so that a member with older contents than those seen before is noticed.
+    // Outlives the connections, so that a member with older contents than those seen before is
+    // noticed.
     let mut seen = Seen::default();
     loop {
-        // Without a pause between endpoints: the next member of a cluster serves at once when one is down.
+        // Without a pause between endpoints: the next member of a cluster serves at once when one
+        // is down.
         for endpoint in endpoints.iter() {
             let reason = match open(endpoint, database, options, &mut seen).await {
                 Ok((connection, member)) => {

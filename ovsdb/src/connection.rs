@@ -1,7 +1,8 @@
 //! One connection to one database: pipelined requests, and monitors.
 //!
-//! A task, the `driver`, owns the stream; a [`Connection`] is a handle to it. Requests are queued and sent in
-//! the order of the calls. The next request can be sent before the answer to the last one is awaited.
+//! A task, the `driver`, owns the stream; a [`Connection`] is a handle to it. Requests are queued
+//! and sent in the order of the calls. The next request can be sent before the answer to the last
+//! one is awaited.
 
 mod driver;
 mod lock;
@@ -34,8 +35,9 @@ use crate::{
     value::Uuid,
 };
 
-/// A connection whose schema is known. Clones share it. It is closed when the last clone and the last monitor
-/// are dropped, or when it breaks. It does not reconnect; [`Client`](crate::Client) does.
+/// A connection whose schema is known. Clones share it. It is closed when the last clone and the
+/// last monitor are dropped, or when it breaks. It does not reconnect; [`Client`](crate::Client)
+/// does.
 #[derive(Clone)]
 pub struct Connection(Arc<Inner>);
 
@@ -62,30 +64,36 @@ struct Inner {
 #[derive(Debug)]
 struct Requests {
     commands: mpsc::UnboundedSender<Command>,
-    /// The reason why the connection was closed. Set once, by the driver or by [`Connection::close`].
+    /// The reason why the connection was closed. Set once, by the driver or by
+    /// [`Connection::close`].
     closed: Arc<watch::Sender<Option<Closed>>>,
     next_id: AtomicU64,
 }
 
 impl Connection {
-    /// Connects, and reads the schema of the database. Needs a tokio runtime with I/O and time enabled, of
-    /// either flavour.
+    /// Connects, and reads the schema of the database. Needs a tokio runtime with I/O and time
+    /// enabled, of either flavour.
     ///
     /// # Errors
     /// The endpoint cannot be reached in time, TLS fails, or the server has no such database.
-    pub async fn open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectError> {
+    pub async fn open(
+        endpoint: &Endpoint,
+        database: &str,
+        options: Options,
+    ) -> Result<Self, ConnectError> {
         let patience = options.connect_timeout;
-        let opened = tokio::time::timeout(patience, Self::try_open(endpoint, database, options)).await;
+        let opened =
+            tokio::time::timeout(patience, Self::try_open(endpoint, database, options)).await;
         opened
             .unwrap_or(Err(ConnectFault::TimedOut(patience)))
             .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })
     }
 
-    /// Connects to a database whose schema the caller knows, and does not read it: for short-lived programs
-    /// that send few requests.
+    /// Connects to a database whose schema the caller knows, and does not read it: for short-lived
+    /// programs that send few requests.
     ///
-    /// The schema only has to name what is monitored. It is not compared with the server's: a mismatch is an
-    /// error of the first request.
+    /// The schema only has to name what is monitored. It is not compared with the server's: a
+    /// mismatch is an error of the first request.
     ///
     /// # Errors
     /// The endpoint cannot be reached in time, or TLS fails.
@@ -95,16 +103,27 @@ impl Connection {
         options: Options,
     ) -> Result<Self, ConnectError> {
         let connected =
-            tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, &options)).await;
+            tokio::time::timeout(options.connect_timeout, Requests::connect(endpoint, &options))
+                .await;
         let requests = connected
             .unwrap_or(Err(ConnectFault::TimedOut(options.connect_timeout)))
             .map(Arc::new)
             .map_err(|fault| ConnectError { endpoint: endpoint.clone(), fault })?;
         let database = schema.name.clone();
-        Ok(Self(Arc::new(Inner { requests, endpoint: endpoint.clone(), database, schema, options })))
+        Ok(Self(Arc::new(Inner {
+            requests,
+            endpoint: endpoint.clone(),
+            database,
+            schema,
+            options,
+        })))
     }
 
-    async fn try_open(endpoint: &Endpoint, database: &str, options: Options) -> Result<Self, ConnectFault> {
+    async fn try_open(
+        endpoint: &Endpoint,
+        database: &str,
+        options: Options,
+    ) -> Result<Self, ConnectFault> {
         let requests = Requests::connect(endpoint, &options).await?;
         Self::read_schema(requests.into(), endpoint.clone(), database, options).await
     }
@@ -125,11 +144,17 @@ impl Connection {
             .send("get_schema", (database,))
             .map_err(|error| ConnectFault::Schema(error.to_string()))?;
         let answer = requests.answer(request.reply).await.map_err(|lost| lost.reason)?;
-        let answer =
-            answer.map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
-        let schema =
-            serde_json::from_str(answer.as_str()).map_err(|error| ConnectFault::Schema(error.to_string()))?;
-        Ok(Self(Arc::new(Inner { requests, endpoint, database: database.to_owned(), schema, options })))
+        let answer = answer
+            .map_err(|error| ConnectFault::Refused { database: database.to_owned(), error })?;
+        let schema = serde_json::from_str(answer.as_str())
+            .map_err(|error| ConnectFault::Schema(error.to_string()))?;
+        Ok(Self(Arc::new(Inner {
+            requests,
+            endpoint,
+            database: database.to_owned(),
+            schema,
+            options,
+        })))
     }
 
     /// The tables and columns of the database, as read when the connection was opened.
@@ -151,24 +176,24 @@ impl Connection {
         &self.0.options
     }
 
-    /// Sends a transaction at the call, not when the future is first polled. Dropping the future discards the
-    /// answer, but does not cancel the transaction.
+    /// Sends a transaction at the call, not when the future is first polled. Dropping the future
+    /// discards the answer, but does not cancel the transaction.
     ///
-    /// The updates that the transaction causes arrive before its answer: the server sends them first
-    /// (ovsdb-server(7) §4.1.5).
+    /// The updates that the transaction causes arrive before its answer: the server sends them
+    /// first (ovsdb-server(7) §4.1.5).
     ///
     /// # Errors
-    /// The server refused an operation or the transaction, or the connection was lost. The transaction may
-    /// have been committed only after [`OutcomeUnknown`](TransactError::OutcomeUnknown) and
-    /// [`Protocol`](TransactError::Protocol).
+    /// The server refused an operation or the transaction, or the connection was lost. The
+    /// transaction may have been committed only after
+    /// [`OutcomeUnknown`](TransactError::OutcomeUnknown) and [`Protocol`](TransactError::Protocol).
     pub fn transact(
         &self,
         transaction: Transaction,
     ) -> impl Future<Output = Result<Outcome, TransactError>> + Send + use<> {
-        let sent = self
-            .0
-            .requests
-            .send("transact", TransactParams { database: &self.0.database, transaction: &transaction });
+        let sent = self.0.requests.send(
+            "transact",
+            TransactParams { database: &self.0.database, transaction: &transaction },
+        );
         let connection = self.clone();
         async move {
             let request = sent.map_err(|error| TransactError::Invalid(error.to_string()))?;
@@ -199,15 +224,15 @@ impl Connection {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Closes the connection because of what the server sent. The reason is set at once, the driver closes
-    /// the stream soon after.
+    /// Closes the connection because of what the server sent. The reason is set at once, the driver
+    /// closes the stream soon after.
     pub(crate) fn close(&self, reason: Closed) {
         driver::set_closed(&self.0.requests.closed, &reason);
         self.0.requests.command(Command::Close(reason));
     }
 
-    /// Sends one of the monitor requests: `[<db-name>, <id>, <requests>]`, followed by the last known
-    /// transaction if the method takes it.
+    /// Sends one of the monitor requests: `[<db-name>, <id>, <requests>]`, followed by the last
+    /// known transaction if the method takes it.
     pub(crate) fn send_monitor(
         &self,
         method: &str,
@@ -272,8 +297,8 @@ impl Requests {
         Ok(SentRequest { reply })
     }
 
-    /// Sends a command to the driver. If the driver has ended, the command is dropped, and the sender of its
-    /// reply with it, so that its future resolves.
+    /// Sends a command to the driver. If the driver has ended, the command is dropped, and the
+    /// sender of its reply with it, so that its future resolves.
     fn command(&self, command: Command) {
         drop(self.commands.send(command));
     }
@@ -281,9 +306,9 @@ impl Requests {
     async fn answer(&self, reply: oneshot::Receiver<Result<Reply, Lost>>) -> Result<Reply, Lost> {
         match reply.await {
             Ok(answer) => answer,
-            // The driver answers every request that it took. No answer means that it ended before it took
-            // this one, or that it was dropped with its runtime. In the second case it set no reason, and the
-            // request may have been sent.
+            // The driver answers every request that it took. No answer means that it ended before
+            // it took this one, or that it was dropped with its runtime. In the second case it set
+            // no reason, and the request may have been sent.
             Err(_) => match self.closed.borrow().clone() {
                 Some(reason) => Err(Lost { reason, sent: false }),
                 None => Err(Lost { reason: Closed::Unused, sent: true }),

@@ -9,8 +9,8 @@ const DEFAULT_PORT: u16 = 6640;
 
 /// The address of one server: `unix:<file>`, `tcp:<host>:<port>` or `ssl:<host>:<port>`.
 ///
-/// An IPv6 address is written in brackets: `tcp:[::1]:6641`. The URL-like spelling `tcp://host:port`, which
-/// some configuration files use, means the same. The default port is 6640.
+/// An IPv6 address is written in brackets: `tcp:[::1]:6641`. The URL-like spelling
+/// `tcp://host:port`, which some configuration files use, means the same. The default port is 6640.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     Unix(PathBuf),
@@ -46,8 +46,8 @@ impl FromStr for Endpoint {
         match method {
             "unix" => match place.strip_prefix("//").unwrap_or(place) {
                 "" => Err(EndpointError::NoPath(text.to_owned())),
-                // Several slashes mean the same as one. Kept, two in front would be read as the URL-like
-                // spelling when the endpoint is printed and parsed again.
+                // Several slashes mean the same as one. Kept, two in front would be read as the
+                // URL-like spelling when the endpoint is printed and parsed again.
                 path if path.starts_with("//") => {
                     Ok(Self::Unix(format!("/{}", path.trim_start_matches('/')).into()))
                 }
@@ -67,9 +67,11 @@ fn host_and_port(endpoint: &str, place: &str) -> Result<(String, u16), EndpointE
         Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(port))),
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
-    // Slashes and brackets are left over from a malformed URL or IPv6 address. Printed and parsed again, they
-    // would be another endpoint.
-    if host.is_empty() || host.contains(|c: char| "/[]".contains(c) || c.is_whitespace() || c.is_control()) {
+    // Slashes and brackets are left over from a malformed URL or IPv6 address. Printed and parsed
+    // again, they would be another endpoint.
+    if host.is_empty()
+        || host.contains(|c: char| "/[]".contains(c) || c.is_whitespace() || c.is_control())
+    {
         return Err(EndpointError::NoHost(endpoint.to_owned()));
     }
     let port = match port {
@@ -77,7 +79,12 @@ fn host_and_port(endpoint: &str, place: &str) -> Result<(String, u16), EndpointE
         Some(port) => match port.parse() {
             // `u16::from_str` accepts a plus sign.
             Ok(number) if number > 0 && !port.starts_with('+') => number,
-            _ => return Err(EndpointError::Port { endpoint: endpoint.to_owned(), port: port.to_owned() }),
+            _ => {
+                return Err(EndpointError::Port {
+                    endpoint: endpoint.to_owned(),
+                    port: port.to_owned(),
+                });
+            }
         },
     };
     Ok((host.to_owned(), port))

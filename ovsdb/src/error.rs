@@ -1,7 +1,8 @@
-//! The errors of this crate, except [`TransactError`](crate::TransactError), which is with transactions.
+//! The errors of this crate, except [`TransactError`](crate::TransactError), which is with
+//! transactions.
 //!
-//! They refer to each other: a broken protocol closes a connection, and a closed connection ends a monitor.
-//! Nothing here knows what the errors are about.
+//! They refer to each other: a broken protocol closes a connection, and a closed connection ends a
+//! monitor. Nothing here knows what the errors are about.
 //!
 //! | part | what failed |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! Splits a stream of bytes into messages.
 //!
-//! RFC 7047 §4 sends JSON objects one after the other without a delimiter, so the framer counts braces. It
-//! does no I/O: bytes go in as they arrive, whole messages come out. Each byte is scanned once, however the
-//! stream is cut.
+//! RFC 7047 §4 sends JSON objects one after the other without a delimiter, so the framer counts
+//! braces. It does no I/O: bytes go in as they arrive, whole messages come out. Each byte is
+//! scanned once, however the stream is cut.
 
 /// Limits on one message. A peer that exceeds them is taken for broken or hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +13,13 @@ pub struct FrameLimits {
     pub depth: usize,
 }
 
-/// Buffers of up to 1 MiB double as vectors do; larger ones grow by an eighth. A much smaller limit would
-/// copy messages of usual size more often; a much larger one would leave up to half of a large buffer unused.
+/// Buffers of up to 1 MiB double as vectors do; larger ones grow by an eighth. A much smaller limit
+/// would copy messages of usual size more often; a much larger one would leave up to half of a
+/// large buffer unused.
 const SMALL: usize = 1 << 20;
 
-/// Why a stream of bytes cannot be split. The next message cannot be found, so the connection has to be
-/// closed.
+/// Why a stream of bytes cannot be split. The next message cannot be found, so the connection has
+/// to be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("byte {0:#04x} where a message should begin")]
@@ -58,8 +59,8 @@ impl Framer {
         Self { limits, buffer: Vec::new(), start: 0, scanned: 0, depth: 0, place: Place::Structure }
     }
 
-    /// Takes the next bytes of the stream. Call [`next_message`](Self::next_message) until it returns `None`
-    /// before the next `push`: only it notices an oversized message.
+    /// Takes the next bytes of the stream. Call [`next_message`](Self::next_message) until it
+    /// returns `None` before the next `push`: only it notices an oversized message.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -68,14 +69,15 @@ impl Framer {
         }
         let room = self.buffer.capacity() - self.buffer.len();
         if bytes.len() > room && self.buffer.len() > SMALL {
-            // A vector doubles its capacity: a message of 500 MB would take 1 GB, and both buffers exist
-            // while it is copied.
+            // A vector doubles its capacity: a message of 500 MB would take 1 GB, and both buffers
+            // exist while it is copied.
             self.buffer.reserve_exact(bytes.len().max(self.buffer.len() / 8));
         }
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next message, or `None` until all of it has arrived. Only its braces and quotes are checked.
+    /// The next message, or `None` until all of it has arrived. Only its braces and quotes are
+    /// checked.
     ///
     /// # Errors
     /// A message does not begin with `{`, or is larger or deeper than the limits.
@@ -132,8 +134,8 @@ impl Framer {
         }
     }
 
-    /// Takes out the message that ends at `scanned`. Copies the smaller part: the message or the bytes after
-    /// it.
+    /// Takes out the message that ends at `scanned`. Copies the smaller part: the message or the
+    /// bytes after it.
     fn cut(&mut self) -> Vec<u8> {
         let message = if self.start == 0 && self.scanned >= self.buffer.len() - self.scanned {
             let rest = self.buffer.split_off(self.scanned);

@@ -1,5 +1,5 @@
-//! Access to internals for fuzz targets: messages and updates, without a connection. Only with the feature
-//! `fuzzing`, which no program enables.
+//! Access to internals for fuzz targets: messages and updates, without a connection. Only with the
+//! feature `fuzzing`, which no program enables.
 
 use crate::{
     error::MonitorError,
@@ -43,12 +43,15 @@ pub enum Kind {
 /// The bytes are not a JSON-RPC message of OVSDB; the text says why.
 pub fn read(message: Vec<u8>) -> Result<Kind, String> {
     Ok(match message::parse(message)? {
-        Message::Answer { id, answer } => Kind::Answer(id, answer.ok().map(|body| body.as_str().to_owned())),
+        Message::Answer { id, answer } => {
+            Kind::Answer(id, answer.ok().map(|body| body.as_str().to_owned()))
+        }
         Message::Update { monitor, params } => Kind::Update(monitor, params.as_str().to_owned()),
         Message::Echo { reply } => Kind::Echo(reply),
-        Message::Unnumbered | Message::MonitorCanceled | Message::Lock { .. } | Message::Other { .. } => {
-            Kind::Other
-        }
+        Message::Unnumbered
+        | Message::MonitorCanceled
+        | Message::Lock { .. }
+        | Message::Other { .. } => Kind::Other,
     })
 }
 
@@ -61,20 +64,30 @@ pub fn replica(monitor: &Monitor, schema: &Schema) -> Result<Replica, MonitorErr
     MonitorTables::new(monitor, schema, &mut replica).map(|_| replica)
 }
 
-/// Applies the answer to a monitor request. Returns the number of changed rows and the last transaction.
+/// Applies the answer to a monitor request. Returns the number of changed rows and the last
+/// transaction.
 ///
 /// # Errors
 /// The answer is invalid: the message says how. Rows before the invalid one have changed.
-pub fn load(replica: &mut Replica, form: Form, answer: &str) -> (usize, Result<Option<Uuid>, String>) {
+pub fn load(
+    replica: &mut Replica,
+    form: Form,
+    answer: &str,
+) -> (usize, Result<Option<Uuid>, String>) {
     let applied = update::load(replica, form.into(), answer);
     (applied.changes.len(), applied.result)
 }
 
-/// Applies the parameters of an update. Returns the number of changed rows and the last transaction.
+/// Applies the parameters of an update. Returns the number of changed rows and the last
+/// transaction.
 ///
 /// # Errors
 /// The update is invalid: the message says how. Rows before the invalid one have changed.
-pub fn update(replica: &mut Replica, form: Form, params: &str) -> (usize, Result<Option<Uuid>, String>) {
+pub fn update(
+    replica: &mut Replica,
+    form: Form,
+    params: &str,
+) -> (usize, Result<Option<Uuid>, String>) {
     let applied = update::update(replica, form.into(), params);
     (applied.changes.len(), applied.result)
 }

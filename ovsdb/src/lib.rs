@@ -1,7 +1,8 @@
 //! A client for the Open vSwitch Database Management Protocol (RFC 7047, and the extensions of
 //! ovsdb-server(7)).
 //!
-//! It knows databases, tables and rows, but not what they mean to Open vSwitch, OVN or another program.
+//! It knows databases, tables and rows, but not what they mean to Open vSwitch, OVN or another
+//! program.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -79,7 +80,8 @@ pub use client::{Client, Event, State, Updates};
 pub use connection::{Claim, Connection, Lock, LockState, Options};
 pub use endpoint::{Endpoint, EndpointError, Endpoints};
 pub use error::{
-    Closed, ConnectError, ConnectFault, ErrorKind, MonitorError, OvsdbError, SslError, SslFile, Unfit,
+    Closed, ConnectError, ConnectFault, ErrorKind, MonitorError, OvsdbError, SslError, SslFile,
+    Unfit,
 };
 pub use frame::{FrameError, FrameLimits, Framer};
 pub use monitor::Monitor;
@@ -90,7 +92,7 @@ pub use schema::{ColumnSchema, ColumnType, RefType, Schema, TableSchema};
 pub use ssl::{Identity, MissingAuthority, Ssl};
 pub use table::{Columns, Field, Pairs, Scalar, Table, Texts};
 pub use transaction::{
-    Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row, Selection,
-    TransactError, Transaction, Until, Where,
+    Condition, Function, Mutation, Mutator, NamedUuid, NotConnected, OperationIndex, Row,
+    Selection, TransactError, Transaction, Until, Where,
 };
 pub use value::{Atom, AtomicType, Datum, Uuid, ValueError};

@@ -1,4 +1,5 @@
-//! JSON-RPC 1.0 messages as OVSDB uses them (RFC 7047 §4). Does not decode their results and parameters.
+//! JSON-RPC 1.0 messages as OVSDB uses them (RFC 7047 §4). Does not decode their results and
+//! parameters.
 
 use std::ops::Range;
 
@@ -15,8 +16,8 @@ pub(crate) enum Message {
         id: u64,
         answer: Result<Body, OvsdbError>,
     },
-    /// An answer whose id is not a number. The requests with such ids (`probe`, `cancel`, `unlock`) ignore
-    /// their answers.
+    /// An answer whose id is not a number. The requests with such ids (`probe`, `cancel`, `unlock`)
+    /// ignore their answers.
     Unnumbered,
     /// A notification of a monitor; the monitor's id is the first parameter.
     Update {
@@ -85,7 +86,8 @@ struct Reply<'a> {
     error: Option<()>,
 }
 
-/// The probe of RFC 7047 §4.1.11. Its id is not a number, so it differs from the ids of all other requests.
+/// The probe of RFC 7047 §4.1.11. Its id is not a number, so it differs from the ids of all other
+/// requests.
 pub(crate) const PROBE: &[u8] = br#"{"id":"probe","method":"echo","params":[]}"#;
 
 /// Ends a monitor (RFC 7047 §4.1.7). The id is not a number, as that of [`PROBE`].
@@ -100,7 +102,11 @@ pub(crate) fn unlock(name: &str) -> String {
 }
 
 /// A request as it is sent.
-pub(crate) fn request(id: u64, method: &str, params: impl Serialize) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn request(
+    id: u64,
+    method: &str,
+    params: impl Serialize,
+) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&RequestMessage { id, method, params })
 }
 
@@ -128,7 +134,8 @@ pub(crate) fn parse(message: Vec<u8>) -> Result<Message, String> {
             "monitor_canceled" => Ok(Message::MonitorCanceled),
             "locked" | "stolen" => {
                 let params = params.ok_or("a lock notification without the lock's name")?;
-                let (name,) = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+                let (name,) =
+                    serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
                 Ok(Message::Lock { name, held: method == "locked" })
             }
             _ => Ok(Message::Other { method }),
@@ -172,8 +179,13 @@ impl<'de> Deserialize<'de> for FirstNumber {
                 f.write_str("an array that begins with a number")
             }
 
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<FirstNumber, A::Error> {
-                let first = seq.next_element()?.ok_or_else(|| serde::de::Error::invalid_length(0, &self))?;
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> Result<FirstNumber, A::Error> {
+                let first = seq
+                    .next_element()?
+                    .ok_or_else(|| serde::de::Error::invalid_length(0, &self))?;
                 while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
                 Ok(FirstNumber(first))
             }

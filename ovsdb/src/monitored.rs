@@ -22,12 +22,12 @@ pub struct Monitored {
 }
 
 impl Connection {
-    /// Starts to replicate tables. The request is sent at the call, not when the future is first polled.
-    /// Resolves when the current rows are loaded.
+    /// Starts to replicate tables. The request is sent at the call, not when the future is first
+    /// polled. Resolves when the current rows are loaded.
     ///
     /// # Errors
-    /// The monitor does not fit the schema, the server refused it, or the connection was lost before the rows
-    /// were loaded.
+    /// The monitor does not fit the schema, the server refused it, or the connection was lost
+    /// before the rows were loaded.
     pub fn monitor(
         &self,
         monitor: Monitor,
@@ -54,24 +54,27 @@ impl Monitored {
         }
     }
 
-    /// Waits for the next changes and applies them. Cancellation-safe: changes that were not returned were
-    /// not applied.
+    /// Waits for the next changes and applies them. Cancellation-safe: changes that were not
+    /// returned were not applied.
     ///
     /// # Errors
-    /// The connection is closed, or an update is invalid, which closes it. The rows stay as they are.
+    /// The connection is closed, or an update is invalid, which closes it. The rows stay as they
+    /// are.
     pub async fn changed(&mut self) -> Result<Changes, Closed> {
         loop {
             let params = self.feed.next().await?;
             let Applied { changes, result } = self.feed.apply(&mut self.replica, &params);
             result?;
-            // An update may change nothing here, such as one of a row that a changes-only monitor never got.
+            // An update may change nothing here, such as one of a row that a changes-only monitor
+            // never got.
             if !changes.is_empty() {
                 return Ok(changes);
             }
         }
     }
 
-    /// The rows of a table, in no particular order; empty if the monitor does not include the table.
+    /// The rows of a table, in no particular order; empty if the monitor does not include the
+    /// table.
     pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
         self.replica.rows()
     }
@@ -101,7 +104,10 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(connection: Connection, Started { form, answer, updates }: Started) -> (Self, Body) {
+    pub(crate) fn new(
+        connection: Connection,
+        Started { form, answer, updates }: Started,
+    ) -> (Self, Body) {
         (Self { connection, form, updates }, answer)
     }
 

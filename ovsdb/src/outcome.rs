@@ -14,8 +14,8 @@ use crate::{
 /// The results of a committed transaction, read with the handles that the methods of
 /// [`Transaction`](crate::Transaction) returned.
 ///
-/// The accessors panic on a handle of another transaction, which is a programming error like an index out of
-/// bounds.
+/// The accessors panic on a handle of another transaction, which is a programming error like an
+/// index out of bounds.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     transaction: u64,
@@ -56,18 +56,25 @@ impl Outcome {
     }
 
     fn result(&self, operation: OperationIndex) -> &OperationResult {
-        assert_eq!(operation.transaction, self.transaction, "the handle belongs to another transaction");
+        assert_eq!(
+            operation.transaction, self.transaction,
+            "the handle belongs to another transaction"
+        );
         &self.results[operation.index]
     }
 
     /// Decodes the answer to a transaction with these operations.
-    pub(crate) fn decode(answer: &str, transaction: u64, labels: &[Label]) -> Result<Self, TransactError> {
-        let wire: Vec<Option<WireResult>> =
-            serde_json::from_str(answer).map_err(|error| TransactError::Protocol(error.to_string()))?;
+    pub(crate) fn decode(
+        answer: &str,
+        transaction: u64,
+        labels: &[Label],
+    ) -> Result<Self, TransactError> {
+        let wire: Vec<Option<WireResult>> = serde_json::from_str(answer)
+            .map_err(|error| TransactError::Protocol(error.to_string()))?;
         let answered = wire.len();
         let mut results = Vec::with_capacity(labels.len());
-        // RFC 7047 §4.1.3: one result for each operation, in order. After one that failed the results are
-        // null. If the commit failed, its error follows the results of all operations.
+        // RFC 7047 §4.1.3: one result for each operation, in order. After one that failed the
+        // results are null. If the commit failed, its error follows the results of all operations.
         for (index, result) in wire.into_iter().enumerate() {
             let label = labels.get(index);
             match (result, label) {
@@ -120,12 +127,16 @@ struct WireResult {
 impl WireResult {
     fn of_form(self, label: &Label) -> Result<OperationResult, TransactError> {
         let result = match label.result {
-            ResultForm::Uuid => self.uuid.as_ref().and_then(Atom::as_uuid).map(OperationResult::Uuid),
+            ResultForm::Uuid => {
+                self.uuid.as_ref().and_then(Atom::as_uuid).map(OperationResult::Uuid)
+            }
             ResultForm::Rows => self.rows.map(OperationResult::Rows),
             ResultForm::Count => self.count.map(OperationResult::Count),
             ResultForm::Empty => Some(OperationResult::Empty),
         };
-        result.ok_or_else(|| TransactError::Protocol(format!("the result of {label} lacks its value")))
+        result.ok_or_else(|| {
+            TransactError::Protocol(format!("the result of {label} lacks its value"))
+        })
     }
 }
 

@@ -26,7 +26,8 @@ impl Replica {
         Self { tables }
     }
 
-    /// The rows of a table, in no particular order; empty if the monitor does not include the table.
+    /// The rows of a table, in no particular order; empty if the monitor does not include the
+    /// table.
     pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
         self.table::<T>().into_iter().flat_map(TableRows::iter)
     }
@@ -68,8 +69,8 @@ impl Replica {
         self.tables.iter_mut().for_each(|table| table.finish_replacement(changes));
     }
 
-    /// Cancels a full load: rows from before it that were not loaded again stay, because their state is
-    /// unknown.
+    /// Cancels a full load: rows from before it that were not loaded again stay, because their
+    /// state is unknown.
     pub(crate) fn abandon_replacement(&mut self) {
         self.tables.iter_mut().for_each(|table| table.abandon_replacement());
     }
@@ -77,6 +78,8 @@ impl Replica {
 
 impl fmt::Debug for Replica {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.tables.iter().map(|table| (table.name(), table.row_count()))).finish()
+        f.debug_map()
+            .entries(self.tables.iter().map(|table| (table.name(), table.row_count())))
+            .finish()
     }
 }

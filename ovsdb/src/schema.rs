@@ -1,5 +1,5 @@
-//! The tables and columns of a database (RFC 7047 §3.2). Tells which of them an older server lacks before
-//! they are used.
+//! The tables and columns of a database (RFC 7047 §3.2). Tells which of them an older server lacks
+//! before they are used.
 
 mod column;
 
@@ -30,7 +30,8 @@ pub struct TableSchema {
     /// The maximum number of rows; `None` is unlimited.
     #[serde(default)]
     pub max_rows: Option<u64>,
-    /// Whether a row stays when no other row refers to it. Rows of other tables are garbage-collected.
+    /// Whether a row stays when no other row refers to it. Rows of other tables are
+    /// garbage-collected.
     #[serde(default)]
     pub is_root: bool,
     /// Lists of columns; the values of the columns of a list are unique together among the rows.
@@ -49,12 +50,14 @@ impl Schema {
         self.tables.contains_key(table)
     }
 
-    /// One column, if the table has it. `None` for `_uuid` and `_version`, which no schema declares.
+    /// One column, if the table has it. `None` for `_uuid` and `_version`, which no schema
+    /// declares.
     pub fn column(&self, table: &str, column: &str) -> Option<&ColumnSchema> {
         self.table(table)?.columns.get(column)
     }
 
-    /// Whether the column can be read. True for the implicit columns `_uuid` and `_version` of each table.
+    /// Whether the column can be read. True for the implicit columns `_uuid` and `_version` of each
+    /// table.
     pub fn has_column(&self, table: &str, column: &str) -> bool {
         self.table(table).is_some_and(|schema| {
             matches!(column, "_uuid" | "_version") || schema.columns.contains_key(column)

@@ -1,7 +1,7 @@
 //! `ssl:` connections (TLS 1.2 and 1.3): the files that secure them, and their errors.
 //!
-//! Knows certificates and keys, but not the protocol over the connection. Without the feature `ssl`, only the
-//! settings and the errors exist.
+//! Knows certificates and keys, but not the protocol over the connection. Without the feature
+//! `ssl`, only the settings and the errors exist.
 //!
 //! | part | what it does |
 //! |---|---|
@@ -30,27 +30,28 @@ use crate::error::ConnectFault;
 
 /// The client's key and certificate, and the authorities that it trusts. All files are PEM.
 ///
-/// They are read for each attempt to connect, so that a replaced file takes effect with the next connection.
-/// An established connection stays, as in Open vSwitch.
+/// They are read for each attempt to connect, so that a replaced file takes effect with the next
+/// connection. An established connection stays, as in Open vSwitch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ssl {
-    /// The client's key and certificate. Without them, only servers that request no client certificate accept
-    /// the connection; ovsdb-server requests one by default.
+    /// The client's key and certificate. Without them, only servers that request no client
+    /// certificate accept the connection; ovsdb-server requests one by default.
     pub identity: Option<Identity>,
     /// The CA file, with one or several authorities. A server is trusted if one of them signed its
     /// certificate, or if the certificate itself is in the file.
     pub authority: PathBuf,
     /// What to do if that file does not exist.
     pub missing_authority: MissingAuthority,
-    /// The name that the server's certificate has to have: among its subject alternative names, or exactly as
-    /// its common name, which is where ovs-pki(8) writes it. Without a name, any certificate that the
-    /// authorities signed is accepted, as by the programs of Open vSwitch.
+    /// The name that the server's certificate has to have: among its subject alternative names, or
+    /// exactly as its common name, which is where ovs-pki(8) writes it. Without a name, any
+    /// certificate that the authorities signed is accepted, as by the programs of Open vSwitch.
     pub common_name: Option<String>,
     connect: Connect,
 }
 
 impl Ssl {
-    /// Servers with a certificate from this CA file are trusted; everything else is for the fields to say.
+    /// Servers with a certificate from this CA file are trusted; everything else is for the fields
+    /// to say.
     pub fn new(authority: PathBuf) -> Self {
         Self {
             identity: None,
@@ -67,8 +68,8 @@ impl Ssl {
     }
 }
 
-/// How a connection is secured. A pointer: the linker then leaves TLS, a megabyte, out of a program that
-/// makes no [`Ssl`], even if another program of the same build has the feature.
+/// How a connection is secured. A pointer: the linker then leaves TLS, a megabyte, out of a program
+/// that makes no [`Ssl`], even if another program of the same build has the feature.
 #[derive(Clone, Copy)]
 struct Connect(for<'a> fn(&'a str, u16, &'a Ssl) -> Connecting<'a>);
 
@@ -121,8 +122,8 @@ pub enum MissingAuthority {
     /// The connection fails.
     #[default]
     Refuse,
-    /// The authority of the first server that answers is written to the file and trusted from then on, as
-    /// with the option `--bootstrap-ca-cert` of the programs of Open vSwitch. An attacker that answers in the
-    /// server's place at that moment is trusted, too.
+    /// The authority of the first server that answers is written to the file and trusted from then
+    /// on, as with the option `--bootstrap-ca-cert` of the programs of Open vSwitch. An attacker
+    /// that answers in the server's place at that moment is trusted, too.
     Bootstrap,
 }

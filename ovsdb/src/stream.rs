@@ -15,12 +15,12 @@ use crate::{
     tcp,
 };
 
-/// The first pause between attempts to connect to a server whose queue of connections is full. A server that
-/// is not busy accepts a connection in much less time.
+/// The first pause between attempts to connect to a server whose queue of connections is full. A
+/// server that is not busy accepts a connection in much less time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The longest such pause, and so the time that a caller may lose once there is room in the queue. 60
-/// attempts a second cost the server nothing, because the kernel refuses them.
+/// The longest such pause, and so the time that a caller may lose once there is room in the queue.
+/// 60 attempts a second cost the server nothing, because the kernel refuses them.
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
 /// The two directions of a connection, of any transport.
@@ -32,7 +32,10 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Connects. The caller sets a deadline: the kernel's own for TCP is minutes.
-    pub(crate) async fn connect(endpoint: &Endpoint, ssl: Option<&Ssl>) -> Result<Self, ConnectFault> {
+    pub(crate) async fn connect(
+        endpoint: &Endpoint,
+        ssl: Option<&Ssl>,
+    ) -> Result<Self, ConnectFault> {
         match endpoint {
             Endpoint::Unix(path) => {
                 let (reader, writer) = unix(path).await?.into_split();
@@ -43,16 +46,17 @@ impl Stream {
                 Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
             }
             Endpoint::Ssl { host, port } => {
-                let (reader, writer) = ssl.ok_or(SslError::NotConfigured)?.connect(host, *port).await?;
+                let (reader, writer) =
+                    ssl.ok_or(SslError::NotConfigured)?.connect(host, *port).await?;
                 Ok(Self { reader, writer })
             }
         }
     }
 }
 
-/// Connects to a unix socket, and retries while the server's queue is full. ovsdb-server listens with a
-/// backlog of 64. Beyond it the kernel returns `EAGAIN` to a non-blocking connect, and only a connect that
-/// blocks its thread waits for room.
+/// Connects to a unix socket, and retries while the server's queue is full. ovsdb-server listens
+/// with a backlog of 64. Beyond it the kernel returns `EAGAIN` to a non-blocking connect, and only
+/// a connect that blocks its thread waits for room.
 async fn unix(path: &Path) -> io::Result<UnixStream> {
     let mut pause = SHORTEST_PAUSE;
     loop {

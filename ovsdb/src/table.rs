@@ -14,10 +14,11 @@ pub use texts::Texts;
 
 use crate::transaction::Row;
 
-/// A row of one table, with the columns that the program uses. Declared with [`table!`](crate::table!).
+/// A row of one table, with the columns that the program uses. Declared with
+/// [`table!`](crate::table!).
 ///
-/// `Default` is a row whose columns all have the default value of their type (RFC 7047 §5.2.1). Servers
-/// leave out columns with that value.
+/// `Default` is a row whose columns all have the default value of their type (RFC 7047 §5.2.1).
+/// Servers leave out columns with that value.
 pub trait Table: Default + Debug + Clone + PartialEq + Send + Sync + 'static {
     /// The table's name, as the schema spells it.
     const NAME: &'static str;
@@ -55,10 +56,10 @@ impl<T: Table> From<&T> for Row {
 
 /// Declares a struct for the rows of a table, with a field for each column of interest.
 ///
-/// Types: `String`, `Box<str>`, `Arc<str>`, `i64`, `f64`, `bool` and [`Uuid`](crate::Uuid) for a single
-/// value; an `Option` of them for an optional value; `Vec` (kept sorted, without duplicates) or `BTreeSet`,
-/// or [`Texts`] for strings, for a set; `BTreeMap`, or [`Pairs`] for strings, for a map. A field has its column's name, or `= "column"`
-/// after its type names the column.
+/// Types: `String`, `Box<str>`, `Arc<str>`, `i64`, `f64`, `bool` and [`Uuid`](crate::Uuid) for a
+/// single value; an `Option` of them for an optional value; `Vec` (kept sorted, without duplicates)
+/// or `BTreeSet`, or [`Texts`] for strings, for a set; `BTreeMap`, or [`Pairs`] for strings, for a
+/// map. A field has its column's name, or `= "column"` after its type names the column.
 ///
 /// ```
 /// use std::collections::BTreeMap;

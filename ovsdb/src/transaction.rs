@@ -1,7 +1,7 @@
 //! A transaction: operations that a server executes atomically (RFC 7047 §4.1.3).
 //!
-//! Does not know connections. The answer is an [`Outcome`](crate::Outcome), read with the handles that the
-//! methods of [`Transaction`] return.
+//! Does not know connections. The answer is an [`Outcome`](crate::Outcome), read with the handles
+//! that the methods of [`Transaction`] return.
 
 mod condition;
 mod error;
@@ -31,13 +31,13 @@ pub struct Transaction {
     operations: Vec<Operation>,
 }
 
-/// Column values of a row, to insert or to update. Columns that are left out keep their value on update, and
-/// get the default of their type on insert.
+/// Column values of a row, to insert or to update. Columns that are left out keep their value on
+/// update, and get the default of their type on insert.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Row(Vec<(Cow<'static, str>, Datum)>);
 
-/// A row that a transaction inserts, before the server assigns its UUID. Values in the same transaction can
-/// refer to it.
+/// A row that a transaction inserts, before the server assigns its UUID. Values in the same
+/// transaction can refer to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamedUuid {
     pub(crate) operation: OperationIndex,
@@ -110,7 +110,11 @@ impl Transaction {
     pub fn select(&mut self, table: &str, where_: impl Into<Where>, columns: &[&str]) -> Selection {
         let implied = (!columns.contains(&"_uuid")).then_some("_uuid");
         let columns = columns.iter().copied().chain(implied).map(str::to_owned).collect();
-        Selection(self.push(Operation::Select { table: table.to_owned(), where_: where_.into(), columns }))
+        Selection(self.push(Operation::Select {
+            table: table.to_owned(),
+            where_: where_.into(),
+            columns,
+        }))
     }
 
     /// Sets columns of all rows that meet the condition (RFC 7047 §5.2.3).
@@ -118,7 +122,8 @@ impl Transaction {
         self.push(Operation::Update { table: table.to_owned(), where_: where_.into(), row })
     }
 
-    /// Changes columns of all rows that meet the condition, relative to their values (RFC 7047 §5.2.4).
+    /// Changes columns of all rows that meet the condition, relative to their values (RFC 7047
+    /// §5.2.4).
     pub fn mutate(
         &mut self,
         table: &str,
@@ -133,12 +138,12 @@ impl Transaction {
         self.push(Operation::Delete { table: table.to_owned(), where_: where_.into() })
     }
 
-    /// Waits until the rows that meet the condition have exactly these values in these columns, or, with
-    /// [`Until::NotEqual`], other values (RFC 7047 §5.2.6).
+    /// Waits until the rows that meet the condition have exactly these values in these columns, or,
+    /// with [`Until::NotEqual`], other values (RFC 7047 §5.2.6).
     ///
-    /// The server retries the transaction until `timeout` (in milliseconds, rounded down) has passed; then
-    /// the error is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut). With a timeout of zero the server
-    /// checks once.
+    /// The server retries the transaction until `timeout` (in milliseconds, rounded down) has
+    /// passed; then the error is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut). With a
+    /// timeout of zero the server checks once.
     pub fn wait(
         &mut self,
         table: &str,

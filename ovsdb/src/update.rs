@@ -1,9 +1,9 @@
 //! Decodes the updates of a monitor straight into a replica.
 //!
 //! One decoder serves all forms: `<table-updates>` of RFC 7047 §4.1.6 and `<table-updates2>` of
-//! ovsdb-server(7) §4.1.14 differ in the names of their members only (`old`, `new`; `initial`, `insert`,
-//! `modify`, `delete`). There is no intermediate representation, because a large database arrives as one
-//! message.
+//! ovsdb-server(7) §4.1.14 differ in the names of their members only (`old`, `new`; `initial`,
+//! `insert`, `modify`, `delete`). There is no intermediate representation, because a large database
+//! arrives as one message.
 
 mod seeds;
 
@@ -25,8 +25,8 @@ pub(crate) enum Form {
     Since,
 }
 
-/// What an update did. After an error, `changes` holds the changes made before it; the reader of the replica
-/// has to get them, too.
+/// What an update did. After an error, `changes` holds the changes made before it; the reader of
+/// the replica has to get them, too.
 #[derive(Debug)]
 pub(crate) struct Applied<E> {
     pub(crate) changes: Changes,
@@ -34,7 +34,8 @@ pub(crate) struct Applied<E> {
     pub(crate) result: Result<Option<Uuid>, E>,
 }
 
-/// Applies the answer to a monitor request: all rows, or those that changed since the last connection.
+/// Applies the answer to a monitor request: all rows, or those that changed since the last
+/// connection.
 pub(crate) fn load(replica: &mut Replica, form: Form, answer: &str) -> Applied<String> {
     let mut changes = Changes::default();
     let result = decode(answer, seeds::MonitorAnswer { replica, form, changes: &mut changes });

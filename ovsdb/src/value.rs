@@ -33,8 +33,8 @@ impl fmt::Display for Atom {
     }
 }
 
-/// The value of a column: a set or a map. A scalar is a set of one element, an absent optional value an empty
-/// set.
+/// The value of a column: a set or a map. A scalar is a set of one element, an absent optional
+/// value an empty set.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Datum {
     Set(Vec<Atom>),
@@ -97,9 +97,9 @@ impl Datum {
         self.atoms().is_empty() && self.pairs().is_empty()
     }
 
-    /// The difference between this value and the new one, as ovsdb-server(7) §4.1.14 defines it. For sets:
-    /// the elements added or removed. For maps: the pairs added, removed (with their old value) or changed
-    /// (with their new value). Both values have to be sorted.
+    /// The difference between this value and the new one, as ovsdb-server(7) §4.1.14 defines it.
+    /// For sets: the elements added or removed. For maps: the pairs added, removed (with their old
+    /// value) or changed (with their new value). Both values have to be sorted.
     pub(crate) fn difference(self, new: Self) -> Self {
         match (self, new) {
             (Self::Set(old), Self::Set(new)) => Self::Set(merge(old, new, |atom| atom)),
@@ -118,8 +118,8 @@ impl Datum {
     }
 }
 
-/// The symmetric difference of two sorted lists. For two elements with the same key but another value, the
-/// new one.
+/// The symmetric difference of two sorted lists. For two elements with the same key but another
+/// value, the new one.
 fn merge<E: PartialEq>(old: Vec<E>, new: Vec<E>, key: impl Fn(&E) -> &Atom) -> Vec<E> {
     let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
     let mut differ = Vec::new();
@@ -167,8 +167,8 @@ impl Atom {
         if let Self::Uuid(uuid) = self { Some(*uuid) } else { None }
     }
 
-    /// The number, if the atom is a real or an integer: servers write a `real` without a fraction as an
-    /// integer.
+    /// The number, if the atom is a real or an integer: servers write a `real` without a fraction
+    /// as an integer.
     pub fn as_real(&self) -> Option<f64> {
         match self {
             Self::Real(number) => Some(*number),
@@ -181,7 +181,10 @@ impl Atom {
 
 impl ValueError {
     pub(crate) fn new(expected: &'static str, found: &impl serde::Serialize) -> Self {
-        Self { expected, found: serde_json::to_string(found).unwrap_or_else(|error| error.to_string()) }
+        Self {
+            expected,
+            found: serde_json::to_string(found).unwrap_or_else(|error| error.to_string()),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The log of a long-lived program. A background thread writes it, so that no request waits for a disk.
+//! The log of a long-lived program. A background thread writes it, so that no request waits for a
+//! disk.
 
 use std::{
     fs,
@@ -21,9 +22,9 @@ mod rotate;
 
 /// Where and how the program logs.
 ///
-/// In the usual directory, Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily) rotates the
-/// log, too. The two do not interfere: files renamed here do not end with `.log`, and after a rename by
-/// logrotate the new log is small.
+/// In the usual directory, Open vSwitch's logrotate stanza (`/var/log/openvswitch/*.log`, daily)
+/// rotates the log, too. The two do not interfere: files renamed here do not end with `.log`, and
+/// after a rename by logrotate the new log is small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
     pub file: PathBuf,
@@ -31,8 +32,8 @@ pub struct LogConfig {
     pub rotation: Rotation,
 }
 
-/// When the program renames its own log, for machines without logrotate: `NAME` becomes `NAME.TIME`. 0
-/// disables each limit. If `max_size` is 0, no file is renamed or removed.
+/// When the program renames its own log, for machines without logrotate: `NAME` becomes
+/// `NAME.TIME`. 0 disables each limit. If `max_size` is 0, no file is renamed or removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// The maximum size of the log, in megabytes of 2^20 bytes.
@@ -43,8 +44,9 @@ pub struct Rotation {
     pub max_age: u64,
 }
 
-/// The number of lines that can wait for the disk; further lines are lost. Ten times fewer would lose lines
-/// when many requests log while the disk is busy; ten times more would allocate that many slots at start.
+/// The number of lines that can wait for the disk; further lines are lost. Ten times fewer would
+/// lose lines when many requests log while the disk is busy; ten times more would allocate that
+/// many slots at start.
 const WAITING_LINES: usize = 8192;
 
 /// The running log. Dropping it writes the lines that wait.
@@ -59,7 +61,8 @@ pub struct Log {
     is_stderr: bool,
 }
 
-/// Lines that the log should have and has not. Also counts while the log goes to standard error, too.
+/// Lines that the log should have and has not. Also counts while the log goes to standard error,
+/// too.
 #[derive(Debug, Clone)]
 pub struct LostLines {
     /// The file could not be written: a full disk, a missing directory.
@@ -91,14 +94,16 @@ impl Log {
         self.lost.clone()
     }
 
-    /// Logs a line for each note about the options, and prints it on standard error, which is visible when
-    /// the program is started by hand.
+    /// Logs a line for each note about the options, and prints it on standard error, which is
+    /// visible when the program is started by hand.
     pub fn tell_of_options(&self, notes: &[String]) {
-        let is_shown = (self.on_stderr || self.is_stderr) && tracing::enabled!(tracing::Level::WARN);
+        let is_shown =
+            (self.on_stderr || self.is_stderr) && tracing::enabled!(tracing::Level::WARN);
         for note in notes {
             tracing::warn!(note, "options");
             if !is_shown {
-                // Standard error may be closed, or a file on a full disk. Neither is a reason to exit.
+                // Standard error may be closed, or a file on a full disk. Neither is a reason to
+                // exit.
                 let _ = writeln!(stderr(), "ovnkube: {note}");
             }
         }
@@ -106,15 +111,20 @@ impl Log {
 }
 
 impl Reopen {
-    /// Requests that the log is reopened: the next line goes to the file that has the log's path at that
-    /// time.
+    /// The handle to what sets this flag.
+    pub(crate) fn of(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+
+    /// Requests that the log is reopened: the next line goes to the file that has the log's path at
+    /// that time.
     pub fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Starts the log. Never fails: if the file cannot be opened, or if standard error is a terminal, the log
-/// also goes to standard error.
+/// Starts the log. Never fails: if the file cannot be opened, or if standard error is a terminal,
+/// the log also goes to standard error.
 pub fn start(config: &LogConfig) -> Log {
     let LogConfig { file, level, rotation } = config;
     let mut reopen = ReopenFile::new(file);
@@ -126,8 +136,10 @@ pub fn start(config: &LogConfig) -> Log {
         .buffered_lines_limit(WAITING_LINES)
         .finish(RotatedFile::new(reopen, file, *rotation));
     let lost = LostLines { unwritten, crowded_out: writer.error_counter() };
-    let subscriber =
-        Registry::default().with(level.filter()).with(layer(writer)).with(on_stderr.then(|| layer(stderr)));
+    let subscriber = Registry::default()
+        .with(level.filter())
+        .with(layer(writer))
+        .with(on_stderr.then(|| layer(stderr)));
     // Fails if a subscriber is set already, such as a test's. That one gets the events then.
     let _ = tracing::subscriber::set_global_default(subscriber);
     log_panics();
@@ -142,6 +154,7 @@ pub fn start(config: &LogConfig) -> Log {
 }
 
 fn is_stderr(file: &Path) -> bool {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let identity =
+        |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
     identity(file).is_some_and(|of_file| identity(Path::new("/dev/stderr")) == Some(of_file))
 }

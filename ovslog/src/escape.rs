@@ -1,13 +1,15 @@
-//! Escapes and shortens values before they reach a log line. Values come from annotations, configurations and
-//! error texts of other programs, which may hold control characters or be very long.
+//! Escapes and shortens values before they reach a log line. Values come from annotations,
+//! configurations and error texts of other programs, which may hold control characters or be very
+//! long.
 
 use std::fmt::{self, Write};
 
-/// The length in bytes at which one value is cut. Ten times less would cut paths and chains of errors; ten
-/// times more would let a single value fill the screen.
+/// The length in bytes at which one value is cut. Ten times less would cut paths and chains of
+/// errors; ten times more would let a single value fill the screen.
 const LONGEST: usize = 1024;
 
-/// A writer of one value: escapes control characters, and cuts the value (`…`) after [`LONGEST`] bytes.
+/// A writer of one value: escapes control characters, and cuts the value (`…`) after [`LONGEST`]
+/// bytes.
 #[derive(Debug, Default)]
 pub(super) struct Escaped {
     text: String,
@@ -43,8 +45,9 @@ impl Write for Escaped {
     }
 }
 
-/// Whether a character is escaped: C0, DEL and C1 (ANSI sequences start with one of them), and the Unicode
-/// characters that end a line or change the direction of text.
+/// Whether a character is escaped: C0, DEL and C1 (ANSI sequences start with one of them), and the
+/// Unicode characters that end a line or change the direction of text.
 fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

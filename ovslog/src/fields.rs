@@ -14,12 +14,12 @@ use tracing_subscriber::{
 
 use super::escape::Escaped;
 
-/// The characters of a container id that are shown. Enough to recognise it in the output of `crictl ps`, and
-/// short enough for each line of a request.
+/// The characters of a container id that are shown. Enough to recognise it in the output of `crictl
+/// ps`, and short enough for each line of a request.
 const SHORT_ID: usize = 12;
 
-/// Formats the fields of a span: command, pod, sandbox, interface, then all others. Fields recorded later
-/// come last.
+/// Formats the fields of a span: command, pod, sandbox, interface, then all others. Fields recorded
+/// later come last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OvsFields;
 
@@ -36,7 +36,11 @@ pub(super) struct Fields {
 }
 
 impl<'writer> FormatFields<'writer> for OvsFields {
-    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
+    fn format_fields<R: RecordFields>(
+        &self,
+        mut writer: Writer<'writer>,
+        fields: R,
+    ) -> fmt::Result {
         let mut visitor = Fields::default();
         fields.record(&mut visitor);
         writer.write_str(&visitor.request())
@@ -55,8 +59,12 @@ impl Fields {
             .as_ref()
             .map(|id| format!("sandbox={}", id.chars().take(SHORT_ID).collect::<String>()));
         let known = [self.command.clone(), pod, sandbox, self.ifname.clone()];
-        let words: Vec<String> =
-            known.into_iter().flatten().filter(|word| !word.is_empty()).chain(self.others()).collect();
+        let words: Vec<String> = known
+            .into_iter()
+            .flatten()
+            .filter(|word| !word.is_empty())
+            .chain(self.others())
+            .collect();
         words.join(" ")
     }
 
@@ -95,7 +103,8 @@ impl Visit for Fields {
     }
 }
 
-/// The value, in quotes if it is empty or has white space or quotes, so that fields can be told apart.
+/// The value, in quotes if it is empty or has white space or quotes, so that fields can be told
+/// apart.
 fn quoted(value: &str) -> String {
     if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c == '"') {
         let mut text = String::with_capacity(value.len() + 2);

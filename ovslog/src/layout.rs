@@ -18,10 +18,11 @@ use super::{fields::Fields, panic};
 const TIMESTAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
-/// Formats an event as a line: time in UTC, number of the line in this process, module, level, the request
-/// that it belongs to, message, fields.
+/// Formats an event as a line: time in UTC, number of the line in this process, module, level, the
+/// request that it belongs to, message, fields.
 ///
-/// `2018-01-03T08:42:39.609Z|00042|attach|INFO|[ADD shop/cart-0 sandbox=0123456789ab eth0] message key=value`
+/// `2018-01-03T08:42:39.609Z|00042|attach|INFO|[ADD shop/cart-0 sandbox=0123456789ab eth0] message
+/// key=value`
 #[derive(Debug, Default)]
 pub struct OvsLayout {
     lines: AtomicU32,
@@ -48,8 +49,10 @@ where
         // All spans share one pair of brackets, the outermost first.
         let mut separator = '[';
         for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
-            if let Some(formatted) =
-                span.extensions().get::<FormattedFields<N>>().filter(|formatted| !formatted.is_empty())
+            if let Some(formatted) = span
+                .extensions()
+                .get::<FormattedFields<N>>()
+                .filter(|formatted| !formatted.is_empty())
             {
                 write!(writer, "{separator}{formatted}")?;
                 separator = ' ';
@@ -69,7 +72,12 @@ where
 
 /// The module of an event: the last part of its target's path.
 fn module(metadata: &Metadata<'static>) -> &'static str {
-    metadata.target().rsplit("::").next().unwrap_or_default()
+    module_of(metadata.target())
+}
+
+/// The module of a target.
+pub(crate) fn module_of(target: &str) -> &str {
+    target.rsplit("::").next().unwrap_or_default()
 }
 
 /// Open vSwitch's name of a level. EMER is a panic.

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-/// Libraries whose events below ERR are not logged: they concern only developers of the library. Each name is
-/// a prefix of targets: `kube_` is not the project's own `kubeapi`.
+/// Libraries whose events below ERR are not logged: they concern only developers of the library.
+/// Each name is a prefix of targets: `kube_` is not the project's own `kubeapi`.
 const TALKATIVE: [&str; 4] = ["hyper", "kube_", "rustls", "tower"];
 
 /// The least severe level that is logged.
@@ -42,8 +42,8 @@ impl Level {
 impl FromStr for Level {
     type Err = BadLevel;
 
-    /// Takes Open vSwitch's names, their longer forms, or a klog verbosity (0 to 255). As in Go programs,
-    /// every verbosity logs `info` and above, and debugging starts at 5.
+    /// Takes Open vSwitch's names, their longer forms, or a klog verbosity (0 to 255). As in Go
+    /// programs, every verbosity logs `info` and above, and debugging starts at 5.
     fn from_str(text: &str) -> Result<Self, BadLevel> {
         match text.trim().to_ascii_lowercase().as_str() {
             "emer" | "err" | "error" => Ok(Self::Error),

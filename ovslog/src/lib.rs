@@ -1,5 +1,5 @@
-//! Log files in Open vSwitch's line layout, so that the same tools read the logs of its daemons and of these
-//! programs.
+//! Log files in Open vSwitch's line layout, so that the same tools read the logs of its daemons and
+//! of these programs.
 //!
 //! | part | reads | writes |
 //! |---|---|---|
@@ -8,6 +8,7 @@
 //! | [`Level`] | `logLevel`, `--loglevel` | a filter of events |
 //! | [`LogRateLimit`] | each occurrence of an event | at most one line a minute |
 //! | [`start`] | a path and a level | the log of a short-lived program |
+//! | `vlog` (feature `background`) | levels by module and destination | the log of a daemon |
 //! | `background` (feature) | a path, a level, rotation | the log of a long-lived program |
 //!
 //! Logging never fails the program: lines that cannot be written are counted and dropped.
@@ -26,6 +27,8 @@ mod level;
 mod panic;
 mod rate_limit;
 mod reopen_file;
+#[cfg(feature = "background")]
+pub mod vlog;
 
 pub use fields::OvsFields;
 pub use layout::OvsLayout;
@@ -48,14 +51,16 @@ where
         .with_writer(writer)
 }
 
-/// Starts the log of a short-lived program. The file is opened when the first line is written. An unknown
-/// level is reported in the log, and the default is used instead.
+/// Starts the log of a short-lived program. The file is opened when the first line is written. An
+/// unknown level is reported in the log, and the default is used instead.
 ///
-/// The thread that logs writes the line: the process could exit before a background thread wrote it.
+/// The thread that logs writes the line: the process could exit before a background thread wrote
+/// it.
 pub fn start(file: &Path, level: Option<&str>) {
     let level = level.map_or(Ok(Level::default()), str::parse);
     let filter = level.as_ref().map_or(Level::default(), |level| *level).filter();
-    let subscriber = Registry::default().with(filter).with(layer(Mutex::new(ReopenFile::new(file))));
+    let subscriber =
+        Registry::default().with(filter).with(layer(Mutex::new(ReopenFile::new(file))));
     // Fails if a subscriber is set already, such as a test's. That one gets the events then.
     let _ = tracing::subscriber::set_global_default(subscriber);
     log_panics();

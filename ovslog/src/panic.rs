@@ -1,4 +1,5 @@
-//! Logs panics. They end a thread or the process, and the runtime may drop a plugin's standard error.
+//! Logs panics. They end a thread or the process, and the runtime may drop a plugin's standard
+//! error.
 
 use std::panic::{set_hook, take_hook};
 

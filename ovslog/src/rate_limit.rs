@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The shortest time between two lines. Ten times less would still fill the log under a steady fault; ten
-/// times more would hide for long that a fault goes on.
+/// The shortest time between two lines. Ten times less would still fill the log under a steady
+/// fault; ten times more would hide for long that a fault goes on.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Logs an event at most once a minute.
@@ -14,7 +14,8 @@ pub struct LogRateLimit {
 }
 
 impl LogRateLimit {
-    /// Records an event. If it is time to log it, calls `say` with the number of events since the last line.
+    /// Records an event. If it is time to log it, calls `say` with the number of events since the
+    /// last line.
     pub fn now(&mut self, say: impl FnOnce(u32)) {
         self.times = self.times.saturating_add(1);
         if self.said.is_none_or(|said| said.elapsed() >= EVERY) {

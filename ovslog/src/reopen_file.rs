@@ -1,5 +1,5 @@
-//! A log file that may be renamed, removed, on a full disk, or in a missing directory. Does not know the
-//! layout of lines.
+//! A log file that may be renamed, removed, on a full disk, or in a missing directory. Does not
+//! know the layout of lines.
 
 use std::{
     fs::{DirBuilder, File, Metadata, OpenOptions},
@@ -15,20 +15,20 @@ use std::{
 
 use nix::{fcntl::OFlag, unistd::geteuid};
 
-/// How often the path is checked, while lines are written. A rename by logrotate is noticed this late, and a
-/// file that cannot be opened is tried this often. Ten times less would cost more system calls when many
-/// lines are written; ten times more would put more lines into the renamed file, which logrotate may be
-/// compressing.
+/// How often the path is checked, while lines are written. A rename by logrotate is noticed this
+/// late, and a file that cannot be opened is tried this often. Ten times less would cost more
+/// system calls when many lines are written; ten times more would put more lines into the renamed
+/// file, which logrotate may be compressing.
 const RECHECK: Duration = Duration::from_secs(1);
 
 /// The mode bits of a directory in which its group or all users can create files.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Appends to the file that has the path at that time. Errors do not reach the caller; lines that cannot be
-/// written are counted.
+/// Appends to the file that has the path at that time. Errors do not reach the caller; lines that
+/// cannot be written are counted.
 ///
-/// Each call of `write` is one line and one system call. With `O_APPEND` the kernel does not mix lines of
-/// several processes.
+/// Each call of `write` is one line and one system call. With `O_APPEND` the kernel does not mix
+/// lines of several processes.
 #[derive(Debug)]
 pub struct ReopenFile {
     path: PathBuf,
@@ -110,8 +110,11 @@ impl ReopenFile {
     }
 
     fn reopen(&self) -> io::Result<OpenFile> {
-        let directory =
-            self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = self
+            .path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let owner = match std::fs::metadata(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
@@ -156,11 +159,13 @@ impl ReopenFile {
     }
 }
 
-/// Whether it is safe to write to a file in a directory in which other users can create files: it belongs to
-/// this user or to the directory's owner, and has no other hard link. Such a directory is
-/// `/var/log/openvswitch` if Open vSwitch runs as its own user.
+/// Whether it is safe to write to a file in a directory in which other users can create files: it
+/// belongs to this user or to the directory's owner, and has no other hard link. Such a directory
+/// is `/var/log/openvswitch` if Open vSwitch runs as its own user.
 fn is_safe(file: &Metadata, directory: &Metadata) -> bool {
-    file.is_file() && file.nlink() == 1 && (file.uid() == geteuid().as_raw() || file.uid() == directory.uid())
+    file.is_file()
+        && file.nlink() == 1
+        && (file.uid() == geteuid().as_raw() || file.uid() == directory.uid())
 }
 
 /// Never fails, because the caller could not log the error.

@@ -12,7 +12,8 @@ use super::*;
 
 /// The lines that a subscriber with a log at `path` writes for the events in `emit`.
 fn logged(path: &Path, level: Level, emit: impl FnOnce()) -> Vec<String> {
-    let subscriber = Registry::default().with(level.filter()).with(layer(Mutex::new(ReopenFile::new(path))));
+    let subscriber =
+        Registry::default().with(level.filter()).with(layer(Mutex::new(ReopenFile::new(path))));
     tracing::subscriber::with_default(subscriber, emit);
     lines(path)
 }
@@ -185,8 +186,8 @@ fn a_directory_where_others_may_put_files_leads_to_no_other_file() {
     let plain = shared.join("log");
     ReopenFile::new(&plain).write_all(b"one\n").unwrap();
     assert_eq!(lines(&plain), ["one"]);
-    // Links in a directory that only this user can write to are followed: the user made them, such as one to
-    // /dev/stderr.
+    // Links in a directory that only this user can write to are followed: the user made them, such
+    // as one to /dev/stderr.
     let link = dir.path().join("link");
     fs::remove_file(shared.join("hard")).unwrap();
     symlink(&victim, &link).unwrap();

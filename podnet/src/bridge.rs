@@ -12,8 +12,8 @@ use contract::{
 use futures_util::future::{Either, ready};
 use ipnet::IpNet;
 use ovsdb::{
-    Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Mutation, Options,
-    Outcome, Schema, TransactError, Transaction, Uuid, Where,
+    Condition, ConnectError, Connection, Endpoints, ErrorKind, Monitor, Monitored, Mutation,
+    Options, Outcome, Schema, TransactError, Transaction, Uuid, Where,
 };
 use tokio::time::timeout;
 
@@ -49,8 +49,8 @@ ovsdb::table! {
     }
 }
 
-/// The part of the schema that these tables use. Every Open vSwitch has these columns, and reading the whole
-/// schema would be half of what a plugin asks of the database.
+/// The part of the schema that these tables use. Every Open vSwitch has these columns, and reading
+/// the whole schema would be half of what a plugin asks of the database.
 fn schema() -> Schema {
     const SCHEMA: &str = r#"{"name": "Open_vSwitch", "version": "8.0.0", "tables": {
         "Open_vSwitch": {"columns": {
@@ -65,8 +65,8 @@ fn schema() -> Schema {
     serde_json::from_str(SCHEMA).expect("a constant that a test reads")
 }
 
-/// How often a plug is tried if other programs write at the same moment. Each attempt reads what is in the
-/// way; a port that is lost this often is one that another program keeps writing.
+/// How often a plug is tried if other programs write at the same moment. Each attempt reads what is
+/// in the way; a port that is lost this often is one that another program keeps writing.
 const MAX_RACES: usize = 8;
 
 /// The datapath of `br-int`.
@@ -148,7 +148,8 @@ impl BridgeError {
 }
 
 impl Bridge {
-    /// Connects to the first endpoint that answers. `patience` limits the connection, and then each answer.
+    /// Connects to the first endpoint that answers. `patience` limits the connection, and then each
+    /// answer.
     ///
     /// # Errors
     /// [`BridgeError::Slow`] after `patience`; otherwise the error of the last endpoint.
@@ -183,16 +184,18 @@ impl Bridge {
         !self.connection.is_closed()
     }
 
-    /// Reads the bridge, and starts to monitor the port that is going to be plugged, if its name is known.
+    /// Reads the bridge, and starts to monitor the port that is going to be plugged, if its name is
+    /// known.
     ///
     /// # Errors
-    /// [`BridgeError::NoBridge`] if there is no integration bridge; [`BridgeError::Monitor`] if the monitor
-    /// is refused or the session is lost.
+    /// [`BridgeError::NoBridge`] if there is no integration bridge; [`BridgeError::Monitor`] if the
+    /// monitor is refused or the session is lost.
     pub async fn watch_interface(&self, host: Option<IfName>) -> Result<ArmedMonitor, BridgeError> {
-        let mut monitor = Monitor::new().table::<BridgeRow>(Condition::equal("name", INTEGRATION_BRIDGE));
+        let mut monitor =
+            Monitor::new().table::<BridgeRow>(Condition::equal("name", INTEGRATION_BRIDGE));
         if let Some(host) = &host {
-            // Changes only: for a monitor that wants the rows there are, ovsdb-server copies the whole table,
-            // whatever the condition.
+            // Changes only: for a monitor that wants the rows there are, ovsdb-server copies the
+            // whole table, whatever the condition.
             monitor = monitor.table_changes::<Interface>(Condition::equal("name", host.as_str()));
         }
         let watch = self.connection.monitor(monitor).await?;
@@ -202,28 +205,32 @@ impl Bridge {
 
     /// Plugs the host's end of an attachment, in place of older ports of the same logical port.
     ///
-    /// The caller owns the link `host`, so a row of that name is left over from a link that is gone. It may
-    /// only belong to the same sandbox or the same logical port. As a rule there is none, so nothing is
-    /// looked up before the guards of the transaction fail.
+    /// The caller owns the link `host`, so a row of that name is left over from a link that is
+    /// gone. It may only belong to the same sandbox or the same logical port. As a rule there is
+    /// none, so nothing is looked up before the guards of the transaction fail.
     ///
-    /// An address that another pod of the node uses is refused after the port was written, because the
-    /// look-up costs nothing in the same transaction. The caller rolls back.
+    /// An address that another pod of the node uses is refused after the port was written, because
+    /// the look-up costs nothing in the same transaction. The caller rolls back.
     ///
     /// # Errors
-    /// [`BridgeError::NameTaken`], [`BridgeError::AttachedTwice`] or [`BridgeError::AddressTaken`] if another
-    /// port is in the way; [`BridgeError::Raced`] if further ones keep appearing; otherwise the database is
-    /// out of reach, too slow or refuses.
+    /// [`BridgeError::NameTaken`], [`BridgeError::AttachedTwice`] or [`BridgeError::AddressTaken`]
+    /// if another port is in the way; [`BridgeError::Raced`] if further ones keep appearing;
+    /// otherwise the database is out of reach, too slow or refuses.
     pub async fn plug(
         &self,
         attachment: &Attachment,
         host: &IfName,
         armed: Option<ArmedMonitor>,
     ) -> Result<Plugged, BridgeError> {
-        let mut watch = armed.filter(|armed| armed.host.as_ref() == Some(host)).map(|armed| armed.watch);
+        let mut watch =
+            armed.filter(|armed| armed.host.as_ref() == Some(host)).map(|armed| armed.watch);
         let mut older = Vec::new();
         for _ in 0..MAX_RACES {
-            let Plug { transaction, interface, same_address } = rows::plug(attachment, host, &older);
-            let row = || Monitor::new().table_changes::<Interface>(Condition::equal("name", host.as_str()));
+            let Plug { transaction, interface, same_address } =
+                rows::plug(attachment, host, &older);
+            let row = || {
+                Monitor::new().table_changes::<Interface>(Condition::equal("name", host.as_str()))
+            };
             // Sent back to back, the monitor first: it is in place before the row is.
             let begun = match watch {
                 Some(watch) => Either::Left(ready(Ok(watch))),
@@ -235,7 +242,9 @@ impl Bridge {
                 Ok(outcome) => {
                     let same_address =
                         same_address.map(|selection| outcome.rows(selection)).unwrap_or_default();
-                    if let Some((address, holder)) = rows::holder_of_address(attachment, same_address) {
+                    if let Some((address, holder)) =
+                        rows::holder_of_address(attachment, same_address)
+                    {
                         // The port is written by now: the caller's rollback removes it.
                         return Err(BridgeError::AddressTaken {
                             address,
@@ -249,8 +258,11 @@ impl Bridge {
                         watch: begun,
                     });
                 }
-                // A `wait` of the transaction failed (RFC 7047 section 5.2.6): something is in the way.
-                Err(BridgeError::Transact(error)) if matches!(error.kind(), Some(ErrorKind::TimedOut)) => {
+                // A `wait` of the transaction failed (RFC 7047 section 5.2.6): something is in the
+                // way.
+                Err(BridgeError::Transact(error))
+                    if matches!(error.kind(), Some(ErrorKind::TimedOut)) =>
+                {
                     // The next attempt uses the same monitor.
                     watch = Some(begun);
                     older = self.in_the_way(attachment, host).await?;
@@ -269,7 +281,8 @@ impl Bridge {
     ) -> Result<Vec<(InterfaceRow, Vec<PortRow>)>, BridgeError> {
         let mut tx = Transaction::new();
         let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["name"]);
-        let same_port = tx.select("Interface", has_iface_id(&attachment.iface_id), &InterfaceRow::COLUMNS);
+        let same_port =
+            tx.select("Interface", has_iface_id(&attachment.iface_id), &InterfaceRow::COLUMNS);
         let same_name =
             tx.select("Interface", Condition::equal("name", host.as_str()), &InterfaceRow::COLUMNS);
         let outcome = self.transact(tx).await?;
@@ -286,7 +299,8 @@ impl Bridge {
             row.sandbox() == Some(sandbox)
                 && row.id(external_ids::POD_IF_NAME).is_some_and(|other| other != if_name.as_str())
         };
-        // Another interface of the same sandbox has the logical port. Removing it would cut that one off.
+        // Another interface of the same sandbox has the logical port. Removing it would cut that
+        // one off.
         if let Some(sister) = older.iter().find(is_sister) {
             let if_name = sister.id(external_ids::POD_IF_NAME).unwrap_or_default().to_owned();
             return Err(BridgeError::AttachedTwice {
@@ -311,7 +325,11 @@ impl Bridge {
     ///
     /// # Errors
     /// [`BridgeError::Monitor`] if the monitor is refused or the session is lost.
-    pub async fn find(&self, attachment: &Attachment, host: &IfName) -> Result<Option<Plugged>, BridgeError> {
+    pub async fn find(
+        &self,
+        attachment: &Attachment,
+        host: &IfName,
+    ) -> Result<Option<Plugged>, BridgeError> {
         let watch = self
             .connection
             .monitor(Monitor::new().table::<Interface>(Condition::equal("name", host.as_str())))
@@ -347,10 +365,17 @@ impl Bridge {
     ///
     /// # Errors
     /// The database is out of reach, too slow or refuses.
-    pub async fn addresses_of_others(&self, identities: &[Identity]) -> Result<HashSet<IpAddr>, BridgeError> {
+    pub async fn addresses_of_others(
+        &self,
+        identities: &[Identity],
+    ) -> Result<HashSet<IpAddr>, BridgeError> {
         let mut tx = Transaction::new();
         // All rows: no condition can match one address in the list of a row.
-        let all = tx.select("Interface", Where::all(), &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat());
+        let all = tx.select(
+            "Interface",
+            Where::all(),
+            &[&InterfaceRow::COLUMNS[..], &["ofport"]].concat(),
+        );
         let outcome = self.transact(tx).await?;
         let mut addresses = HashSet::new();
         for row in outcome.rows(all) {
@@ -388,8 +413,8 @@ impl Bridge {
         Ok(())
     }
 
-    /// Removes the ports of these interfaces, and the rate limits of all `identities`, in one transaction:
-    /// all of them, or none if anything is refused.
+    /// Removes the ports of these interfaces, and the rate limits of all `identities`, in one
+    /// transaction: all of them, or none if anything is refused.
     ///
     /// # Errors
     /// The database is out of reach, too slow or refuses.
@@ -404,8 +429,9 @@ impl Bridge {
         Ok(())
     }
 
-    /// Waits until ovs-vswitchd has processed the present contents of the database (`next_cfg` and `cur_cfg`
-    /// in ovs-vswitchd.conf.db(5)). Waits as long as ovs-vswitchd takes: the caller sets the limit.
+    /// Waits until ovs-vswitchd has processed the present contents of the database (`next_cfg` and
+    /// `cur_cfg` in ovs-vswitchd.conf.db(5)). Waits as long as ovs-vswitchd takes: the caller sets
+    /// the limit.
     ///
     /// # Errors
     /// The database is out of reach, too slow or refuses.
@@ -414,7 +440,11 @@ impl Bridge {
         let watch = self.connection.monitor(Monitor::new().table::<OpenVSwitch>(Where::all()));
         let (watch, outcome) = tokio::join!(watch, self.transact(transaction));
         let (mut watch, outcome) = (watch?, outcome?);
-        let wanted = outcome.rows(number).first().and_then(|row| row.integer("next_cfg")).unwrap_or_default();
+        let wanted = outcome
+            .rows(number)
+            .first()
+            .and_then(|row| row.integer("next_cfg"))
+            .unwrap_or_default();
         // Other programs increment `next_cfg`, too: a larger number is as good.
         while watch.rows::<OpenVSwitch>().any(|(_, row)| row.cur_cfg < wanted) {
             watch.changed().await?;
@@ -449,15 +479,16 @@ impl Bridge {
         Ok(true)
     }
 
-    /// The datapath of the integration bridge, and the release of Open vSwitch, which its scripts write, if
-    /// they are used.
+    /// The datapath of the integration bridge, and the release of Open vSwitch, which its scripts
+    /// write, if they are used.
     ///
     /// # Errors
-    /// [`BridgeError::NoBridge`] if there is no integration bridge; otherwise the database is out of reach,
-    /// too slow or refuses.
+    /// [`BridgeError::NoBridge`] if there is no integration bridge; otherwise the database is out
+    /// of reach, too slow or refuses.
     pub async fn datapath(&self) -> Result<(Datapath, Option<String>), BridgeError> {
         let mut tx = Transaction::new();
-        let bridges = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["datapath_type"]);
+        let bridges =
+            tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["datapath_type"]);
         let switches = tx.select("Open_vSwitch", Where::all(), &["ovs_version"]);
         let outcome = self.transact(tx).await?;
         let bridge = outcome.rows(bridges).first().ok_or(BridgeError::NoBridge)?;
@@ -466,8 +497,8 @@ impl Bridge {
         Ok((datapath, release.map(str::to_owned)))
     }
 
-    /// Carries a transaction out. Without an answer in time its outcome is unknown, and the caller has to
-    /// look again.
+    /// Carries a transaction out. Without an answer in time its outcome is unknown, and the caller
+    /// has to look again.
     async fn transact(&self, transaction: Transaction) -> Result<Outcome, BridgeError> {
         let answer = timeout(self.patience, self.connection.transact(transaction)).await;
         Ok(answer.map_err(|_| BridgeError::Slow(self.patience))??)
@@ -509,6 +540,10 @@ mod tests {
         let schema = schema();
         let columns = <Interface as ovsdb::Table>::COLUMNS;
         assert!(columns.iter().all(|column| schema.has_column("Interface", column)), "{schema:?}");
-        assert!(["cur_cfg", "ovs_version"].iter().all(|column| schema.has_column("Open_vSwitch", column)));
+        assert!(
+            ["cur_cfg", "ovs_version"]
+                .iter()
+                .all(|column| schema.has_column("Open_vSwitch", column))
+        );
     }
 }

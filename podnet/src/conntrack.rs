@@ -1,8 +1,8 @@
-//! Tracked connections of addresses that are no longer there. The kernel would keep sending their packets to
-//! where the pod was, and the next pod with the same address would inherit them.
+//! Tracked connections of addresses that are no longer there. The kernel would keep sending their
+//! packets to where the pod was, and the next pod with the same address would inherit them.
 //!
-//! Likewise those of Services whose endpoint is gone: they are translated to it for as long as the client
-//! sends.
+//! Likewise those of Services whose endpoint is gone: they are translated to it for as long as the
+//! client sends.
 
 use std::{
     collections::BTreeSet,
@@ -28,16 +28,16 @@ mod removal;
 const IPCTNL_MSG_CT_GET: u8 = 1;
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
-/// The parts of the tuples beside it that have to match: for each direction a number with a bit for each
-/// part.
+/// The parts of the tuples beside it that have to match: for each direction a number with a bit for
+/// each part.
 const CTA_FILTER: u16 = 25;
 const CTA_FILTER_ORIG_FLAGS: u16 = 1;
 const CTA_FILTER_REPLY_FLAGS: u16 = 2;
 /// The bit of the source address (`net/netfilter/nf_internals.h`).
 const CTA_FILTER_F_CTA_IP_SRC: u32 = 1;
 
-/// With more addresses than this, one list of the whole table is cheaper than to have the kernel go through
-/// its table twice for each address.
+/// With more addresses than this, one list of the whole table is cheaper than to have the kernel go
+/// through its table twice for each address.
 const MOST_FILTERED: usize = 8;
 
 /// So many connections take a second of ovs-vswitchd, which has to read them all, to flush a zone.
@@ -47,8 +47,8 @@ const LISTS_ZONES: (u32, u32) = (6, 8);
 /// The device of the kernel's datapath, in the namespace of its ovs-vswitchd.
 const KERNEL_DATAPATH: &str = "ovs-system";
 
-/// Whether the kernel tracks any connection of this namespace. A search for the connections of an address
-/// walks a table of some hundred thousand buckets even if it is empty.
+/// Whether the kernel tracks any connection of this namespace. A search for the connections of an
+/// address walks a table of some hundred thousand buckets even if it is empty.
 pub fn has_connections() -> bool {
     count().is_some_and(|count| count > 0)
 }
@@ -58,8 +58,8 @@ fn count() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").ok()?.trim().parse().ok()
 }
 
-/// Why ovs-vswitchd may stand still for seconds: the zone of each new pod is flushed. None if that cannot be
-/// it.
+/// Why ovs-vswitchd may stand still for seconds: the zone of each new pod is flushed. None if that
+/// cannot be it.
 pub fn why_zones_are_slow() -> Option<String> {
     if_nametoindex(KERNEL_DATAPATH).ok()?;
     let kernel = uname().ok()?;
@@ -77,8 +77,9 @@ fn zones_are_slow(release: &str, count: u64) -> Option<String> {
     })
 }
 
-/// The direction of a connection in which an address is the source. A pod's address is the source in one of
-/// them: an address that is only ever a destination is translated before the packet arrives anywhere.
+/// The direction of a connection in which an address is the source. A pod's address is the source
+/// in one of them: an address that is only ever a destination is translated before the packet
+/// arrives anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sender {
     /// The first packet.
@@ -90,11 +91,13 @@ enum Sender {
 impl Sender {
     const ALL: [Self; 2] = [Self::Original, Self::Reply];
 
-    /// The attributes that make the kernel list only connections with this source (`ctnetlink_alloc_filter`
-    /// in nf_conntrack_netlink.c, since Linux 5.8). An older kernel ignores them.
+    /// The attributes that make the kernel list only connections with this source
+    /// (`ctnetlink_alloc_filter` in nf_conntrack_netlink.c, since Linux 5.8). An older kernel
+    /// ignores them.
     ///
-    /// For IPv4 alone: an IPv6 address makes the kernel list all connections but those with this source
-    /// (`ctnetlink_filter_match_tuple` takes the result of a comparison for its opposite; seen in Linux 6.18).
+    /// For IPv4 alone: an IPv6 address makes the kernel list all connections but those with this
+    /// source (`ctnetlink_filter_match_tuple` takes the result of a comparison for its opposite;
+    /// seen in Linux 6.18).
     fn filter(self, address: Ipv4Addr) -> Vec<DefaultNla> {
         let (tuple, flags) = match self {
             Self::Original => (CTA_TUPLE_ORIG, CTA_FILTER_ORIG_FLAGS),
@@ -117,8 +120,8 @@ fn nested(kind: u16, inner: &impl Emitable) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, value)
 }
 
-/// UDP connections to a Service that are translated to what it does not have any more, or not translated though
-/// they should be.
+/// UDP connections to a Service that are translated to what it does not have any more, or not
+/// translated though they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stale {
     /// The Service's address; `None` for any, as with a NodePort.
@@ -195,7 +198,9 @@ impl Stale {
                     reply.from == Some(endpoint.ip()) && reply.port_from == Some(endpoint.port())
                 }
                 StaleEnd::Any => true,
-                StaleEnd::Itself => reply.from == original.to && reply.port_from == original.port_to,
+                StaleEnd::Itself => {
+                    reply.from == original.to && reply.port_from == original.port_to
+                }
             }
     }
 }
@@ -253,7 +258,8 @@ impl End {
 pub async fn flush_stale(stale: &[Stale]) -> io::Result<usize> {
     let mut removal = Removal::open()?;
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        let wanted: Vec<Stale> = stale.iter().copied().filter(|stale| stale.is_of(family)).collect();
+        let wanted: Vec<Stale> =
+            stale.iter().copied().filter(|stale| stale.is_of(family)).collect();
         if wanted.is_empty() {
             continue;
         }
@@ -277,8 +283,8 @@ pub async fn flush_stale(stale: &[Stale]) -> io::Result<usize> {
 /// The outcome of a flush.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// Number of requests by which the kernel removed all connections with an address, without a list. It
-    /// does not say how many there were.
+    /// Number of requests by which the kernel removed all connections with an address, without a
+    /// list. It does not say how many there were.
     pub at_once: usize,
     /// Number of connections that were removed one by one.
     pub connections: usize,
@@ -291,14 +297,15 @@ pub struct Flushed {
 enum Way {
     /// By the kernel, which looks for them itself.
     AtOnce,
-    /// While the kernel lists them. For a kernel that knows no other way, for IPv6, and for many addresses.
+    /// While the kernel lists them. For a kernel that knows no other way, for IPv6, and for many
+    /// addresses.
     Listed,
 }
 
-/// Removes every tracked connection from or to one of the addresses. Blocks for as long as the kernel looks
-/// through its table, up to a tenth of a second for a quarter of a million connections, and a second if it
-/// removes that many by itself; where they are listed first (IPv6, or Linux before 6.11), several times as
-/// long. Needs a tokio runtime.
+/// Removes every tracked connection from or to one of the addresses. Blocks for as long as the
+/// kernel looks through its table, up to a tenth of a second for a quarter of a million
+/// connections, and a second if it removes that many by itself; where they are listed first (IPv6,
+/// or Linux before 6.11), several times as long. Needs a tokio runtime.
 ///
 /// # Errors
 /// The kernel does not track connections, or refuses to list them or to remove one.
@@ -320,7 +327,9 @@ async fn flush_by(preferred: Way, addresses: &[IpAddr]) -> io::Result<Flushed> {
         let (way, questions): (_, Vec<Question>) = match few {
             Some(few) if few.len() <= MOST_FILTERED => (
                 preferred,
-                few.iter().flat_map(|address| Sender::ALL.map(|sender| Some((sender, *address)))).collect(),
+                few.iter()
+                    .flat_map(|address| Sender::ALL.map(|sender| Some((sender, *address))))
+                    .collect(),
             ),
             Some(_) | None => (Way::Listed, vec![None]),
         };
@@ -359,7 +368,8 @@ async fn remove_listed(
         })
         .await?;
         listed += count;
-        // An older kernel has ignored the filter and listed everything: the other questions are answered.
+        // An older kernel has ignored the filter and listed everything: the other questions are
+        // answered.
         if is_whole {
             break;
         }
@@ -382,8 +392,9 @@ struct Listed {
     is_whole: bool,
 }
 
-/// Hands over the connections of a family with this source, or all of them, one at a time. A connection may
-/// be removed as soon as it is handed over: the kernel remembers the next one to list.
+/// Hands over the connections of a family with this source, or all of them, one at a time. A
+/// connection may be removed as soon as it is handed over: the kernel remembers the next one to
+/// list.
 async fn list(
     family: NetfilterProtoFamily,
     question: Question,
@@ -394,7 +405,8 @@ async fn list(
     let request = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), asked);
     let mut listed = Listed { count: 0, is_whole: question.is_none() };
     let dumped = dump(NETLINK_NETFILTER, request, |answer| {
-        let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = answer.inner else {
+        let NetfilterMessageInner::Conntrack(ConntrackMessage::New(attributes)) = answer.inner
+        else {
             return;
         };
         listed.count += 1;
@@ -408,13 +420,15 @@ async fn list(
     Ok(listed)
 }
 
-/// All four addresses of a connection: source and destination of its first packet and of the reply to it,
-/// which differ if addresses are translated.
+/// All four addresses of a connection: source and destination of its first packet and of the reply
+/// to it, which differ if addresses are translated.
 pub fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAddr> {
     attributes
         .iter()
         .filter_map(|attribute| match attribute {
-            ConntrackAttribute::CtaTupleOrig(tuple) | ConntrackAttribute::CtaTupleReply(tuple) => Some(tuple),
+            ConntrackAttribute::CtaTupleOrig(tuple) | ConntrackAttribute::CtaTupleReply(tuple) => {
+                Some(tuple)
+            }
             _ => None,
         })
         .flatten()
@@ -424,7 +438,9 @@ pub fn endpoints(attributes: &[ConntrackAttribute]) -> impl Iterator<Item = IpAd
         })
         .flatten()
         .filter_map(|end| match end {
-            IPTuple::SourceAddress(address) | IPTuple::DestinationAddress(address) => Some(*address),
+            IPTuple::SourceAddress(address) | IPTuple::DestinationAddress(address) => {
+                Some(*address)
+            }
             _ => None,
         })
 }

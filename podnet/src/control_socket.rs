@@ -3,7 +3,7 @@
 //! Must not know what a command means.
 
 use std::{
-    io,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -19,15 +19,29 @@ use tokio::{
 /// The daemon of the switch.
 pub const VSWITCHD: &str = "ovs-vswitchd";
 
-/// Bytes of the longest answer, if the caller says nothing else. Far above any real one: a daemon that goes
-/// mad must not fill the memory.
+/// Bytes of the longest answer, if the caller says nothing else. Far above any real one: a daemon
+/// that goes mad must not fill the memory.
 const LONGEST: usize = 1 << 18;
 
-/// A daemon, found by its pid file.
+/// A daemon.
 #[derive(Debug, Clone)]
-pub struct ControlSocket {
-    run_dir: PathBuf,
-    daemon: &'static str,
+pub struct ControlSocket(Place);
+
+#[derive(Debug, Clone)]
+enum Place {
+    /// Found by its pid file.
+    Named { run_dir: PathBuf, daemon: &'static str },
+    /// A server of a database, whose socket has a name of its own.
+    At(PathBuf),
+}
+
+/// A connection to a daemon that stays open between questions: for programs that ask again and
+/// again. A daemon that was started again is found again.
+#[derive(Debug)]
+pub struct KeptSocket {
+    socket: ControlSocket,
+    /// The socket that it leads to, and the connection.
+    open: Option<(PathBuf, UnixStream)>,
 }
 
 /// The pid file of a daemon.
@@ -38,14 +52,45 @@ pub(crate) fn pid_file(run_dir: &Path, daemon: &str) -> PathBuf {
 impl ControlSocket {
     /// The socket of `daemon`, whose pid file is in `run_dir`.
     pub fn of(run_dir: &Path, daemon: &'static str) -> Self {
-        Self { run_dir: run_dir.to_owned(), daemon }
+        Self(Place::Named { run_dir: run_dir.to_owned(), daemon })
+    }
+
+    /// The socket at this path.
+    pub fn at(path: PathBuf) -> Self {
+        Self(Place::At(path))
+    }
+
+    /// The daemon's process, if a pid file names it.
+    pub fn pid(&self) -> Option<i32> {
+        let Place::Named { run_dir, daemon } = &self.0 else { return None };
+        std::fs::read_to_string(pid_file(run_dir, daemon)).ok()?.trim().parse().ok()
+    }
+
+    fn path(&self) -> io::Result<PathBuf> {
+        match &self.0 {
+            Place::At(path) => Ok(path.clone()),
+            Place::Named { run_dir, daemon } => {
+                let pid_file = pid_file(run_dir, daemon);
+                let at = |error: io::Error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", pid_file.display()))
+                };
+                let pid = std::fs::read_to_string(&pid_file).map_err(at)?;
+                // The name contains the process id (ovs-appctl(8)).
+                Ok(run_dir.join(format!("{daemon}.{}.ctl", pid.trim())))
+            }
+        }
     }
 
     /// Asks what `ovs-appctl -t DAEMON COMMAND ARGUMENTS` asks.
     ///
     /// # Errors
     /// The daemon refuses the command, does not run, or does not answer within `patience`.
-    pub async fn ask(&self, command: &str, arguments: &[&str], patience: Duration) -> io::Result<String> {
+    pub async fn ask(
+        &self,
+        command: &str,
+        arguments: &[&str],
+        patience: Duration,
+    ) -> io::Result<String> {
         self.ask_at_length(command, arguments, patience, LONGEST).await
     }
 
@@ -60,34 +105,85 @@ impl ControlSocket {
         patience: Duration,
         longest: usize,
     ) -> io::Result<String> {
-        let Self { run_dir, daemon } = self;
-        let pid_file = pid_file(run_dir, daemon);
-        let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", pid_file.display()));
-        let pid = std::fs::read_to_string(&pid_file).map_err(at)?;
-        // The name contains the process id (ovs-appctl(8)).
-        let socket = run_dir.join(format!("{daemon}.{}.ctl", pid.trim()));
-        let answered = timeout(patience, talk(&socket, command, arguments, longest)).await;
-        answered
-            .unwrap_or(Err(io::ErrorKind::TimedOut.into()))
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
+        let socket = self.path()?;
+        let talk = async {
+            let mut stream = UnixStream::connect(&socket).await?;
+            exchange(&mut stream, command, arguments, longest).await
+        };
+        answered(&socket, timeout(patience, talk).await)
     }
 }
 
-async fn talk(socket: &Path, command: &str, arguments: &[&str], longest: usize) -> io::Result<String> {
+impl KeptSocket {
+    /// No connection is made before the first question.
+    pub fn new(socket: ControlSocket) -> Self {
+        Self { socket, open: None }
+    }
+
+    /// The daemon's process, if a pid file names it.
+    pub fn pid(&self) -> Option<i32> {
+        self.socket.pid()
+    }
+
+    /// As [`ControlSocket::ask`], over the connection that is there.
+    ///
+    /// # Errors
+    /// As [`ControlSocket::ask`]. The next question makes a new connection.
+    pub async fn ask(
+        &mut self,
+        command: &str,
+        arguments: &[&str],
+        patience: Duration,
+    ) -> io::Result<String> {
+        let socket = self.socket.path()?;
+        // Not put back unless the answer was read to its end: the next one would get the rest.
+        let kept = self.open.take().filter(|(path, _)| *path == socket);
+        let talk = async {
+            let mut stream = match kept {
+                Some((_, stream)) => stream,
+                None => UnixStream::connect(&socket).await?,
+            };
+            let answer = exchange(&mut stream, command, arguments, LONGEST).await;
+            let is_whole = answer.as_ref().err().is_none_or(|it| it.kind() == ErrorKind::Other);
+            if is_whole {
+                self.open = Some((socket.clone(), stream));
+            }
+            answer
+        };
+        answered(&socket, timeout(patience, talk).await)
+    }
+}
+
+/// The answer, or an error that names the socket.
+fn answered(
+    socket: &Path,
+    answer: Result<io::Result<String>, tokio::time::error::Elapsed>,
+) -> io::Result<String> {
+    answer
+        .unwrap_or(Err(ErrorKind::TimedOut.into()))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
+}
+
+/// Asks over the stream. A refusal of the daemon is [`ErrorKind::Other`].
+async fn exchange(
+    stream: &mut UnixStream,
+    command: &str,
+    arguments: &[&str],
+    longest: usize,
+) -> io::Result<String> {
     #[derive(Deserialize)]
     struct Answer {
         result: Option<String>,
         error: Option<Value>,
     }
 
-    let mut stream = UnixStream::connect(socket).await?;
     let request = json!({"id": 0, "method": command, "params": arguments});
     stream.write_all(request.to_string().as_bytes()).await?;
     let mut text = Vec::new();
     loop {
         // Nothing marks the end of an answer but its JSON.
         if stream.read_buf(&mut text).await? == 0 || text.len() > longest {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            return Err(io::Error::from(ErrorKind::UnexpectedEof));
         }
         // Cheap for a part of a long answer, which does not end like a whole one.
         if !text.trim_ascii_end().ends_with(b"}") {

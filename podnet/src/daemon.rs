@@ -1,5 +1,5 @@
-//! The daemons of this node that an ADD needs besides the server: Open vSwitch's database, ovs-vswitchd,
-//! ovn-controller. Asks each whether it can serve an ADD.
+//! The daemons of this node that an ADD needs besides the server: Open vSwitch's database,
+//! ovs-vswitchd, ovn-controller. Asks each whether it can serve an ADD.
 //!
 //! Must not know what a missing daemon means for a node, nor how often it is asked.
 
@@ -14,8 +14,8 @@ use crate::{
     settings::Settings,
 };
 
-/// How long a daemon may take. A slower one cannot serve an ADD either. Much shorter, and a daemon that is
-/// busy for a second is called missing, which takes the node out of service.
+/// How long a daemon may take. A slower one cannot serve an ADD either. Much shorter, and a daemon
+/// that is busy for a second is called missing, which takes the node out of service.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 const CONTROLLER: &str = "ovn-controller";
@@ -31,7 +31,8 @@ pub enum DaemonError {
     Vswitchd(#[source] io::Error),
     #[error("ovn-controller does not answer")]
     Controller(#[source] io::Error),
-    /// There is no pid file. ovn-controller may run in a container, with a run-time directory elsewhere.
+    /// There is no pid file. ovn-controller may run in a container, with a run-time directory
+    /// elsewhere.
     #[error("ovn-controller does not answer")]
     NoController(#[source] io::Error),
     #[error("ovn-controller is {0:?} to the southbound database")]
@@ -43,20 +44,21 @@ impl DaemonError {
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Database(BridgeError::Slow(_)) => true,
-            // EAGAIN from connect(2): the backlog of the control socket is full, and its daemon has accepted
-            // nothing for a while.
+            // EAGAIN from connect(2): the backlog of the control socket is full, and its daemon has
+            // accepted nothing for a while.
             Self::Vswitchd(error) | Self::Controller(error) => {
                 matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
             }
-            Self::Database(_) | Self::Bridge | Self::NoController(_) | Self::ControllerNotConnected(_) => {
-                false
-            }
+            Self::Database(_)
+            | Self::Bridge
+            | Self::NoController(_)
+            | Self::ControllerNotConnected(_) => false,
         }
     }
 
-    /// Whether the cause is outside of this node. A runtime takes the node out of service for a bad answer,
-    /// and one southbound database that restarts would take all nodes of a cluster out at once, although
-    /// their pods reach each other as before.
+    /// Whether the cause is outside of this node. A runtime takes the node out of service for a bad
+    /// answer, and one southbound database that restarts would take all nodes of a cluster out at
+    /// once, although their pods reach each other as before.
     pub fn is_central(&self) -> bool {
         match self {
             Self::ControllerNotConnected(_) => true,
@@ -81,8 +83,8 @@ pub enum Daemon {
 impl Daemon {
     pub const ALL: [Self; 3] = [Self::Database, Self::Vswitchd, Self::Controller];
 
-    /// The address of the daemon, by which plugin and server name it to each other: the endpoint of OVSDB, or
-    /// the path of a pid file.
+    /// The address of the daemon, by which plugin and server name it to each other: the endpoint of
+    /// OVSDB, or the path of a pid file.
     pub fn place(self, settings: &Settings) -> String {
         match self {
             Self::Database => settings.ovsdb.to_string(),

@@ -1,9 +1,9 @@
-//! The removal of an interface: the work of DEL, the rollback of a failed ADD, and what GC does with each
-//! stale interface. One code path.
+//! The removal of an interface: the work of DEL, the rollback of a failed ADD, and what GC does
+//! with each stale interface. One code path.
 //!
-//! Everything is found by the sandbox's id: rows by their `external_ids`, the link by its name and alias.
-//! What is missing is no error; what belongs to another sandbox stays. An error does not stop the removal of
-//! the rest.
+//! Everything is found by the sandbox's id: rows by their `external_ids`, the link by its name and
+//! alias. What is missing is no error; what belongs to another sandbox stays. An error does not
+//! stop the removal of the rest.
 
 mod flush;
 mod release;
@@ -29,7 +29,8 @@ use crate::{
     settings::Settings,
 };
 
-/// The sessions with OVSDB and with the kernel. Each may be missing, and the other one is used all the same.
+/// The sessions with OVSDB and with the kernel. Each may be missing, and the other one is used all
+/// the same.
 #[derive(Debug)]
 pub struct Detacher {
     bridge: Result<Bridge, BridgeError>,
@@ -95,9 +96,9 @@ impl Detacher {
         Self { flush, ..self }
     }
 
-    /// Goes on with sessions that are open, so that a write that is on its way reaches the database before
-    /// its removal. A broken session is replaced. So is the kernel's socket, which has nothing on its way and
-    /// may have lost an answer.
+    /// Goes on with sessions that are open, so that a write that is on its way reaches the database
+    /// before its removal. A broken session is replaced. So is the kernel's socket, which has
+    /// nothing on its way and may have lost an answer.
     pub async fn go_on(
         bridge: Option<Bridge>,
         host: Netlink,
@@ -120,8 +121,8 @@ impl Detacher {
         self.bridge.as_ref().map_err(|error| DetachError::NoBridge(chain(error)))
     }
 
-    /// Removes the interface's ports and rate limits, its link, and the tracked connections of its addresses
-    /// unless another interface uses them.
+    /// Removes the interface's ports and rate limits, its link, and the tracked connections of its
+    /// addresses unless another interface uses them.
     ///
     /// # Errors
     /// [`PartialCleanup`] with all errors. Everything else was removed.
@@ -147,7 +148,11 @@ impl Detacher {
             // Even without a row: rate limits may be left.
             let (unplugged, left) = tokio::join!(
                 bridge.unplug(identity, rows.clone()),
-                of_nobody_else(bridge, std::slice::from_ref(identity), std::mem::take(&mut abandoned))
+                of_nobody_else(
+                    bridge,
+                    std::slice::from_ref(identity),
+                    std::mem::take(&mut abandoned)
+                )
             );
             match unplugged {
                 Ok(()) => removed.ports = rows.iter().map(|row| row.name.clone()).collect(),
@@ -164,7 +169,8 @@ impl Detacher {
             Ok(links) => {
                 let host = self.netlink().expect("links were found with it");
                 let ports = &removed.ports;
-                release::released(host, links.iter().filter(|link| ports.contains(&link.name))).await;
+                release::released(host, links.iter().filter(|link| ports.contains(&link.name)))
+                    .await;
                 for link in links {
                     match link::delete(host, &link) {
                         Ok(()) => removed.links.push(link.name),
@@ -179,12 +185,13 @@ impl Detacher {
         if errors.is_empty() { Ok(removed) } else { Err(PartialCleanup { removed, errors }) }
     }
 
-    /// Removes several interfaces, each as [`Self::detach`] does: their ports in one transaction, their links
-    /// among `links`, which are all links of the host, and the tracked connections of their addresses in one
-    /// go. Returns what was removed of each, in the same order.
+    /// Removes several interfaces, each as [`Self::detach`] does: their ports in one transaction,
+    /// their links among `links`, which are all links of the host, and the tracked connections of
+    /// their addresses in one go. Returns what was removed of each, in the same order.
     ///
     /// # Errors
-    /// If the ports cannot be removed, nothing is. [`PartialCleanup`] with all errors if links are left.
+    /// If the ports cannot be removed, nothing is. [`PartialCleanup`] with all errors if links are
+    /// left.
     pub async fn detach_all(
         &self,
         identities: &[Identity],
@@ -192,18 +199,20 @@ impl Detacher {
     ) -> Result<Vec<Removed>, PartialCleanup> {
         let nothing = |error| PartialCleanup { removed: Removed::default(), errors: vec![error] };
         let bridge = self.bridge().map_err(nothing)?;
-        let all = bridge.of_all_sandboxes().await.map_err(|error| nothing(DetachError::Ports(error)))?;
+        let all =
+            bridge.of_all_sandboxes().await.map_err(|error| nothing(DetachError::Ports(error)))?;
         let claimed: BTreeSet<&str> = all.iter().map(|row| row.name.as_str()).collect();
         let (mut removed, mut ports, mut doomed) = (Vec::new(), Vec::new(), Vec::new());
         for identity in identities {
-            let rows: Vec<&InterfaceRow> = all.iter().filter(|row| row.belongs_to(identity)).collect();
+            let rows: Vec<&InterfaceRow> =
+                all.iter().filter(|row| row.belongs_to(identity)).collect();
             let plain_name = plain_name(identity);
-            // A link with an alias belongs to the interface that its alias names. One without belongs to it
-            // by name, unless the row of another one has the name.
+            // A link with an alias belongs to the interface that its alias names. One without
+            // belongs to it by name, unless the row of another one has the name.
             let is_its_own = |link: &&Link| {
                 let named_by_row = rows.iter().any(|row| row.name == link.name);
-                let by_name =
-                    named_by_row || link.name == plain_name.as_str() && !claimed.contains(link.name.as_str());
+                let by_name = named_by_row
+                    || link.name == plain_name.as_str() && !claimed.contains(link.name.as_str());
                 identity.owns(&link.alias) || link.is_veth && link.alias.is_empty() && by_name
             };
             let own: Vec<Link> = links.iter().filter(is_its_own).cloned().collect();
@@ -220,11 +229,16 @@ impl Detacher {
             .unplug_all(identities, ports.clone())
             .await
             .map_err(|error| nothing(DetachError::Ports(error)))?;
-        let abandoned = of_nobody_else(bridge, identities, Connections::Of(&[]).addresses(&ports)).await;
+        let abandoned =
+            of_nobody_else(bridge, identities, Connections::Of(&[]).addresses(&ports)).await;
         let flush = flush_within(self.flush, abandoned, &self.unflushed);
         if let Ok(host) = &self.host {
             let ports: BTreeSet<&str> = ports.iter().map(|row| row.name.as_str()).collect();
-            release::released(host, doomed.iter().filter(|link| ports.contains(link.name.as_str()))).await;
+            release::released(
+                host,
+                doomed.iter().filter(|link| ports.contains(link.name.as_str())),
+            )
+            .await;
         }
         let errors = delete_all(doomed).await;
         flush.await;
@@ -242,7 +256,8 @@ impl Detacher {
     pub async fn detach_everything(&self) -> Result<Vec<Removed>, PartialCleanup> {
         let nothing = |error| PartialCleanup { removed: Removed::default(), errors: vec![error] };
         let bridge = self.bridge().map_err(nothing)?;
-        let rows = bridge.of_all_sandboxes().await.map_err(|error| nothing(DetachError::Ports(error)))?;
+        let rows =
+            bridge.of_all_sandboxes().await.map_err(|error| nothing(DetachError::Ports(error)))?;
         let links = link::list().await.map_err(|error| nothing(error.into()))?;
         let mut identities: Vec<Identity> = Vec::new();
         for identity in rows.iter().filter_map(|row| Identity::of(&row.external_ids)) {
@@ -254,14 +269,24 @@ impl Detacher {
     }
 
     async fn rows(&self, identity: &Identity) -> Result<Vec<InterfaceRow>, DetachError> {
-        let mut rows = self.bridge()?.of_sandbox(&identity.sandbox).await.map_err(DetachError::Ports)?;
+        let mut rows =
+            self.bridge()?.of_sandbox(&identity.sandbox).await.map_err(DetachError::Ports)?;
         rows.retain(|row| row.belongs_to(identity));
+        if rows.is_empty() && identity.network == Network::Default {
+            // The plugin of 2017 named the sandbox in the interface's name alone.
+            let named = self.bridge()?.named(plain_name(identity).as_str()).await;
+            rows.extend(named.map_err(DetachError::Ports)?.filter(InterfaceRow::is_of_2017));
+        }
         Ok(rows)
     }
 
-    /// The interface's links on the host: those that its rows name, and those of a plugin that died before it
-    /// wrote a row.
-    async fn links(&self, identity: &Identity, rows: &[InterfaceRow]) -> Result<Vec<Link>, DetachError> {
+    /// The interface's links on the host: those that its rows name, and those of a plugin that died
+    /// before it wrote a row.
+    async fn links(
+        &self,
+        identity: &Identity,
+        rows: &[InterfaceRow],
+    ) -> Result<Vec<Link>, DetachError> {
         let host = self.netlink()?;
         let mut links = Vec::new();
         let plain_name = plain_name(identity);
@@ -270,10 +295,12 @@ impl Detacher {
         for name in names {
             let Some(link) = link::find(host, name)? else { continue };
             let named_by_row = rows.iter().any(|row| row.name == name);
-            // A link of upstream's plugin has no alias, nor has one whose plugin died at once. It belongs to
-            // the interface by its name, unless a row gives the name to another sandbox.
+            // A link of upstream's plugin has no alias, nor has one whose plugin died at once. It
+            // belongs to the interface by its name, unless a row gives the name to another sandbox.
             let unmarked = link.is_veth && link.alias.is_empty();
-            if identity.owns(&link.alias) || unmarked && (named_by_row || self.is_unclaimed(name).await) {
+            if identity.owns(&link.alias)
+                || unmarked && (named_by_row || self.is_unclaimed(name).await)
+            {
                 links.push(link);
             }
         }
@@ -311,9 +338,10 @@ async fn delete_all(links: Vec<Link>) -> Vec<DetachError> {
         return Vec::new();
     }
     let deleting = spawn_blocking(move || match Netlink::open() {
-        Ok(host) => {
-            links.iter().filter_map(|link| link::delete(&host, link).err().map(DetachError::from)).collect()
-        }
+        Ok(host) => links
+            .iter()
+            .filter_map(|link| link::delete(&host, link).err().map(DetachError::from))
+            .collect(),
         Err(error) => vec![DetachError::NoNetlink(error.to_string())],
     });
     deleting.await.unwrap_or_else(|error| vec![DetachError::NoNetlink(error.to_string())])
@@ -329,13 +357,16 @@ pub enum Connections<'a> {
 }
 
 impl Connections<'_> {
-    /// The addresses to flush. Empty if the kernel tracks no connections: then the database is not asked
-    /// about them.
+    /// The addresses to flush. Empty if the kernel tracks no connections: then the database is not
+    /// asked about them.
     fn addresses(self, rows: &[InterfaceRow]) -> Vec<IpAddr> {
         match self {
             Self::Of(known) if conntrack::has_connections() => {
-                let all: BTreeSet<IpAddr> =
-                    rows.iter().flat_map(InterfaceRow::addresses).chain(known.iter().copied()).collect();
+                let all: BTreeSet<IpAddr> = rows
+                    .iter()
+                    .flat_map(InterfaceRow::addresses)
+                    .chain(known.iter().copied())
+                    .collect();
                 all.into_iter().collect()
             }
             Self::Of(_) | Self::Stay => Vec::new(),

@@ -1,5 +1,5 @@
-//! The wait until a port works: ovs-vswitchd has given it a number, and ovn-controller has installed its
-//! flows.
+//! The wait until a port works: ovs-vswitchd has given it a number, and ovn-controller has
+//! installed its flows.
 //!
 //! Events of the database, judged by a pure function; no polling.
 
@@ -18,7 +18,8 @@ use crate::bridge::{Interface, Plugged};
 pub enum Goal {
     /// A positive `ofport`.
     Ofport,
-    /// `ovn-installed`, which ovn-controller sets once the port's flows are in place (ovn-controller(8)).
+    /// `ovn-installed`, which ovn-controller sets once the port's flows are in place
+    /// (ovn-controller(8)).
     OvnInstalled,
 }
 
@@ -48,9 +49,13 @@ pub enum NotInstalled {
 /// Waits until the port has reached the goal, or can no longer reach it.
 ///
 /// # Errors
-/// ovs-vswitchd cannot use the device, the port was removed or given to another logical port, or the session
-/// with the database is lost.
-pub async fn wait_for(goal: Goal, plugged: &mut Plugged, iface_id: &IfaceId) -> Result<(), NotInstalled> {
+/// ovs-vswitchd cannot use the device, the port was removed or given to another logical port, or
+/// the session with the database is lost.
+pub async fn wait_for(
+    goal: Goal,
+    plugged: &mut Plugged,
+    iface_id: &IfaceId,
+) -> Result<(), NotInstalled> {
     let mut seen = false;
     loop {
         let row = match plugged.watch.row::<Interface>(plugged.interface) {
@@ -77,7 +82,12 @@ enum Row<'a> {
 }
 
 /// Whether the wait is over.
-fn judge(goal: Goal, row: Row<'_>, name: &IfName, iface_id: &IfaceId) -> Option<Result<(), NotInstalled>> {
+fn judge(
+    goal: Goal,
+    row: Row<'_>,
+    name: &IfName,
+    iface_id: &IfaceId,
+) -> Option<Result<(), NotInstalled>> {
     let Interface { name, ofport, error, external_ids } = match row {
         Row::NotYet => return None,
         Row::There(row) => row,
@@ -103,8 +113,8 @@ impl PortState<'_> {
     /// How far the port of this logical port has come.
     ///
     /// # Errors
-    /// Why it comes no farther: ovs-vswitchd cannot use the device, or the row belongs to another logical
-    /// port.
+    /// Why it comes no farther: ovs-vswitchd cannot use the device, or the row belongs to another
+    /// logical port.
     pub fn progress(&self, iface_id: &str) -> Result<PortStatus, NotInstalled> {
         let id = |key: &str| self.external_ids.get(key).map_or("", String::as_str);
         let bound_to = id(external_ids::IFACE_ID);
@@ -122,7 +132,9 @@ impl PortState<'_> {
                 Err(NotInstalled::Device("it gave the port no number and no reason".to_owned()))
             }
             (None, None) => Ok(PortStatus::Written),
-            (Some(_), None) if id(external_ids::OVN_INSTALLED) == "true" => Ok(PortStatus::Installed),
+            (Some(_), None) if id(external_ids::OVN_INSTALLED) == "true" => {
+                Ok(PortStatus::Installed)
+            }
             (Some(_), None) => Ok(PortStatus::Numbered),
         }
     }

@@ -1,5 +1,5 @@
-//! A pod's plumbing, for the plugin that makes it and for the server that repairs it: the veth with its
-//! addresses and routes, the port in Open vSwitch, and the removal of both.
+//! A pod's plumbing, for the plugin that makes it and for the server that repairs it: the veth with
+//! its addresses and routes, the port in Open vSwitch, and the removal of both.
 //!
 //! ```text
 //! PodInterface ─▶ Attachment ─┬▶ link ─▶ pod_end      the kernel
@@ -17,6 +17,7 @@
 //! | [`netns`] | [`netns::Netns`]: a pod's namespace, and what is opened inside it | namespaces | – |
 //! | [`link`] | the veth | links | links |
 //! | [`pod_end`] | addresses, routes and settings of the pod's end | – | addresses, routes, sysctl |
+//! | [`pod_look`] | [`pod_look::PodLook`]: the pod's end as it is now | its namespace | – |
 //! | [`offload`] | transmit checksum offload of an interface | ethtool | ethtool |
 //! | [`conntrack`] | tracked connections of an address that is gone | connections | connections |
 //! | [`nftables`] | [`nftables::Chain`]: rules; [`nftables::Set`]: what they look up | both | both |
@@ -29,8 +30,8 @@
 //! | [`daemon`] | [`daemon::Daemon`]: whether OVS and ovn-controller answer | OVSDB, control sockets | – |
 //! | [`boot`], [`stamp`] | the machine's boot; when a server could last answer ADDs | files, clock | – |
 //!
-//! Must not know the command line, the protocol of CNI, its error codes, nor which program asks. Starts no
-//! other program.
+//! Must not know the command line, the protocol of CNI, its error codes, nor which program asks.
+//! Starts no other program.
 
 pub mod boot;
 pub mod bridge;
@@ -49,6 +50,7 @@ pub mod openflow;
 pub mod ownership_tag;
 pub mod plan;
 pub mod pod_end;
+pub mod pod_look;
 pub mod rows;
 pub mod settings;
 pub mod stamp;

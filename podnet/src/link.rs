@@ -1,8 +1,9 @@
-//! The veth between host and pod: created with its peer already in the pod's namespace, found again, deleted.
+//! The veth between host and pod: created with its peer already in the pod's namespace, found
+//! again, deleted.
 //!
-//! Creating the peer where it belongs, under its final name, address and MTU, is one message. Creating it on
-//! the host and moving it would hold the kernel's link lock over an RCU grace period: 25 times slower, and
-//! one pod at a time on the whole node.
+//! Creating the peer where it belongs, under its final name, address and MTU, is one message.
+//! Creating it on the host and moving it would hold the kernel's link lock over an RCU grace
+//! period: 25 times slower, and one pod at a time on the whole node.
 
 use std::io;
 
@@ -57,7 +58,8 @@ pub struct Link {
     /// The other end is up, too.
     pub has_carrier: bool,
     pub is_veth: bool,
-    /// Index of the device that this one is a port of: a bridge, or a datapath of Open vSwitch in the kernel.
+    /// Index of the device that this one is a port of: a bridge, or a datapath of Open vSwitch in
+    /// the kernel.
     pub controller: Option<u32>,
 }
 
@@ -81,24 +83,25 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether the creation of a veth that ended like this has created nothing: what exists has another
-    /// owner.
+    /// Whether the creation of a veth that ended like this has created nothing: what exists has
+    /// another owner.
     pub fn made_nothing(&self) -> bool {
         match self {
-            Self::HostNameTaken(_) | Self::PodNameTaken(_) | Self::NamespaceGone | Self::Create { .. } => {
-                true
-            }
+            Self::HostNameTaken(_)
+            | Self::PodNameTaken(_)
+            | Self::NamespaceGone
+            | Self::Create { .. } => true,
             Self::Vanished(_) | Self::NoMac(_) | Self::Kernel { .. } => false,
         }
     }
 }
 
-/// Creates the veth: the host's end up and with the ownership tag in its alias, the pod's end under its final
-/// name.
+/// Creates the veth: the host's end up and with the ownership tag in its alias, the pod's end under
+/// its final name.
 ///
 /// # Errors
-/// A name is taken, the namespace is gone, or the kernel refuses. [`LinkError::made_nothing`] tells whether a
-/// veth was left behind.
+/// A name is taken, the namespace is gone, or the kernel refuses. [`LinkError::made_nothing`] tells
+/// whether a veth was left behind.
 pub fn create(
     host: &Netlink,
     pod: &Netlink,
@@ -110,12 +113,13 @@ pub fn create(
         Network::Default => {
             let name = sandbox.host_if_name();
             let link = add_pair(host, pod, netns, attachment, &name, LinkState::Up)?;
-            // A plugin that dies before this leaves a link without an alias, which DEL finds by its name.
+            // A plugin that dies before this leaves a link without an alias, which DEL finds by its
+            // name.
             mark(host, attachment, LinkMessageBuilder::<LinkUnspec>::new().index(link.index))?;
             host_end(pod, if_name, name, &link)
         }
-        // The name contains the index of the pod's end, which exists only afterwards. The kernel renames only
-        // links that are down.
+        // The name contains the index of the pod's end, which exists only afterwards. The kernel
+        // renames only links that are down.
         Network::Attachment { .. } => {
             let temporary = attachment.identity.temporary_host_name();
             let link = add_pair(host, pod, netns, attachment, &temporary, LinkState::Down)?;
@@ -124,7 +128,10 @@ pub fn create(
             mark(
                 host,
                 attachment,
-                LinkMessageBuilder::<LinkUnspec>::new().index(link.index).name(name.to_string()).up(),
+                LinkMessageBuilder::<LinkUnspec>::new()
+                    .index(link.index)
+                    .name(name.to_string())
+                    .up(),
             )?;
             Ok(HostEnd { name, ..end })
         }
@@ -141,7 +148,9 @@ pub fn find(netlink: &Netlink, name: &str) -> Result<Option<Link>, LinkError> {
         Ok(Some(RouteNetlinkMessage::NewLink(message))) => Ok(Some(Link::from(&message))),
         Ok(_) => Ok(None),
         Err(missing) if missing.errno() == Some(nix::libc::ENODEV) => Ok(None),
-        Err(error) => Err(LinkError::Kernel { what: format!("look for link {name}"), source: error.into() }),
+        Err(error) => {
+            Err(LinkError::Kernel { what: format!("look for link {name}"), source: error.into() })
+        }
     }
 }
 
@@ -191,9 +200,10 @@ fn unlisted(source: io::Error) -> LinkError {
 pub fn delete(host: &Netlink, link: &Link) -> Result<(), LinkError> {
     let unwanted = LinkMessageBuilder::<LinkUnspec>::new().index(link.index).build();
     match host.request(RouteNetlinkMessage::DelLink(unwanted), 0) {
-        Err(error) if error.errno() != Some(nix::libc::ENODEV) => {
-            Err(LinkError::Kernel { what: format!("delete link {}", link.name), source: error.into() })
-        }
+        Err(error) if error.errno() != Some(nix::libc::ENODEV) => Err(LinkError::Kernel {
+            what: format!("delete link {}", link.name),
+            source: error.into(),
+        }),
         _ => Ok(()),
     }
 }
@@ -224,15 +234,16 @@ fn add_pair(
 ) -> Result<Link, LinkError> {
     let if_name = &attachment.identity.if_name;
     let mtu = attachment.mtu.bytes();
-    // The peer stays down: the kernel refuses a peer that is up before the pair is complete (ENOTCONN).
+    // The peer stays down: the kernel refuses a peer that is up before the pair is complete
+    // (ENOTCONN).
     let peer = LinkMessageBuilder::<LinkUnspec>::new()
         .name(if_name.to_string())
         .mtu(mtu)
         .address(attachment.mac.octets().to_vec())
         .setns_by_fd(netns.raw_fd())
         .build();
-    // An explicit address is left alone by udev (systemd.link(5), MACAddressPolicy=persistent), which would
-    // change one of the kernel's choice after the result was printed.
+    // An explicit address is left alone by udev (systemd.link(5), MACAddressPolicy=persistent),
+    // which would change one of the kernel's choice after the result was printed.
     let pair = LinkVeth::new(name.as_str(), if_name.as_str())
         .mtu(mtu)
         .address(attachment.identity.host_mac().octets().to_vec())
@@ -246,8 +257,8 @@ fn add_pair(
         Err(error) => error,
     };
     match error.errno() {
-        // The error is the same for either end. The pod's end is more likely to be taken: another program may
-        // have created a link there.
+        // The error is the same for either end. The pod's end is more likely to be taken: another
+        // program may have created a link there.
         Some(nix::libc::EEXIST) if find(pod, if_name.as_str())?.is_some() => {
             Err(LinkError::PodNameTaken(if_name.clone()))
         }
@@ -264,18 +275,19 @@ fn add_pair(
     }
 }
 
-/// Creates a link, and asks the kernel to describe it in its answer, which saves the requests for its address
-/// and its peer.
+/// Creates a link, and asks the kernel to describe it in its answer, which saves the requests for
+/// its address and its peer.
 fn add(netlink: &Netlink, link: LinkMessage) -> Result<Option<Link>, NetlinkError> {
-    let made = netlink.request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO)?;
+    let made = netlink
+        .request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO)?;
     Ok(made.and_then(|made| {
         if let RouteNetlinkMessage::NewLink(link) = made { Some(Link::from(&link)) } else { None }
     }))
 }
 
-/// Writes the ownership tag onto the host's end, and keeps IPv6 from giving it an address. Nothing uses that
-/// address, and routes and addresses that come and go with each pod would make ovs-vswitchd read all links
-/// and routes of the node again.
+/// Writes the ownership tag onto the host's end, and keeps IPv6 from giving it an address. Nothing
+/// uses that address, and routes and addresses that come and go with each pod would make
+/// ovs-vswitchd read all links and routes of the node again.
 fn mark(
     host: &Netlink,
     attachment: &Attachment,
@@ -300,7 +312,12 @@ fn existing(netlink: &Netlink, name: &IfName) -> Result<Link, LinkError> {
     find(netlink, name.as_str())?.ok_or_else(|| LinkError::Vanished(name.to_string()))
 }
 
-fn host_end(pod: &Netlink, if_name: &IfName, name: IfName, link: &Link) -> Result<HostEnd, LinkError> {
+fn host_end(
+    pod: &Netlink,
+    if_name: &IfName,
+    name: IfName,
+    link: &Link,
+) -> Result<HostEnd, LinkError> {
     let mac = link.mac.ok_or_else(|| LinkError::NoMac(name.to_string()))?;
     let pod_index = match link.peer_index {
         Some(index) => index,
@@ -323,15 +340,21 @@ impl From<&LinkMessage> for Link {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
                 LinkAttribute::IfAlias(alias) => link.alias.clone_from(alias),
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
-                LinkAttribute::Controller(index) => link.controller = Some(*index).filter(|index| *index > 0),
+                LinkAttribute::Controller(index) => {
+                    link.controller = Some(*index).filter(|index| *index > 0)
+                }
                 // Of a veth, this is the index of its peer.
-                LinkAttribute::Link(index) => link.peer_index = Some(*index).filter(|index| *index > 0),
+                LinkAttribute::Link(index) => {
+                    link.peer_index = Some(*index).filter(|index| *index > 0)
+                }
                 LinkAttribute::Address(octets) => {
-                    link.mac =
-                        <[u8; 6]>::try_from(octets.as_slice()).ok().and_then(|octets| octets.try_into().ok());
+                    link.mac = <[u8; 6]>::try_from(octets.as_slice())
+                        .ok()
+                        .and_then(|octets| octets.try_into().ok());
                 }
                 LinkAttribute::LinkInfo(infos) => {
-                    link.is_veth = infos.iter().any(|info| matches!(info, LinkInfo::Kind(InfoKind::Veth)));
+                    link.is_veth =
+                        infos.iter().any(|info| matches!(info, LinkInfo::Kind(InfoKind::Veth)));
                 }
                 _ => {}
             }

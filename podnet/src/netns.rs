@@ -1,8 +1,8 @@
 //! A pod's network namespace, opened and verified once.
 //!
-//! A socket, and a directory of `/proc/sys/net`, stays in the namespace in which it was opened. So a thread
-//! enters only to open them, and waits for nothing there. If it cannot come back, the process aborts: it
-//! would do to a pod what is meant for the host.
+//! A socket, and a directory of `/proc/sys/net`, stays in the namespace in which it was opened. So
+//! a thread enters only to open them, and waits for nothing there. If it cannot come back, the
+//! process aborts: it would do to a pod what is meant for the host.
 
 use std::{
     fs::{File, OpenOptions, metadata},
@@ -102,13 +102,15 @@ impl Netns {
         &self.path
     }
 
-    /// Checks that the path still leads to this namespace. The descriptor keeps a namespace alive whose last
-    /// process has ended and whose name is gone: nobody but its holder can reach it any more.
+    /// Checks that the path still leads to this namespace. The descriptor keeps a namespace alive
+    /// whose last process has ended and whose name is gone: nobody but its holder can reach it any
+    /// more.
     ///
     /// # Errors
     /// [`NetnsError::Deleted`] if the path leads nowhere, or elsewhere.
     pub fn is_reachable(&self) -> Result<(), NetnsError> {
-        let is_here = self.file.metadata().and_then(|own| Ok(same_file(&own, &metadata(&self.path)?)));
+        let is_here =
+            self.file.metadata().and_then(|own| Ok(same_file(&own, &metadata(&self.path)?)));
         if is_here.unwrap_or(false) { Ok(()) } else { Err(NetnsError::Deleted(self.path.clone())) }
     }
 
@@ -117,10 +119,11 @@ impl Netns {
         self.file.as_raw_fd()
     }
 
-    /// Runs `work` inside the namespace. Must be called by the thread that opened it. That thread enters the
-    /// namespace if it may come back; otherwise a new thread enters, and ends there.
+    /// Runs `work` inside the namespace. Must be called by the thread that opened it. That thread
+    /// enters the namespace if it may come back; otherwise a new thread enters, and ends there.
     fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let go = |namespace: &File| setns(namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
+        let go =
+            |namespace: &File| setns(namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
         // Entering its own namespace shows whether the thread may come back.
         if go(&self.home).is_ok() {
             go(&self.file)?;
@@ -128,7 +131,8 @@ impl Netns {
             return Ok(work());
         }
         thread::scope(|scope| {
-            let inside = thread::Builder::new().spawn_scoped(scope, || go(&self.file).map(|()| work()))?;
+            let inside =
+                thread::Builder::new().spawn_scoped(scope, || go(&self.file).map(|()| work()))?;
             inside.join().unwrap_or_else(|_| Err(io::Error::other("the thread has panicked")))
         })
     }
@@ -136,13 +140,18 @@ impl Netns {
     /// Opens what is needed to act inside the namespace from outside.
     ///
     /// # Errors
-    /// [`NetnsError::Enter`] if the namespace cannot be entered, or a socket cannot be opened in it.
+    /// [`NetnsError::Enter`] if the namespace cannot be entered, or a socket cannot be opened in
+    /// it.
     pub fn inside(&self) -> Result<Inside, NetnsError> {
         let failed = |source| NetnsError::Enter { path: self.path.clone(), source };
         let opened = self.visit(|| {
-            let control = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
-            let settings =
-                open(IPV6_SETTINGS, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+            let control =
+                socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
+            let settings = open(
+                IPV6_SETTINGS,
+                OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+                Mode::empty(),
+            );
             (Netlink::open(), control, settings)
         });
         let (netlink, control, ipv6_settings) = opened.map_err(failed)?;
@@ -178,7 +187,8 @@ impl Inside {
     /// # Errors
     /// `NotFound` if the kernel has no IPv6; otherwise the kernel refuses the value.
     pub fn write_ipv6_setting(&self, if_name: &str, name: &str, value: &str) -> io::Result<()> {
-        let directory = self.ipv6_settings.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+        let directory =
+            self.ipv6_settings.as_ref().map_err(|error| io::Error::from(error.kind()))?;
         let path = format!("{if_name}/{name}");
         let file = openat(
             directory,
@@ -190,8 +200,8 @@ impl Inside {
     }
 }
 
-/// A netlink connection in the host's namespace, for a server that does other things meanwhile. Needs a tokio
-/// runtime.
+/// A netlink connection in the host's namespace, for a server that does other things meanwhile.
+/// Needs a tokio runtime.
 ///
 /// # Errors
 /// The kernel has no socket left.

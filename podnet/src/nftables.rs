@@ -1,10 +1,12 @@
-//! Chains and sets of nftables in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads them, and
-//! changes them in transactions. Must not know what rules and elements mean. The drop of `ingress` alone has
-//! a meaning.
+//! Chains and sets of nftables in the kernel, over netlink (`linux/netfilter/nf_tables.h`): reads
+//! them, and changes them in transactions. Must not know what rules and elements mean. The drop of
+//! `ingress` alone has a meaning.
 
 use std::io;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage,
+};
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     nftables::{
@@ -48,10 +50,11 @@ pub enum Task {
     EarlySourceNat,
     /// The same, between these two.
     ForwardedSourceNat,
-    /// Where destinations of packets from outside are translated, after other programs that do so: the
-    /// first one that translates a connection is the only one.
+    /// Where destinations of packets from outside are translated, after other programs that do so:
+    /// the first one that translates a connection is the only one.
     LatePrerouting,
-    /// Where destinations of this host's own packets are translated, after other programs that do so.
+    /// Where destinations of this host's own packets are translated, after other programs that do
+    /// so.
     LateOutput,
     /// Where packets that are not of this host, nor for it, are let through or not.
     Forward,
@@ -76,7 +79,8 @@ impl Chain {
     /// The kernel refuses, or has no nftables.
     pub async fn look(self) -> io::Result<Found> {
         let get = NfTablesMessage::GetChain(ChainMessage { attributes: self.names() });
-        let pick = |answer| if let NfTablesMessage::NewChain(chain) = answer { Some(chain) } else { None };
+        let pick =
+            |answer| if let NfTablesMessage::NewChain(chain) = answer { Some(chain) } else { None };
         let Some(chain) = find(get, pick).await? else { return Ok(Found::Nothing) };
         if !self.base().iter().all(|wanted| chain.attributes.contains(wanted)) {
             return Ok(Found::Other);
@@ -114,8 +118,12 @@ impl Chain {
         changes.push(Change(NfTablesMessage::NewChain(ChainMessage { attributes }), NLM_F_CREATE));
         changes.push(self.flush());
         changes.extend(rules.iter().map(|rule| {
-            let attributes = [self.of_rule(), vec![RuleAttribute::Expressions(rule.clone())]].concat();
-            Change(NfTablesMessage::NewRule(RuleMessage { attributes }), NLM_F_CREATE | NLM_F_APPEND)
+            let attributes =
+                [self.of_rule(), vec![RuleAttribute::Expressions(rule.clone())]].concat();
+            Change(
+                NfTablesMessage::NewRule(RuleMessage { attributes }),
+                NLM_F_CREATE | NLM_F_APPEND,
+            )
         }));
         changes
     }
@@ -140,7 +148,9 @@ impl Chain {
     /// The table is still there, or the kernel has no nftables.
     pub async fn remove_table(self) -> io::Result<bool> {
         let attributes = vec![TableAttribute::Name(self.table.to_owned())];
-        match commit(vec![Change(NfTablesMessage::DeleteTable(TableMessage { attributes }), 0)]).await {
+        match commit(vec![Change(NfTablesMessage::DeleteTable(TableMessage { attributes }), 0)])
+            .await
+        {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
             Err(error) => Err(error),
@@ -148,7 +158,10 @@ impl Chain {
     }
 
     fn names(self) -> Vec<ChainAttribute> {
-        vec![ChainAttribute::Table(self.table.to_owned()), ChainAttribute::Name(self.name.to_owned())]
+        vec![
+            ChainAttribute::Table(self.table.to_owned()),
+            ChainAttribute::Name(self.name.to_owned()),
+        ]
     }
 
     /// Hook, priority and type.
@@ -168,7 +181,10 @@ impl Chain {
     }
 
     fn of_rule(self) -> Vec<RuleAttribute> {
-        vec![RuleAttribute::Table(self.table.to_owned()), RuleAttribute::Chain(self.name.to_owned())]
+        vec![
+            RuleAttribute::Table(self.table.to_owned()),
+            RuleAttribute::Chain(self.name.to_owned()),
+        ]
     }
 }
 
@@ -202,8 +218,8 @@ pub fn create_table(name: &str) -> Change {
 /// Makes all changes or none. Needs a tokio runtime.
 ///
 /// # Errors
-/// The kernel has refused one, and changed nothing; `EMSGSIZE` if they are more than the socket takes, some
-/// 150 KiB.
+/// The kernel has refused one, and changed nothing; `EMSGSIZE` if they are more than the socket
+/// takes, some 150 KiB.
 pub async fn commit(changes: Vec<Change>) -> io::Result<()> {
     commit_of(NetfilterProtoFamily::Inet, changes).await
 }
@@ -222,8 +238,8 @@ async fn commit_of(family: NetfilterProtoFamily, changes: Vec<Change>) -> io::Re
     let last = changes.len().saturating_sub(1);
     let mut batch = vec![control(ControlMessage::BatchBegin)];
     batch.extend(changes.into_iter().enumerate().map(|(index, Change(change, flags))| {
-        // An acknowledgement of the last change shows that all were accepted. The first refusal is answered
-        // without being asked for.
+        // An acknowledgement of the last change shows that all were accepted. The first refusal is
+        // answered without being asked for.
         let ack = if index == last { NLM_F_ACK } else { 0 };
         message_of(family, change, NLM_F_REQUEST | ack | flags)
     }));
@@ -244,7 +260,9 @@ async fn find<T>(
 }
 
 /// Sends nftables messages together, and returns the answers.
-async fn exchange(messages: Vec<NetlinkMessage<NetfilterMessage>>) -> io::Result<Vec<NfTablesMessage>> {
+async fn exchange(
+    messages: Vec<NetlinkMessage<NetfilterMessage>>,
+) -> io::Result<Vec<NfTablesMessage>> {
     let pick = |answer: NetfilterMessage| {
         if let NetfilterMessageInner::NfTables(inner) = answer.inner { Some(inner) } else { None }
     };

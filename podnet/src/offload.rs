@@ -1,5 +1,6 @@
-//! Transmit checksum offload of an interface. It must be off if Open vSwitch forwards in user space: no
-//! program fills in the checksums that the pod leaves out there, so that ping works and TCP does not.
+//! Transmit checksum offload of an interface. It must be off if Open vSwitch forwards in user
+//! space: no program fills in the checksums that the pod leaves out there, so that ping works and
+//! TCP does not.
 
 use std::{
     io,
@@ -20,7 +21,15 @@ const SET_TX_CHECKSUM: u32 = 0x17;
 /// There is no such interface, or its driver does not tell.
 pub fn tx_checksum(if_name: &IfName) -> io::Result<bool> {
     let here = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-    ethtool(here.as_fd(), if_name, GET_TX_CHECKSUM, 0).map(|value| value != 0)
+    tx_checksum_beside(here.as_fd(), if_name)
+}
+
+/// Whether transmit checksum offload is on, in the namespace of a socket of any kind.
+///
+/// # Errors
+/// There is no such interface, or its driver does not tell.
+pub fn tx_checksum_beside(socket: BorrowedFd<'_>, if_name: &IfName) -> io::Result<bool> {
+    ethtool(socket, if_name, GET_TX_CHECKSUM, 0).map(|value| value != 0)
 }
 
 /// Turns transmit checksum offload off, in the namespace of the calling thread.
@@ -63,8 +72,8 @@ mod ioctl {
 
     nix::ioctl_write_ptr_bad!(siocethtool, SIOCETHTOOL, ifreq);
 
-    /// Sends a command with one value to a link's driver. Returns the value afterwards, which read commands
-    /// set.
+    /// Sends a command with one value to a link's driver. Returns the value afterwards, which read
+    /// commands set.
     pub(super) fn ethtool(
         socket: BorrowedFd<'_>,
         if_name: &IfName,
@@ -75,16 +84,18 @@ mod ioctl {
         // SAFETY: `ifreq` is a plain C structure, for which all zeroes is a valid value.
         let mut request: ifreq = unsafe { std::mem::zeroed() };
         // An `IfName` has at most 15 bytes, so that the final zero stays.
-        for (slot, byte) in request.ifr_name[..IFNAMSIZ - 1].iter_mut().zip(if_name.as_str().bytes()) {
+        for (slot, byte) in
+            request.ifr_name[..IFNAMSIZ - 1].iter_mut().zip(if_name.as_str().bytes())
+        {
             *slot = c_char::from_ne_bytes([byte]);
         }
         let pointer = &raw mut argument;
         request.ifr_ifru.ifru_data = pointer.cast();
-        // SAFETY: the request and the value it points to live until the call returns; the kernel reads and
-        // writes nothing else.
+        // SAFETY: the request and the value it points to live until the call returns; the kernel
+        // reads and writes nothing else.
         unsafe { siocethtool(socket.as_raw_fd(), &raw const request) }?;
-        // SAFETY: the value is this function's own, and no other pointer to it is left. It is read through
-        // the pointer that the kernel was given, so that what the kernel wrote is seen.
+        // SAFETY: the value is this function's own, and no other pointer to it is left. It is read
+        // through the pointer that the kernel was given, so that what the kernel wrote is seen.
         Ok(unsafe { pointer.read() }.value)
     }
 }

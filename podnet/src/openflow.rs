@@ -1,5 +1,5 @@
-//! OpenFlow with a bridge: the connection, and two questions: whether the bridge has a flow for an address, and
-//! which flows hand packets to the controller.
+//! OpenFlow with a bridge: the connection, and three questions: whether the bridge has a flow for
+//! an address, which flows hand packets to the controller, and how many flows there are.
 //!
 //! Must not know what a flow means.
 
@@ -8,9 +8,11 @@ use std::{io, net::IpAddr, path::Path, time::Duration};
 use tokio::time::timeout;
 
 pub use connection::{Connection, Message, Version};
+pub use count::FlowCounter;
 pub use to_controller::{ToController, flows_to_controller};
 
 mod connection;
+mod count;
 mod to_controller;
 
 // Constants of the OpenFlow Switch Specification 1.3.5 (section 7); those of 1.5.1 are the same.
@@ -27,8 +29,8 @@ const MORE: u16 = 1;
 /// Bytes of type, flags and padding of a multipart message.
 const MULTIPART: usize = 8;
 
-/// Whether `bridge`, whose socket is in `run_dir`, has a flow that matches the very destination `address`, in
-/// any table.
+/// Whether `bridge`, whose socket is in `run_dir`, has a flow that matches the very destination
+/// `address`, in any table.
 ///
 /// # Errors
 /// The bridge does not exist, refuses, or does not answer within `patience`.
@@ -40,7 +42,10 @@ pub async fn has_flow_to(
 ) -> io::Result<bool> {
     let answered = timeout(patience, ask(run_dir, bridge, address)).await;
     answered.unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("bridge {bridge}: no answer in OpenFlow")))
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("bridge {bridge}: no answer in OpenFlow"),
+        ))
     })
 }
 
@@ -68,8 +73,8 @@ async fn ask(run_dir: &Path, bridge: &str, address: IpAddr) -> io::Result<bool> 
 
 /// The flows of all tables that match the destination.
 fn question(address: IpAddr) -> Vec<u8> {
-    // `OFPXMC_OPENFLOW_BASIC`; the numbers of the fields are shifted by the bit that says whether a mask
-    // follows.
+    // `OFPXMC_OPENFLOW_BASIC`; the numbers of the fields are shifted by the bit that says whether a
+    // mask follows.
     let field = |number: u8, value: &[u8]| {
         let length = u8::try_from(value.len()).unwrap_or_default();
         [&[0x80, 0, number << 1, length], value].concat()
@@ -107,8 +112,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_bridge_that_is_not_there_is_an_error_that_names_its_socket() {
-        let error =
-            has_flow_to(Path::new("/nowhere"), "br-int", [10, 96, 0, 1].into(), Duration::from_secs(1));
+        let error = has_flow_to(
+            Path::new("/nowhere"),
+            "br-int",
+            [10, 96, 0, 1].into(),
+            Duration::from_secs(1),
+        );
         assert!(error.await.unwrap_err().to_string().contains("/nowhere/br-int.mgmt"));
     }
 }

@@ -1,12 +1,12 @@
-//! The ownership tag of a link, in its alias. DEL and GC read it if no row in Open vSwitch names the owner;
-//! the server reads it if the database was lost. Pure.
+//! The ownership tag of a link, in its alias. DEL and GC read it if no row in Open vSwitch names
+//! the owner; the server reads it if the database was lost. Pure.
 //!
 //! ```text
 //! ovn-k8s:<network>:<interface in the pod>:<container id>[:<pod namespace>/<pod name>:<pod uid>]
 //! ```
 //!
-//! The part in brackets was added later: links of older plugins lack it, and older plugins know links by the
-//! part before it. It is written only if all of it fits.
+//! The part in brackets was added later: links of older plugins lack it, and older plugins know
+//! links by the part before it. It is written only if all of it fits.
 
 use contract::names::{Network, PodKey};
 
@@ -18,7 +18,8 @@ const OURS: &str = "ovn-k8s";
 /// The contents of an ownership tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnershipTag {
-    /// Without the name of a network other than the cluster's own: it is not in the alias, and empty here.
+    /// Without the name of a network other than the cluster's own: it is not in the alias, and
+    /// empty here.
     pub identity: Identity,
     /// `None` on links of older plugins, and if the names were too long.
     pub pod: Option<TaggedPod>,
@@ -61,8 +62,8 @@ impl OwnershipTag {
             let (namespace, name) = pod.split_once('/')?;
             Some(TaggedPod { key: PodKey::new(namespace, name).ok()?, uid: uid.to_owned() })
         });
-        // Without the pod, an alias of nearly full length may lack the end of the container id, cut before a
-        // character of up to four bytes. It identifies no sandbox.
+        // Without the pod, an alias of nearly full length may lack the end of the container id, cut
+        // before a character of up to four bytes. It identifies no sandbox.
         let is_whole = pod.is_some() || alias.len() + 3 < LONGEST_ALIAS;
         is_whole.then_some(Self { identity: Identity { sandbox, if_name, network }, pod })
     }

@@ -1,7 +1,7 @@
 //! The plan of one interface of one pod: names, addresses, routes, and the record in Open vSwitch.
 //!
-//! Pure: no I/O. The server's answer and the runtime's request go in, an [`Attachment`] comes out, and
-//! everything after it only carries it out.
+//! Pure: no I/O. The server's answer and the runtime's request go in, an [`Attachment`] comes out,
+//! and everything after it only carries it out.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -16,11 +16,12 @@ use contract::{
 };
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Limit of an alias in bytes. The kernel has room for 256 (`IFALIASZ`), and counts the final zero twice: its
-/// own, and that of the netlink message.
+/// Limit of an alias in bytes. The kernel has room for 256 (`IFALIASZ`), and counts the final zero
+/// twice: its own, and that of the netlink message.
 pub(crate) const LONGEST_ALIAS: usize = 254;
 
-/// The identity of an interface: sandbox, name in the pod, and network. Known before the server is asked.
+/// The identity of an interface: sandbox, name in the pod, and network. Known before the server is
+/// asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub sandbox: SandboxId,
@@ -42,8 +43,8 @@ pub struct Attachment {
     pub mtu: Mtu,
     pub addresses: Vec<IpNet>,
     pub routes: Vec<Route>,
-    /// Addresses and routes are the pod's, but are configured elsewhere: by the guest of a virtual machine
-    /// that migrates.
+    /// Addresses and routes are the pod's, but are configured elsewhere: by the guest of a virtual
+    /// machine that migrates.
     pub skip_ip_config: bool,
     pub bandwidth: Bandwidth,
 }
@@ -87,8 +88,8 @@ impl Identity {
         })
     }
 
-    /// The alias of the host's link: its owner, for DEL and GC to read if no row in Open vSwitch names one.
-    /// At most 254 bytes, so that the end of a very long container id may be missing.
+    /// The alias of the host's link: its owner, for DEL and GC to read if no row in Open vSwitch
+    /// names one. At most 254 bytes, so that the end of a very long container id may be missing.
     pub fn alias(&self) -> String {
         let Self { sandbox, if_name, network } = self;
         let mut alias = format!("{}{if_name}:{sandbox}", Self::alias_prefix(network));
@@ -100,30 +101,35 @@ impl Identity {
     /// Whether a link with this alias belongs to this interface. Other parts of the
     /// [`OwnershipTag`](crate::ownership_tag::OwnershipTag) do not matter.
     pub fn owns(&self, alias: &str) -> bool {
-        alias.strip_prefix(&self.alias()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        alias
+            .strip_prefix(&self.alias())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
 
-    /// Name of the host's end on another network until the index of the pod's end is known. The same in each
-    /// attempt, so that DEL finds it.
+    /// Name of the host's end on another network until the index of the pod's end is known. The
+    /// same in each attempt, so that DEL finds it.
     pub fn temporary_host_name(&self) -> IfName {
-        format!("v{:014x}", self.key() >> 8).parse().expect("15 hexadecimal digits are an interface name")
+        format!("v{:014x}", self.key() >> 8)
+            .parse()
+            .expect("15 hexadecimal digits are an interface name")
     }
 
-    /// Sandbox and interface in 64 bits. FNV-1a, because the plugin that carries out DEL may be of another
-    /// version, and built with another toolchain, than the one that carried out ADD.
+    /// Sandbox and interface in 64 bits. FNV-1a, because the plugin that carries out DEL may be of
+    /// another version, and built with another toolchain, than the one that carried out ADD.
     pub fn key(&self) -> u64 {
         // No name contains the byte 0xff: two different pairs never make the same bytes.
         fnv1a(self.sandbox.as_str().bytes().chain([0xff]).chain(self.if_name.as_str().bytes()))
     }
 
-    /// Address of the host's end, which no traffic uses: locally administered (IEEE 802, second bit of the
-    /// first octet), and the same in each attempt.
+    /// Address of the host's end, which no traffic uses: locally administered (IEEE 802, second bit
+    /// of the first octet), and the same in each attempt.
     pub fn host_mac(&self) -> Mac {
         const LOCAL: u8 = 0b10;
         const GROUP: u8 = 0b1;
         let [_, _, first, others @ ..] = self.key().to_be_bytes();
         let [b, c, d, e, f] = others;
-        Mac::try_from([(first | LOCAL) & !GROUP, b, c, d, e, f]).expect("neither zero nor a group's")
+        Mac::try_from([(first | LOCAL) & !GROUP, b, c, d, e, f])
+            .expect("neither zero nor a group's")
     }
 
     /// The beginning of the aliases of one network's links.
@@ -134,8 +140,21 @@ impl Identity {
 
 impl Attachment {
     /// Plans what to configure for `pod` in the sandbox that the runtime named.
-    pub fn plan(identity: Identity, pod_key: &PodKey, runtime_uid: Option<&str>, pod: PodInterface) -> Self {
-        let PodInterface { network, addressing, mtu, routable_mtu, bandwidth, pod_uid, skip_ip_config } = pod;
+    pub fn plan(
+        identity: Identity,
+        pod_key: &PodKey,
+        runtime_uid: Option<&str>,
+        pod: PodInterface,
+    ) -> Self {
+        let PodInterface {
+            network,
+            addressing,
+            mtu,
+            routable_mtu,
+            bandwidth,
+            pod_uid,
+            skip_ip_config,
+        } = pod;
         // Only the server knows which of several attachments to one network this is.
         let network = match (&identity.network, network) {
             (Network::Attachment { .. }, known @ Network::Attachment { .. }) => known,
@@ -157,7 +176,11 @@ impl Attachment {
             network,
             identity,
             pod: pod_key.clone(),
-            pod_uid: if pod_uid.is_empty() { runtime_uid.unwrap_or_default().to_owned() } else { pod_uid },
+            pod_uid: if pod_uid.is_empty() {
+                runtime_uid.unwrap_or_default().to_owned()
+            } else {
+                pod_uid
+            },
             mac: addressing.mac,
             mtu,
             addresses: addressing.addresses,
@@ -167,8 +190,8 @@ impl Attachment {
         }
     }
 
-    /// The request to the server to write the port of this link. From the same annotations the server makes
-    /// the same plan.
+    /// The request to the server to write the port of this link. From the same annotations the
+    /// server makes the same plan.
     pub fn port_request(&self, host_link: &IfName) -> PortRequest {
         let Identity { sandbox, if_name, network: _ } = &self.identity;
         PortRequest {
@@ -188,7 +211,8 @@ impl Attachment {
         !self.skip_ip_config && self.addresses.iter().any(|address| address.addr().is_ipv6())
     }
 
-    /// `external_ids` of the Interface row: what OVN binds the port by, and the record that DEL reads.
+    /// `external_ids` of the Interface row: what OVN binds the port by, and the record that DEL
+    /// reads.
     pub fn external_ids(&self) -> BTreeMap<String, String> {
         let Identity { sandbox, if_name, .. } = &self.identity;
         let addresses: Vec<String> = self.addresses.iter().map(IpNet::to_string).collect();

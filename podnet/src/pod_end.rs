@@ -55,34 +55,44 @@ pub fn configure(
     // Router advertisements are off on both ends: a pod must not be able to pose as a router
     // (CVE-2020-10749).
     let path = format!("{}/accept_ra", host.name);
-    unless_without_ipv6(fs::write(format!("/proc/sys/net/ipv6/conf/{path}"), "0"), path, Ipv6::IfAny)?;
-    // OVN gives no address twice, so an address does not have to wait for duplicate address detection.
+    unless_without_ipv6(
+        fs::write(format!("/proc/sys/net/ipv6/conf/{path}"), "0"),
+        path,
+        Ipv6::IfAny,
+    )?;
+    // OVN gives no address twice, so an address does not have to wait for duplicate address
+    // detection.
     for setting in ["accept_ra", "accept_dad"] {
         let written = inside.write_ipv6_setting(if_name.as_str(), setting, "0");
         let ipv6 = if attachment.configures_ipv6() { Ipv6::Needed } else { Ipv6::IfAny };
         unless_without_ipv6(written, format!("{if_name}/{setting}"), ipv6)?;
     }
     match datapath {
-        Datapath::Userspace => {
-            offload::turn_tx_checksum_off_beside(inside.control(), if_name).map_err(PodEndError::Offload)?
-        }
+        Datapath::Userspace => offload::turn_tx_checksum_off_beside(inside.control(), if_name)
+            .map_err(PodEndError::Offload)?,
         Datapath::Kernel => {}
     }
 
     let index = host.pod_index;
     let up = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
     let add = NLM_F_CREATE | NLM_F_EXCL;
-    // The guest of a migrating virtual machine configures its addresses itself. This end must not have them:
-    // both would answer for the address.
-    let (addresses, routes): (&[IpNet], &[Route]) =
-        if attachment.skip_ip_config { (&[], &[]) } else { (&attachment.addresses, &attachment.routes) };
+    // The guest of a migrating virtual machine configures its addresses itself. This end must not
+    // have them: both would answer for the address.
+    let (addresses, routes): (&[IpNet], &[Route]) = if attachment.skip_ip_config {
+        (&[], &[])
+    } else {
+        (&attachment.addresses, &attachment.routes)
+    };
     let new_addresses = addresses
         .iter()
         .map(|address| (RouteNetlinkMessage::NewAddress(address_message(index, *address)), add));
-    let new_routes =
-        routes.iter().map(|route| (RouteNetlinkMessage::NewRoute(route_message(index, route)), add));
-    // The kernel carries the messages out in this order. It refuses a route over a link that is down.
-    let messages = new_addresses.chain([(RouteNetlinkMessage::SetLink(up), 0)]).chain(new_routes).collect();
+    let new_routes = routes
+        .iter()
+        .map(|route| (RouteNetlinkMessage::NewRoute(route_message(index, route)), add));
+    // The kernel carries the messages out in this order. It refuses a route over a link that is
+    // down.
+    let messages =
+        new_addresses.chain([(RouteNetlinkMessage::SetLink(up), 0)]).chain(new_routes).collect();
     inside.netlink.request_all(messages).map_err(|(number, error)| {
         let source = error.into();
         // The messages are the addresses, then the link, then the routes.
@@ -106,7 +116,11 @@ enum Ipv6 {
 }
 
 /// Ignores the missing settings of a kernel without IPv6, unless the pod needs it.
-fn unless_without_ipv6(written: io::Result<()>, setting: String, ipv6: Ipv6) -> Result<(), PodEndError> {
+fn unless_without_ipv6(
+    written: io::Result<()>,
+    setting: String,
+    ipv6: Ipv6,
+) -> Result<(), PodEndError> {
     match written {
         Err(source) if ipv6 == Ipv6::Needed || source.kind() != io::ErrorKind::NotFound => {
             Err(PodEndError::Sysctl { path: format!("/proc/sys/net/ipv6/conf/{setting}"), source })

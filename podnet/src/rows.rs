@@ -1,8 +1,8 @@
 //! A port's rows in Open vSwitch, and the transactions that create and remove them.
 //!
 //! Pure: builds transactions and reads rows, sends nothing. Tables and columns follow
-//! ovs-vswitchd.conf.db(5). Port and Interface rows live only as long as a bridge refers to them, so a port
-//! is removed by taking it out of its bridge. QoS rows live until they are deleted.
+//! ovs-vswitchd.conf.db(5). Port and Interface rows live only as long as a bridge refers to them,
+//! so a port is removed by taking it out of its bridge. QoS rows live until they are deleted.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -14,8 +14,8 @@ use contract::{
 };
 use ipnet::IpNet;
 use ovsdb::{
-    Condition, Datum, Mutation, Mutator, NamedUuid, Row, SelectedRow, Selection, Transaction, Until, Uuid,
-    Where,
+    Condition, Datum, Mutation, Mutator, NamedUuid, Row, SelectedRow, Selection, Transaction,
+    Until, Uuid, Where,
 };
 
 use crate::plan::{Attachment, Identity};
@@ -40,8 +40,8 @@ pub struct PortRow {
 pub struct PortColumns {
     /// `external_ids` of the Interface row.
     pub external_ids: BTreeMap<String, String>,
-    /// The kilobits per second that the pod may send, and the kilobits that it may send at once beyond that;
-    /// 0 for no limit.
+    /// The kilobits per second that the pod may send, and the kilobits that it may send at once
+    /// beyond that; 0 for no limit.
     pub policing: (i64, i64),
     /// The limit of what the pod receives.
     pub qos: Option<QosRow>,
@@ -56,22 +56,23 @@ pub struct QosRow {
     pub external_ids: BTreeMap<String, String>,
 }
 
-/// How much of its limit's time a pod may save up: the burst of the policer is what the limit allows in a
-/// quarter of a second. A policer has no queue: it drops what exceeds the burst, and TCP, whose last segments
-/// are lost, waits for its retransmission timer, 200 ms at least (TCP_RTO_MIN). What a smaller burst cannot
-/// save up meanwhile is lost for good: with a tenth of a second TCP gets 56 to 71 % of its limit, with two
-/// tenths 97 % and more (`make test-kernel`, 8 and 20 Mbit/s, Linux 6.1).
+/// How much of its limit's time a pod may save up: the burst of the policer is what the limit
+/// allows in a quarter of a second. A policer has no queue: it drops what exceeds the burst, and
+/// TCP, whose last segments are lost, waits for its retransmission timer, 200 ms at least
+/// (TCP_RTO_MIN). What a smaller burst cannot save up meanwhile is lost for good: with a tenth of a
+/// second TCP gets 56 to 71 % of its limit, with two tenths 97 % and more (`make test-kernel`, 8
+/// and 20 Mbit/s, Linux 6.1).
 const BURSTS_PER_SECOND: i64 = 4;
 
-/// The least burst, in kilobits, however low the limit: two packets of 64 KiB, as the pod's kernel hands them
-/// over for segmentation. A policer drops each packet that is larger than its burst (tc-police(8)), and TCP
-/// would stand still.
+/// The least burst, in kilobits, however low the limit: two packets of 64 KiB, as the pod's kernel
+/// hands them over for segmentation. A policer drops each packet that is larger than its burst
+/// (tc-police(8)), and TCP would stand still.
 const LEAST_BURST: i64 = 2 * 64 * 1024 * 8 / 1000 + 1;
 
 impl PortColumns {
-    /// The columns for an attachment. Rate limits are this interface's alone. What a pod receives leaves Open
-    /// vSwitch through a queue; what it sends is policed on entry, in kilobits; see `BURSTS_PER_SECOND`
-    /// and `LEAST_BURST`. In the userspace datapath, policing has no effect.
+    /// The columns for an attachment. Rate limits are this interface's alone. What a pod receives
+    /// leaves Open vSwitch through a queue; what it sends is policed on entry, in kilobits; see
+    /// `BURSTS_PER_SECOND` and `LEAST_BURST`. In the userspace datapath, policing has no effect.
     pub fn of(attachment: &Attachment) -> Self {
         let Bandwidth { ingress, egress } = attachment.bandwidth;
         let Identity { sandbox, if_name, network: _ } = &attachment.identity;
@@ -90,17 +91,20 @@ impl PortColumns {
         Self { external_ids: attachment.external_ids(), policing, qos }
     }
 
-    /// The limits that the port is created with, for CHECK: the pod's annotations may change later, without
-    /// an effect on the port.
+    /// The limits that the port is created with, for CHECK: the pod's annotations may change later,
+    /// without an effect on the port.
     fn limits(&self) -> Option<String> {
-        let ingress =
-            self.qos.as_ref().and_then(|qos| qos.other_config.get("max-rate")).map_or("", String::as_str);
+        let ingress = self
+            .qos
+            .as_ref()
+            .and_then(|qos| qos.other_config.get("max-rate"))
+            .map_or("", String::as_str);
         let egress = self.policing.0;
         (!ingress.is_empty() || egress > 0).then(|| format!("{ingress}/{egress}"))
     }
 
-    /// Adds the rows of port `name` on the integration bridge, and returns the Interface row. `qos` is a QoS
-    /// row that exists already.
+    /// Adds the rows of port `name` on the integration bridge, and returns the Interface row. `qos`
+    /// is a QoS row that exists already.
     pub fn insert(&self, tx: &mut Transaction, name: &str, qos: Option<Uuid>) -> NamedUuid {
         let mut port = Row::new().with("name", name);
         if let Some(limits) = self.limits() {
@@ -109,13 +113,16 @@ impl PortColumns {
         match (qos, &self.qos) {
             (Some(there), _) => port.set("qos", there),
             (None, Some(QosRow { kind, other_config, external_ids })) => {
-                let row = Row::new().with("type", kind.as_str()).with("other_config", other_config.clone());
+                let row = Row::new()
+                    .with("type", kind.as_str())
+                    .with("other_config", other_config.clone());
                 let qos = tx.insert("QoS", row.with("external_ids", external_ids.clone()));
                 port.set("qos", &qos);
             }
             (None, None) => {}
         }
-        let mut interface = Row::new().with("name", name).with("external_ids", self.external_ids.clone());
+        let mut interface =
+            Row::new().with("name", name).with("external_ids", self.external_ids.clone());
         if self.policing != (0, 0) {
             interface.set("ingress_policing_rate", self.policing.0);
             interface.set("ingress_policing_burst", self.policing.1);
@@ -151,17 +158,18 @@ impl InterfaceRow {
         self.external_ids.get(key).map(String::as_str)
     }
 
-    /// The interface's addresses. The row may be another program's: values that are not addresses are
-    /// skipped.
+    /// The interface's addresses. The row may be another program's: values that are not addresses
+    /// are skipped.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        let list = self.id(external_ids::IP_ADDRESSES).into_iter().flat_map(|list| list.split(','));
+        let list = self.id(external_ids::IP_ADDRESSES).or(self.id(external_ids::IP_ADDRESS));
+        let list = list.into_iter().flat_map(|list| list.split(','));
         list.filter_map(|address| address.parse::<IpNet>().ok()).map(|net| net.addr())
     }
 
     /// Whether the row belongs to this interface of this sandbox.
     ///
-    /// Rows of upstream before 2026 do not name the pod's interface. For them the network decides, of which a
-    /// pod has one interface.
+    /// Rows of upstream before 2026 do not name the pod's interface. For them the network decides,
+    /// of which a pod has one interface.
     pub fn belongs_to(&self, identity: &Identity) -> bool {
         let Identity { sandbox, if_name, network } = identity;
         self.sandbox() == Some(sandbox.as_str())
@@ -169,6 +177,14 @@ impl InterfaceRow {
                 Some(name) => name == if_name.as_str(),
                 None => self.is_of(network),
             }
+    }
+
+    /// Whether the plugin of 2016 to 2018 has written the row, which named no sandbox.
+    pub fn is_of_2017(&self) -> bool {
+        self.sandbox().is_none()
+            && self.iface_id().is_some()
+            && self.id(external_ids::ATTACHED_MAC).is_some()
+            && self.id(external_ids::IP_ADDRESS).is_some()
     }
 
     /// Whether the row belongs to this network.
@@ -196,8 +212,8 @@ impl From<&SelectedRow> for PortRow {
     }
 }
 
-/// The limits that a port was created with, from the `external_ids` of its Port row: bits per second to the
-/// pod, kilobits per second from the pod.
+/// The limits that a port was created with, from the `external_ids` of its Port row: bits per
+/// second to the pod, kilobits per second from the pod.
 pub fn limits_of(port: &BTreeMap<String, String>) -> Option<(Option<u64>, Option<i64>)> {
     let (ingress, egress) = port.get(external_ids::LIMITS)?.split_once('/')?;
     Some((ingress.parse().ok(), egress.parse().ok().filter(|rate| *rate > 0)))
@@ -219,16 +235,21 @@ pub struct Plug {
     pub transaction: Transaction,
     /// The Interface row that it inserts.
     pub interface: NamedUuid,
-    /// Interfaces that include all with one of its addresses: columns of [`InterfaceRow`], and `ofport`.
-    /// `None` for an attachment without addresses.
+    /// Interfaces that include all with one of its addresses: columns of [`InterfaceRow`], and
+    /// `ofport`. `None` for an attachment without addresses.
     pub same_address: Option<Selection>,
 }
 
 /// The transaction that plugs an attachment.
 ///
-/// It succeeds only if the interfaces with the same name or logical port are still exactly those of `older`,
-/// whose ports it removes. Of two writers at the same time, one fails and sees what the other has done.
-pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<PortRow>)]) -> Plug {
+/// It succeeds only if the interfaces with the same name or logical port are still exactly those of
+/// `older`, whose ports it removes. Of two writers at the same time, one fails and sees what the
+/// other has done.
+pub fn plug(
+    attachment: &Attachment,
+    host: &IfName,
+    older: &[(InterfaceRow, Vec<PortRow>)],
+) -> Plug {
     let Identity { sandbox, if_name, .. } = &attachment.identity;
     let mut tx = Transaction::new();
     let names = |of: &dyn Fn(&InterfaceRow) -> bool| {
@@ -238,8 +259,8 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
             .map(|(row, _)| Row::new().with("name", row.name.as_str()))
             .collect()
     };
-    // The guards come first. A `wait` with timeout 0 fails at once if the rows differ, and with it the whole
-    // transaction (RFC 7047 section 5.2.6).
+    // The guards come first. A `wait` with timeout 0 fails at once if the rows differ, and with it
+    // the whole transaction (RFC 7047 section 5.2.6).
     let same_port = names(&|row| row.iface_id() == Some(attachment.iface_id.as_str()));
     tx.wait(
         "Interface",
@@ -267,8 +288,8 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
     let columns = [&InterfaceRow::COLUMNS[..], &["ofport"]].concat();
     let same_address = match attachment.addresses.as_slice() {
         [] => None,
-        // Only the first address of a row has a key of its own. It may be of either family, and no condition
-        // can match a part of the other key.
+        // Only the first address of a row has a key of its own. It may be of either family, and no
+        // condition can match a part of the other key.
         [_, ..] => Some(tx.select("Interface", Where::all(), &columns)),
     };
     tx.comment(&format!(
@@ -278,34 +299,36 @@ pub fn plug(attachment: &Attachment, host: &IfName, older: &[(InterfaceRow, Vec<
     Plug { transaction: tx, interface, same_address }
 }
 
-/// The row of another logical port on the attachment's network that has one of its addresses and works, and
-/// that address.
+/// The row of another logical port on the attachment's network that has one of its addresses and
+/// works, and that address.
 pub fn holder_of_address(
     attachment: &Attachment,
     same_address: &[SelectedRow],
 ) -> Option<(IpNet, InterfaceRow)> {
     let ids = attachment.external_ids();
-    let holds = |row: &&SelectedRow| holds_address(row.integer("ofport"), &row.map("external_ids"), &ids);
-    let is_another =
-        |row: &InterfaceRow| row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str());
+    let holds =
+        |row: &&SelectedRow| holds_address(row.integer("ofport"), &row.map("external_ids"), &ids);
+    let is_another = |row: &InterfaceRow| {
+        row.iface_id().is_some_and(|iface_id| iface_id != attachment.iface_id.as_str())
+    };
     same_address.iter().filter(holds).map(InterfaceRow::from).filter(is_another).find_map(|row| {
-        let shared = attachment
-            .addresses
-            .iter()
-            .find(|address| addresses(&row.external_ids).any(|other| other == address.to_string()))?;
+        let shared = attachment.addresses.iter().find(|address| {
+            addresses(&row.external_ids).any(|other| other == address.to_string())
+        })?;
         Some((*shared, row))
     })
 }
 
 /// The addresses in a row's `external_ids`. Older rows name only the first.
 pub fn addresses(ids: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
-    let named =
-        [external_ids::IP_ADDRESSES, external_ids::IP_ADDRESS].into_iter().find_map(|key| ids.get(key));
+    let named = [external_ids::IP_ADDRESSES, external_ids::IP_ADDRESS]
+        .into_iter()
+        .find_map(|key| ids.get(key));
     named.into_iter().flat_map(|list| list.split(','))
 }
 
-/// Whether a row with this `ofport` and these `external_ids` keeps its address from a port with those of
-/// `newer`: it is at work, and on the same network.
+/// Whether a row with this `ofport` and these `external_ids` keeps its address from a port with
+/// those of `newer`: it is at work, and on the same network.
 pub fn holds_address(
     ofport: Option<i64>,
     ids: &BTreeMap<String, String>,
@@ -314,18 +337,20 @@ pub fn holds_address(
     is_at_work(ofport, ids) && ids.get(external_ids::NAD) == newer.get(external_ids::NAD)
 }
 
-/// Whether a row with this `ofport` and these `external_ids` belongs to a sandbox that works with its
-/// addresses. A row for which ovs-vswitchd has no device is left over from a pod that is gone. A row that OVN
-/// has let go of belongs to a pod that has given its address back, and whose sandbox is about to go.
+/// Whether a row with this `ofport` and these `external_ids` belongs to a sandbox that works with
+/// its addresses. A row for which ovs-vswitchd has no device is left over from a pod that is gone.
+/// A row that OVN has let go of belongs to a pod that has given its address back, and whose sandbox
+/// is about to go.
 pub fn is_at_work(ofport: Option<i64>, ids: &BTreeMap<String, String>) -> bool {
     ofport.is_some_and(|ofport| ofport > 0)
         && ids.get(external_ids::OVN_INSTALLED).is_some_and(|value| value == "true")
         && ids.contains_key(external_ids::SANDBOX)
 }
 
-/// The server's transaction that adds ports where there are none: all of them, or none if a row has one of
-/// their names or logical ports. Each port has its name, its columns, and its QoS row if that exists. Returns
-/// the Interface rows, in the same order. `what` is done to the ports, for the database's log.
+/// The server's transaction that adds ports where there are none: all of them, or none if a row has
+/// one of their names or logical ports. Each port has its name, its columns, and its QoS row if
+/// that exists. Returns the Interface rows, in the same order. `what` is done to the ports, for the
+/// database's log.
 pub fn insert_new<'a>(
     ports: impl Iterator<Item = (&'a str, &'a PortColumns, Option<Uuid>)>,
     what: &str,
@@ -358,8 +383,8 @@ pub fn insert_new<'a>(
     (tx, interfaces)
 }
 
-/// The transaction that asks ovs-vswitchd to report when it has processed the database, and the number that
-/// it will report, in column `next_cfg`.
+/// The transaction that asks ovs-vswitchd to report when it has processed the database, and the
+/// number that it will report, in column `next_cfg`.
 pub fn next_configuration() -> (Transaction, Selection) {
     let mut tx = Transaction::new();
     tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Add, 1)]);
@@ -382,7 +407,10 @@ pub fn unplug_all(identities: &[Identity], ports: &[PortRow]) -> Transaction {
     tx
 }
 
-fn without<'a>(identities: impl IntoIterator<Item = &'a Identity>, ports: &[PortRow]) -> Transaction {
+fn without<'a>(
+    identities: impl IntoIterator<Item = &'a Identity>,
+    ports: &[PortRow],
+) -> Transaction {
     let mut tx = Transaction::new();
     for port in ports {
         remove_port(&mut tx, port);
@@ -401,7 +429,11 @@ fn without<'a>(identities: impl IntoIterator<Item = &'a Identity>, ports: &[Port
 }
 
 fn remove_port(tx: &mut Transaction, port: &PortRow) {
-    tx.mutate("Bridge", Condition::includes("ports", port.uuid), vec![Mutation::delete("ports", port.uuid)]);
+    tx.mutate(
+        "Bridge",
+        Condition::includes("ports", port.uuid),
+        vec![Mutation::delete("ports", port.uuid)],
+    );
     if let Some(qos) = port.qos {
         // The Port row goes only after all operations. Until then its reference keeps the QoS row.
         tx.update("Port", port.uuid, Row::new().with("qos", Datum::Set(Vec::new())));

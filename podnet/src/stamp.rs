@@ -1,8 +1,9 @@
-//! A file beside the server's socket with the time at which the server could last answer ADDs. STATUS
-//! forgives a server that is being replaced as long as the stamp is young.
+//! A file beside the server's socket with the time at which the server could last answer ADDs.
+//! STATUS forgives a server that is being replaced as long as the stamp is young.
 //!
-//! `BOOT SECONDS`: the kernel's id of this boot, and `CLOCK_BOOTTIME`, which no change of the wall clock
-//! moves and which goes on while the machine sleeps. A stamp of an earlier boot counts as none.
+//! `BOOT SECONDS`: the kernel's id of this boot, and `CLOCK_BOOTTIME`, which no change of the wall
+//! clock moves and which goes on while the machine sleeps. A stamp of an earlier boot counts as
+//! none.
 
 use std::{
     fs, io,
@@ -12,9 +13,9 @@ use std::{
 
 use crate::boot;
 
-/// How long a server may be away, or not know its pods yet, after it could answer. The update of a DaemonSet
-/// pulls an image and starts a container in less; much longer would hide a server that does not come back.
-/// The runtime takes the node out of service afterwards.
+/// How long a server may be away, or not know its pods yet, after it could answer. The update of a
+/// DaemonSet pulls an image and starts a container in less; much longer would hide a server that
+/// does not come back. The runtime takes the node out of service afterwards.
 pub const FORGIVEN: Duration = Duration::from_secs(60);
 
 /// The stamp of the server behind this socket. Its directory is root's alone.
@@ -30,7 +31,8 @@ pub fn text() -> io::Result<String> {
     Ok(format!("{} {}\n", boot::id()?, boot::elapsed().as_secs()))
 }
 
-/// How long ago the server behind this socket could last answer ADDs. `None` without a stamp of this boot.
+/// How long ago the server behind this socket could last answer ADDs. `None` without a stamp of
+/// this boot.
 pub fn age(socket: &Path) -> Option<Duration> {
     age_of(&fs::read_to_string(file(socket)).ok()?, &boot::id().ok()?, boot::elapsed())
 }

@@ -1,4 +1,5 @@
-//! Every failure of a request: the one place that chooses its code, its HTTP status, its text and its hint.
+//! Every failure of a request: the one place that chooses its code, its HTTP status, its text and
+//! its hint.
 
 use std::time::Duration;
 
@@ -93,7 +94,11 @@ impl ApiError {
     /// The body of the answer to a request after `elapsed`.
     ///
     /// `source_description` of pods are for the hint.
-    pub(crate) fn to_plugin(&self, elapsed: Duration, source_description: &SourceDescription) -> Refused {
+    pub(crate) fn to_plugin(
+        &self,
+        elapsed: Duration,
+        source_description: &SourceDescription,
+    ) -> Refused {
         Refused { error: self.to_cni(elapsed, source_description), retry: self.retry() }
     }
 
@@ -114,7 +119,9 @@ impl ApiError {
             | Self::TooSlow(_)
             | Self::BrokenBody(_) => Code::Io,
             Self::Json(_) => Code::Decode,
-            Self::Command(_) | Self::Missing(_) | Self::Name(_) | Self::Args(_) => Code::InvalidEnvironment,
+            Self::Command(_) | Self::Missing(_) | Self::Name(_) | Self::Args(_) => {
+                Code::InvalidEnvironment
+            }
             Self::Config(error) => error.code(),
             Self::PrimaryNetwork { .. } => Code::UnsupportedField,
             // Code 11: the runtime tries the same call again.
@@ -149,9 +156,9 @@ impl ApiError {
             Self::OtherUid { .. } | Self::PodChanged { .. } | Self::OtherAddresses { .. } => {
                 StatusCode::CONFLICT
             }
-            Self::BadAnnotation { .. } | Self::BadBandwidth { .. } | Self::PrimaryNetwork { .. } => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            Self::BadAnnotation { .. }
+            | Self::BadBandwidth { .. }
+            | Self::PrimaryNetwork { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             // Not 404 for an unknown pod: that is how a server answers that lacks the path.
             Self::Busy
             | Self::NoSuchPod { .. }
@@ -269,8 +276,8 @@ impl ApiError {
         )
     }
 
-    /// Which server answers the same request instead, if any. An ADD that has waited here until the server
-    /// stops is for the runtime to repeat.
+    /// Which server answers the same request instead, if any. An ADD that has waited here until the
+    /// server stops is for the runtime to repeat.
     pub(crate) fn retry(&self) -> Option<Retry> {
         match self {
             // Nothing was begun, so the next server can answer the whole request.
@@ -335,7 +342,9 @@ impl ApiError {
 /// Where an administrator sees the pod.
 fn show(pod: &PodKey, source_description: &SourceDescription) -> String {
     match source_description {
-        SourceDescription::Manifests(directory) => format!("its manifest is in {}", directory.display()),
+        SourceDescription::Manifests(directory) => {
+            format!("its manifest is in {}", directory.display())
+        }
         SourceDescription::ApiServer { node: _ } => {
             format!("kubectl -n {} get pod {} -o yaml", pod.namespace(), pod.name())
         }

@@ -1,5 +1,5 @@
-//! Atomic replacement of a file: a reader finds the old content or the new one, complete, even after a power
-//! failure. Knows nothing of the content.
+//! Atomic replacement of a file: a reader finds the old content or the new one, complete, even
+//! after a power failure. Knows nothing of the content.
 
 use std::{
     fs::{File, OpenOptions, Permissions},
@@ -8,24 +8,27 @@ use std::{
     path::Path,
 };
 
-/// Puts all of `content` at `path`, with mode bits `mode` whatever the umask is. The data goes to a temporary
-/// file in the same directory, which is renamed over `path`: writing into an executable that runs fails with
-/// `ETXTBSY`, and a symbolic link at `path` is replaced, not followed. A failure removes the temporary file.
+/// Puts all of `content` at `path`, with mode bits `mode` whatever the umask is. The data goes to a
+/// temporary file in the same directory, which is renamed over `path`: writing into an executable
+/// that runs fails with `ETXTBSY`, and a symbolic link at `path` is replaced, not followed. A
+/// failure removes the temporary file.
 pub(crate) fn replace(path: &Path, mut content: impl Read, mode: u32) -> io::Result<()> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    // Runtimes ignore this name: its extension is a number, so it is neither a configuration nor a plugin.
+    // Runtimes ignore this name: its extension is a number, so it is neither a configuration nor a
+    // plugin.
     let temporary = directory.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let written = (|| {
         // Left by a killed process that had the same id.
         let _ = std::fs::remove_file(&temporary);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
         io::copy(&mut content, &mut file)?;
         // open(2) applies the umask to the mode; fchmod(2) does not.
         file.set_permissions(Permissions::from_mode(mode))?;
-        // First the data, then the name, then the directory: after a power failure the name never refers to
-        // an incomplete file (fsync(2)).
+        // First the data, then the name, then the directory: after a power failure the name never
+        // refers to an incomplete file (fsync(2)).
         file.sync_all()?;
         drop(file);
         std::fs::rename(&temporary, path)?;

@@ -1,7 +1,8 @@
-//! Keeps pods attached: restores ports of living pods that vanish from Open vSwitch (a restart that deletes
-//! ports, a lost database, a manual `del-port`), and removes what is left of pods that are gone. The plugin
-//! attaches and detaches; this module only repairs, and writes the ports that plugins ask for. Two tasks
-//! share one copy of the rows: `local_rows` owns it and writes ports, `reconciler` repairs.
+//! Keeps pods attached: restores ports of living pods that vanish from Open vSwitch (a restart that
+//! deletes ports, a lost database, a manual `del-port`), and removes what is left of pods that are
+//! gone. The plugin attaches and detaches; this module only repairs, and writes the ports that
+//! plugins ask for. Two tasks share one copy of the rows: `local_rows` owns it and writes ports,
+//! `reconciler` repairs.
 //!
 //! ```text
 //! plugins ─▶ writer ─▶ one transaction ─▶ Open vSwitch
@@ -28,9 +29,9 @@
 //! | `unflushed` | removes tracked connections that a removal had no time for |
 //! | `restored` | restored ports, until they work; only logs |
 //!
-//! The only record of what is attached is that of Open vSwitch's rows and the aliases of links; there is no file. As long as
-//! nothing is wrong, nothing is written, and nothing is polled, except for a look every 30 s in case an event
-//! was lost.
+//! The only record of what is attached is that of Open vSwitch's rows and the aliases of links;
+//! there is no file. As long as nothing is wrong, nothing is written, and nothing is polled, except
+//! for a look every 30 s in case an event was lost.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -78,8 +79,8 @@ pub(crate) struct Environment {
     pub(crate) patience: Option<Duration>,
 }
 
-/// Whether the source of pods speaks of this host, and not of another one whose name the server was given by
-/// mistake.
+/// Whether the source of pods speaks of this host, and not of another one whose name the server was
+/// given by mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnNode {
     /// The Node object has an address of this host.

@@ -1,6 +1,6 @@
-//! The CNI configuration that makes runtimes use the plugin. It is written once the server answers the
-//! plugin, and kept in place from then on. It stays when the server stops, so that no runtime falls back to
-//! another network meanwhile.
+//! The CNI configuration that makes runtimes use the plugin. It is written once the server answers
+//! the plugin, and kept in place from then on. It stays when the server stops, so that no runtime
+//! falls back to another network meanwhile.
 
 use std::{
     ffi::OsStr,
@@ -29,8 +29,8 @@ pub(crate) use follow::ConfReconciler;
 const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
 /// CNI versions of the list form, if there is only our plugin; the best one last.
 const VERSIONS: [&str; 3] = ["0.4.0", "1.0.0", "1.1.0"];
-/// Types of plugins that call the cluster's own network besides others: a configuration with one of them
-/// leads to ours.
+/// Types of plugins that call the cluster's own network besides others: a configuration with one of
+/// them leads to ours.
 const LEADS_TO_OURS: [&str; 2] = ["\"multus\"", "\"multus-shim\""];
 
 /// The configuration's content and place.
@@ -152,13 +152,13 @@ impl CniConf {
         self.directory.join(self.file.name())
     }
 
-    /// Writes the file unless it is in place already, removes what earlier programs wrote for the same
-    /// network, and warns if runtimes prefer another file.
+    /// Writes the file unless it is in place already, removes what earlier programs wrote for the
+    /// same network, and warns if runtimes prefer another file.
     ///
     /// # Errors
     ///
-    /// [`CniConfError::Chain`] if the chained plugins cannot be read or used, [`CniConfError::Io`] if the
-    /// directory or the file cannot be written.
+    /// [`CniConfError::Chain`] if the chained plugins cannot be read or used, [`CniConfError::Io`]
+    /// if the directory or the file cannot be written.
     pub fn install(&self) -> Result<(), CniConfError> {
         let path = self.path();
         if self.put()? {
@@ -166,7 +166,8 @@ impl CniConf {
         } else {
             tracing::info!(path = %path.display(), "the CNI configuration is in place already");
         }
-        // Only now: a runtime must never find the directory without a configuration of this network.
+        // Only now: a runtime must never find the directory without a configuration of this
+        // network.
         self.remove_predecessors();
         let preferred = self.preferred();
         self.answer_to_old_name(preferred.as_ref())?;
@@ -176,13 +177,16 @@ impl CniConf {
         Ok(())
     }
 
-    /// Where runtimes prefer a configuration of the Python programs, they find the plugin under the name that it has
-    /// there. The file stays: it has the name of the network under which runtimes remember pods that run, and GC with
-    /// another name would take those for stale.
+    /// Where runtimes prefer a configuration of the Python programs, they find the plugin under the
+    /// name that it has there. The file stays: it has the name of the network under which runtimes
+    /// remember pods that run, and GC with another name would take those for stale.
     fn answer_to_old_name(&self, preferred: Option<&Preferred>) -> Result<(), CniConfError> {
-        let Some(preferred) = preferred.filter(|preferred| preferred.has_old_name) else { return Ok(()) };
+        let Some(preferred) = preferred.filter(|preferred| preferred.has_old_name) else {
+            return Ok(());
+        };
         let path = self.plugin_directory.join(OLD_PLUGIN);
-        if std::fs::read_link(&path).is_ok_and(|target| target.as_os_str() == self.plugin.as_str()) {
+        if std::fs::read_link(&path).is_ok_and(|target| target.as_os_str() == self.plugin.as_str())
+        {
             return Ok(());
         }
         let conf = preferred.path.display().to_string();
@@ -195,7 +199,8 @@ impl CniConf {
         Ok(())
     }
 
-    /// Writes the file atomically, unless it has the right content already. Returns whether it was written.
+    /// Writes the file atomically, unless it has the right content already. Returns whether it was
+    /// written.
     fn put(&self) -> Result<bool, CniConfError> {
         let path = self.path();
         let failed = |source| CniConfError::Io { path: path.clone(), source };
@@ -219,8 +224,8 @@ impl CniConf {
     ///
     /// # Errors
     ///
-    /// [`CniConfError::Io`] if the file belongs to another network (it is not ours to remove), or cannot be
-    /// removed.
+    /// [`CniConfError::Io`] if the file belongs to another network (it is not ours to remove), or
+    /// cannot be removed.
     pub fn uninstall(&self) -> Result<bool, CniConfError> {
         let path = self.path();
         let failed = |source| CniConfError::Io { path: path.clone(), source };
@@ -228,7 +233,9 @@ impl CniConf {
             return Ok(false);
         }
         match network_of(&path) {
-            Some(name) if name == NETWORK_NAME => std::fs::remove_file(&path).map(|()| true).map_err(failed),
+            Some(name) if name == NETWORK_NAME => {
+                std::fs::remove_file(&path).map(|()| true).map_err(failed)
+            }
             other => {
                 let network = other.unwrap_or_else(|| "none".to_owned());
                 Err(failed(io::Error::other(format!(
@@ -250,12 +257,12 @@ impl CniConf {
 
     /// The file's content.
     ///
-    /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the others read
-    /// `cniVersion` alone, and containerd 1.6 and 1.7 reject results of 1.1.0. The single form is upstream's,
-    /// in the version that every runtime knows.
+    /// In the list form the newest runtimes choose the newest version out of `cniVersions`; the
+    /// others read `cniVersion` alone, and containerd 1.6 and 1.7 reject results of 1.1.0. The
+    /// single form is upstream's, in the version that every runtime knows.
     ///
-    /// Runtimes call all plugins of a list with the same version, so only versions that every chained plugin
-    /// supports are named.
+    /// Runtimes call all plugins of a list with the same version, so only versions that every
+    /// chained plugin supports are named.
     fn text(&self) -> Result<Vec<u8>, CniConfError> {
         let plugin = Plugin {
             r#type: &self.plugin,
@@ -270,7 +277,9 @@ impl CniConf {
             ConfFile::List(_) => {
                 let chain = self.chain.as_deref().map(Chain::read).transpose()?;
                 let all_speak = |version: &&str| {
-                    chain.as_ref().is_none_or(|chain| chain.versions.iter().any(|spoken| spoken == version))
+                    chain
+                        .as_ref()
+                        .is_none_or(|chain| chain.versions.iter().any(|spoken| spoken == version))
                 };
                 let cni_versions: Vec<_> = VERSIONS.into_iter().filter(all_speak).collect();
                 let others = chain.into_iter().flat_map(|chain| chain.plugins).map(Chained::Others);
@@ -286,16 +295,17 @@ impl CniConf {
                 serde_json::to_vec(&Single { cni_version: "0.4.0", name: NETWORK_NAME, plugin })
             }
         };
-        let mut text =
-            written.map_err(|error| CniConfError::Io { path: self.path(), source: error.into() })?;
+        let mut text = written
+            .map_err(|error| CniConfError::Io { path: self.path(), source: error.into() })?;
         text.push(b'\n');
         Ok(text)
     }
 
     /// Removes upstream's file, and ours in the other form, if they are of this network.
     fn remove_predecessors(&self) {
-        for name in
-            [UPSTREAM_CNI_CONF_FILE, CNI_CONF_FILE].into_iter().filter(|name| *name != self.file.name())
+        for name in [UPSTREAM_CNI_CONF_FILE, CNI_CONF_FILE]
+            .into_iter()
+            .filter(|name| *name != self.file.name())
         {
             let path = self.directory.join(name);
             // A file of that name may be of another network, which is not ours to remove.
@@ -320,12 +330,17 @@ impl CniConf {
         }
     }
 
-    /// The configuration that runtimes use, if it is not ours. They take the first file in the order of
-    /// names: with one before ours (such as `10-net.conf` of 2016) the plugin is never called.
+    /// The configuration that runtimes use, if it is not ours. They take the first file in the
+    /// order of names: with one before ours (such as `10-net.conf` of 2016) the plugin is never
+    /// called.
     fn preferred(&self) -> Option<Preferred> {
-        let names =
-            std::fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        let before = names.filter(|name| is_loaded(name) && name.as_os_str() < OsStr::new(self.file.name()));
+        let names = std::fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name());
+        let before =
+            names.filter(|name| is_loaded(name) && name.as_os_str() < OsStr::new(self.file.name()));
         let path = self.directory.join(before.min()?);
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let is_ours = LEADS_TO_OURS.iter().any(|word| text.contains(word))

@@ -1,6 +1,6 @@
-//! The conditions that a process waits for before it is ready (on a node: before a pod can get its network),
-//! and which of them are missing now. Knows nothing of its readers: `/readyz`, the log and the metrics show
-//! the same list.
+//! The conditions that a process waits for before it is ready (on a node: before a pod can get its
+//! network), and which of them are missing now. Knows nothing of its readers: `/readyz`, the log
+//! and the metrics show the same list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,8 @@ use std::{
 
 use tokio::sync::watch;
 
-/// A condition. Those of the node's server are defined here; other parts of the process may define their own.
+/// A condition. Those of the node's server are defined here; other parts of the process may define
+/// their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
     place: u8,
@@ -47,10 +48,12 @@ impl Part {
     pub const MANAGEMENT_PORT: Self = Self::new(5, "management-port");
     /// The CNI configuration that makes runtimes use the plugin is in place.
     pub const CNI_CONF: Self = Self::new(6, "cni-configuration");
-    /// Always met: its remarks tell which Services the node does not reach over its management port.
+    /// Always met: its remarks tell which Services the node does not reach over its management
+    /// port.
     pub const SERVICES: Self = Self::new(7, "services");
 
-    /// The node's gateway works: its pods and the world reach each other. Met on a node without one.
+    /// The node's gateway works: its pods and the world reach each other. Met on a node without
+    /// one.
     pub const GATEWAY: Self = Self::new(8, "gateway");
 
     /// The node's subnets are in the cluster's, as the options give them.
@@ -70,8 +73,8 @@ impl Part {
         Self::CLUSTER_SUBNETS,
     ];
 
-    /// `place` is the position in the order of the start, unique among all conditions. Values below 16 belong
-    /// to the node's server.
+    /// `place` is the position in the order of the start, unique among all conditions. Values below
+    /// 16 belong to the node's server.
     pub const fn new(place: u8, name: &'static str) -> Self {
         Self { place, name }
     }
@@ -123,10 +126,12 @@ impl Conditions {
     pub fn missing(&self, part: Part, why: impl Into<String>) {
         let why = why.into();
         // An unchanged reason wakes no watcher: each wake-up may become a log line.
-        self.missing.send_if_modified(|missing| missing.insert(part, why.clone()).as_ref() != Some(&why));
+        self.missing
+            .send_if_modified(|missing| missing.insert(part, why.clone()).as_ref() != Some(&why));
     }
 
-    /// Sets the remark on `part`: worth knowing although the condition is met. `/readyz?verbose` shows it.
+    /// Sets the remark on `part`: worth knowing although the condition is met. `/readyz?verbose`
+    /// shows it.
     pub fn remark(&self, part: Part, remark: impl Into<String>) {
         self.remarks.send_modify(|remarks| drop(remarks.insert(part, remark.into())));
     }
@@ -136,8 +141,8 @@ impl Conditions {
         self.remarks.send_if_modified(|remarks| remarks.remove(&part).is_some());
     }
 
-    /// Sets whether the node is about to go: no condition of readiness, but load balancers outside of the
-    /// cluster should send no new connections to it.
+    /// Sets whether the node is about to go: no condition of readiness, but load balancers outside
+    /// of the cluster should send no new connections to it.
     pub fn leave(&self, is_leaving: bool) {
         self.is_leaving.store(is_leaving, Ordering::Relaxed);
     }

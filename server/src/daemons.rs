@@ -1,9 +1,10 @@
-//! The health of the daemons that an ADD needs: Open vSwitch's database, ovs-vswitchd, ovn-controller.
+//! The health of the daemons that an ADD needs: Open vSwitch's database, ovs-vswitchd,
+//! ovn-controller.
 //!
-//! The plugin probes them itself at each STATUS. It cannot wait until a busy daemon answers, and must not
-//! call it missing because of a short silence, so the server probes them all the time and with patience. No
-//! event tells of a daemon that hangs, hence the clock. Must not know what a silent daemon means for a node;
-//! says nothing of a daemon that it cannot see.
+//! The plugin probes them itself at each STATUS. It cannot wait until a busy daemon answers, and
+//! must not call it missing because of a short silence, so the server probes them all the time and
+//! with patience. No event tells of a daemon that hangs, hence the clock. Must not know what a
+//! silent daemon means for a node; says nothing of a daemon that it cannot see.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -27,8 +28,9 @@ use crate::{
     metrics::{Degraded, Metrics},
 };
 
-/// Interval between two probes: a daemon that hangs is known as such after this and `PATIENCE`, 4 s, at the
-/// latest. Longer, and STATUS reports a dead node late; shorter, and idle nodes pay for the probes.
+/// Interval between two probes: a daemon that hangs is known as such after this and `PATIENCE`, 4
+/// s, at the latest. Longer, and STATUS reports a dead node late; shorter, and idle nodes pay for
+/// the probes.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// The last result of each probe. Clones share it.
@@ -82,8 +84,8 @@ impl Daemons {
             if daemon != Daemon::Controller {
                 continue;
             }
-            // A process id that was never seen may be out of sight, in a container's directory. The ports
-            // that OVN has installed then prove that there is an ovn-controller.
+            // A process id that was never seen may be out of sight, in a container's directory. The
+            // ports that OVN has installed then prove that there is an ovn-controller.
             was_in_sight |= !matches!(seen, Err(DaemonError::NoController(_)));
             let elsewhere = !was_in_sight && has_installed_ports(&rounds.from_here).await;
             self.lock().controller_elsewhere = elsewhere;
@@ -105,17 +107,25 @@ impl Daemons {
             (Some(Health::Silent), Health::Silent) => {}
             (_, Health::Silent) => {
                 let why = if daemon == Daemon::Vswitchd { why_zones_are_slow() } else { None };
-                tracing::warn!(daemon = place, patience_s = PATIENCE.as_secs(), why, "does not answer")
+                tracing::warn!(
+                    daemon = place,
+                    patience_s = PATIENCE.as_secs(),
+                    why,
+                    "does not answer"
+                )
             }
-            (Some(Health::Silent), Health::Answers) => tracing::info!(daemon = place, "answers again"),
+            (Some(Health::Silent), Health::Answers) => {
+                tracing::info!(daemon = place, "answers again")
+            }
             (_, Health::Answers | Health::Unknown) => {}
         }
     }
 }
 
 impl Rounds {
-    /// Logs that ovn-controller loses the southbound database, or is connected again. STATUS does not mention
-    /// it: the database is not this node's, and all nodes would be out of service at once.
+    /// Logs that ovn-controller loses the southbound database, or is connected again. STATUS does
+    /// not mention it: the database is not this node's, and all nodes would be out of service at
+    /// once.
     fn southbound(&self, is_connected: &mut bool, trouble: Option<&DaemonError>) {
         match trouble {
             Some(trouble) => {
@@ -146,11 +156,13 @@ async fn has_installed_ports(settings: &Settings) -> bool {
     rows.iter().any(|row| row.id(OVN_INSTALLED) == Some("true"))
 }
 
-/// The result for STATUS. A daemon that seems to be gone is `Unknown`: the plugin on the host sees that
-/// better than this server, from which the daemon's files may be out of sight.
+/// The result for STATUS. A daemon that seems to be gone is `Unknown`: the plugin on the host sees
+/// that better than this server, from which the daemon's files may be out of sight.
 fn health(seen: &Result<(), DaemonError>) -> Health {
     match seen {
-        Ok(()) | Err(DaemonError::Bridge | DaemonError::ControllerNotConnected(_)) => Health::Answers,
+        Ok(()) | Err(DaemonError::Bridge | DaemonError::ControllerNotConnected(_)) => {
+            Health::Answers
+        }
         Err(missing) if missing.is_silence() => Health::Silent,
         Err(_) => Health::Unknown,
     }
@@ -169,8 +181,14 @@ mod tests {
             health(&Err(DaemonError::ControllerNotConnected("not connected".to_owned()))),
             Health::Answers
         );
-        assert_eq!(health(&Err(DaemonError::Vswitchd(io::ErrorKind::TimedOut.into()))), Health::Silent);
-        assert_eq!(health(&Err(DaemonError::Vswitchd(io::ErrorKind::NotFound.into()))), Health::Unknown);
+        assert_eq!(
+            health(&Err(DaemonError::Vswitchd(io::ErrorKind::TimedOut.into()))),
+            Health::Silent
+        );
+        assert_eq!(
+            health(&Err(DaemonError::Vswitchd(io::ErrorKind::NotFound.into()))),
+            Health::Unknown
+        );
     }
 
     #[test]

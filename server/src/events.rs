@@ -1,5 +1,5 @@
-//! Kubernetes events about the network. On a pod: that its network is late, or why it failed. On the node:
-//! what it waits for.
+//! Kubernetes events about the network. On a pod: that its network is late, or why it failed. On
+//! the node: what it waits for.
 //!
 //! ```text
 //! requests ─▶ Events ─▶ kubeapi::events ─▶ API server
@@ -24,10 +24,11 @@ use kubeapi::{
 
 /// Name of the reporting controller.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-node";
-/// A pod that has no network after this long gets an event. Shorter, and pods that merely start together
-/// would get one; longer, and their owners look for the reason elsewhere.
+/// A pod that has no network after this long gets an event. Shorter, and pods that merely start
+/// together would get one; longer, and their owners look for the reason elsewhere.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
-/// Sends events. Clones share one queue; the default discards them, for a server without an API server.
+/// Sends events. Clones share one queue; the default discards them, for a server without an API
+/// server.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
     recorder: Recorder,
@@ -76,7 +77,8 @@ impl Events {
         }
     }
 
-    /// A plugin has reported on a call. A refusal of this server became an event when it was answered.
+    /// A plugin has reported on a call. A refusal of this server became an event when it was
+    /// answered.
     pub(crate) fn reported(&self, pod: &PodKey, uid: &str, report: &wire::Metrics) {
         let wire::Metrics { command, has_err, code, message, failed_stage, .. } = report;
         let code = code.map_or(Code::Internal, Code::from_number);
@@ -152,7 +154,8 @@ fn reporter(node: &str) -> Reporter {
 }
 
 fn late(pod: &PodKey, uid: &str, stage: Stage, note: String) -> Event {
-    let reason = EventReason { detail: stage.to_string(), ..EventReason::new("AddNetwork", "NetworkLate") };
+    let reason =
+        EventReason { detail: stage.to_string(), ..EventReason::new("AddNetwork", "NetworkLate") };
     Event::new(Object::Pod(pod.clone()), uid, reason, note)
 }
 

@@ -1,9 +1,10 @@
-//! HTTP/1.1 on the server's socket: accepting, limits, shutdown. [`requests`](crate::requests) knows what is
-//! asked and answered.
+//! HTTP/1.1 on the server's socket: accepting, limits, shutdown. [`requests`](crate::requests)
+//! knows what is asked and answered.
 //!
-//! The accept loop is our own, because it holds what protects a server that programs of root call all day:
-//! which peers may connect (`peer`), how many at once (`connection_limit`, `reserve`), how slowly they may
-//! send (`exchange`), and which requests outlive their connection (`detached_close`).
+//! The accept loop is our own, because it holds what protects a server that programs of root call
+//! all day: which peers may connect (`peer`), how many at once (`connection_limit`, `reserve`), how
+//! slowly they may send (`exchange`), and which requests outlive their connection
+//! (`detached_close`).
 
 use std::{io, os::fd::AsRawFd, sync::Arc, time::Duration};
 
@@ -34,15 +35,15 @@ mod exchange;
 mod peer;
 mod reserve;
 
-/// How long a caller may take for the head of a request, and how long it may keep an idle connection. A
-/// plugin sends its head at once, so seconds are for a busy node; a caller that hangs must not keep its slot
-/// for long.
+/// How long a caller may take for the head of a request, and how long it may keep an idle
+/// connection. A plugin sends its head at once, so seconds are for a busy node; a caller that hangs
+/// must not keep its slot for long.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
-/// How long accepting pauses after a failure. As a rule descriptors or memory have run out, which only the
-/// end of another connection changes: without the pause the loop would spin.
+/// How long accepting pauses after a failure. As a rule descriptors or memory have run out, which
+/// only the end of another connection changes: without the pause the loop would spin.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// How long connections may take to end after their last request. Every ADD has been answered by then, so a
-/// longer wait would only delay the exit.
+/// How long connections may take to end after their last request. Every ADD has been answered by
+/// then, so a longer wait would only delay the exit.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Serves connections until `stop` is sent or dropped, then finishes the requests in flight.
@@ -63,8 +64,11 @@ pub(crate) async fn serve(
         let (stream, place) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // As a rule out of file descriptors or memory: closing an idle connection frees some.
-                failing.now(|times| tracing::warn!(%error, times, "no connection can be accepted for now"));
+                // As a rule out of file descriptors or memory: closing an idle connection frees
+                // some.
+                failing.now(
+                    |times| tracing::warn!(%error, times, "no connection can be accepted for now"),
+                );
                 limit.make_room();
                 sleep(BACK_OFF).await;
                 continue;
@@ -79,7 +83,8 @@ pub(crate) async fn serve(
             });
         }
     }
-    // Connections that wait in the backlog end now, and their plugins need not wait for the shutdown.
+    // Connections that wait in the backlog end now, and their plugins need not wait for the
+    // shutdown.
     drop(listener);
     limit.close_silent();
     let _ = tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await;
@@ -94,7 +99,8 @@ async fn accept(
         reserve::untouched(listener)?;
     }
     let (stream, _) = listener.accept().await?;
-    // While all places are taken, this caller waits here, and those after it in the backlog of the kernel.
+    // While all places are taken, this caller waits here, and those after it in the backlog of the
+    // kernel.
     Ok((stream, limit.place().await))
 }
 
@@ -121,14 +127,15 @@ async fn connection(
         exchange::refuse_connection(stream, &handler_state).await;
         return;
     }
-    // A thousand connections may wait for a slot, so each costs as little as possible: the memory for serving
-    // comes with the slot.
+    // A thousand connections may wait for a slot, so each costs as little as possible: the memory
+    // for serving comes with the slot.
     Box::pin(listen(stream, handler_state, watcher, Arc::new(state))).await;
 }
 
 /// Waits until there is something to read: bytes, or the end of the caller's stream.
 async fn first_byte(stream: &UnixStream) -> io::Result<()> {
-    let peek = || Ok(recv(stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)?);
+    let peek =
+        || Ok(recv(stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT)?);
     loop {
         // A new stream counts as readable until a read would block.
         stream.readable().await?;
@@ -145,9 +152,13 @@ async fn listen(
     watcher: Watcher,
     state: Arc<ConnectionState>,
 ) {
+    let in_flight = Arc::clone(&handler_state);
+    let _call = in_flight.calls.enter();
     let service = {
         let state = Arc::clone(&state);
-        service_fn(move |request| exchange::exchange(Arc::clone(&handler_state), Arc::clone(&state), request))
+        service_fn(move |request| {
+            exchange::exchange(Arc::clone(&handler_state), Arc::clone(&state), request)
+        })
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -158,8 +169,8 @@ async fn listen(
         biased;
         ended = watcher.watch(connection) => {
             if let Err(error) = ended {
-                // The caller hung up or was too slow. That is its own error, and the plugin reports it
-                // itself.
+                // The caller hung up or was too slow. That is its own error, and the plugin reports
+                // it itself.
                 tracing::debug!(error = crate::chain(&error), "a connection ended early");
             }
         }

@@ -1,9 +1,9 @@
 //! The thread for rtnetlink requests, which may block.
 //!
-//! The kernel carries out an rtnetlink request inside sendmsg(2), and waits there for `rtnl_mutex` while
-//! another process changes a link. The sending thread sleeps that long, whatever kind of socket it has. So it
-//! must not be one of the threads that serve the socket, `/healthz` and the ports of pods. One thread is
-//! enough: all of its requests wait for the same lock.
+//! The kernel carries out an rtnetlink request inside sendmsg(2), and waits there for `rtnl_mutex`
+//! while another process changes a link. The sending thread sleeps that long, whatever kind of
+//! socket it has. So it must not be one of the threads that serve the socket, `/healthz` and the
+//! ports of pods. One thread is enough: all of its requests wait for the same lock.
 
 use std::{
     io,
@@ -15,14 +15,14 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::runtime::with_blocking_threads;
 
-/// Threads for what the thread's tasks leave to others: sockets of nftables wait for the kernel when they are closed,
-/// and twenty are closed at a server's start.
+/// Threads for what the thread's tasks leave to others: sockets of nftables wait for the kernel
+/// when they are closed, and twenty are closed at a server's start.
 const BLOCKING: usize = 8;
 
 static THREAD: Mutex<Option<Runtime>> = Mutex::new(None);
 
-/// Starts the thread unless it runs. Tasks that are spawned with this handle run there, and so do the tasks
-/// that they spawn.
+/// Starts the thread unless it runs. Tasks that are spawned with this handle run there, and so do
+/// the tasks that they spawn.
 pub(crate) fn handle() -> io::Result<Handle> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(runtime) = &*thread {
@@ -33,7 +33,8 @@ pub(crate) fn handle() -> io::Result<Handle> {
     Ok(thread.insert(runtime).handle().clone())
 }
 
-/// Ends the thread's tasks. Waits up to `patience` for one that is inside a request. Not for async code.
+/// Ends the thread's tasks. Waits up to `patience` for one that is inside a request. Not for async
+/// code.
 pub(crate) fn end(patience: Duration) {
     let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(runtime) = thread {

@@ -1,6 +1,6 @@
-//! The node-local server: it tells the CNI plugin which network a pod has as soon as the pod's annotation
-//! says so. The process `ovnkube --init-node NODE`, with its options, log, signals and HTTP pages, is the
-//! package `ovnkube`; nothing here depends on it.
+//! The node-local server: it tells the CNI plugin which network a pod has as soon as the pod's
+//! annotation says so. The process `ovnkube --init-node NODE`, with its options, log, signals and
+//! HTTP pages, is the package `ovnkube`; nothing here depends on it.
 //!
 //! ```text
 //! API server ─list, watch─▶ ApiPods ─▶ Pods ─watch─▶ add ─▶ wire::Response ═ unix socket ═▶ plugin
@@ -21,7 +21,7 @@
 //! | [`ports`] | [`ports::Ports`]: queue of ports that plugins ask for | – | – |
 //! | [`conditions`] | [`conditions::Conditions`]: conditions of readiness | – | – |
 //! | `dry_runs` | counts packets that policies would drop that are dry runs | flows of `br-int` | – |
-//! | `release` | warns of a release of Open vSwitch that ends by itself | OVSDB, ovs-vswitchd | log, event on the node |
+//! | [`release`] | warns of a release of Open vSwitch that ends by itself | OVSDB, ovs-vswitchd | log, event on the node |
 //! | [`metrics`] | [`metrics::Metrics`]: counters, gauges, histograms | – | a registry |
 //! | [`api_error`] | [`api_error::ApiError`]: each failure of a request: code, status, hint | – | – |
 //! | [`cni_conf`] | [`cni_conf::CniConf`]: the CNI configuration file | – | `/etc/cni/net.d` |
@@ -32,12 +32,12 @@
 //! | [`unverified`] | warns that the API server is not verified | – | log, [`conditions`] |
 //! | `atomic_file` | atomic replacement of a file | – | the caller's path |
 //!
-//! [`node`] writes `external_ids` of Open vSwitch's database, the interface `ovn-k8s-mp0`, annotations of its
-//! Node object, and the plugin's executable in `/opt/cni/bin`.
+//! [`node`] writes `external_ids` of Open vSwitch's database, the interface `ovn-k8s-mp0`,
+//! annotations of its Node object, and the plugin's executable in `/opt/cni/bin`.
 //!
-//! The plugin does the plumbing of pods, and DEL works without the server; the server only repairs. The
-//! node's own port into the network is the server's work, for which it needs CAP_NET_ADMIN in the host's
-//! network namespace.
+//! The plugin does the plumbing of pods, and DEL works without the server; the server only repairs.
+//! The node's own port into the network is the server's work, for which it needs CAP_NET_ADMIN in
+//! the host's network namespace.
 
 pub mod api_error;
 mod atomic_file;
@@ -54,7 +54,7 @@ pub mod node;
 mod own_addresses;
 pub mod pods;
 pub mod ports;
-mod release;
+pub mod release;
 pub mod requests;
 mod runtime;
 #[cfg(test)]

@@ -1,20 +1,27 @@
-//! The server's Prometheus metrics. Knows nothing of how they are exposed: the owner of the registry does
-//! that.
+//! The server's Prometheus metrics. Knows nothing of how they are exposed: the owner of the
+//! registry does that.
 //!
-//! Upstream's names keep their labels and buckets, so that dashboards continue to work; new metrics have the
-//! same prefix. Label values come from closed sets, never from the name of a pod or the text of a caller: no
-//! caller can add series without limit. The names of policies that are dry runs are the exception, with a limit.
+//! Upstream's names keep their labels and buckets, so that dashboards continue to work; new metrics
+//! have the same prefix. Label values come from closed sets, never from the name of a pod or the
+//! text of a caller: no caller can add series without limit. The names of policies that are dry
+//! runs are the exception, with a limit.
 
-use std::{collections::BTreeMap, io, time::Instant};
+use std::{
+    collections::BTreeMap,
+    io,
+    time::{Instant, SystemTime},
+};
 
 use contract::{error::Code, ovn::DryRun, wire};
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use self::{
-    attachments::Attachments, dry_runs::DryRuns, register::Register, reports::Reports, requests::Requests,
+    attachments::Attachments, certificate::Certificate, dry_runs::DryRuns, register::Register,
+    reports::Reports, requests::Requests,
 };
 
 mod attachments;
+mod certificate;
 mod dry_runs;
 mod register;
 mod reports;
@@ -28,6 +35,7 @@ pub struct Metrics {
     reports: Reports,
     requests: Requests,
     attachments: Attachments,
+    certificate: Certificate,
     dry_runs: DryRuns,
     reconnects: IntCounterVec,
     degraded: IntGaugeVec,
@@ -55,7 +63,8 @@ impl Peer {
     }
 }
 
-/// A central component that is unavailable to this node: running pods go on, new ones may have to wait.
+/// A central component that is unavailable to this node: running pods go on, new ones may have to
+/// wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Degraded {
     ApiServer,
@@ -101,7 +110,8 @@ impl Reason {
 impl Default for Metrics {
     /// Metrics in a registry of their own, which nothing exposes.
     fn default() -> Self {
-        Self::register(&Registry::new()).expect("names are valid and differ: each is written down once")
+        Self::register(&Registry::new())
+            .expect("names are valid and differ: each is written down once")
     }
 }
 
@@ -131,6 +141,7 @@ impl Metrics {
             reports: Reports::register(&register)?,
             requests: Requests::register(&register)?,
             attachments: Attachments::register(&register)?,
+            certificate: Certificate::register(&register)?,
             dry_runs: DryRuns::register(&register)?,
             reconnects,
             degraded,
@@ -162,6 +173,11 @@ impl Metrics {
         self.degraded.with_label_values(&[cause.name()]).set(0);
     }
 
+    /// The client certificate is valid until then, and is to be renewed at `renewal`.
+    pub(crate) fn certificate_valid(&self, until: SystemTime, renewal: SystemTime) {
+        self.certificate.valid(until, renewal);
+    }
+
     /// The node's gateway router serves node ports.
     pub(crate) fn serves_node_ports(&self) {
         self.node_ports.set(1);
@@ -182,8 +198,8 @@ impl Metrics {
         self.attachments.removed(reason);
     }
 
-    /// The packets that policies would drop that are dry runs are read by this, for each page anew. It may
-    /// block.
+    /// The packets that policies would drop that are dry runs are read by this, for each page anew.
+    /// It may block.
     pub fn count_dry_runs(
         &self,
         read: impl Fn() -> io::Result<BTreeMap<DryRun, u64>> + Send + Sync + 'static,
@@ -201,7 +217,13 @@ impl Metrics {
         self.reports.count(report);
     }
 
-    /// Counts a request as in flight until the guard is dropped. `command` is a verb of CNI, or `watch`.
+    /// How long the stages of ADDs took since the start: see [`wire::NodeAnswer::stages`].
+    pub fn stages(&self) -> BTreeMap<String, Vec<wire::StageCount>> {
+        self.reports.stages()
+    }
+
+    /// Counts a request as in flight until the guard is dropped. `command` is a verb of CNI, or
+    /// `watch`.
     pub fn in_progress(&self, command: Option<&str>) -> InProgress {
         self.requests.in_progress(command)
     }

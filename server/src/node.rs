@@ -1,5 +1,5 @@
-//! A node's server: its configuration, and how it starts, serves and stops. Knows nothing of the process
-//! around it: neither its options nor its signals.
+//! A node's server: its configuration, and how it starts, serves and stops. Knows nothing of the
+//! process around it: neither its options nor its signals.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | `gateway` | the bridge between the physical network, the host and OVN |
 //! | `management_port` | the interface over which the node and its pods reach each other |
 //! | `pace` | how soon gateway and management port are compared again |
+//! | `zone_move` | the node's way from one zone's databases to another's |
 //! | `plugin` | installs the plugin in the directory where runtimes look for it |
 
 use std::{io, path::PathBuf, time::Duration};
@@ -46,17 +47,19 @@ mod open_vswitch;
 mod own_node;
 mod pace;
 mod plugin;
+mod zone_move;
 
 pub use certificate::CertificateConfig;
 pub use cleanup::{Cleaned, CleanupConfig, Extent, cleanup, hand_back};
 pub use gateway::{GatewayConfig, GatewayMode, ManagedNic};
 pub use life::{Running, start};
+pub(crate) use management_port::translation;
 pub use management_port::{Forwarding, ManagementPort};
 pub use open_vswitch::{Chassis, OpenVSwitch, SouthboundTls, settings::of_administrator};
 pub use plugin::{PluginError, PluginInstall};
 
-/// Threads for blocking work: files, and names of hosts. With a single one, a disk or name server that hangs
-/// would hold up all other work.
+/// Threads for blocking work: files, and names of hosts. With a single one, a disk or name server
+/// that hangs would hold up all other work.
 const BLOCKING: usize = 8;
 
 /// The configuration of a node's server.
@@ -79,8 +82,19 @@ pub struct NodeConfig {
     pub gateway: Option<GatewayConfig>,
     /// The zone whose northbound database has this node's rows.
     pub zone: String,
+    /// Another one that it may move to.
+    pub other_zone: Option<OtherZone>,
     /// Ports and links of pods that are gone are removed after this long. `None`: never.
     pub stale_after: Option<Duration>,
+}
+
+/// A zone that a node may move to while its server runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherZone {
+    pub name: String,
+    /// As [`Chassis::southbound`].
+    pub southbound: String,
+    pub tls: Option<SouthboundTls>,
 }
 
 /// The source of pods.
@@ -120,8 +134,8 @@ pub enum StartError {
     Runtime(#[source] io::Error),
 }
 
-/// Waits for the next change. Never returns once the sender is gone, so that a `select!` goes on with its
-/// other branches instead of spinning.
+/// Waits for the next change. Never returns once the sender is gone, so that a `select!` goes on
+/// with its other branches instead of spinning.
 async fn changed<T>(receiver: &mut tokio::sync::watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
         std::future::pending().await
@@ -136,13 +150,13 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// How long [`end`] waits for a thread that is inside a system call. Most requests to the kernel take less
-/// than a millisecond; one that waits for another process, minutes perhaps, must not delay the end of this
-/// one.
+/// How long [`end`] waits for a thread that is inside a system call. Most requests to the kernel
+/// take less than a millisecond; one that waits for another process, minutes perhaps, must not
+/// delay the end of this one.
 const END: Duration = Duration::from_millis(200);
 
-/// Ends all tasks of `runtime`, and the thread for rtnetlink requests: nothing is done or logged afterwards.
-/// Not for async code.
+/// Ends all tasks of `runtime`, and the thread for rtnetlink requests: nothing is done or logged
+/// afterwards. Not for async code.
 pub fn end(runtime: Runtime) {
     runtime.shutdown_timeout(END);
     kernel_thread::end(END);
@@ -154,9 +168,11 @@ pub fn end(runtime: Runtime) {
 ///
 /// A thread cannot be started, or the event loop cannot be created.
 pub fn runtime() -> io::Result<Runtime> {
-    // First, so that a process without a free thread ends here and not at its first netlink request.
+    // First, so that a process without a free thread ends here and not at its first netlink
+    // request.
     kernel_thread::handle()?;
-    // The workers only wait for I/O: whatever blocks has the kernel thread or a thread for blocking work.
+    // The workers only wait for I/O: whatever blocks has the kernel thread or a thread for blocking
+    // work.
     with_blocking_threads(Builder::new_multi_thread().worker_threads(2), BLOCKING)
 }
 

@@ -18,7 +18,8 @@ pub(crate) async fn read() -> io::Result<HashSet<IpAddr>> {
 /// The same, on a thread that may block.
 pub(crate) fn list() -> io::Result<HashSet<IpAddr>> {
     let all = Netlink::open()?.addresses(|message| {
-        // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
+        // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this
+        // host's.
         let local = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(address) => Some(*address),
             _ => None,

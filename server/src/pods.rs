@@ -1,7 +1,7 @@
 //! The pods of this node as far as they are known, and their changes. Knows nothing of requests.
 //!
-//! A source puts what it learns into [`Pods`]. A task that waits for a pod holds a [`PodWatch`] and is woken
-//! by each change of that pod.
+//! A source puts what it learns into [`Pods`]. A task that waits for a pod holds a [`PodWatch`] and
+//! is woken by each change of that pod.
 
 use std::{collections::HashMap, fmt::Debug, path::PathBuf};
 
@@ -20,30 +20,37 @@ pub use api::ApiPods;
 pub use cache::{Pod, PodFacts, PodWatch, Pods};
 pub use manifests::{Manifests, ManifestsError, manifest};
 
-/// The annotation of KubeVirt's pods with a virtual machine that may migrate: the guest configures its
-/// addresses itself.
+/// The annotation of KubeVirt's pods with a virtual machine that may migrate: the guest configures
+/// its addresses itself.
 pub const MIGRATABLE: &str = "kubevirt.io/allow-pod-bridge-network-live-migration";
-/// The annotations that answers depend on. A source may drop all others: a node's pods can have 256 KiB of
-/// them each.
-pub const KEPT_ANNOTATIONS: [&str; 7] =
-    [POD_NETWORKS, LEGACY, INGRESS_ANNOTATION, EGRESS_ANNOTATION, MIGRATABLE, CONFIG_SOURCE, CONFIG_HASH];
+/// The annotations that answers depend on. A source may drop all others: a node's pods can have 256
+/// KiB of them each.
+pub const KEPT_ANNOTATIONS: [&str; 7] = [
+    POD_NETWORKS,
+    LEGACY,
+    INGRESS_ANNOTATION,
+    EGRESS_ANNOTATION,
+    MIGRATABLE,
+    CONFIG_SOURCE,
+    CONFIG_HASH,
+];
 
 /// A source of pods: a directory of manifests, or an API server.
 pub trait PodSource: Debug + Send + Sync {
     /// Follows a pod from now on, whether it is known or not. Returns at once.
     fn watch(&self, pod: &PodKey) -> PodWatch;
 
-    /// The caller has reason to believe that this source is behind for a pod. A source that can be behind
-    /// requests that pod, and puts the answer where a [`PodWatch`] sees it. Returns at once.
+    /// The caller has reason to believe that this source is behind for a pod. A source that can be
+    /// behind requests that pod, and puts the answer where a [`PodWatch`] sees it. Returns at once.
     fn look_up(&self, _pod: &PodKey) {}
 
-    /// Every pod that exists, with its UID, read again from the directory or the API server and not from what
-    /// is known here.
+    /// Every pod that exists, with its UID, read again from the directory or the API server and not
+    /// from what is known here.
     ///
     /// # Errors
     ///
-    /// The pods cannot be read now, with the reason. Always so for a source that cannot read again: the
-    /// caller must not take a missing answer for missing pods.
+    /// The pods cannot be read now, with the reason. Always so for a source that cannot read again:
+    /// the caller must not take a missing answer for missing pods.
     fn look_again(&self) -> BoxFuture<'_, Result<HashMap<PodKey, String>, String>> {
         Box::pin(std::future::ready(Err("this source of pods cannot be read again".to_owned())))
     }

@@ -1,5 +1,5 @@
-//! Ports that plugins ask the server to write: the queue of requests, the status updates that go back, and
-//! the sandboxes that are being detached. Must not know which task writes the ports.
+//! Ports that plugins ask the server to write: the queue of requests, the status updates that go
+//! back, and the sandboxes that are being detached. Must not know which task writes the ports.
 
 pub(crate) mod names;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use contract::{
     names::{IfName, IfaceId, Network, SandboxId},
-    wire::{BridgeFacts, PortStatus},
+    wire::{BridgeFacts, PortStatus, PortWriter},
 };
 use podnet::{bridge::Datapath, plan::Attachment, rows::PortColumns};
 use tokio::{
@@ -16,6 +16,11 @@ use tokio::{
 };
 
 use names::Names;
+
+/// Up to so many calls at once are no burst: each plugin writes its own port. With 4, bursts of 8
+/// to 32 pods are a tenth slower, because the first plugins of each write alone
+/// (docs/decisions/ports-written-together.md).
+pub(crate) const FEW_CALLS: usize = 2;
 
 /// Takes requests for ports. Clones share one queue.
 #[derive(Debug, Clone)]
@@ -63,8 +68,8 @@ impl PlannedPort {
 }
 
 impl Ports {
-    /// The queue and its receiving end. Until a writer announces the bridge, every plugin writes its own
-    /// port.
+    /// The queue and its receiving end. Until a writer announces the bridge, every plugin writes
+    /// its own port.
     pub fn channel() -> (Self, WriteQueue) {
         let (sender, requests) = mpsc::unbounded_channel();
         let (leaver, detaching) = mpsc::unbounded_channel();
@@ -74,14 +79,27 @@ impl Ports {
         (Self { requests: sender, detaching: leaver, bridge: facts, names }, queue)
     }
 
-    /// The bridge, if the server can write the port of this sandbox: it is connected to the database, and
-    /// ovs-vswitchd does not know the name that the sandbox's link will get. `None` otherwise: the plugin
-    /// then connects to the database itself, and waits there until ovs-vswitchd has released the name.
-    pub fn bridge_for(&self, sandbox: &SandboxId, network: &Network) -> Option<BridgeFacts> {
-        // The name of a secondary network's link contains the index of the pod's end, and is new each time.
+    /// The bridge, and the program that adds the port of this sandbox while so many calls are under
+    /// way. `None` if the server is not connected to the database, or if ovs-vswitchd may still
+    /// have the name that the sandbox's link will get: the plugin then waits in the database until
+    /// the name is free.
+    pub fn bridge_for(
+        &self,
+        sandbox: &SandboxId,
+        network: &Network,
+        calls: usize,
+    ) -> Option<BridgeFacts> {
+        // The name of a secondary network's link contains the index of the pod's end, and is new
+        // each time.
         let name = sandbox.host_if_name_beforehand(network);
-        let is_free = name.is_none_or(|name| !self.names.may_be_held(name.as_str(), Instant::now()));
-        self.bridge.borrow().clone().filter(|_| is_free)
+        let is_free =
+            name.is_none_or(|name| !self.names.may_be_held(name.as_str(), Instant::now()));
+        let writer = if calls <= FEW_CALLS { PortWriter::Plugin } else { PortWriter::Server };
+        self.bridge
+            .borrow()
+            .clone()
+            .filter(|_| is_free)
+            .map(|bridge| BridgeFacts { writer, ..bridge })
     }
 
     /// The bridge's datapath, if the server knows the bridge.
@@ -89,8 +107,8 @@ impl Ports {
         self.bridge.borrow().as_ref().map(|bridge| Datapath::of(&bridge.datapath_type))
     }
 
-    /// Asks for a port. If the channel closes before [`PortStatus::Installed`], the plugin continues by
-    /// itself.
+    /// Asks for a port. If the channel closes before [`PortStatus::Installed`], the plugin
+    /// continues by itself.
     pub(crate) fn write(&self, port: PlannedPort) -> mpsc::UnboundedReceiver<PortStatus> {
         let (news, listener) = mpsc::unbounded_channel();
         // Without a writer, `news` is dropped here, which closes the channel.
@@ -98,7 +116,8 @@ impl Ports {
         listener
     }
 
-    /// A plugin other than this project's is about to detach a sandbox: its ports must not be restored.
+    /// A plugin other than this project's is about to detach a sandbox: its ports must not be
+    /// restored.
     pub fn note_detach(&self, sandbox: &str) {
         // Without a reader, nothing restores ports either.
         let _ = self.detaching.send(sandbox.to_owned());

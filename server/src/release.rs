@@ -1,12 +1,14 @@
-//! Warns of a release of Open vSwitch whose userspace datapath ends by itself, or drops what the node wants served.
+//! Warns of a release of Open vSwitch whose userspace datapath ends by itself, or drops what the
+//! node wants served.
 //!
-//! Until 2.17.8, 3.0.5, 3.1.3 and 3.2.3, ovs-vswitchd asserted for each packet that the connection that it
-//! found was not the second entry of one with NAT. Since 2.16 (all-zero SNAT) it finds such entries. The fix
-//! is "conntrack: Remove nat_conn introducing key directionality". The kernel's datapath has another
-//! connection tracker.
+//! Until 2.17.8, 3.0.5, 3.1.3 and 3.2.3, ovs-vswitchd asserted for each packet that the connection
+//! that it found was not the second entry of one with NAT. Since 2.16 (all-zero SNAT) it finds such
+//! entries. The fix is "conntrack: Remove nat_conn introducing key directionality". The kernel's
+//! datapath has another connection tracker.
 //!
-//! Before 3.3 the userspace datapath drops a packet that is recirculated more than six times (then eight), as OVN does with
-//! new connections to node ports of a gateway router (`datapath_drop_recirc_error` of `coverage/show`).
+//! Before 3.3 the userspace datapath drops a packet that is recirculated more than six times (then
+//! eight), as OVN does with new connections to node ports of a gateway router
+//! (`datapath_drop_recirc_error` of `coverage/show`).
 //!
 //! Must not know what else depends on a release.
 
@@ -26,14 +28,20 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::events::Events;
 
-/// No event tells that ovs-vswitchd has started, or OVN has made the bridge. A warning may be that late, and
-/// a node that waits for them pays for one look in this time.
+/// No event tells that ovs-vswitchd has started, or OVN has made the bridge. A warning may be that
+/// late, and a node that waits for them pays for one look in this time.
 const EVERY: Duration = Duration::from_secs(2);
 /// The first release whose connection tracker finds entries that it asserts not to find.
 const FIRST: Release = Release([2, 16, 0]);
-/// The first release of each branch that has the fix, oldest branch first. All later branches have it.
-const FIXED: [Release; 5] =
-    [Release([2, 17, 8]), Release([3, 0, 5]), Release([3, 1, 3]), Release([3, 2, 3]), Release([3, 3, 0])];
+/// The first release of each branch that has the fix, oldest branch first. All later branches have
+/// it.
+const FIXED: [Release; 5] = [
+    Release([2, 17, 8]),
+    Release([3, 0, 5]),
+    Release([3, 1, 3]),
+    Release([3, 2, 3]),
+    Release([3, 3, 0]),
+];
 
 /// The first release whose userspace datapath recirculates a packet often enough for node ports.
 const RECIRCULATES: Release = Release([3, 3, 0]);
@@ -57,11 +65,12 @@ impl fmt::Display for Release {
 }
 
 impl Release {
-    /// Reads the release at the end of the first line of `ovs-vswitchd --version`, or alone. Distributions
-    /// append what they like to it.
+    /// Reads the release at the end of the first line of `ovs-vswitchd --version`, or alone.
+    /// Distributions append what they like to it.
     fn of(text: &str) -> Option<Self> {
         let word = text.lines().next()?.split_whitespace().next_back()?;
-        let mut numbers = word.trim_start_matches('v').split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        let mut numbers =
+            word.trim_start_matches('v').split(|c: char| !c.is_ascii_digit()).map(str::parse);
         let mut number = || numbers.next()?.ok();
         Some(Self([number()?, number()?, number()?]))
     }
@@ -84,6 +93,21 @@ impl Release {
     }
 }
 
+/// What the userspace datapath of a release does wrong; `version` is the first line of
+/// `ovs-vswitchd --version`. `None` if nothing is known of it.
+pub fn fault(version: &str) -> Option<String> {
+    let release = Release::of(version)?;
+    if release.aborts() {
+        let fixed = FIXED.map(|fixed| fixed.to_string()).join(", ");
+        return Some(format!(
+            "its userspace datapath aborts under connections of pods (fixed in {fixed})"
+        ));
+    }
+    (release < RECIRCULATES).then(|| {
+        "its userspace datapath drops new connections to node ports of a gateway router".to_owned()
+    })
+}
+
 /// What is known of ovs-vswitchd and the integration bridge.
 enum Seen {
     /// ovs-vswitchd or the bridge is not there yet.
@@ -91,8 +115,8 @@ enum Seen {
     Datapath(Datapath, Option<Release>),
 }
 
-/// Looks until ovs-vswitchd and the integration bridge are there; then warns in the log of what its release does not
-/// do, and by an event on `node`, too, if ovs-vswitchd is going to end.
+/// Looks until ovs-vswitchd and the integration bridge are there; then warns in the log of what its
+/// release does not do, and by an event on `node`, too, if ovs-vswitchd is going to end.
 pub(crate) async fn warn(
     client: Client,
     ovs_run_dir: PathBuf,
@@ -118,7 +142,8 @@ pub(crate) async fn warn(
         );
     }
     if release.aborts() {
-        let (release, fixed) = (release.to_string(), FIXED.map(|fixed| fixed.to_string()).join(", "));
+        let (release, fixed) =
+            (release.to_string(), FIXED.map(|fixed| fixed.to_string()).join(", "));
         tracing::warn!(
             release,
             fixed,
@@ -137,8 +162,8 @@ async fn look(client: &Client, ovs_run_dir: &Path) -> Seen {
     let vswitchd = ControlSocket::of(ovs_run_dir, VSWITCHD);
     match vswitchd.ask("version", &[], PATIENCE).await {
         Ok(text) => Seen::Datapath(datapath, Release::of(&text)),
-        // Out of sight, in a container of its own, or not started yet: Open vSwitch's scripts write the
-        // release before they start it.
+        // Out of sight, in a container of its own, or not started yet: Open vSwitch's scripts write
+        // the release before they start it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match written {
             Some(release) => Seen::Datapath(datapath, Release::of(&release)),
             None => Seen::Incomplete,
@@ -166,7 +191,9 @@ mod tests {
         ] {
             assert_eq!(aborts(text), Some(true), "{text}");
         }
-        for text in ["2.15.9", "2.17.8", "2.17.12", "3.0.5", "3.1.3", "3.2.3", "3.3.0", "3.5.0", "4.0.0"] {
+        for text in
+            ["2.15.9", "2.17.8", "2.17.12", "3.0.5", "3.1.3", "3.2.3", "3.3.0", "3.5.0", "4.0.0"]
+        {
             assert_eq!(aborts(text), Some(false), "{text}");
         }
         assert!(Release([3, 2, 3]).drops(NodePorts::GatewayRouter));

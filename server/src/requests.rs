@@ -7,11 +7,12 @@ use contract::{
     error::CniError,
     names::PodKey,
     wire::{
-        METRICS_PATH, Metrics, PORT_PATH, PortRequest, PortStatus, REQUEST_PATH, Request, WATCH_PATH,
-        WatchRequest,
+        METRICS_PATH, Metrics, NODE_PATH, PORT_PATH, PortRequest, PortStatus, REQUEST_PATH,
+        Request, TRACE_PATH, TraceRequest, WATCH_PATH, WatchRequest,
     },
 };
 use hyper::{Method, StatusCode};
+use podnet::pod_look::wire::{INSIDE_PATH, InsideRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     sync::{mpsc, watch},
@@ -21,6 +22,7 @@ use tracing::{Span, info_span};
 
 use crate::{
     api_error::{ApiError, Severity},
+    conditions::Conditions,
     daemons::Daemons,
     events::Events,
     metrics::Metrics as Measurements,
@@ -29,19 +31,24 @@ use crate::{
 };
 
 mod add;
+mod arrival;
 mod check;
 mod del;
 mod in_flight;
+mod inside;
 mod metrics;
+mod node;
 mod pod_wait;
 mod port;
 mod status;
 #[cfg(test)]
 mod test_state;
+mod trace;
 mod watched;
 
 pub use add::AddDefaults;
 pub use in_flight::InFlight;
+pub use trace::SwitchPlaces;
 
 /// The state that all handlers share.
 #[derive(Debug)]
@@ -51,12 +58,19 @@ pub struct HandlerState {
     pub phase: watch::Receiver<Phase>,
     /// The ADDs in flight.
     pub adds: InFlight,
+    /// The calls of plugins under way: each has a connection until it ends.
+    pub calls: InFlight,
     pub metrics: Arc<Measurements>,
     pub events: Events,
     pub daemons: Daemons,
     /// When an earlier server on this socket could last answer ADDs; `None` if no stamp says so.
     pub predecessor: Option<Instant>,
     pub ports: Ports,
+    /// The node's name.
+    pub node: String,
+    pub conditions: Conditions,
+    /// Where `/trace` asks.
+    pub switch: SwitchPlaces,
 }
 
 /// The phase of the server's life.
@@ -76,6 +90,9 @@ pub enum ApiPath {
     Watch,
     Port,
     Metrics,
+    Node,
+    Trace,
+    Inside,
 }
 
 /// A request whose shape is valid.
@@ -85,6 +102,9 @@ pub enum ApiRequest {
     Watch(WatchRequest),
     Port(PortRequest),
     Metrics(Metrics),
+    Node,
+    Trace(TraceRequest),
+    Inside(InsideRequest),
 }
 
 /// An answer.
@@ -108,13 +128,17 @@ impl ApiPath {
     ///
     /// # Errors
     ///
-    /// [`ApiError::NoSuchPath`] for an unknown path, [`ApiError::Method`] for another method than POST.
+    /// [`ApiError::NoSuchPath`] for an unknown path, [`ApiError::Method`] for another method than
+    /// POST.
     pub fn of(method: &Method, path: &str) -> Result<Self, ApiError> {
         let route = match path {
             REQUEST_PATH => Self::Cni,
             WATCH_PATH => Self::Watch,
             PORT_PATH => Self::Port,
             METRICS_PATH => Self::Metrics,
+            NODE_PATH => Self::Node,
+            TRACE_PATH => Self::Trace,
+            INSIDE_PATH => Self::Inside,
             other => return Err(ApiError::NoSuchPath(other.chars().take(64).collect())),
         };
         if method == Method::POST { Ok(route) } else { Err(ApiError::Method(method.to_string())) }
@@ -134,13 +158,16 @@ impl ApiPath {
             Self::Watch => ApiRequest::Watch(json(body)?),
             Self::Port => ApiRequest::Port(json(body)?),
             Self::Metrics => ApiRequest::Metrics(json(body)?),
+            Self::Node => ApiRequest::Node,
+            Self::Trace => ApiRequest::Trace(json(body)?),
+            Self::Inside => ApiRequest::Inside(json(body)?),
         })
     }
 }
 
 impl ApiRequest {
-    /// The span of all log lines about this request. Its fields have the values as they were sent, valid or
-    /// not.
+    /// The span of all log lines about this request. Its fields have the values as they were sent,
+    /// valid or not.
     pub fn span(&self) -> Span {
         match self {
             Self::Cni(Request { env, .. }) => {
@@ -174,6 +201,11 @@ impl ApiRequest {
                     None,
                 )
             }
+            Self::Node => request_span(Some("node"), None, None, None, None),
+            Self::Trace(_) => request_span(Some("trace"), None, None, None, None),
+            Self::Inside(InsideRequest { namespace, name }) => {
+                request_span(Some("inside"), Some(namespace), Some(name), None, None)
+            }
         }
     }
 }
@@ -185,7 +217,14 @@ fn request_span(
     sandbox: Option<&str>,
     ifname: Option<&str>,
 ) -> Span {
-    info_span!("request", cni.command = command, pod.namespace = namespace, pod.name = name, sandbox, ifname)
+    info_span!(
+        "request",
+        cni.command = command,
+        pod.namespace = namespace,
+        pod.name = name,
+        sandbox,
+        ifname
+    )
 }
 
 impl HandlerState {
@@ -193,9 +232,13 @@ impl HandlerState {
     ///
     /// # Errors
     ///
-    /// The refusal to answer with: the request is invalid, its pod cannot be attached now, or the server is
-    /// about to end.
-    pub async fn answer(&self, asked: ApiRequest, started: Instant) -> Result<ApiResponse, ApiError> {
+    /// The refusal to answer with: the request is invalid, its pod cannot be attached now, or the
+    /// server is about to end.
+    pub async fn answer(
+        &self,
+        asked: ApiRequest,
+        started: Instant,
+    ) -> Result<ApiResponse, ApiError> {
         match asked {
             ApiRequest::Cni(request) => {
                 let _in_progress =
@@ -213,15 +256,22 @@ impl HandlerState {
                 metrics::log(&report);
                 Ok(ApiResponse::EMPTY)
             }
+            ApiRequest::Node => self.node(),
+            ApiRequest::Trace(request) => self.trace(&request).await,
+            ApiRequest::Inside(request) => self.inside(&request).await,
         }
     }
 
-    async fn answer_cni(&self, request: Request, started: Instant) -> Result<ApiResponse, ApiError> {
+    async fn answer_cni(
+        &self,
+        request: Request,
+        started: Instant,
+    ) -> Result<ApiResponse, ApiError> {
         match request.env.get("CNI_COMMAND").map(String::as_str) {
             Some("ADD") => self.add(request, started).await,
             Some("DEL") => {
-                // This project's plugin sends no DEL, and holds the per-interface lock while it works.
-                // Upstream's holds no lock, and its DEL takes seconds.
+                // This project's plugin sends no DEL, and holds the per-interface lock while it
+                // works. Upstream's holds no lock, and its DEL takes seconds.
                 if let Some(sandbox) = request.env.get("CNI_CONTAINERID") {
                     self.ports.note_detach(sandbox);
                 }
@@ -229,7 +279,8 @@ impl HandlerState {
             }
             Some("STATUS") => self.status(),
             Some("CHECK") => self.check(&request),
-            // The plugin carries these out alone. Upstream's server answers them with success and no body.
+            // The plugin carries these out alone. Upstream's server answers them with success and
+            // no body.
             Some("UPDATE" | "GC") => Ok(ApiResponse::EMPTY),
             Some(other) => Err(ApiError::Command(other.chars().take(64).collect())),
             None => Err(ApiError::Missing("CNI_COMMAND")),
@@ -270,7 +321,8 @@ impl HandlerState {
     /// Waits until the server has reached `phase` or a later one.
     async fn reached(&self, phase: Phase) {
         if self.phase.clone().wait_for(|now| *now >= phase).await.is_err() {
-            // The server has ended without reaching the phase: this request ends with its connection.
+            // The server has ended without reaching the phase: this request ends with its
+            // connection.
             std::future::pending().await
         }
     }
@@ -287,7 +339,11 @@ impl ApiResponse {
     }
 
     /// Answers with a refusal and logs it: the only place that does.
-    fn refuse(refusal: &ApiError, elapsed: Duration, source_description: &SourceDescription) -> Self {
+    fn refuse(
+        refusal: &ApiError,
+        elapsed: Duration,
+        source_description: &SourceDescription,
+    ) -> Self {
         let refused = refusal.to_plugin(elapsed, source_description);
         let CniError { code, msg, details, .. } = &refused.error;
         let status = refusal.status();

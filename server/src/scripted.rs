@@ -41,6 +41,7 @@ impl AboutPods for Asked {
 
 /// A pod of namespace `shop`.
 pub(crate) fn pod(name: &str, uid: &str, version: &str) -> Value {
-    let annotations = json!({"ovn": "{}", "kubectl.kubernetes.io/last-applied-configuration": "long"});
+    let annotations =
+        json!({"ovn": "{}", "kubectl.kubernetes.io/last-applied-configuration": "long"});
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name, "namespace": "shop", "uid": uid, "resourceVersion": version, "annotations": annotations}})
 }

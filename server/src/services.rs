@@ -1,5 +1,5 @@
-//! The node's part in Services. OVN does the load balancing; the node follows Services and their endpoints
-//! for what OVN does not do.
+//! The node's part in Services. OVN does the load balancing; the node follows Services and their
+//! endpoints for what OVN does not do.
 //!
 //! ```text
 //! API server ─watch─▶ Known ─┬▶ Facts: ranges, destinations ─▶ management port: routes and rules
@@ -63,6 +63,7 @@ enum Event {
     Slices(Seen<SliceKey, (SliceKey, Slice)>),
     Ranges(Seen<Arc<str>, Range>),
     Nodes(Seen<Arc<str>, NodeAddresses>),
+    Zone(Option<Arc<str>>),
     /// The API server does not tell of the nodes, or not now.
     NoNodes,
 }
@@ -84,11 +85,13 @@ pub(crate) struct ServicesConfig<'a> {
     pub(crate) ovs_run_dir: &'a Path,
 }
 
-/// Follows the Services, once `cluster` says which subnets pods have, for as long as the runtime lives.
+/// Follows the Services, once `cluster` says which subnets pods have, for as long as the runtime
+/// lives. `zone`: that of the node.
 pub(crate) fn start(
     connection: &Connection,
     config: &ServicesConfig<'_>,
     cluster: impl Future<Output = Vec<IpNet>> + Send + 'static,
+    mut zone: values::Receiver<Option<Arc<str>>>,
 ) -> values::Receiver<Facts> {
     let mut known = Known::new(config);
     let (facts, receiver) = values::channel(known.facts());
@@ -104,14 +107,28 @@ pub(crate) fn start(
     // Most clusters have no `externalIPs`: a node of such a one hears of no other node.
     let follow_nodes = move || {
         let metadata = Selection { extent: Extent::Metadata, ..Selection::default() };
-        follow::<NodeAddressesObject>(&connection, &events, metadata, Event::Nodes, Some(|| Event::NoNodes));
+        follow::<NodeAddressesObject>(
+            &connection,
+            &events,
+            metadata,
+            Event::Nodes,
+            Some(|| Event::NoNodes),
+        );
     };
     tokio::spawn(async move {
         known.pods_are_in(cluster.await);
         follow::<ServiceObject>(&of_api_server, &events_of_all, whole(), Event::Services, None);
         follow::<SliceObject>(&of_api_server, &events_of_all, with_proxy, Event::Slices, None);
         follow::<RangeObject>(&of_api_server, &events_of_all, whole(), Event::Ranges, None);
-        drop((of_api_server, events_of_all));
+        drop(of_api_server);
+        tokio::spawn(async move {
+            loop {
+                let now = zone.borrow_and_update().clone();
+                if events_of_all.send(Event::Zone(now)).is_err() || zone.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
         run(known, received, follow_nodes, facts, connections).await;
     });
     receiver
@@ -163,12 +180,13 @@ async fn run(
         {
             follow();
         }
-        // Watches tell of changes, and before the first lists nobody looked. Beside the events: a switch that
-        // hangs must not delay what the node needs to be ready.
+        // Watches tell of changes, and before the first lists nobody looked. Beside the events: a
+        // switch that hangs must not delay what the node needs to be ready.
         if known.is_complete() && !std::mem::replace(&mut has_looked, true) {
             look.spawn(connections::translated(connections.switch.clone()));
         }
-        // A list comes as one event, but a burst of changes as many: one look at the whole suffices.
+        // A list comes as one event, but a burst of changes as many: one look at the whole
+        // suffices.
         if events.is_empty() {
             let now = known.facts();
             facts.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
@@ -201,6 +219,7 @@ async fn at(time: Option<Instant>) {
 
 fn take(known: &mut Known, event: Event) -> Moves {
     match event {
+        Event::Zone(zone) => known.zone(zone),
         Event::Services(Seen::All(all)) => known.all_services(all),
         Event::Services(Seen::Applied((key, service))) => known.service(&key, Some(service)),
         Event::Services(Seen::Deleted(key)) => known.service(&key, None),

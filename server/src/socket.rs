@@ -1,5 +1,5 @@
-//! The unix socket that the plugin connects to. Only its owner may enter its directory, and only one server
-//! listens on it.
+//! The unix socket that the plugin connects to. Only its owner may enter its directory, and only
+//! one server listens on it.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, Permissions},
@@ -43,7 +43,9 @@ pub enum SocketError {
          Check what is in it, then remove it, or chown and chmod it"
     )]
     Untrusted { directory: PathBuf, owner: u32, mode: u32, expected: u32 },
-    #[error("another server answers on {0:?}: stop it first, or choose another place with --cni-socket")]
+    #[error(
+        "another server answers on {0:?}: stop it first, or choose another place with --cni-socket"
+    )]
     InUse(PathBuf),
     #[error("{0:?} is there and is no socket: remove it")]
     NotASocket(PathBuf),
@@ -52,20 +54,21 @@ pub enum SocketError {
 }
 
 impl Socket {
-    /// Creates what is missing of the directory, verifies it, and listens. A stale socket is replaced; one on
-    /// which a server answers is not.
+    /// Creates what is missing of the directory, verifies it, and listens. A stale socket is
+    /// replaced; one on which a server answers is not.
     ///
     /// # Errors
     ///
-    /// The path is not absolute or has no file name; the directory cannot be made or locked, is a symbolic
-    /// link, or has another owner or mode; another server answers; the path is no socket, or bind(2) fails.
+    /// The path is not absolute or has no file name; the directory cannot be made or locked, is a
+    /// symbolic link, or has another owner or mode; another server answers; the path is no socket,
+    /// or bind(2) fails.
     pub fn listen(path: &Path) -> Result<(Self, UnixListener), SocketError> {
         let directory =
             path.parent().filter(|directory| directory.is_absolute() && path.file_name().is_some());
         let directory = directory.ok_or_else(|| SocketError::NotAPath(path.to_owned()))?;
         let open = open_directory(directory)?;
-        // Held until this returns: of two servers that start at once, only one may take the socket for stale
-        // and replace it.
+        // Held until this returns: of two servers that start at once, only one may take the socket
+        // for stale and replace it.
         let _alone = Flock::lock(open, FlockArg::LockExclusive).map_err(|(_, errno)| {
             SocketError::Directory { directory: directory.to_owned(), source: errno.into() }
         })?;
@@ -85,8 +88,8 @@ impl Socket {
         &self.path
     }
 
-    /// Removes the file if it is still this server's. The listener must still be open: it keeps the kernel
-    /// from giving the file's inode to another file.
+    /// Removes the file if it is still this server's. The listener must still be open: it keeps the
+    /// kernel from giving the file's inode to another file.
     pub fn remove(self) {
         if device_and_inode(&self.path).is_ok_and(|now| now == self.device_and_inode)
             && let Err(error) = std::fs::remove_file(&self.path)
@@ -117,14 +120,21 @@ fn open_directory(directory: &Path) -> Result<File, SocketError> {
     let open =
         OpenOptions::new().read(true).custom_flags(flags).open(directory).map_err(|error| {
             match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::ELOOP | Errno::ENOTDIR) => SocketError::NotADirectory(directory.to_owned()),
+                Some(Errno::ELOOP | Errno::ENOTDIR) => {
+                    SocketError::NotADirectory(directory.to_owned())
+                }
                 _ => failed(error),
             }
         })?;
     let metadata = open.metadata().map_err(failed)?;
     let (owner, mode, expected) = (metadata.uid(), metadata.mode() & 0o7777, geteuid().as_raw());
     if owner != expected || mode != DIRECTORY_MODE {
-        return Err(SocketError::Untrusted { directory: directory.to_owned(), owner, mode, expected });
+        return Err(SocketError::Untrusted {
+            directory: directory.to_owned(),
+            owner,
+            mode,
+            expected,
+        });
     }
     Ok(open)
 }
@@ -140,7 +150,8 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
         }
         Ok(_) => {}
     }
-    // connect(2) is refused where the file exists and no process listens: the server before was killed.
+    // connect(2) is refused where the file exists and no process listens: the server before was
+    // killed.
     match UnixStream::connect(path) {
         Ok(_) => Err(SocketError::InUse(path.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {

@@ -1,6 +1,6 @@
-//! Keeps the stamp beside the socket fresh while this server can answer ADDs ([`podnet::stamp`]). With a
-//! fresh stamp, a STATUS that finds no server treats it as one that is being replaced. Knows nothing of
-//! requests.
+//! Keeps the stamp beside the socket fresh while this server can answer ADDs ([`podnet::stamp`]).
+//! With a fresh stamp, a STATUS that finds no server treats it as one that is being replaced. Knows
+//! nothing of requests.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{
     pods::{PodSource, Readiness},
 };
 
-/// Interval between two stamps. A killed server leaves a stamp that is at most this much too old, out of the
-/// 60 s that STATUS forgives (`FORGIVEN`). Ten times longer would use up most of them.
+/// Interval between two stamps. A killed server leaves a stamp that is at most this much too old,
+/// out of the 60 s that STATUS forgives (`FORGIVEN`). Ten times longer would use up most of them.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Writes the stamp of one server.
@@ -46,7 +46,8 @@ impl Stamp {
             Readiness::NotSynced(_) => return,
         }
         let file = stamp::file(&self.socket);
-        let written = stamp::text().and_then(|text| atomic_file::replace(&file, text.as_bytes(), 0o600));
+        let written =
+            stamp::text().and_then(|text| atomic_file::replace(&file, text.as_bytes(), 0o600));
         if let Err(error) = written {
             // Without a stamp, STATUS is as strict as on a node that never had a server.
             tracing::debug!(%error, path = %file.display(), "the stamp is not written");

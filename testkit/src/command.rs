@@ -1,4 +1,5 @@
-//! Runs a program to its end and keeps its output. An error carries the command line and the output.
+//! Runs a program to its end and keeps its output. An error carries the command line and the
+//! output.
 
 use std::{
     io::Write as _,
@@ -10,7 +11,8 @@ use anyhow::{Context as _, Result, bail};
 /// Runs `command` and returns its standard output.
 ///
 /// # Errors
-/// If it does not start, or ends with another status than 0: the command line, the status and both outputs.
+/// If it does not start, or ends with another status than 0: the command line, the status and both
+/// outputs.
 pub fn output(command: &mut Command) -> Result<String> {
     finish(command.stdin(Stdio::null()), "")
 }
@@ -31,8 +33,8 @@ fn finish(command: &mut Command, input: &str) -> Result<String> {
         .spawn()
         .with_context(|| format!("start `{line}`"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // Ignored: a program that ends early explains itself on standard error, and that text says more than
-        // "broken pipe".
+        // Ignored: a program that ends early explains itself on standard error, and that text says
+        // more than "broken pipe".
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().with_context(|| format!("wait for `{line}`"))?;

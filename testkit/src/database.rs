@@ -1,5 +1,5 @@
-//! Open vSwitch's database: a real ovsdb-server with the real schema. No daemon acts on it unless a test
-//! starts one.
+//! Open vSwitch's database: a real ovsdb-server with the real schema. No daemon acts on it unless a
+//! test starts one.
 
 use std::{
     os::unix::net::UnixStream,
@@ -46,7 +46,9 @@ impl Database {
     #[track_caller]
     pub fn of_schema(directory: &Path, name: &str, schema: &'static str) -> Self {
         let file = directory.join(format!("{name}.conf"));
-        program::output(program::command("ovsdb-tool").arg("create").arg(&file).arg(program::file(schema)));
+        program::output(
+            program::command("ovsdb-tool").arg("create").arg(&file).arg(program::file(schema)),
+        );
         Self::serve(directory, name)
     }
 
@@ -99,13 +101,14 @@ impl Database {
     pub fn column(&self, table: &str, column: &str) -> Vec<String> {
         let column = format!("--columns={column}");
         let text = self.vsctl(&["--bare", &column, "list", table]);
-        let mut rows: Vec<String> = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        let mut rows: Vec<String> =
+            text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         rows.sort();
         rows
     }
 
-    /// The whole contents, to detect changes. The counter `next_cfg` is left out: each client that waits for
-    /// ovs-vswitchd increments it.
+    /// The whole contents, to detect changes. The counter `next_cfg` is left out: each client that
+    /// waits for ovs-vswitchd increments it.
     #[track_caller]
     pub fn content(&self) -> String {
         let text = program::output(program::command("ovsdb-client").args([

@@ -1,7 +1,7 @@
 //! Waiting for a state that is not announced by an event.
 //!
-//! If there is an event (the end of a process, a message of a channel, `ovs-vsctl wait-until`), wait for that
-//! instead.
+//! If there is an event (the end of a process, a message of a channel, `ovs-vsctl wait-until`),
+//! wait for that instead.
 
 use std::{
     fmt::Display,
@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Result, anyhow};
 
-/// Calls `probe` until it succeeds, and returns its result. After `deadline`, panics with the last error of
-/// the probe.
+/// Calls `probe` until it succeeds, and returns its result. After `deadline`, panics with the last
+/// error of the probe.
 #[track_caller]
 pub fn eventually<T, E: Display>(
     what: &str,
@@ -28,8 +28,8 @@ pub fn eventually<T, E: Display>(
 /// After `deadline`: `what`, and the last error of `probe`.
 pub fn until<T>(what: &str, deadline: Duration, mut probe: impl FnMut() -> Result<T>) -> Result<T> {
     let start = Instant::now();
-    // From 1 ms, so that a state that comes soon costs no time, to 50 ms, so that a late one leaves the
-    // processor to those that bring it about.
+    // From 1 ms, so that a state that comes soon costs no time, to 50 ms, so that a late one leaves
+    // the processor to those that bring it about.
     let mut pause = Duration::from_millis(1);
     loop {
         let seen = match probe() {

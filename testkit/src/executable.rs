@@ -1,5 +1,6 @@
-//! Where executables are: those under test in `OVN_CNI_BIN_DIR` if that is set (for those of a package),
-//! otherwise beside the running one, as cargo builds them; tools in `target/tools` or `PATH`.
+//! Where executables are: those under test in `OVN_CNI_BIN_DIR` if that is set (for those of a
+//! package), otherwise beside the running one, as cargo builds them; tools in `target/tools` or
+//! `PATH`.
 
 use std::{
     env, fs, iter,
@@ -17,8 +18,8 @@ pub const SERVER: &str = "ovnkube";
 /// Environment variable: a directory with the executables under test, instead of cargo's.
 pub const BIN_DIR: &str = "OVN_CNI_BIN_DIR";
 
-/// Path of an executable under test, which is built first if cargo's is missing or old: `cargo test -p tests`
-/// does not build other packages' executables.
+/// Path of an executable under test, which is built first if cargo's is missing or old: `cargo test
+/// -p tests` does not build other packages' executables.
 #[track_caller]
 pub fn path(name: &str) -> PathBuf {
     static BUILT: Once = Once::new();
@@ -39,7 +40,9 @@ pub fn path(name: &str) -> PathBuf {
 /// If it is not there, with the command that builds it.
 pub fn under_test(name: &str) -> Result<PathBuf> {
     let directory = match env::var_os(BIN_DIR) {
-        Some(dir) => PathBuf::from(dir).canonicalize().with_context(|| format!("directory in {BIN_DIR}"))?,
+        Some(dir) => {
+            PathBuf::from(dir).canonicalize().with_context(|| format!("directory in {BIN_DIR}"))?
+        }
         None => build_dir()?,
     };
     let path = directory.join(name);
@@ -71,7 +74,9 @@ pub fn tool(name: &str) -> Result<PathBuf> {
     iter::once(installed)
         .chain(env::split_paths(&path).map(|dir| dir.join(name)))
         .find(|path| path.is_file())
-        .with_context(|| format!("{name} is missing; install it with: integration/prerequisites.sh test"))
+        .with_context(|| {
+            format!("{name} is missing; install it with: integration/prerequisites.sh test")
+        })
 }
 
 /// A directory in cargo's target directory that `make GOAL` fills.
@@ -84,7 +89,8 @@ pub fn made(directory: &str, goal: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The root of the source tree. It is not derived from cargo's target directory, which may be elsewhere.
+/// The root of the source tree. It is not derived from cargo's target directory, which may be
+/// elsewhere.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is in a workspace")
 }
@@ -106,19 +112,23 @@ fn build_dir() -> Result<PathBuf> {
     Ok(above.unwrap_or(dir).to_path_buf())
 }
 
-/// Whether an executable exists and is newer than all its sources, which cargo lists in the file beside it.
+/// Whether an executable exists and is newer than all its sources, which cargo lists in the file
+/// beside it.
 fn is_current(executable: &Path) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
-    let (Ok(built), Ok(list)) = (modified(executable), fs::read_to_string(executable.with_extension("d")))
+    let (Ok(built), Ok(list)) =
+        (modified(executable), fs::read_to_string(executable.with_extension("d")))
     else {
         return false;
     };
     let sources = list.split_once(": ").map_or("", |(_, sources)| sources);
-    sources.split_whitespace().all(|source| modified(Path::new(source)).is_ok_and(|changed| changed <= built))
+    sources
+        .split_whitespace()
+        .all(|source| modified(Path::new(source)).is_ok_and(|changed| changed <= built))
 }
 
-/// Builds with the features of `make test`, because the other packages' tests use the same executables.
-/// Cargo's own lock serializes the builds of several test processes.
+/// Builds with the features of `make test`, because the other packages' tests use the same
+/// executables. Cargo's own lock serializes the builds of several test processes.
 fn build(directory: &Path) {
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",

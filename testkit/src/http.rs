@@ -1,5 +1,5 @@
-//! HTTP/1.1 on a unix socket, one request per connection: well-formed requests by hyper's client, and others
-//! byte by byte. Knows nothing of the requests' meaning.
+//! HTTP/1.1 on a unix socket, one request per connection: well-formed requests by hyper's client,
+//! and others byte by byte. Knows nothing of the requests' meaning.
 
 use std::{
     fmt,
@@ -52,10 +52,12 @@ impl Message {
         let mut lines = head.lines();
         let first_line = lines.next().unwrap_or_default().to_owned();
         let headers = lines.filter_map(|line| line.split_once(':'));
-        let headers =
-            headers.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
+        let headers = headers
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
         let mut message = Self { first_line, headers, body: Vec::new() };
-        let length = message.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        let length =
+            message.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
         message.body = vec![0; length];
         stream.read_exact(&mut message.body)?;
         Ok(message)
@@ -126,10 +128,9 @@ pub fn try_post(socket: &Path, path: &str, body: &[u8]) -> Result<Message> {
     let exchange = async {
         let response = Client::<UnixConnector, Full<Bytes>>::unix().request(request).await?;
         let (head, body) = response.into_parts();
-        let headers = head
-            .headers
-            .iter()
-            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        let headers = head.headers.iter().map(|(name, value)| {
+            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        });
         let first_line = format!("{:?} {}", head.version, head.status);
         let (headers, body) = (headers.collect(), body.collect().await?.to_bytes().to_vec());
         Ok::<_, anyhow::Error>(Message { first_line, headers, body })
@@ -181,9 +182,14 @@ mod tests {
             Answer::Bytes(answer("201 Created", "text/plain", &said))
         };
         serve(socket.clone(), echo).unwrap();
-        for (response, _) in [post(&socket, "/a?b=c", b"{}"), exchange(&socket, &request("/a?b=c", b"{}"))] {
+        for (response, _) in
+            [post(&socket, "/a?b=c", b"{}"), exchange(&socket, &request("/a?b=c", b"{}"))]
+        {
             assert_eq!(response.first_line, "HTTP/1.1 201 Created");
-            assert_eq!((response.status(), response.header("content-type")), (201, Some("text/plain")));
+            assert_eq!(
+                (response.status(), response.header("content-type")),
+                (201, Some("text/plain"))
+            );
             assert_eq!(response.text(), "POST /a?b=c HTTP/1.1: {}");
         }
     }

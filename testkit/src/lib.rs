@@ -1,9 +1,10 @@
-//! What every test needs: the real executables, the real daemons of Open vSwitch and OVN in a temporary
-//! directory, and scripted peers where a real one cannot be made to misbehave. Everything runs as the user
-//! that starts the tests, needs no privileges, and changes nothing on the machine.
+//! What every test needs: the real executables, the real daemons of Open vSwitch and OVN in a
+//! temporary directory, and scripted peers where a real one cannot be made to misbehave. Everything
+//! runs as the user that starts the tests, needs no privileges, and changes nothing on the machine.
 //!
-//! A dev-dependency of the packages under test, so it needs none of them but `contract`. `ovsdb` has small
-//! copies of its own: its tests are in the package that it can be published as, without paths to others.
+//! A dev-dependency of the packages under test, so it needs none of them but `contract`. `ovsdb`
+//! has small copies of its own: its tests are in the package that it can be published as, without
+//! paths to others.
 //!
 //! | module | noun | what it is |
 //! |---|---|---|

@@ -8,8 +8,8 @@ use std::{
 
 use crate::{process::Process, program};
 
-/// An empty network namespace. A process in its user namespace has root's powers over it, and no additional
-/// power over the machine's own network.
+/// An empty network namespace. A process in its user namespace has root's powers over it, and no
+/// additional power over the machine's own network.
 #[derive(Debug)]
 pub struct Namespace {
     holder: Process,
@@ -48,7 +48,13 @@ impl Namespace {
     pub(crate) fn enter(&self, program: PathBuf) -> Command {
         let mut command = program::command("nsenter");
         command
-            .args(["--user", "--preserve-credentials", "--target", &self.holder.pid().to_string(), "--"])
+            .args([
+                "--user",
+                "--preserve-credentials",
+                "--target",
+                &self.holder.pid().to_string(),
+                "--",
+            ])
             .arg(program);
         command
     }

@@ -68,8 +68,8 @@ impl Node {
         fs::read_to_string(self.path(path)).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
-    /// A configuration of version 1.1.0 with the node's paths. Its deadline of 3 s is short, because some
-    /// tests wait for it.
+    /// A configuration of version 1.1.0 with the node's paths. Its deadline of 3 s is short,
+    /// because some tests wait for it.
     pub fn conf(&self) -> Value {
         json!({
             "cniVersion": "1.1.0",
@@ -106,7 +106,10 @@ impl Node {
 
     /// An ADD of pod `shop/cart-0`. Its privileges suffice up to the annotation, and no further.
     pub fn add<'a>(&self, namespace: &'a Namespace) -> Plugin<'a> {
-        Plugin::new("ADD").with("CNI_CONTAINERID", &self.sandbox).in_namespace(namespace).conf(&self.conf())
+        Plugin::new("ADD")
+            .with("CNI_CONTAINERID", &self.sandbox)
+            .in_namespace(namespace)
+            .conf(&self.conf())
     }
 
     /// Open vSwitch's database, without a bridge.

@@ -46,15 +46,15 @@ impl Node {
 }
 
 impl NodeServer {
-    /// Starts the server with further options. If the node has no database of Open vSwitch, the server gets
-    /// one of its own.
+    /// Starts the server with further options. If the node has no database of Open vSwitch, the
+    /// server gets one of its own.
     #[track_caller]
     pub fn start_with(node: &Node, options: &[&str]) -> Self {
         let manifests = node.make_dir("manifests");
         let (socket, log, conf_dir) =
             (node.server_socket(), node.path("log/ovnkube.log"), node.path("net.d"));
-        let database =
-            (!node.ovsdb_socket().exists()).then(|| Database::start(&node.make_dir("ovs-of-the-server")));
+        let database = (!node.ovsdb_socket().exists())
+            .then(|| Database::start(&node.make_dir("ovs-of-the-server")));
         let endpoint = database.as_ref().map_or_else(
             || format!("unix:{}", node.ovsdb_socket().display()),
             |own| own.endpoint().to_owned(),
@@ -64,7 +64,10 @@ impl NodeServer {
             .args(["--ovsdb-endpoint", &endpoint, "--encap-ip", "127.0.0.1"])
             .arg("--cni-bin-dir")
             .arg(node.make_dir("bin"));
-        command.args(["--init-node", "node1", "--loglevel", "dbg"]).arg("--pod-manifests").arg(&manifests);
+        command
+            .args(["--init-node", "node1", "--loglevel", "dbg"])
+            .arg("--pod-manifests")
+            .arg(&manifests);
         command.arg("--cni-socket").arg(&socket).arg("--cni-conf-dir").arg(&conf_dir);
         command.arg("--logfile").arg(&log).arg("--cnilogfile").arg(node.plugin_log()).args(options);
         let errors = File::create(node.make_dir("log").join("ovnkube.err"))
@@ -74,8 +77,9 @@ impl NodeServer {
         process.ready("the server is ready", || {
             let written = fs::read_dir(&conf_dir).map_err(|error| error.to_string())?.flatten();
             // The server listens before it writes the configuration.
-            let loaded =
-                written.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")).count();
+            let loaded = written
+                .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+                .count();
             if loaded == 0 {
                 Err("no CNI configuration".to_owned())
             } else {

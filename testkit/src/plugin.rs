@@ -61,7 +61,8 @@ pub struct Outcome {
 pub fn new_sandbox() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     // Unique in its first 15 characters, which become the name of the host's link.
-    let unique = format!("cf{:07x}{:06x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let unique =
+        format!("cf{:07x}{:06x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     format!("{unique:0<64}")
 }
 
@@ -153,7 +154,9 @@ impl<'a> Plugin<'a> {
         command.env_clear().envs(&self.environment).stdout(Stdio::piped()).stderr(Stdio::piped());
         match &self.stdin {
             Input::Bytes(_) => command.stdin(Stdio::piped()),
-            Input::File(file) => command.stdin(file.try_clone().expect("an open file can be opened again")),
+            Input::File(file) => {
+                command.stdin(file.try_clone().expect("an open file can be opened again"))
+            }
         };
         command
     }
@@ -191,13 +194,13 @@ impl Outcome {
         self.only_object()
     }
 
-    /// Checks for a failure, i.e. exit status 1 and nothing but one CNI error on standard output. Returns the
-    /// error.
+    /// Checks for a failure, i.e. exit status 1 and nothing but one CNI error on standard output.
+    /// Returns the error.
     #[track_caller]
     pub fn error(&self) -> CniError {
         assert_eq!(self.status.code(), Some(1), "{self:?}");
-        let error: CniError =
-            serde_json::from_value(self.only_object()).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let error: CniError = serde_json::from_value(self.only_object())
+            .unwrap_or_else(|error| panic!("{error}: {self:?}"));
         assert!(!error.msg.is_empty() && !error.cni_version.is_empty(), "{self:?}");
         error
     }

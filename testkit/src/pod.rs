@@ -26,7 +26,12 @@ impl Pod {
     /// A pod of namespace `shop`, without an annotation.
     pub fn named(name: &str) -> Self {
         let annotations = BTreeMap::new();
-        Self { namespace: "shop".to_owned(), name: name.to_owned(), uid: "4d3b-1".to_owned(), annotations }
+        Self {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: "4d3b-1".to_owned(),
+            annotations,
+        }
     }
 
     pub fn uid(mut self, uid: &str) -> Self {
@@ -46,7 +51,8 @@ impl Pod {
 
     pub(crate) fn write_to(&self, directory: &Path) {
         let Self { namespace, name, uid, annotations } = self;
-        let metadata = json!({"namespace": namespace, "name": name, "uid": uid, "annotations": annotations});
+        let metadata =
+            json!({"namespace": namespace, "name": name, "uid": uid, "annotations": annotations});
         let text = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}).to_string();
         let half_written = directory.join(format!(".{}", self.file_name()));
         fs::write(&half_written, text).expect("a file in our directory can be written");

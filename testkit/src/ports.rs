@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use contract::external_ids::{ATTACHED_MAC, IFACE_ID, IP_ADDRESSES, NAD, NETWORK, POD_IF_NAME, SANDBOX};
+use contract::external_ids::{
+    ATTACHED_MAC, IFACE_ID, IP_ADDRESSES, NAD, NETWORK, POD_IF_NAME, SANDBOX,
+};
 
 use crate::database::Database;
 
@@ -58,7 +60,8 @@ impl Port {
         let pairs = |ids: &BTreeMap<&'static str, String>| -> Vec<String> {
             ids.iter().map(|(key, value)| format!("external_ids:\"{key}\"=\"{value}\"")).collect()
         };
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let mut arguments = words(&["add-port", "br-int", name]);
         if !ids.is_empty() {
             arguments.extend([words(&["--", "set", "Interface", name]), pairs(ids)].concat());

@@ -33,7 +33,8 @@ pub fn library(source: &Path) -> Result<PathBuf> {
             .arg(&unfinished)
             .arg(source)
             .arg("-ldl");
-        command::output(&mut compiler).context("build the library that replaces calls of the C library")?;
+        command::output(&mut compiler)
+            .context("build the library that replaces calls of the C library")?;
         // A rename: tests that build it at the same time each put the same complete file in place.
         unfinished.persist(&library)?;
     }

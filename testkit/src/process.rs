@@ -140,8 +140,9 @@ pub(crate) fn signal_to(pid: u32, signal: Signal) {
     kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
 }
 
-/// Whether each thread of a process is stopped. One thread takes the signal and stops the others: until it
-/// runs, which takes a while on a busy machine, they go on (signal(7), `do_signal_stop` of the kernel).
+/// Whether each thread of a process is stopped. One thread takes the signal and stops the others:
+/// until it runs, which takes a while on a busy machine, they go on (signal(7), `do_signal_stop` of
+/// the kernel).
 ///
 /// # Errors
 /// The threads that are not stopped, or that there is no such process.
@@ -149,10 +150,12 @@ pub fn is_stopped(pid: u32) -> Result<(), String> {
     let directory = format!("/proc/{pid}/task");
     let threads = fs::read_dir(&directory).map_err(|error| format!("{directory}: {error}"))?;
     let is_running = |stat: &String| {
-        // The state follows the name, which may contain anything but ends with the last parenthesis.
+        // The state follows the name, which may contain anything but ends with the last
+        // parenthesis.
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['T', 'X', 'Z']))
     };
-    let stats = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    let stats =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
     let running: Vec<String> = stats.filter(is_running).collect();
     if running.is_empty() { Ok(()) } else { Err(running.concat()) }
 }

@@ -22,8 +22,8 @@ pub fn command(name: &str) -> Command {
     Command::new(find(name.as_ref()))
 }
 
-/// A command without arguments and without privileges, even if root runs the tests: it cannot reach the
-/// machine's network.
+/// A command without arguments and without privileges, even if root runs the tests: it cannot reach
+/// the machine's network.
 #[track_caller]
 pub fn unprivileged(program: impl Into<PathBuf>) -> Command {
     let program = program.into();
@@ -32,7 +32,9 @@ pub fn unprivileged(program: impl Into<PathBuf>) -> Command {
         return Command::new(program);
     }
     let mut command = command("setpriv");
-    command.args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--"]).arg(program);
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--"])
+        .arg(program);
     command
 }
 

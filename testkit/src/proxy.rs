@@ -1,10 +1,10 @@
-//! A proxy in front of a server (the database, the node's server), which injects faults into the conversation
-//! as a test orders: it delays, loses, cuts, corrupts, replaces or refuses what the server sends. An observer sees
-//! what passes.
+//! A proxy in front of a server (the database, the node's server), which injects faults into the
+//! conversation as a test orders: it delays, loses, cuts, corrupts, replaces or refuses what the
+//! server sends. An observer sees what passes.
 //!
-//! Runs as threads of the test's process, and ends with it. It passes bytes on, over unix sockets or TCP, and
-//! knows nothing of the content, except that OVSDB's protocol (RFC 7047, JSON-RPC) consists of JSON messages, and
-//! that a request carries an `id` that its reply repeats.
+//! Runs as threads of the test's process, and ends with it. It passes bytes on, over unix sockets
+//! or TCP, and knows nothing of the content, except that OVSDB's protocol (RFC 7047, JSON-RPC)
+//! consists of JSON messages, and that a request carries an `id` that its reply repeats.
 
 mod observer;
 
@@ -30,16 +30,16 @@ use crate::{let_pass, socket::Address};
 use observer::Direction;
 pub use observer::{Observer, Sender};
 
-/// What happens to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection from its
-/// start; everything else also applies to connections that are open already.
+/// What happens to connections. `Say`, `SayForEver`, `Silence` and `HangUp` count for a connection
+/// from its start; everything else also applies to connections that are open already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Everything is passed on unchanged.
     None,
     /// What the server sends arrives that much later.
     Delay(Duration),
-    /// The first request that contains this text is passed on. When its reply comes, the reply is lost and
-    /// the connection ends.
+    /// The first request that contains this text is passed on. When its reply comes, the reply is
+    /// lost and the connection ends.
     LoseReplyTo(String),
     /// The same for every request that contains this text.
     LoseEveryReplyTo(String),
@@ -47,8 +47,8 @@ pub enum Fault {
     CutAfter(usize),
     /// In each block from the server, one byte is replaced by 0xff, which no JSON contains.
     Corrupt,
-    /// The client gets this text instead of the server's answer to its first request; then the connection
-    /// ends.
+    /// The client gets this text instead of the server's answer to its first request; then the
+    /// connection ends.
     Say(String),
     /// The same, but the answer continues with this byte without end.
     SayForEver(String, u8),
@@ -109,8 +109,8 @@ impl Proxy {
         Ok(Self { address, shared })
     }
 
-    /// Takes the place of a unix socket: new connections reach the proxy, existing ones are not touched.
-    /// [`Proxy::give_back`] undoes it, and so does the server when it listens again.
+    /// Takes the place of a unix socket: new connections reach the proxy, existing ones are not
+    /// touched. [`Proxy::give_back`] undoes it, and so does the server when it listens again.
     ///
     /// # Errors
     /// If the socket cannot be moved, or the proxy cannot listen in its place.
@@ -130,8 +130,11 @@ impl Proxy {
     /// # Errors
     /// If the proxy is not [in the place](Proxy::in_place_of) of a socket.
     pub fn give_back(&self) -> Result<()> {
-        let Address::Unix(socket) = &self.address else { bail!("{} is no unix socket", self.address) };
-        fs::rename(behind(socket), socket).with_context(|| format!("give {} back", socket.display()))
+        let Address::Unix(socket) = &self.address else {
+            bail!("{} is no unix socket", self.address)
+        };
+        fs::rename(behind(socket), socket)
+            .with_context(|| format!("give {} back", socket.display()))
     }
 
     /// Sets what happens from now on.
@@ -166,7 +169,8 @@ impl Proxy {
         self.shared.requested.load(Ordering::Relaxed)
     }
 
-    /// How often a fault has happened to a conversation. A test that injects nothing proves nothing.
+    /// How often a fault has happened to a conversation. A test that injects nothing proves
+    /// nothing.
     pub fn struck(&self) -> usize {
         self.shared.struck.load(Ordering::Relaxed)
     }
@@ -244,8 +248,11 @@ impl Shared {
         let observer = lock(&self.observer).clone();
         let [mut asked, mut answered] = [Sender::Client, Sender::Server]
             .map(|sender| Direction::new(observer.clone(), connection, sender));
-        let (shared, requests, replies) =
-            (Arc::clone(&self), (client.try_clone()?, server.try_clone()?), (server, client.try_clone()?));
+        let (shared, requests, replies) = (
+            Arc::clone(&self),
+            (client.try_clone()?, server.try_clone()?),
+            (server, client.try_clone()?),
+        );
         let expected = lost.clone();
         let upward = thread::spawn(move || {
             let (from, to) = requests;
@@ -289,7 +296,8 @@ impl Shared {
         }
     }
 
-    /// Reads and passes on in two threads, so that a delay adds latency and does not limit the rate.
+    /// Reads and passes on in two threads, so that a delay adds latency and does not limit the
+    /// rate.
     fn pass_replies(
         self: &Arc<Self>,
         mut from: &Socket,
@@ -362,8 +370,8 @@ impl Lost {
     }
 }
 
-/// How to recognise the reply to the request with this text: by the `id` of the request, or, outside of
-/// JSON-RPC, as the next one.
+/// How to recognise the reply to the request with this text: by the `id` of the request, or,
+/// outside of JSON-RPC, as the next one.
 fn reply_to(text: &str, wanted: &str) -> Reply {
     // A block may contain several requests; the text is in one of them.
     let of_request = serde_json::Deserializer::from_str(text)

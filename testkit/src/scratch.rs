@@ -9,15 +9,16 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A directory that is removed with its test. If the test fails, the directory stays and its path is printed.
+/// A directory that is removed with its test. If the test fails, the directory stays and its path
+/// is printed.
 #[derive(Debug)]
 pub struct Scratch {
     dir: TempDir,
 }
 
 impl Scratch {
-    /// An empty directory, for its owner alone. Its path is short, because that of a socket has at most 107
-    /// bytes (`unix(7)`).
+    /// An empty directory, for its owner alone. Its path is short, because that of a socket has at
+    /// most 107 bytes (`unix(7)`).
     pub fn new() -> Self {
         let mut builder = tempfile::Builder::new();
         builder.prefix("ovn-").permissions(Permissions::from_mode(0o700));

@@ -1,5 +1,6 @@
-//! An API server that a test plays request by request, for behaviour that a real one cannot be made to show.
-//! One request per connection: a proxy in front of a real one reads and answers with the same [`Asked`].
+//! An API server that a test plays request by request, for behaviour that a real one cannot be made
+//! to show. One request per connection: a proxy in front of a real one reads and answers with the
+//! same [`Asked`].
 //!
 //! With tokio's paused clock no wait takes real time: the clock advances when all tasks wait.
 
@@ -19,7 +20,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, rustls};
 
-/// Limit for a wait, longer than any wait of the code under test. It costs no real time with a paused clock.
+/// Limit for a wait, longer than any wait of the code under test. It costs no real time with a
+/// paused clock.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The client stays connected as long as the test plays the watch.
@@ -67,14 +69,17 @@ impl ScriptedApi {
 
     /// The same on an address that other namespaces reach.
     pub async fn start_on(address: IpAddr) -> Self {
-        Self::listen("http", address, |stream| async { Some(Box::new(stream) as Box<dyn Stream>) }).await
+        Self::listen("http", address, |stream| async { Some(Box::new(stream) as Box<dyn Stream>) })
+            .await
     }
 
     pub async fn start_tls(settings: Arc<rustls::ServerConfig>) -> Self {
         let acceptor = TlsAcceptor::from(settings);
         Self::listen("https", Ipv4Addr::LOCALHOST.into(), move |stream| {
             let acceptor = acceptor.clone();
-            async move { acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn Stream>) }
+            async move {
+                acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn Stream>)
+            }
         })
         .await
     }
@@ -92,7 +97,8 @@ impl ScriptedApi {
                 let (stream, _) = listener.accept().await.expect("it listens");
                 let Some(stream) = greet(stream).await else { continue };
                 let sender = sender.clone();
-                // A client may open a connection that it then has no use for: others do not wait for it.
+                // A client may open a connection that it then has no use for: others do not wait
+                // for it.
                 tokio::spawn(async move {
                     if let Some(request) = Asked::read(stream).await {
                         let _ = sender.send(request);
@@ -190,9 +196,13 @@ impl Asked {
 
     /// Responds with an error in the form of a `Status`, as the API server does.
     pub async fn status(self, code: u16, message: &str) {
-        let status =
-            json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "R"});
-        self.answer(&format!("{code} R"), "Content-Type: application/json\r\n", &status.to_string()).await;
+        let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "R"});
+        self.answer(
+            &format!("{code} R"),
+            "Content-Type: application/json\r\n",
+            &status.to_string(),
+        )
+        .await;
     }
 
     /// Responds with a list.
@@ -220,7 +230,10 @@ impl WatchStream {
 
     /// Sends one chunk of bytes.
     pub async fn raw(&mut self, text: &str) {
-        self.stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.expect(ASKER);
+        self.stream
+            .write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes())
+            .await
+            .expect(ASKER);
     }
 
     pub async fn bookmark(&mut self, version: &str) {

@@ -1,5 +1,5 @@
-//! A server that answers as a test says: on the plugin's socket with upstream's words or with nonsense, or
-//! anywhere with what a closure makes of each request.
+//! A server that answers as a test says: on the plugin's socket with upstream's words or with
+//! nonsense, or anywhere with what a closure makes of each request.
 
 use std::{
     fs,
@@ -49,16 +49,22 @@ impl Answer {
 
     /// The API server's refusal of a request; it closes the connection.
     pub fn forbidden(message: &str) -> Self {
-        let body =
-            json!({"kind": "Status", "status": "Failure", "code": 403, "message": message}).to_string();
+        let body = json!({"kind": "Status", "status": "Failure", "code": 403, "message": message})
+            .to_string();
         let length = body.len();
-        let head = format!("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
         Self::Bytes((head + &body).into_bytes())
     }
 
     /// The response of Go's `http.Error`, which upstream's server sends for every failure.
     pub fn upstream_error(text: &str) -> Self {
-        Self::Bytes(http::answer("400 Bad Request", "text/plain; charset=utf-8", &format!("{text}\n")))
+        Self::Bytes(http::answer(
+            "400 Bad Request",
+            "text/plain; charset=utf-8",
+            &format!("{text}\n"),
+        ))
     }
 
     /// No response at all.
@@ -68,7 +74,8 @@ impl Answer {
 }
 
 impl ScriptedServer {
-    /// Answers requests of the plugin with `answer`, reports with success, and all other paths with 404.
+    /// Answers requests of the plugin with `answer`, reports with success, and all other paths with
+    /// 404.
     #[track_caller]
     pub fn start(socket: &Path, answer: Answer) -> Self {
         fs::create_dir_all(socket.parent().expect("a socket is in a directory"))
@@ -131,7 +138,8 @@ fn talk(mut stream: &Socket, answer: impl Fn(&Message) -> Answer) {
             // Until the client hangs up.
             let _ = Message::read(&mut stream);
         }
-        // Without a length the client cannot find the start of a next response: close the connection.
+        // Without a length the client cannot find the start of a next response: close the
+        // connection.
         let goes_on = Message::read(&mut bytes.as_slice()).is_ok_and(|said| {
             said.header("content-length").is_some() && said.header("connection") != Some("close")
         });

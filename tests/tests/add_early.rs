@@ -1,5 +1,5 @@
-//! ADD with the powers of an ordinary user, i.e. up to the moment when the pod's network is known. Nothing
-//! may have been created by then.
+//! ADD with the powers of an ordinary user, i.e. up to the moment when the pod's network is known.
+//! Nothing may have been created by then.
 
 use std::{
     fs,
@@ -11,8 +11,8 @@ use std::{
 use contract::error::Code;
 use serde_json::{Value, json};
 use testkit::{
-    Answer, Database, Namespace, Node, NodeServer, Plugin, Pod, ScriptedServer, eventually, plugin::POD_ARGS,
-    pod::ANNOTATION,
+    Answer, Database, Namespace, Node, NodeServer, Plugin, Pod, ScriptedServer, eventually,
+    plugin::POD_ARGS, pod::ANNOTATION,
 };
 
 /// Limit for "at once", on a machine that has other work.
@@ -39,7 +39,9 @@ impl Ready {
 
     /// An ADD with a deadline of so many seconds.
     fn add(&self, timeout_seconds: u64) -> Plugin<'_> {
-        self.node.add(&self.namespace).conf(&self.node.conf_with(json!({"timeoutSeconds": timeout_seconds})))
+        self.node
+            .add(&self.namespace)
+            .conf(&self.node.conf_with(json!({"timeoutSeconds": timeout_seconds})))
     }
 
     /// Waits until the server logs that the ADD waits for this.
@@ -52,7 +54,8 @@ impl Ready {
 fn without_a_server_an_add_waits_for_a_restart_for_less_than_a_second_and_then_names_the_socket() {
     let (node, namespace) = (Node::new(), Namespace::new());
     let _database = node.start_database_with_bridge();
-    // Row 1 of the fault matrix allows one second. A busy machine adds to some of the calls, not to all.
+    // Row 1 of the fault matrix allows one second. A busy machine adds to some of the calls, not to
+    // all.
     let quickest = (0..5).map(|_| {
         let outcome = node.add(&namespace).run();
         let message = outcome.refused(Code::TryAgain);
@@ -60,7 +63,10 @@ fn without_a_server_an_add_waits_for_a_restart_for_less_than_a_second_and_then_n
         outcome.duration
     });
     let mut quickest = quickest.inspect(|duration| eprintln!("{duration:?}"));
-    assert!(quickest.any(|duration| duration < Duration::from_secs(1)), "each took more than a second");
+    assert!(
+        quickest.any(|duration| duration < Duration::from_secs(1)),
+        "each took more than a second"
+    );
 }
 
 #[test]
@@ -119,8 +125,11 @@ fn a_namespace_that_is_none_is_refused_before_anybody_is_asked() {
 
 #[test]
 fn the_own_namespace_is_named_as_such() {
-    let message =
-        Node::new().call("ADD").with("CNI_NETNS", "/proc/self/ns/net").run().refused(Code::InvalidNetns);
+    let message = Node::new()
+        .call("ADD")
+        .with("CNI_NETNS", "/proc/self/ns/net")
+        .run()
+        .refused(Code::InvalidNetns);
     assert!(message.contains("own namespace"), "{message}");
 }
 
@@ -130,38 +139,52 @@ fn a_namespace_that_cannot_be_entered_fails_in_the_stage_netns_and_not_in_that_o
     let _database = node.start_database_with_bridge();
     let _server = ScriptedServer::start(&node.server_socket(), Answer::silence());
     // A namespace, but not a network namespace.
-    let message = node.call("ADD").with("CNI_NETNS", "/proc/self/ns/uts").run().refused(Code::InvalidNetns);
+    let message =
+        node.call("ADD").with("CNI_NETNS", "/proc/self/ns/uts").run().refused(Code::InvalidNetns);
     assert!(message.contains("stage netns: enter namespace /proc/self/ns/uts"), "{message}");
 }
 
 #[test]
 fn a_malformed_annotation_fails_at_once_with_the_reason() {
     let ready = Ready::new();
-    let network = |fields: &str| format!(r#"{{"default":{{"mac_address":"0a:58:0a:f4:01:05",{fields}}}}}"#);
+    let network =
+        |fields: &str| format!(r#"{{"default":{{"mac_address":"0a:58:0a:f4:01:05",{fields}}}}}"#);
     for (text, reason) in [
         ("{".to_owned(), "not the JSON"),
         (r#"{"default":7}"#.to_owned(), "not the JSON"),
-        (r#"{"default":{"mac_address":"x","ip_addresses":["10.0.0.5/24"]}}"#.to_owned(), "mac_address \"x\""),
+        (
+            r#"{"default":{"mac_address":"x","ip_addresses":["10.0.0.5/24"]}}"#.to_owned(),
+            "mac_address \"x\"",
+        ),
         (network(r#""ip_addresses":[]"#), "no address"),
         (network(r#""ip_addresses":["10.0.0.5"]"#), "ip_addresses \"10.0.0.5\""),
         (network(r#""ip_addresses":["10.0.0.5/24","10.0.0.6/24"]"#), "two of one family"),
         (network(r#""ip_addresses":["127.0.0.1/8"]"#), "cannot belong to a pod"),
-        (network(r#""ip_addresses":["10.0.0.5/24"],"gateway_ips":["fd00::1"]"#), "no address of its family"),
         (
-            network(r#""ip_addresses":["10.0.0.5/24"],"routes":[{"dest":"0.0.0.0/0","nextHop":"10.0.0.1"}]"#),
+            network(r#""ip_addresses":["10.0.0.5/24"],"gateway_ips":["fd00::1"]"#),
+            "no address of its family",
+        ),
+        (
+            network(
+                r#""ip_addresses":["10.0.0.5/24"],"routes":[{"dest":"0.0.0.0/0","nextHop":"10.0.0.1"}]"#,
+            ),
             "default route",
         ),
         (network(r#""ip_addresses":["10.0.0.5/24"],"role":"king""#), "role \"king\""),
         (format!("{{\"x\":\"{}\"}}", "x".repeat(300_000)), "more than"),
     ] {
         ready.server.put(&Pod::cart().network(&text));
-        // The server reads the file while the plugin starts. It may still answer with the annotation before,
-        // which is malformed for another reason.
+        // The server reads the file while the plugin starts. It may still answer with the
+        // annotation before, which is malformed for another reason.
         let message = eventually("the annotation is seen", Duration::from_secs(5), || {
             let outcome = ready.add(3).run();
             let message = outcome.refused(Code::BadAnnotation);
             assert!(outcome.duration < AT_ONCE, "{outcome:?}");
-            if message.contains(reason) { Ok(message) } else { Err(format!("{text:.100}: {message}")) }
+            if message.contains(reason) {
+                Ok(message)
+            } else {
+                Err(format!("{text:.100}: {message}"))
+            }
         });
         assert!(message.contains("shop/cart-0"), "{message}");
     }
@@ -184,11 +207,15 @@ fn the_rate_limits_are_checked_as_well() {
 fn an_older_annotation_that_cannot_be_read_is_not_about_this_network() {
     let ready = Ready::new();
     ready.server.put(
-        &Pod::cart().annotation("ovn", r#"{"ip_address":"192.168.2.3","mac_address":"0a:00:00:00:00:01"}"#),
+        &Pod::cart()
+            .annotation("ovn", r#"{"ip_address":"192.168.2.3","mac_address":"0a:00:00:00:00:01"}"#),
     );
     let outcome = ready.add(3).run();
     let message = outcome.refused(Code::TryAgain);
-    assert!(message.contains("no network \"default\" in annotation k8s.ovn.org/pod-networks"), "{message}");
+    assert!(
+        message.contains("no network \"default\" in annotation k8s.ovn.org/pod-networks"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -197,7 +224,10 @@ fn a_pod_that_nobody_knows_is_waited_for_until_the_deadline() {
     let outcome = ready.add(2).run();
     let message = outcome.refused(Code::TryAgain);
     assert!(message.contains("pod shop/cart-0 is not known"), "{message}");
-    assert!((Duration::from_secs(1)..Duration::from_secs(2)).contains(&outcome.duration), "{outcome:?}");
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(2)).contains(&outcome.duration),
+        "{outcome:?}"
+    );
 }
 
 #[test]
@@ -207,8 +237,14 @@ fn an_annotation_that_never_comes_fails_at_the_deadline_and_nothing_was_made() {
     ready.server.put(&Pod::cart().network(r#"{"other/net":{"mac_address":"0a:58:0a:f4:01:05"}}"#));
     let outcome = ready.add(3).run();
     let message = outcome.refused(Code::TryAgain);
-    assert!(message.contains("shop/cart-0") && message.contains("k8s.ovn.org/pod-networks"), "{message}");
-    assert!((Duration::from_secs(2)..Duration::from_secs(3)).contains(&outcome.duration), "{outcome:?}");
+    assert!(
+        message.contains("shop/cart-0") && message.contains("k8s.ovn.org/pod-networks"),
+        "{message}"
+    );
+    assert!(
+        (Duration::from_secs(2)..Duration::from_secs(3)).contains(&outcome.duration),
+        "{outcome:?}"
+    );
     assert_eq!(ready.database.content(), before);
 }
 
@@ -217,7 +253,8 @@ fn an_annotation_that_comes_late_is_answered_at_once() {
     let ready = Ready::new();
     ready.server.put(&Pod::cart());
     let socket = ready.server.socket.clone();
-    let config = json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": "ovn-k8s-cni-overlay"});
+    let config =
+        json!({"cniVersion": "1.0.0", "name": "ovn-kubernetes", "type": "ovn-k8s-cni-overlay"});
     let asking = thread::spawn(move || {
         let env = json!({"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a", "CNI_NETNS": "/n", "CNI_IFNAME": "eth0", "CNI_ARGS": POD_ARGS});
         let request = json!({"env": env, "config": base64(&config)});
@@ -228,7 +265,10 @@ fn an_annotation_that_comes_late_is_answered_at_once() {
     let written = Instant::now();
     ready.server.put(&Pod::cart().network(ANNOTATION));
     let (answer, answered) = asking.join().unwrap();
-    assert_eq!((answer.status(), answer.json()["PodIFInfo"]["MAC"].as_str()), (200, Some("ClgK9AEF")));
+    assert_eq!(
+        (answer.status(), answer.json()["PodIFInfo"]["MAC"].as_str()),
+        (200, Some("ClgK9AEF"))
+    );
     assert!(answered - written < Duration::from_millis(250), "{:?}", answered - written);
 }
 
@@ -343,7 +383,10 @@ fn a_server_that_says_nothing_fails_at_the_deadline() {
     let outcome = node.add(&namespace).conf(&node.conf_with(json!({"timeoutSeconds": 1}))).run();
     let message = outcome.refused(Code::TryAgain);
     assert!(message.contains("stage annotation"), "{message}");
-    assert!((Duration::from_secs(1)..Duration::from_secs(2)).contains(&outcome.duration), "{outcome:?}");
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(2)).contains(&outcome.duration),
+        "{outcome:?}"
+    );
 }
 
 #[test]
@@ -370,7 +413,10 @@ fn a_database_that_says_nothing_fails_at_the_deadline() {
     let outcome = node.add(&namespace).conf(&node.conf_with(json!({"timeoutSeconds": 1}))).run();
     let message = outcome.refused(Code::TryAgain);
     assert!(message.contains("stage ovsdb"), "{message}");
-    assert!((Duration::from_secs(1)..Duration::from_secs(2)).contains(&outcome.duration), "{outcome:?}");
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(2)).contains(&outcome.duration),
+        "{outcome:?}"
+    );
 }
 
 #[test]
@@ -382,7 +428,10 @@ fn without_br_int_an_add_fails_at_once_and_says_who_makes_it() {
     let outcome = node.add(&namespace).run();
     let error = outcome.error();
     assert_eq!(error.code, Code::TryAgain.number());
-    assert!(error.msg.contains("no bridge br-int") && error.details.contains("ovn-controller"), "{error:?}");
+    assert!(
+        error.msg.contains("no bridge br-int") && error.details.contains("ovn-controller"),
+        "{error:?}"
+    );
     assert!(outcome.duration < AT_ONCE, "{outcome:?}");
 }
 
@@ -409,7 +458,8 @@ fn only_cni_variables_reach_the_server() {
         ("cni_lower", "hunter2"),
         ("XCNI_ARGS", "hunter2"),
     ];
-    let add = secrets.into_iter().fold(node.add(&namespace), |add, (name, value)| add.with(name, value));
+    let add =
+        secrets.into_iter().fold(node.add(&namespace), |add, (name, value)| add.with(name, value));
     add.with("CNI_OF_TOMORROW", "kept").run().error();
     let request = server.request().json();
     let sent: Vec<&str> = request["env"].as_object().unwrap().keys().map(String::as_str).collect();

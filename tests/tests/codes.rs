@@ -6,8 +6,8 @@ use contract::error::Code;
 use serde_json::{Value, json};
 use testkit::{Answer, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, pod};
 
-/// Provokes an error with this code as an ordinary user. `None` for codes that need root; the tests of
-/// `integration` cover them.
+/// Provokes an error with this code as an ordinary user. `None` for codes that need root; the tests
+/// of `integration` cover them.
 ///
 /// A new code does not compile until it is added here.
 fn provoke(code: Code, node: &Node) -> Option<Outcome> {
@@ -20,9 +20,13 @@ fn provoke(code: Code, node: &Node) -> Option<Outcome> {
         }
         Code::UnknownContainer => add_with_args(node, &Pod::cart().uid("new"), "K8S_POD_UID=old"),
         Code::InvalidEnvironment => Plugin::bare("ADD").conf(&node.conf()).run(),
-        Code::Io => Plugin::new("DEL").stdin_from(File::open("/").expect("a directory can be opened")).run(),
+        Code::Io => {
+            Plugin::new("DEL").stdin_from(File::open("/").expect("a directory can be opened")).run()
+        }
         Code::Decode => Plugin::new("ADD").stdin("{").run(),
-        Code::InvalidConfig => Plugin::new("ADD").conf(&node.conf_with(json!({"type": null}))).run(),
+        Code::InvalidConfig => {
+            Plugin::new("ADD").conf(&node.conf_with(json!({"type": null}))).run()
+        }
         Code::InvalidNetns => node.call("ADD").run(),
         Code::TryAgain => node.call("DEL").run(),
         Code::NotAvailable => {
@@ -47,8 +51,11 @@ fn provoke(code: Code, node: &Node) -> Option<Outcome> {
         Code::Internal => {
             let _database = node.start_database_with_bridge();
             let error = json!({"code": 12345, "msg": "a defect"});
-            let answer =
-                testkit::http::answer("500 Internal Server Error", "application/json", &error.to_string());
+            let answer = testkit::http::answer(
+                "500 Internal Server Error",
+                "application/json",
+                &error.to_string(),
+            );
             let _server = ScriptedServer::start(&node.server_socket(), Answer::Bytes(answer));
             node.add(&Namespace::new()).run()
         }

@@ -1,4 +1,5 @@
-//! The installed files and the configuration that the server writes, loaded by the real executables.
+//! The installed files and the configuration that the server writes, loaded by the real
+//! executables.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::{
@@ -39,15 +40,22 @@ fn parse_ini(path: &Path) -> BTreeMap<String, Vec<(String, String)>> {
     let text = fs::read_to_string(path).unwrap();
     let mut sections: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     let mut section = None;
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
+    for line in
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']))
+    {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             section = Some(name.to_owned());
             sections.entry(name.to_owned()).or_default();
         } else {
-            let (key, value) = line.split_once('=').unwrap_or_else(|| panic!("{}: {line}", path.display()));
-            let section =
-                section.clone().unwrap_or_else(|| panic!("{}: no section before {line}", path.display()));
-            sections.entry(section).or_default().push((key.trim().to_owned(), value.trim().to_owned()));
+            let (key, value) =
+                line.split_once('=').unwrap_or_else(|| panic!("{}: {line}", path.display()));
+            let section = section
+                .clone()
+                .unwrap_or_else(|| panic!("{}: no section before {line}", path.display()));
+            sections
+                .entry(section)
+                .or_default()
+                .push((key.trim().to_owned(), value.trim().to_owned()));
         }
     }
     sections
@@ -97,10 +105,16 @@ fn check_unit(path: &Path) {
     };
     let [start] = values("ExecStart")[..] else { panic!("{}: one ExecStart", path.display()) };
     let mut words = start.split_whitespace();
-    assert_eq!(words.next().map(Path::new).and_then(Path::file_name), Some(executable::SERVER.as_ref()));
+    assert_eq!(
+        words.next().map(Path::new).and_then(Path::file_name),
+        Some(executable::SERVER.as_ref())
+    );
     // A wrong option is an error even before `--help`; with valid options the help is printed.
-    let arguments = words.filter(|word| !word.starts_with('$')).map(|word| word.replace("%H", "node1"));
-    program::output(Command::new(executable::path(executable::SERVER)).args(arguments).arg("--help"));
+    let arguments =
+        words.filter(|word| !word.starts_with('$')).map(|word| word.replace("%H", "node1"));
+    program::output(
+        Command::new(executable::path(executable::SERVER)).args(arguments).arg("--help"),
+    );
 }
 
 #[test]
@@ -112,8 +126,6 @@ fn every_file_that_is_installed_can_be_loaded() {
             "conf" => drop(parse_ini(&path)),
             // ovnkube/tests/deployment.rs
             "" if path.ends_with("Containerfile") => {}
-            "yaml" | "json"
-                if path.ends_with("prometheus-rules.yaml") || path.ends_with("grafana-dashboard.json") => {}
             _ => panic!("no test loads {}", path.display()),
         }
     }
@@ -130,13 +142,16 @@ fn as_a_runtime_passes_it(file: &Value, version: &str) -> Value {
 
 #[test]
 fn the_plugin_understands_the_configuration_that_the_server_writes() {
-    for (name, versions) in
-        [("10-ovn-kubernetes.conflist", &["0.4.0", "1.0.0", "1.1.0"][..]), ("05-net.conf", &["0.4.0"])]
-    {
+    for (name, versions) in [
+        ("10-ovn-kubernetes.conflist", &["0.4.0", "1.0.0", "1.1.0"][..]),
+        ("05-net.conf", &["0.4.0"]),
+    ] {
         let node = Node::new();
         let _database = node.start_database_with_bridge();
-        let server = NodeServer::start_with(&node, &["--cni-conf-file", name, "--loglevel", "info"]);
-        let file: Value = serde_json::from_slice(&fs::read(server.conf_dir.join(name)).unwrap()).unwrap();
+        let server =
+            NodeServer::start_with(&node, &["--cni-conf-file", name, "--loglevel", "info"]);
+        let file: Value =
+            serde_json::from_slice(&fs::read(server.conf_dir.join(name)).unwrap()).unwrap();
         assert_eq!(file["name"], "ovn-kubernetes");
         for version in versions {
             let mut conf = as_a_runtime_passes_it(&file, version);

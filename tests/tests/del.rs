@@ -16,7 +16,8 @@ struct Populated {
 impl Populated {
     fn new() -> Self {
         let node = Node::new();
-        let populated = Self { database: node.start_database_with_bridge(), neighbour: new_sandbox(), node };
+        let populated =
+            Self { database: node.start_database_with_bridge(), neighbour: new_sandbox(), node };
         Port::of(&populated.node.sandbox, "eth0", "ours").put(&populated.database);
         Port::of(&populated.neighbour, "eth0", "theirs").with_limit().put(&populated.database);
         Port::unowned("ovn-k8s-mp0").put(&populated.database);
@@ -108,16 +109,26 @@ fn a_prev_result_that_is_missing_or_garbage_does_not_matter() {
         good,
     ] {
         let populated = Populated::new();
-        populated.del().conf(&populated.node.conf_with(json!({"prevResult": prev}))).run().success();
+        populated
+            .del()
+            .conf(&populated.node.conf_with(json!({"prevResult": prev})))
+            .run()
+            .success();
         populated.assert_only_ours_is_gone();
     }
 }
 
 #[test]
 fn every_version_of_the_specification_deletes_alike() {
-    for version in SpecVersion::ALL.map(|version| json!(version.as_str())).into_iter().chain([Value::Null]) {
+    for version in
+        SpecVersion::ALL.map(|version| json!(version.as_str())).into_iter().chain([Value::Null])
+    {
         let populated = Populated::new();
-        populated.del().conf(&populated.node.conf_with(json!({"cniVersion": version}))).run().success();
+        populated
+            .del()
+            .conf(&populated.node.conf_with(json!({"cniVersion": version})))
+            .run()
+            .success();
         populated.assert_only_ours_is_gone();
     }
 }
@@ -146,8 +157,8 @@ fn rate_limits_go_with_their_port() {
     assert!(left.len() == 1 && left[0].contains("pod-if-name=net1"), "{left:?}");
 }
 
-/// Upstream's plugin creates a QoS row and uses it in separate transactions. It died in between, or removed
-/// only the port.
+/// Upstream's plugin creates a QoS row and uses it in separate transactions. It died in between, or
+/// removed only the port.
 #[test]
 fn rate_limits_without_a_port_go_too() {
     let node = Node::new();
@@ -155,8 +166,10 @@ fn rate_limits_without_a_port_go_too() {
     let limit = |ids: &[&str]| {
         database.vsctl(&[&["create", "QoS", "type=linux-htb"], ids].concat());
     };
-    let (ours, theirs) =
-        (format!("external_ids:sandbox={}", node.sandbox), format!("external_ids:sandbox={}", new_sandbox()));
+    let (ours, theirs) = (
+        format!("external_ids:sandbox={}", node.sandbox),
+        format!("external_ids:sandbox={}", new_sandbox()),
+    );
     limit(&[&ours, "external_ids:pod-if-name=eth0"]);
     limit(&[&theirs, "external_ids:pod-if-name=eth0"]);
     node.call("DEL").run().success();
@@ -181,10 +194,12 @@ fn of_another_network_only_its_own_interface_goes() {
     Port::of(&node.sandbox, "eth0", "first").put(&database);
     Port::of(&node.sandbox, "net1", "second").on_network("blue", "shop/blue").put(&database);
     Port::of_upstream(&node.sandbox, "third").on_network("red", "shop/red").put(&database);
-    let blue = node.conf_with(json!({"name": "blue", "topology": "layer2", "netAttachDefName": "shop/blue"}));
+    let blue = node
+        .conf_with(json!({"name": "blue", "topology": "layer2", "netAttachDefName": "shop/blue"}));
     node.call("DEL").conf(&blue).with("CNI_IFNAME", "net1").run().success();
     assert_eq!(database.ports(), ["first", "third"]);
-    let red = node.conf_with(json!({"name": "red", "topology": "layer2", "netAttachDefName": "shop/red"}));
+    let red = node
+        .conf_with(json!({"name": "red", "topology": "layer2", "netAttachDefName": "shop/red"}));
     node.call("DEL").conf(&red).with("CNI_IFNAME", "net2").run().success();
     assert_eq!(database.ports(), ["first"]);
 }
@@ -193,7 +208,8 @@ fn of_another_network_only_its_own_interface_goes() {
 fn sandboxes_with_the_same_first_fifteen_characters_are_not_confused() {
     let node = Node::new();
     let database = node.start_database_with_bridge();
-    let (sandbox, twin) = (format!("{}a", &node.sandbox[..15]), format!("{}b", &node.sandbox[..15]));
+    let (sandbox, twin) =
+        (format!("{}a", &node.sandbox[..15]), format!("{}b", &node.sandbox[..15]));
     Port::of(&twin, "eth0", &node.sandbox[..15]).put(&database);
     node.call("DEL").with("CNI_CONTAINERID", &sandbox).run().success();
     assert_eq!(database.ports(), [&node.sandbox[..15]]);

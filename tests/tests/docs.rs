@@ -10,15 +10,17 @@ use contract::error::Code;
 use testkit::{executable, program};
 
 fn page(name: &str) -> String {
-    fs::read_to_string(executable::workspace().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    fs::read_to_string(executable::workspace().join(name))
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// The text under a heading, up to the next one of the same or a higher level.
 fn section(name: &str, title: &str) -> String {
     let text = page(name);
     let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
-    let heading =
-        |line: &&str| level(line) > 0 && line.trim_start_matches('#').trim().eq_ignore_ascii_case(title);
+    let heading = |line: &&str| {
+        level(line) > 0 && line.trim_start_matches('#').trim().eq_ignore_ascii_case(title)
+    };
     let from = text
         .lines()
         .position(|line| heading(&line))
@@ -32,7 +34,9 @@ fn section(name: &str, title: &str) -> String {
 fn rows(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().filter(|line| line.starts_with('|'));
     lines
-        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect())
+        .map(|line| {
+            line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect()
+        })
         .collect()
 }
 
@@ -94,8 +98,11 @@ fn every_folder_of_the_map_is_there_with_what_to_read_first() {
     for row in folders {
         let folder = executable::workspace().join(&row[0]);
         assert!(folder.is_dir(), "{}", folder.display());
-        for file in
-            row.last().into_iter().flat_map(|cell| cell.split(", then ")).filter(|file| !file.is_empty())
+        for file in row
+            .last()
+            .into_iter()
+            .flat_map(|cell| cell.split(", then "))
+            .filter(|file| !file.is_empty())
         {
             assert!(folder.join(file).is_file(), "{}{file}", row[0]);
         }
@@ -105,13 +112,19 @@ fn every_folder_of_the_map_is_there_with_what_to_read_first() {
 /// The packages of the workspace, each with the ones in its `[dependencies]`.
 fn packages() -> BTreeMap<String, BTreeSet<String>> {
     let root = page("Cargo.toml");
-    let members = root.lines().find_map(|line| line.strip_prefix("members = [")).expect("a list of members");
+    let members =
+        root.lines().find_map(|line| line.strip_prefix("members = [")).expect("a list of members");
     let folders = members.trim_end_matches(']').split(", ").map(|member| member.trim_matches('"'));
-    let manifests: Vec<String> = folders.map(|folder| page(&format!("{folder}/Cargo.toml"))).collect();
+    let manifests: Vec<String> =
+        folders.map(|folder| page(&format!("{folder}/Cargo.toml"))).collect();
     let name = |manifest: &str| {
-        manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).map(str::to_owned)
+        manifest
+            .lines()
+            .find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+            .map(str::to_owned)
     };
-    let names: BTreeSet<String> = manifests.iter().map(|manifest| name(manifest).expect("a name")).collect();
+    let names: BTreeSet<String> =
+        manifests.iter().map(|manifest| name(manifest).expect("a name")).collect();
     let needs = |manifest: &str| {
         let lines = manifest
             .lines()
@@ -169,12 +182,15 @@ fn every_path_of_the_architecture_page_is_there() {
 #[test]
 fn every_path_of_other_pages_is_there_if_its_first_folder_is() {
     let workspace = executable::workspace();
-    let is_plain = |path: &str| path.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b));
+    let is_plain =
+        |path: &str| path.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b));
     let is_of_the_tree =
         |path: &str| path.split('/').next().is_some_and(|first| workspace.join(first).is_dir());
     // The changelog's entries may name files that have been removed since.
     for name in pages().into_iter().filter(|name| name != "CHANGELOG.md") {
-        for path in paths(&page(&name)).into_iter().filter(|path| is_plain(path) && is_of_the_tree(path)) {
+        for path in
+            paths(&page(&name)).into_iter().filter(|path| is_plain(path) && is_of_the_tree(path))
+        {
             assert!(workspace.join(path).exists(), "{name}: {path}");
         }
     }
@@ -182,11 +198,26 @@ fn every_path_of_other_pages_is_there_if_its_first_folder_is() {
 
 /// Every Markdown page of the source tree.
 fn pages() -> Vec<String> {
-    let alone =
-        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fuzz/README.md", "ovsdb/README.md"];
-    let folders = ["docs", "docs/decisions", "docs/how-to", "docs/reference"];
+    let alone = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "fuzz/README.md",
+        "ovsdb/README.md",
+    ];
+    let folders = [
+        "docs",
+        "docs/decisions",
+        "docs/explanation",
+        "docs/figures",
+        "docs/how-to",
+        "docs/reference",
+    ];
     let in_folders = folders.into_iter().flat_map(|folder| {
-        let files = fs::read_dir(executable::workspace().join(folder)).expect("a folder of pages").flatten();
+        let files = fs::read_dir(executable::workspace().join(folder))
+            .expect("a folder of pages")
+            .flatten();
         files
             .map(move |file| format!("{folder}/{}", file.file_name().to_string_lossy()))
             .filter(|name| name.ends_with(".md"))

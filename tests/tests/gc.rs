@@ -1,4 +1,5 @@
-//! GC on the rows of a real database: attachments that the runtime does not list are removed, all else stays.
+//! GC on the rows of a real database: attachments that the runtime does not list are removed, all
+//! else stays.
 
 use contract::error::Code;
 use serde_json::{Value, json};
@@ -14,7 +15,8 @@ struct Populated {
 impl Populated {
     fn new() -> Self {
         let node = Node::new();
-        let populated = Self { database: node.start_database_with_bridge(), valid: new_sandbox(), node };
+        let populated =
+            Self { database: node.start_database_with_bridge(), valid: new_sandbox(), node };
         let Self { database, valid, .. } = &populated;
         Port::of(valid, "eth0", "valid").with_limit().put(database);
         Port::of(&new_sandbox(), "eth0", "stale").with_limit().put(database);
@@ -72,7 +74,9 @@ fn the_list_under_its_older_name_means_the_same() {
 fn a_list_with_one_bad_name_removes_nothing() {
     let populated = Populated::new();
     let before = populated.database.content();
-    populated.gc(&json!([{"containerID": populated.valid, "ifname": "a/b"}])).refused(Code::InvalidConfig);
+    populated
+        .gc(&json!([{"containerID": populated.valid, "ifname": "a/b"}]))
+        .refused(Code::InvalidConfig);
     populated.gc(&json!([{"containerID": "../x", "ifname": "eth0"}])).refused(Code::InvalidConfig);
     populated.gc(&json!([{"containerID": populated.valid}])).refused(Code::Decode);
     assert_eq!(populated.database.content(), before);
@@ -124,8 +128,14 @@ fn sixty_ports_of_which_ten_are_stale() {
     }
     let valid: Vec<Value> =
         sandboxes[10..].iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
-    node.call("GC").conf(&node.conf_with(json!({"cni.dev/valid-attachments": valid}))).run().success();
-    assert_eq!(database.ports(), (10..60).map(|index| format!("port{index:02}")).collect::<Vec<_>>());
+    node.call("GC")
+        .conf(&node.conf_with(json!({"cni.dev/valid-attachments": valid})))
+        .run()
+        .success();
+    assert_eq!(
+        database.ports(),
+        (10..60).map(|index| format!("port{index:02}")).collect::<Vec<_>>()
+    );
 }
 
 #[test]

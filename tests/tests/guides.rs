@@ -1,8 +1,10 @@
-//! The commands of the guides in `docs/how-to` are ones that there are: their programs, packages, units, goals of make and
-//! options. What they do, the lab's tests try (`integration/tests/real_machines.rs`, `integration/tests/cluster`).
+//! The commands of the guides in `docs/how-to` are ones that there are: their programs, packages,
+//! units, goals of make and options. What they do, the lab's tests try
+//! (`integration/tests/lab/real_machines.rs`, `integration/tests/lab/cluster`).
 
 use std::{
     fs,
+    os::unix::process::CommandExt,
     path::Path,
     process::{Command, Output},
 };
@@ -11,13 +13,24 @@ use testkit::{Scratch, executable, program};
 
 const GUIDES: &str = "docs/how-to";
 
-/// Programs of others, whose options nobody checks here: a cluster's, and those that look at a result.
-const OF_OTHERS: [&str; 8] = ["kubectl", "helm", "docker", "podman", "ctr", "curl", "journalctl", "oc"];
+/// Programs of others, whose options nobody checks here: a cluster's, and those that look at a
+/// result.
+const OF_OTHERS: [&str; 9] =
+    ["kubectl", "helm", "docker", "podman", "ctr", "curl", "journalctl", "oc", "sed"];
 /// Programs of Open vSwitch and OVN, which the tests' prerequisites install.
-const OF_OVN: [&str; 6] = ["ovs-vsctl", "ovn-nbctl", "ovn-sbctl", "ovs-appctl", "ovn-appctl", "ovsdb-client"];
+const OF_OVN: [&str; 7] = [
+    "ovs-vsctl",
+    "ovs-ofctl",
+    "ovn-nbctl",
+    "ovn-sbctl",
+    "ovs-appctl",
+    "ovn-appctl",
+    "ovsdb-client",
+];
 
 fn page(name: &str) -> String {
-    fs::read_to_string(executable::workspace().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    fs::read_to_string(executable::workspace().join(name))
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn guides() -> Vec<(String, String)> {
@@ -31,7 +44,8 @@ fn guides() -> Vec<(String, String)> {
     guides
 }
 
-/// The commands of a page: the lines of its blocks of shell, without comments, with what `\` continues.
+/// The commands of a page: the lines of its blocks of shell, without comments, with what `\`
+/// continues.
 fn commands(text: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let (mut inside, mut begun) = (false, String::new());
@@ -61,8 +75,9 @@ impl Files {
         let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
             clusters: [{name: c, cluster: {server: 'https://192.0.2.1:6443'}}]\n\
             contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n";
-        let write =
-            |name: &str, text: &str| fs::write(files.0.join(name), text).expect("the directory is ours");
+        let write = |name: &str, text: &str| {
+            fs::write(files.0.join(name), text).expect("the directory is ours")
+        };
         write("KUBECONFIG", kubeconfig);
         write("CACERT", "");
         write("empty.conf", "");
@@ -80,7 +95,9 @@ impl Files {
         match word {
             "KUBECONFIG" | "CACERT" => self.0.join(word).display().to_string(),
             // An administrator's.
-            "/etc/kubernetes/admin.conf" | "/etc/ovn-kubernetes/kubeconfig" => self.fill("KUBECONFIG"),
+            "/etc/kubernetes/admin.conf" | "/etc/ovn-kubernetes/kubeconfig" => {
+                self.fill("KUBECONFIG")
+            }
             word => word.to_owned(),
         }
     }
@@ -108,7 +125,9 @@ fn has_unit(name: &str) -> bool {
 }
 
 fn has_goal(name: &str) -> bool {
-    page("Makefile").lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))
+    page("Makefile")
+        .lines()
+        .any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))
 }
 
 /// Why there is no such command, or `None`.
@@ -118,14 +137,19 @@ fn defect(files: &Files, command: &str) -> Option<String> {
     match *program {
         "apt-get" | "apt" => rest[1..].iter().find_map(|package| defect_of_package(package)),
         "systemctl" => {
-            let verbs = ["enable", "disable", "start", "stop", "restart", "status", "is-active", "reload"];
+            let verbs =
+                ["enable", "disable", "start", "stop", "restart", "status", "is-active", "reload"];
             let mut units = rest.iter().skip(1).filter(|word| !word.starts_with('-'));
             let lacks = units.find(|unit| !has_unit(unit));
-            (!verbs.contains(&rest[0]) || lacks.is_some()).then(|| format!("there is no unit {lacks:?}"))
+            (!verbs.contains(&rest[0]) || lacks.is_some())
+                .then(|| format!("there is no unit {lacks:?}"))
         }
         "make" => {
             let goals = rest.iter().filter(|word| !word.contains('='));
-            goals.into_iter().find(|goal| !has_goal(goal)).map(|goal| format!("the Makefile has no {goal}"))
+            goals
+                .into_iter()
+                .find(|goal| !has_goal(goal))
+                .map(|goal| format!("the Makefile has no {goal}"))
         }
         "ovnkube" if rest[0].starts_with('-') => {
             let output = files.try_options("guide.conf", rest);
@@ -137,6 +161,21 @@ fn defect(files: &Files, command: &str) -> Option<String> {
             // For a word that is no command, it is the help of all options.
             let said = said(&output);
             (!said.contains(&format!("ovnkube {}", rest[0]))).then_some(said)
+        }
+        "ovn-k8s-overlay" | "ovn-k8s-util" | "ovn-k8s-gateway-helper" | "ovn-k8s-watcher" => {
+            let has_commands = !rest[0].starts_with('-');
+            let mut help = Command::new(executable::path(executable::SERVER));
+            help.arg0(program).args(rest.iter().take(has_commands.into())).arg("--help");
+            let said = said(&help.output().expect("ovnkube starts"));
+            let usage = format!(
+                "Usage: {program}{}",
+                if has_commands { format!(" {}", rest[0]) } else { String::new() }
+            );
+            // Each option of the line is in the help.
+            let unknown = rest.iter().filter_map(|word| word.strip_prefix("--")).find(|word| {
+                !said.contains(&format!("--{}", word.split('=').next().unwrap_or_default()))
+            });
+            (!said.contains(&usage) || unknown.is_some()).then_some(said)
         }
         name if OF_OVN.contains(&name) => {
             // It panics, with the package to install, if there is none.
@@ -157,8 +196,9 @@ fn defect_of_package(name: &str) -> Option<String> {
         return None;
     }
     // Those of the tests' own prerequisites: another name was never installed.
-    let known =
-        program::output(program::command("dpkg-query").args(["--show", "--showformat=${Package}\\n"]));
+    let known = program::output(
+        program::command("dpkg-query").args(["--show", "--showformat=${Package}\\n"]),
+    );
     (!known.lines().any(|package| package == name)).then(|| format!("no package {name} was tried"))
 }
 
@@ -220,14 +260,24 @@ fn command_lines_of_older_documents_do_what_the_page_says() {
                     assert!(output.status.success(), "{command}: {}", said(&output));
                     if here == "ignored" {
                         let config = String::from_utf8_lossy(&output.stdout);
-                        let ignored = config.lines().find(|line| line.trim_start().starts_with("ovn-mode"));
-                        assert!(ignored.is_some_and(|line| line.contains("[no effect]")), "{config}");
+                        let ignored =
+                            config.lines().find(|line| line.trim_start().starts_with("ovn-mode"));
+                        assert!(
+                            ignored.is_some_and(|line| line.contains("[no effect]")),
+                            "{config}"
+                        );
                     }
                 }
                 ("works", "make") => {
                     assert!(words.get(1).is_none_or(|goal| has_goal(goal)), "{command}");
                 }
-                ("works", "ovn-k8s-util") => assert!(installed.contains(name), "{command}"),
+                (
+                    "works",
+                    "ovn-k8s-util"
+                    | "ovn-k8s-overlay"
+                    | "ovn-k8s-gateway-helper"
+                    | "ovn-k8s-watcher",
+                ) => assert!(installed.contains(name), "{command}"),
                 ("works", name) if OF_OVN.contains(&name) => drop(program::command(name)),
                 ("works", _) => {}
                 ("package", "ovn-ctl") => {
@@ -262,9 +312,10 @@ fn every_issue_of_upstream_has_a_command_that_shows_it() {
                 let name = test.trim_start_matches("'test(").trim_end_matches(")'");
                 (!has_test(package, name)).then(|| format!("{package} has no test {name}"))
             }
-            ["cargo", "nextest", "run", "-p", package, "--test", file] => {
-                let path = executable::workspace().join(format!("{package}/tests/{file}.rs"));
-                (!path.exists()).then(|| format!("{package} has no tests {file}"))
+            ["cargo", "nextest", "run", "-p", "integration", module] => {
+                let file = format!("integration/tests/lab/{}.rs", module.trim_end_matches("::"));
+                let exists = executable::workspace().join(&file).exists();
+                (!exists).then(|| format!("there is no {file}"))
             }
             _ => Some("it is no command that is checked".to_owned()),
         };
@@ -272,11 +323,14 @@ fn every_issue_of_upstream_has_a_command_that_shows_it() {
     }
 }
 
-/// Whether a function of this name is a test of the package: the line before it, or the one before that, says so.
+/// Whether a function of this name is a test of the package: the line before it, or the one before
+/// that, says so.
 fn has_test(package: &str, name: &str) -> bool {
-    let arguments = ["grep", "--no-index", "--fixed-strings", "-B3", &format!("fn {name}("), "--", package];
+    let arguments =
+        ["grep", "--no-index", "--fixed-strings", "-B3", &format!("fn {name}("), "--", package];
     let mut git = Command::new("git");
-    let output = git.args(arguments).current_dir(executable::workspace()).output().expect("git runs");
+    let output =
+        git.args(arguments).current_dir(executable::workspace()).output().expect("git runs");
     let found = String::from_utf8_lossy(&output.stdout);
     found.contains("#[test]") || found.contains("#[tokio::test")
 }

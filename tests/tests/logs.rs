@@ -1,5 +1,5 @@
-//! Logs: Open vSwitch's layout, one coherent record per call, and no failure of a call because of the log
-//! file.
+//! Logs: Open vSwitch's layout, one coherent record per call, and no failure of a call because of
+//! the log file.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -17,11 +17,17 @@ struct Line<'a> {
 #[track_caller]
 fn parse(line: &str) -> Line<'_> {
     let parts: Vec<&str> = line.splitn(5, '|').collect();
-    let [timestamp, sequence, module, level, message] = parts[..] else { panic!("five parts: {line:?}") };
-    let form: String = timestamp.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    let [timestamp, sequence, module, level, message] = parts[..] else {
+        panic!("five parts: {line:?}")
+    };
+    let form: String =
+        timestamp.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     assert_eq!(form, "0000-00-00T00:00:00.000Z", "{line:?}");
     assert_eq!(sequence.len(), 5, "{line:?}");
-    assert!(!module.is_empty() && module.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line:?}");
+    assert!(
+        !module.is_empty() && module.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+        "{line:?}"
+    );
     assert!(["EMER", "ERR", "WARN", "INFO", "DBG"].contains(&level), "{line:?}");
     assert!(!message.is_empty() && !message.contains(char::is_control), "{line:?}");
     Line { sequence: sequence.parse().expect(line), level, message }
@@ -55,7 +61,11 @@ fn a_failed_add_is_one_story_that_names_pod_sandbox_and_interface() {
         "{}",
         last.message
     );
-    assert!(last.message.contains("annotation ") && last.message.contains("shop/cart-0"), "{}", last.message);
+    assert!(
+        last.message.contains("annotation ") && last.message.contains("shop/cart-0"),
+        "{}",
+        last.message
+    );
     assert_eq!(story.iter().filter(|line| line.level == "ERR").count(), 1, "{lines:?}");
 }
 
@@ -187,7 +197,11 @@ fn the_servers_log_is_continued_under_its_name_while_it_runs() {
     let lines = eventually("the server's new log", Duration::from_secs(10), || {
         testkit::http::post(&server.socket, "/metrics", report);
         let lines = node.log_lines("log/ovnkube.log");
-        if lines.is_empty() { Err(format!("{:?}", node.log_lines("log/ovnkube.log.1"))) } else { Ok(lines) }
+        if lines.is_empty() {
+            Err(format!("{:?}", node.log_lines("log/ovnkube.log.1")))
+        } else {
+            Ok(lines)
+        }
     });
     for line in lines.iter().chain(&node.log_lines("log/ovnkube.log.1")) {
         parse(line);
@@ -199,7 +213,8 @@ fn the_server_starts_and_answers_without_a_log() {
     let node = Node::new();
     let file = node.path("file");
     fs::write(&file, "").unwrap();
-    let server = testkit::NodeServer::start_with(&node, &["--logfile", file.join("log").to_str().unwrap()]);
+    let server =
+        testkit::NodeServer::start_with(&node, &["--logfile", file.join("log").to_str().unwrap()]);
     let (answer, _) = testkit::http::post(
         &server.socket,
         "/metrics",
@@ -214,6 +229,9 @@ fn the_server_starts_and_answers_without_a_log() {
 #[test]
 fn a_call_that_is_refused_at_the_door_makes_no_log() {
     let node = Node::new();
-    node.call("DEL").conf(&node.conf_with(json!({"type": null}))).run().refused(Code::InvalidConfig);
+    node.call("DEL")
+        .conf(&node.conf_with(json!({"type": null})))
+        .run()
+        .refused(Code::InvalidConfig);
     assert!(!Path::new(&node.plugin_log()).exists());
 }

@@ -66,9 +66,11 @@ fn options_that_cannot_be_used_end_with_2_and_all_that_is_wrong() {
     let output = ovnkube(&["--init-node", "N1", "--mtu=1", "--config-file", "/nonexistent/x.conf"]);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{said}");
-    for problem in
-        ["--init-node \"N1\" is no node's name", "--mtu: MTU 1", "/nonexistent/x.conf: No such file"]
-    {
+    for problem in [
+        "--init-node \"N1\" is no node's name",
+        "--mtu: MTU 1",
+        "/nonexistent/x.conf: No such file",
+    ] {
         assert!(said.contains(problem), "{problem}: {said}");
     }
     for arguments in [

@@ -1,5 +1,5 @@
-//! Calls that are refused before any change: each with its code and its reason, and with no other output on
-//! standard output.
+//! Calls that are refused before any change: each with its code and its reason, and with no other
+//! output on standard output.
 
 use std::{ffi::OsString, fs::File, os::unix::ffi::OsStringExt, path::Path};
 
@@ -49,8 +49,10 @@ fn every_verb_names_all_variables_that_it_misses_at_once() {
 fn variables_that_a_verb_does_not_need_may_be_missing() {
     let node = Node::new();
     let database = node.start_database_with_bridge();
-    let del =
-        Plugin::bare("DEL").with("CNI_CONTAINERID", "a").with("CNI_IFNAME", "eth0").with("CNI_PATH", "/x");
+    let del = Plugin::bare("DEL")
+        .with("CNI_CONTAINERID", "a")
+        .with("CNI_IFNAME", "eth0")
+        .with("CNI_PATH", "/x");
     del.conf(&node.conf()).run().success();
     let valid = node.conf_with(json!({"cni.dev/valid-attachments": []}));
     Plugin::bare("GC").with("CNI_PATH", "/x").conf(&valid).run().success();
@@ -59,7 +61,8 @@ fn variables_that_a_verb_does_not_need_may_be_missing() {
 
 #[test]
 fn a_variable_that_is_no_text_is_a_missing_one() {
-    let plugin = Node::new().call("ADD").with("CNI_CONTAINERID", OsString::from_vec(vec![b'a', 0xff]));
+    let plugin =
+        Node::new().call("ADD").with("CNI_CONTAINERID", OsString::from_vec(vec![b'a', 0xff]));
     assert!(plugin.run().refused(Code::InvalidEnvironment).contains("CNI_CONTAINERID"));
 }
 
@@ -68,7 +71,8 @@ fn a_container_id_that_is_no_name_is_refused() {
     let node = Node::new();
     for id in ["../x", "a/b", "-a", ".a", "_a", "a b", "a\nb", "ä", &"a".repeat(256)] {
         for verb in ["ADD", "DEL", "CHECK"] {
-            let message = node.call(verb).with("CNI_CONTAINERID", id).run().refused(Code::InvalidEnvironment);
+            let message =
+                node.call(verb).with("CNI_CONTAINERID", id).run().refused(Code::InvalidEnvironment);
             assert!(message.contains("container id"), "{verb} {id:?}: {message}");
         }
     }
@@ -86,9 +90,12 @@ fn container_ids_of_every_length_and_spelling_that_is_allowed_work() {
 #[test]
 fn an_interface_name_that_the_kernel_would_refuse_is_refused() {
     let node = Node::new();
-    for name in [".", "..", "a/b", "a:b", "a b", "a\tb", "a\nb", "sixteen-bytes-no", "all", "default", "lo"] {
+    for name in
+        [".", "..", "a/b", "a:b", "a b", "a\tb", "a\nb", "sixteen-bytes-no", "all", "default", "lo"]
+    {
         for verb in ["ADD", "DEL", "CHECK"] {
-            let message = node.call(verb).with("CNI_IFNAME", name).run().refused(Code::InvalidEnvironment);
+            let message =
+                node.call(verb).with("CNI_IFNAME", name).run().refused(Code::InvalidEnvironment);
             assert!(message.contains("interface name"), "{verb} {name:?}: {message}");
         }
     }
@@ -123,7 +130,9 @@ fn an_add_or_a_check_that_names_no_pod_is_refused() {
 fn a_del_does_not_care_which_pod_it_was() {
     let node = Node::new();
     let _database = node.start_database_with_bridge();
-    for args in ["", "no pairs", "K8S_POD_NAMESPACE=shop", "K8S_POD_NAMESPACE=a_b;K8S_POD_NAME=\u{1b}"] {
+    for args in
+        ["", "no pairs", "K8S_POD_NAMESPACE=shop", "K8S_POD_NAMESPACE=a_b;K8S_POD_NAME=\u{1b}"]
+    {
         node.call("DEL").with("CNI_ARGS", args).run().success();
     }
 }
@@ -199,16 +208,21 @@ fn a_device_passed_to_the_pod_is_an_unsupported_field() {
 fn a_version_that_is_not_spoken_is_refused_with_those_that_are() {
     for version in ["2.0.0", "1.2.0", "0.0.1", "v1.0.0", "1.0", " "] {
         let message = add_with(json!({"cniVersion": version})).refused(Code::IncompatibleVersion);
-        assert!(message.contains(&format!("{version:?}")) && message.contains("1.1.0"), "{message}");
+        assert!(
+            message.contains(&format!("{version:?}")) && message.contains("1.1.0"),
+            "{message}"
+        );
     }
 }
 
 #[test]
 fn a_verb_that_its_version_does_not_have_is_refused() {
     let node = Node::new();
-    for (verb, since) in
-        [("CHECK", SpecVersion::V0_4_0), ("GC", SpecVersion::V1_1_0), ("STATUS", SpecVersion::V1_1_0)]
-    {
+    for (verb, since) in [
+        ("CHECK", SpecVersion::V0_4_0),
+        ("GC", SpecVersion::V1_1_0),
+        ("STATUS", SpecVersion::V1_1_0),
+    ] {
         for version in SpecVersion::ALL.into_iter().filter(|version| *version < since) {
             let conf = node.conf_with(json!({"cniVersion": version.as_str()}));
             let error = Plugin::new(verb).conf(&conf).run().error();
@@ -216,7 +230,11 @@ fn a_verb_that_its_version_does_not_have_is_refused() {
                 (error.code, error.cni_version.as_str()),
                 (Code::IncompatibleVersion.number(), version.as_str())
             );
-            assert!(error.msg.contains(verb) && error.msg.contains(version.as_str()), "{}", error.msg);
+            assert!(
+                error.msg.contains(verb) && error.msg.contains(version.as_str()),
+                "{}",
+                error.msg
+            );
         }
     }
 }
@@ -231,7 +249,11 @@ fn an_error_is_of_the_callers_version() {
             changes["cniVersion"] = json!(version);
             plugin.conf(&node.conf_with(changes)).run().error().cni_version
         };
-        assert_eq!(stamped(Plugin::new("ADD"), json!({})), version, "a namespace that is not there");
+        assert_eq!(
+            stamped(Plugin::new("ADD"), json!({})),
+            version,
+            "a namespace that is not there"
+        );
         assert_eq!(
             stamped(Plugin::new("ADD"), json!({"type": null})),
             version,
@@ -244,7 +266,9 @@ fn an_error_is_of_the_callers_version() {
 #[test]
 fn an_error_of_the_environment_is_of_the_callers_version_too() {
     let conf = Node::new().conf_with(json!({"cniVersion": "0.4.0"}));
-    for plugin in [Plugin::bare("ADD"), Plugin::new("UPDATE"), Plugin::new("DEL").with("CNI_IFNAME", "a/b")] {
+    for plugin in
+        [Plugin::bare("ADD"), Plugin::new("UPDATE"), Plugin::new("DEL").with("CNI_IFNAME", "a/b")]
+    {
         assert_eq!(plugin.conf(&conf).run().error().cni_version, "0.4.0");
     }
 }

@@ -1,4 +1,5 @@
-//! STATUS with the real daemons: whether an ADD could succeed now, with each daemon missing in turn.
+//! STATUS with the real daemons: whether an ADD could succeed now, with each daemon missing in
+//! turn.
 
 use std::{fs, os::unix::net::UnixListener, time::Duration};
 
@@ -12,8 +13,8 @@ const SOON: Duration = Duration::from_secs(1);
 /// Longer than the plugin waits for a daemon that is there and does not answer.
 const PATIENT: Duration = Duration::from_secs(4);
 
-/// A node on which an ADD could succeed. Tests that take it apart bind `node` first, so that it is dropped
-/// last: it owns the directory.
+/// A node on which an ADD could succeed. Tests that take it apart bind `node` first, so that it is
+/// dropped last: it owns the directory.
 struct Healthy {
     server: NodeServer,
     daemons: Daemons,
@@ -25,8 +26,12 @@ impl Healthy {
     fn new() -> Self {
         let node = Node::new();
         let database = node.start_database_with_bridge();
-        let healthy =
-            Self { server: node.start_server(), daemons: Daemons::start(&node, &database), database, node };
+        let healthy = Self {
+            server: node.start_server(),
+            daemons: Daemons::start(&node, &database),
+            database,
+            node,
+        };
         healthy.status().success();
         healthy
     }
@@ -44,12 +49,15 @@ fn remove_stamp(node: &Node) {
 
 /// Makes the stamp older, as if the last server that could answer had been gone for so long.
 fn age_stamp(node: &Node, seconds: u64) {
-    let text = fs::read_to_string(node.stamp()).expect("a server that could answer has left a stamp");
+    let text =
+        fs::read_to_string(node.stamp()).expect("a server that could answer has left a stamp");
     let aged = text.trim().split_once(' ').and_then(|(boot, written)| {
-        // The stamp counts from boot, so an earlier stamp requires that the machine booted early enough.
+        // The stamp counts from boot, so an earlier stamp requires that the machine booted early
+        // enough.
         Some(format!("{boot} {}", written.parse::<u64>().ok()?.checked_sub(seconds)?))
     });
-    fs::write(node.stamp(), aged.expect("the machine was started earlier")).expect("it is the test's own");
+    fs::write(node.stamp(), aged.expect("the machine was started earlier"))
+        .expect("it is the test's own");
 }
 
 #[test]
@@ -87,7 +95,8 @@ fn a_server_that_is_down_is_named_and_running_pods_are_not_affected() {
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailable);
     assert!(
-        message.contains("node-local server") && message.contains(node.server_socket().to_str().unwrap()),
+        message.contains("node-local server")
+            && message.contains(node.server_socket().to_str().unwrap()),
         "{message}"
     );
     assert!(!message.contains("ovn-controller") && !message.contains("ovs-vswitchd"), "{message}");
@@ -95,7 +104,8 @@ fn a_server_that_is_down_is_named_and_running_pods_are_not_affected() {
 }
 
 #[test]
-fn a_server_that_was_killed_is_forgiven_like_one_that_was_stopped_and_one_of_an_earlier_boot_is_not() {
+fn a_server_that_was_killed_is_forgiven_like_one_that_was_stopped_and_one_of_an_earlier_boot_is_not()
+ {
     let mut healthy = Healthy::new();
     healthy.server.process.signal(Signal::SIGKILL);
     healthy.server.process.end();
@@ -152,13 +162,17 @@ fn ovn_controller_that_was_killed_is_no_answer() {
 #[test]
 fn a_southbound_database_that_is_away_is_no_trouble_of_this_node_and_the_log_says_so() {
     let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();
-    let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd: _ovs_vswitchd, southbound } = daemons;
+    let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd: _ovs_vswitchd, southbound } =
+        daemons;
     southbound.process.stop();
     testkit::eventually("ovn-controller notices", Duration::from_secs(5), || {
         node.call("STATUS").run().success();
         let said = node.log_lines("log/plugin.log");
         let words = "ovn-controller is \"not connected\" to the southbound database";
-        if said.iter().any(|line| line.contains(words) || line.contains(&words.replace('"', "\\\""))) {
+        if said
+            .iter()
+            .any(|line| line.contains(words) || line.contains(&words.replace('"', "\\\"")))
+        {
             Ok(())
         } else {
             Err(format!("{said:?}"))
@@ -198,9 +212,11 @@ fn a_peer_that_says_ok_in_other_words_than_the_servers_counted_as_a_server() {
     let node = Node::new();
     let database = node.start_database_with_bridge();
     let _daemons = Daemons::start(&node, &database);
-    let said = |body: &str| Answer::Bytes(testkit::http::answer("200 OK", "application/json", body));
-    let endless =
-        |head: &str| Answer::BytesThenSilence(format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes());
+    let said =
+        |body: &str| Answer::Bytes(testkit::http::answer("200 OK", "application/json", body));
+    let endless = |head: &str| {
+        Answer::BytesThenSilence(format!("HTTP/1.1 200 OK\r\n{head}\r\n").into_bytes())
+    };
     for answer in [
         said("{}"),
         said("[]"),
@@ -224,7 +240,8 @@ fn a_peer_that_says_ok_in_other_words_than_the_servers_counted_as_a_server() {
 #[test]
 fn ovs_vswitchd_is_named_when_it_is_down_and_running_pods_are_affected() {
     let Healthy { node, server: _server, daemons, database: _database } = Healthy::new();
-    let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd, southbound: _southbound } = daemons;
+    let Daemons { ovn_controller: _ovn_controller, ovs_vswitchd, southbound: _southbound } =
+        daemons;
     ovs_vswitchd.stop();
     let message = node.call("STATUS").run().refused(Code::NotAvailableLimited);
     assert!(message.contains("ovs-vswitchd does not answer"), "{message}");
@@ -234,13 +251,18 @@ fn ovs_vswitchd_is_named_when_it_is_down_and_running_pods_are_affected() {
 fn ovs_vswitchd_that_hangs_is_named_once_it_cannot_be_busy_and_nobody_waits_for_it() {
     let healthy = Healthy::new();
     healthy.daemons.ovs_vswitchd.signal(Signal::SIGSTOP);
-    // A server that has just started does not know the daemon's state yet, and the plugin asks the daemon
-    // itself.
-    let message = testkit::eventually("the server has lost its patience", Duration::from_secs(12), || {
-        let outcome = healthy.status();
-        let knows = !outcome.status.success() && outcome.duration < SOON;
-        if knows { Ok(outcome.refused(Code::NotAvailableLimited)) } else { Err(format!("{outcome:?}")) }
-    });
+    // A server that has just started does not know the daemon's state yet, and the plugin asks the
+    // daemon itself.
+    let message =
+        testkit::eventually("the server has lost its patience", Duration::from_secs(12), || {
+            let outcome = healthy.status();
+            let knows = !outcome.status.success() && outcome.duration < SOON;
+            if knows {
+                Ok(outcome.refused(Code::NotAvailableLimited))
+            } else {
+                Err(format!("{outcome:?}"))
+            }
+        });
     assert!(message.contains("ovs-vswitchd does not answer"), "{message}");
     healthy.daemons.ovs_vswitchd.signal(Signal::SIGCONT);
 }
@@ -280,11 +302,14 @@ fn a_database_that_is_down_or_hangs_is_named() {
     let message = node.call("STATUS").run().refused(Code::NotAvailableLimited);
     assert!(message.contains("database of Open vSwitch"), "{message}");
     let _silent = UnixListener::bind(node.ovsdb_socket()).unwrap();
-    // Without a server the plugin does not wait for a silent database; with a server that does not know
-    // better, it does.
+    // Without a server the plugin does not wait for a silent database; with a server that does not
+    // know better, it does.
     let outcome = node.call("STATUS").run();
     let message = outcome.refused(Code::NotAvailableLimited);
-    assert!(!message.contains("database of Open vSwitch") && outcome.duration < SOON, "{outcome:?}");
+    assert!(
+        !message.contains("database of Open vSwitch") && outcome.duration < SOON,
+        "{outcome:?}"
+    );
     let _older = ScriptedServer::start(
         &node.server_socket(),
         Answer::Bytes(testkit::http::answer("200 OK", "application/json", "")),

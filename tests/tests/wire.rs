@@ -1,5 +1,5 @@
-//! The bytes on the socket: this plugin with upstream's server and with hostile ones, and upstream's plugin
-//! with this server.
+//! The bytes on the socket: this plugin with upstream's server and with hostile ones, and
+//! upstream's plugin with this server.
 
 use std::{
     fs,
@@ -11,8 +11,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use contract::error::Code;
 use serde_json::{Value, json};
 use testkit::{
-    Answer, Database, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, http, plugin::POD_ARGS,
-    pod::ANNOTATION,
+    Answer, Database, Namespace, Node, Outcome, Plugin, Pod, ScriptedServer, http,
+    plugin::POD_ARGS, pod::ANNOTATION,
 };
 
 /// A node with a scripted server.
@@ -27,7 +27,12 @@ impl Scripted {
     fn answering(answer: Answer) -> Self {
         let node = Node::new();
         let server = ScriptedServer::start(&node.server_socket(), answer);
-        Self { server, namespace: Namespace::new(), database: node.start_database_with_bridge(), node }
+        Self {
+            server,
+            namespace: Namespace::new(),
+            database: node.start_database_with_bridge(),
+            node,
+        }
     }
 
     /// A node whose server answers with success and with this body as JSON.
@@ -96,12 +101,15 @@ fn standard_input_goes_to_the_server_byte_by_byte() {
     let scripted = Scripted::answering(Answer::upstream_error("no"));
     let spaced = format!(
         " \n{}\t\n",
-        serde_json::to_string_pretty(&scripted.node.conf_with(json!({"unknown": "ä\u{1f980}\\u0000"})))
-            .unwrap()
+        serde_json::to_string_pretty(
+            &scripted.node.conf_with(json!({"unknown": "ä\u{1f980}\\u0000"}))
+        )
+        .unwrap()
     );
     scripted.add().stdin(spaced.clone()).run().error();
-    let config =
-        scripted.server.request().json()["config"].as_str().map(|text| STANDARD.decode(text).unwrap());
+    let config = scripted.server.request().json()["config"]
+        .as_str()
+        .map(|text| STANDARD.decode(text).unwrap());
     assert_eq!(config, Some(spaced.into_bytes()));
 }
 
@@ -123,16 +131,20 @@ fn a_result_of_upstreams_privileged_server_is_printed() {
     assert!(!outcome.stdout.contains("hunter2"));
 }
 
-/// SPEC.md, "Success": a result names its version. Upstream's server leaves that to the plugin, which knows
-/// the runtime's version.
+/// SPEC.md, "Success": a result names its version. Upstream's server leaves that to the plugin,
+/// which knows the runtime's version.
 #[test]
 fn a_result_of_upstreams_privileged_server_is_of_the_callers_version() {
     let result = json!({"interfaces": [{"name": "eth0", "sandbox": "/n"}], "ips": [{"interface": 0, "address": "10.244.1.5/24"}], "dns": {}});
-    let scripted =
-        Scripted::answering(Answer::json(&json!({"Result": result, "PodIFInfo": null, "KubeAuth": {}})));
+    let scripted = Scripted::answering(Answer::json(
+        &json!({"Result": result, "PodIFInfo": null, "KubeAuth": {}}),
+    ));
     for version in ["0.4.0", "1.0.0", "1.1.0"] {
-        let printed =
-            scripted.add().conf(&scripted.node.conf_with(json!({"cniVersion": version}))).run().result();
+        let printed = scripted
+            .add()
+            .conf(&scripted.node.conf_with(json!({"cniVersion": version})))
+            .run()
+            .result();
         assert_eq!(printed["cniVersion"], version);
     }
 }
@@ -162,8 +174,11 @@ fn a_cni_error_of_the_server_keeps_its_code_its_words_and_its_hint() {
         ("400 Bad Request", Code::Superseded),
     ] {
         let body = json!({"cniVersion": "0.4.0", "code": code.number(), "msg": "what failed", "details": "where to look", "x": 1});
-        let scripted =
-            Scripted::answering(Answer::Bytes(http::answer(status, "application/json", &body.to_string())));
+        let scripted = Scripted::answering(Answer::Bytes(http::answer(
+            status,
+            "application/json",
+            &body.to_string(),
+        )));
         let error = scripted.run().error();
         assert_eq!(
             (error.code, error.details.as_str(), error.cni_version.as_str()),
@@ -211,7 +226,8 @@ fn a_check_passed_over_a_server_that_answers_nonsense() {
         assert!(message.contains("node-local server"), "{answer:?}: {message}");
     }
     // Upstream's server has nothing to say to a CHECK. The namespace comes next.
-    check(Answer::Bytes(http::answer("200 OK", "application/json", ""))).refused(Code::InvalidNetns);
+    check(Answer::Bytes(http::answer("200 OK", "application/json", "")))
+        .refused(Code::InvalidNetns);
 }
 
 #[test]
@@ -267,7 +283,8 @@ fn an_answer_that_breaks_off_or_is_no_http_must_be_tried_again() {
         b"SSH-2.0-OpenSSH_9.2\r\n\r\n".to_vec(),
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n".to_vec(),
         b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n".to_vec(),
-        b"HTTP/1.1 301 Moved\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        b"HTTP/1.1 301 Moved\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n"
+            .to_vec(),
         [b"HTTP/1.1 200 OK\r\n".to_vec(), b"X: y\r\n".repeat(100_000)].concat(),
         two_thirds,
     ] {
@@ -317,10 +334,20 @@ fn a_plugin_reports_in_upstreams_words_and_adds_its_own() {
     assert_eq!(report.header("content-type"), Some("application/json"));
     let report = report.json();
     assert_eq!((&report["command"], &report["hasErr"]), (&json!("ADD"), &json!(true)));
-    assert!(report["elapsedTime"].as_f64().is_some_and(|seconds| (0.0..10.0).contains(&seconds)), "{report}");
-    assert_eq!((&report["code"], &report["pod"]), (&json!(Code::TryAgain.number()), &json!("shop/cart-0")));
-    let stages: Vec<&str> =
-        report["stages"].as_array().unwrap().iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
+    assert!(
+        report["elapsedTime"].as_f64().is_some_and(|seconds| (0.0..10.0).contains(&seconds)),
+        "{report}"
+    );
+    assert_eq!(
+        (&report["code"], &report["pod"]),
+        (&json!(Code::TryAgain.number()), &json!("shop/cart-0"))
+    );
+    let stages: Vec<&str> = report["stages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stage| stage["stage"].as_str().unwrap())
+        .collect();
     assert!(stages.contains(&"annotation"), "{report}");
 }
 
@@ -377,7 +404,10 @@ fn upstreams_plugin_is_told_to_carry_a_del_out_itself() {
     let server = node.start_server();
     let (answer, _) = server.ask(&upstream_request("DEL"));
     let body = answer.json();
-    assert_eq!((answer.status(), &body["Result"], &body["KubeAuth"]), (200, &Value::Null, &Value::Null));
+    assert_eq!(
+        (answer.status(), &body["Result"], &body["KubeAuth"]),
+        (200, &Value::Null, &Value::Null)
+    );
     assert!(body["PodIFInfo"].is_object(), "{body}");
 }
 
@@ -395,8 +425,11 @@ fn upstreams_plugin_hears_nothing_of_a_check() {
 fn upstreams_report_is_accepted() {
     let node = Node::new();
     let server = node.start_server();
-    let (answer, _) =
-        http::post(&server.socket, "/metrics", br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#);
+    let (answer, _) = http::post(
+        &server.socket,
+        "/metrics",
+        br#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#,
+    );
     assert_eq!(answer.status(), 200);
 }
 
@@ -413,7 +446,11 @@ fn a_refusal_of_the_server_is_a_cni_error_with_a_fitting_status() {
     let bad_config = json!({"env": upstream_request("ADD")["env"], "config": STANDARD.encode("{")});
     for (request, status, code) in [
         (upstream_request("ADD"), 422, Code::BadAnnotation),
-        (change("CNI_ARGS", json!(format!("{POD_ARGS};K8S_POD_UID=old"))), 409, Code::UnknownContainer),
+        (
+            change("CNI_ARGS", json!(format!("{POD_ARGS};K8S_POD_UID=old"))),
+            409,
+            Code::UnknownContainer,
+        ),
         (change("CNI_ARGS", json!("K8S_POD_NAME=x")), 400, Code::InvalidEnvironment),
         (change("CNI_CONTAINERID", json!("../x")), 400, Code::InvalidEnvironment),
         (change("CNI_COMMAND", json!("HACK")), 400, Code::InvalidEnvironment),
@@ -421,8 +458,8 @@ fn a_refusal_of_the_server_is_a_cni_error_with_a_fitting_status() {
         (json!({}), 400, Code::Decode),
     ] {
         let mut request = request;
-        // A pod with another UID may still come, so the server waits until the timeout: keep it short. All
-        // other requests are answered as soon as the server has read the pod.
+        // A pod with another UID may still come, so the server waits until the timeout: keep it
+        // short. All other requests are answered as soon as the server has read the pod.
         request["timeoutMs"] = json!(if status == 409 { 1_000 } else { 20_000 });
         let (answer, _) = server.ask(&request);
         assert_eq!(
@@ -445,7 +482,8 @@ fn other_paths_methods_and_sizes_are_refused() {
         vec![b'x'; 2 * 1024 * 1024],
     ]
     .concat();
-    let endless = [b"POST / HTTP/1.1\r\nHost: x\r\n".to_vec(), b"X: y\r\n".repeat(200_000)].concat();
+    let endless =
+        [b"POST / HTTP/1.1\r\nHost: x\r\n".to_vec(), b"X: y\r\n".repeat(200_000)].concat();
     for (bytes, status) in [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), 405),
         (b"POST /etc/passwd HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".to_vec(), 404),
@@ -455,7 +493,12 @@ fn other_paths_methods_and_sizes_are_refused() {
         (b"nonsense\r\n\r\n".to_vec(), 400),
     ] {
         let (answer, _) = http::exchange(&server.socket, &bytes);
-        assert_eq!(answer.status(), status, "{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(40)]));
+        assert_eq!(
+            answer.status(),
+            status,
+            "{:?}",
+            String::from_utf8_lossy(&bytes[..bytes.len().min(40)])
+        );
     }
     let (answer, _) = server.ask(&upstream_request("STATUS"));
     assert_eq!(answer.status(), 200);
@@ -466,7 +509,8 @@ fn callers_that_only_connect_do_not_keep_others_away() {
     let node = Node::new();
     let server = node.start_server();
     server.put(&Pod::cart().network(ANNOTATION));
-    let idle: Vec<UnixStream> = (0..400).map(|_| UnixStream::connect(&server.socket).unwrap()).collect();
+    let idle: Vec<UnixStream> =
+        (0..400).map(|_| UnixStream::connect(&server.socket).unwrap()).collect();
     let (answer, duration) = server.ask(&upstream_request("ADD"));
     assert_eq!(answer.status(), 200);
     assert!(duration < Duration::from_secs(2), "{duration:?}");
@@ -478,7 +522,10 @@ fn the_socket_is_for_its_owner_alone() {
     let node = Node::new();
     let server = node.start_server();
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!(format!("{:o} {:o}", mode(server.socket.parent().unwrap()), mode(&server.socket)), "700 600");
+    assert_eq!(
+        format!("{:o} {:o}", mode(server.socket.parent().unwrap()), mode(&server.socket)),
+        "700 600"
+    );
 }
 
 #[test]

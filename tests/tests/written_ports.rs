@@ -1,5 +1,5 @@
-//! `POST /port`: the ports that the server writes for plugins, and those that it leaves to them, on the rows
-//! of a real database.
+//! `POST /port`: the ports that the server writes for plugins, and those that it leaves to them, on
+//! the rows of a real database.
 
 use std::{
     io::{Read, Write},
@@ -15,7 +15,9 @@ use contract::{
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testkit::{Database, Node, NodeServer, Pod, Port, eventually, http, plugin::new_sandbox, program};
+use testkit::{
+    Database, Node, NodeServer, Pod, Port, eventually, http, plugin::new_sandbox, program,
+};
 
 /// Limit for a message of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AFTER_THE_LAST: &str = "0\r\n\r\n";
 
 /// The annotation of every pod here.
-const NETWORK: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:00:07","ip_addresses":["10.244.0.7/24"]}}"#;
+const NETWORK: &str =
+    r#"{"default":{"mac_address":"0a:58:0a:f4:00:07","ip_addresses":["10.244.0.7/24"]}}"#;
 
 /// UID of every pod here.
 const UID: &str = "4d3b-1";
@@ -73,8 +76,7 @@ impl Ready {
         // The plugin asks for a port after the answer to its ADD.
         let sandbox = new_sandbox();
         let args = format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod};K8S_POD_UID={UID}");
-        let env =
-            json!({"CNI_COMMAND": "ADD", "CNI_CONTAINERID": sandbox, "CNI_IFNAME": "eth0", "CNI_ARGS": args});
+        let env = json!({"CNI_COMMAND": "ADD", "CNI_CONTAINERID": sandbox, "CNI_IFNAME": "eth0", "CNI_ARGS": args});
         let config = STANDARD.encode(self.node.conf().to_string());
         let (answer, _) = self.server.ask(&json!({"env": env, "config": config}));
         assert_eq!(answer.status(), 200, "{}", answer.text());
@@ -84,7 +86,8 @@ impl Ready {
 
     fn ask(&self, request: &Value) -> News {
         let body = request.to_string();
-        let mut stream = UnixStream::connect(self.node.server_socket()).expect("the server listens");
+        let mut stream =
+            UnixStream::connect(self.node.server_socket()).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
         stream.write_all(&http::request(PORT_PATH, body.as_bytes())).expect("the server reads");
         News { stream, heard: String::new() }
@@ -108,8 +111,10 @@ impl News {
     fn until_any(&mut self, wanted: &[&str]) -> &str {
         while !wanted.iter().any(|wanted| self.heard.contains(wanted)) {
             let mut bytes = [0; 512];
-            let length =
-                self.stream.read(&mut bytes).unwrap_or_else(|error| panic!("{error} after {}", self.heard));
+            let length = self
+                .stream
+                .read(&mut bytes)
+                .unwrap_or_else(|error| panic!("{error} after {}", self.heard));
             assert!(length > 0, "it hung up after {}", self.heard);
             self.heard.push_str(&String::from_utf8_lossy(&bytes[..length]));
         }
@@ -126,8 +131,9 @@ impl News {
 #[test]
 fn a_port_is_written_and_followed_until_it_works() {
     let ready = Ready::new();
-    let limited =
-        Pod::named("cart-0").annotation(EGRESS_ANNOTATION, "10M").annotation(INGRESS_ANNOTATION, "7M");
+    let limited = Pod::named("cart-0")
+        .annotation(EGRESS_ANNOTATION, "10M")
+        .annotation(INGRESS_ANNOTATION, "7M");
     let mut news = ready.ask(&ready.port_of("new", "cart-0", limited));
     assert!(!news.until("\"written\"").contains("numbered"));
     assert_eq!(ready.database.ports(), ["new", "older"]);
@@ -135,12 +141,20 @@ fn a_port_is_written_and_followed_until_it_works() {
         ready.database.vsctl(&["get", "Interface", "new", "external_ids:iface-id"]).trim(),
         "shop_cart-0"
     );
-    assert_eq!(ready.database.vsctl(&["get", "Interface", "new", "ingress_policing_rate"]).trim(), "10000");
+    assert_eq!(
+        ready.database.vsctl(&["get", "Interface", "new", "ingress_policing_rate"]).trim(),
+        "10000"
+    );
     assert_eq!(ready.database.column("QoS", "other_config"), ["max-rate=7000000"]);
 
     ready.database.vsctl(&["set", "Interface", "new", "ofport=7"]);
     assert!(!news.until("\"numbered\"").contains("installed"));
-    ready.database.vsctl(&["set", "Interface", "new", &format!("external_ids:{OVN_INSTALLED}=true")]);
+    ready.database.vsctl(&[
+        "set",
+        "Interface",
+        "new",
+        &format!("external_ids:{OVN_INSTALLED}=true"),
+    ]);
     news.until("\"installed\"");
     news.until(AFTER_THE_LAST);
 }
@@ -148,9 +162,11 @@ fn a_port_is_written_and_followed_until_it_works() {
 #[test]
 fn ports_that_wait_at_the_same_moment_share_a_transaction() {
     let ready = Ready::new();
-    let ports: Vec<Value> =
-        (0..20).map(|number| ready.port(&format!("new{number}"), &format!("cart-{number}"))).collect();
-    // While ovsdb-server is stopped, the first transaction is pending, and all later ports wait for it.
+    let ports: Vec<Value> = (0..20)
+        .map(|number| ready.port(&format!("new{number}"), &format!("cart-{number}")))
+        .collect();
+    // While ovsdb-server is stopped, the first transaction is pending, and all later ports wait for
+    // it.
     ready.database.process.pause();
     let mut all: Vec<News> = ports
         .iter()
@@ -164,14 +180,19 @@ fn ports_that_wait_at_the_same_moment_share_a_transaction() {
     for news in &mut all {
         news.until("\"written\"");
     }
-    let log = program::output(program::command("ovsdb-tool").arg("show-log").arg(ready.database.file()));
-    let written = log.lines().filter_map(|line| line.split_once("ovnkube: write ")?.1.split(' ').next());
+    let log =
+        program::output(program::command("ovsdb-tool").arg("show-log").arg(ready.database.file()));
+    let written =
+        log.lines().filter_map(|line| line.split_once("ovnkube: write ")?.1.split(' ').next());
     // Without the transaction of [`Ready::wait`].
     let written: Vec<&str> = written.skip(1).collect();
-    // The first port; the ports that the server had queued when that transaction was done; and those that it
-    // had received but not queued.
+    // The first port; the ports that the server had queued when that transaction was done; and
+    // those that it had received but not queued.
     assert!(written.len() <= 3, "{written:?}");
-    assert_eq!(written.iter().map(|count| count.parse::<u32>().expect("a number of ports")).sum::<u32>(), 20);
+    assert_eq!(
+        written.iter().map(|count| count.parse::<u32>().expect("a number of ports")).sum::<u32>(),
+        20
+    );
 }
 
 #[test]
@@ -227,7 +248,9 @@ fn without_the_bridge_nothing_is_written() {
 #[test]
 fn a_request_that_is_no_port_is_refused() {
     let ready = Ready::new();
-    for request in [json!({}), json!({"name": "new"}), json!({"name": 7, "external_ids": {}}), json!([])] {
+    for request in
+        [json!({}), json!({"name": "new"}), json!({"name": 7, "external_ids": {}}), json!([])]
+    {
         assert!(ready.ask(&request).until("\"code\"").starts_with("HTTP/1.1 400 "), "{request}");
     }
     // An older plugin sends the rows, and writes them itself after a refusal.

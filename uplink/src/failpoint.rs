@@ -1,7 +1,7 @@
 //! Failures for tests: before any step, chosen by its number.
 //!
-//! Compiled in only with the feature `failpoints`. `OVN_BRIDGE_FAILPOINT=3=error` fails before the third
-//! step; `3=kill` kills the process with SIGKILL.
+//! Compiled in only with the feature `failpoints`. `OVN_BRIDGE_FAILPOINT=3=error` fails before the
+//! third step; `3=kill` kills the process with SIGKILL.
 
 /// A test asked for this failure.
 #[derive(Debug, thiserror::Error)]

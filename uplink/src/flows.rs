@@ -1,5 +1,5 @@
-//! The OpenFlow flows of a gateway node's external bridge: which packets go to the node's gateway router,
-//! which to the node itself, and which leave.
+//! The OpenFlow flows of a gateway node's external bridge: which packets go to the node's gateway
+//! router, which to the node itself, and which leave.
 //!
 //! ```text
 //!                            ┌────────── bridge ──────────┐
@@ -18,9 +18,10 @@
 //! | `session` | a connection to a bridge, and what the bridge has | flows | flows |
 //! | `keep` | [`keep()`], [`install()`], [`release()`] | through `session` | through `session` |
 //!
-//! Only differences are written, in one bundle: packets see the flows before or those after. Foreign flows
-//! (those with another cookie, but for Services' of upstream) stay. Where one has the slot of ours and does the same, as the flow `NORMAL`
-//! of every new bridge, it serves; if it does something else, it is reported.
+//! Only differences are written, in one bundle: packets see the flows before or those after.
+//! Foreign flows (those with another cookie, but for Services' of upstream) stay. Where one has the
+//! slot of ours and does the same, as the flow `NORMAL` of every new bridge, it serves; if it does
+//! something else, it is reported.
 //!
 //! It must not know of Kubernetes' objects, nor find out ports and addresses by itself.
 
@@ -33,12 +34,12 @@ mod table;
 mod wire;
 
 pub use config::{
-    BadVlan, BadZone, Config, Datapath, Exposed, ExternalBridge, Front, HostAddresses, Masquerade, Mode,
-    PodSource, Ports, Vlan, Zone,
+    BadVlan, BadZone, Config, Datapath, Exposed, ExternalBridge, Front, HostAddresses, Masquerade,
+    Mode, PodSource, Ports, Vlan, Zone,
 };
 pub use flow::{
-    Action, Commit, ConnectionState, Ct, Family, Flow, Flows, Icmp, Match, Nat, OfPort, Packet, Protocol,
-    Slot,
+    Action, Commit, ConnectionState, Ct, Family, Flow, Flows, Icmp, Match, Nat, OfPort, Packet,
+    Protocol, Slot,
 };
 pub use keep::{Event, install, keep, release};
 pub use session::{InstallError, Outcome};
@@ -46,6 +47,6 @@ pub use table::{bootstrap, table};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use wire::bridge_side;
 
-/// The cookie of the flows: upstream's, so that either program takes over the flows of the other. A flow with
-/// another cookie is foreign, unless it has the table and priority of those of Services.
+/// The cookie of the flows: upstream's, so that either program takes over the flows of the other. A
+/// flow with another cookie is foreign, unless it has the table and priority of those of Services.
 pub const COOKIE: u64 = 0xdeff105;

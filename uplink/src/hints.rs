@@ -1,4 +1,5 @@
-//! Other programs that configure an interface, by the traces that they leave. Nothing of them is changed.
+//! Other programs that configure an interface, by the traces that they leave. Nothing of them is
+//! changed.
 
 use std::{fs, path::Path};
 
@@ -12,11 +13,12 @@ use crate::{
 /// Name of a program, and how it is told to leave the interface alone.
 type Owner = (&'static str, String);
 
-/// Why the interface's addresses would not stay on a bridge, in the words of an administrator; empty if
-/// nothing speaks against it. Without the programs' state files (in a container), lifetimes and routes tell of
-/// DHCP and router advertisements.
+/// Why the interface's addresses would not stay on a bridge, in the words of an administrator;
+/// empty if nothing speaks against it. Without the programs' state files (in a container),
+/// lifetimes and routes tell of DHCP and router advertisements.
 pub(crate) fn claims(root: &Path, nic: &Nic, ip_config: &IpConfig) -> Vec<String> {
-    let programs = programs(root, nic).into_iter().map(|program| format!("{program} configures it"));
+    let programs =
+        programs(root, nic).into_iter().map(|program| format!("{program} configures it"));
     let limited = ip_config
         .passing()
         .map(|address| format!("its address {} has a limited lifetime", shown_address(address)));
@@ -67,16 +69,25 @@ fn owners(root: &Path, nic: &Nic) -> Vec<Owner> {
         ),
         (format!("run/dhclient.{name}.pid"), "dhclient", format!("dhclient -x {name}")),
         (format!("run/dhclient-{name}.pid"), "dhclient", format!("dhclient -x {name}")),
-        (format!("run/dhcpcd/{name}.pid"), "dhcpcd", format!("denyinterfaces {name} in /etc/dhcpcd.conf")),
-        (format!("run/dhcpcd-{name}.pid"), "dhcpcd", format!("denyinterfaces {name} in /etc/dhcpcd.conf")),
+        (
+            format!("run/dhcpcd/{name}.pid"),
+            "dhcpcd",
+            format!("denyinterfaces {name} in /etc/dhcpcd.conf"),
+        ),
+        (
+            format!("run/dhcpcd-{name}.pid"),
+            "dhcpcd",
+            format!("denyinterfaces {name} in /etc/dhcpcd.conf"),
+        ),
         (format!("run/udhcpc.{name}.pid"), "udhcpc", format!("no udhcpc for {name}")),
     ];
-    // Both write down the links that they leave alone, too: networkd with ADMIN_STATE, NetworkManager with
-    // `managed`.
+    // Both write down the links that they leave alone, too: networkd with ADMIN_STATE,
+    // NetworkManager with `managed`.
     let is_left_alone = |text: &str| {
         text.lines().any(|line| ["ADMIN_STATE=unmanaged", "managed=false"].contains(&line.trim()))
     };
-    let is_owner = |file: &str| fs::read_to_string(root.join(file)).is_ok_and(|text| !is_left_alone(&text));
+    let is_owner =
+        |file: &str| fs::read_to_string(root.join(file)).is_ok_and(|text| !is_left_alone(&text));
     candidates
         .into_iter()
         .filter(|(file, ..)| is_owner(file))
@@ -98,8 +109,11 @@ mod tests {
         for directory in ["run/NetworkManager/devices", "run/systemd/netif/links", "run/network"] {
             fs::create_dir_all(root.path().join(directory)).unwrap();
         }
-        for file in ["run/NetworkManager/devices/2", "run/systemd/netif/links/3", "run/network/ifstate.eth0"]
-        {
+        for file in [
+            "run/NetworkManager/devices/2",
+            "run/systemd/netif/links/3",
+            "run/network/ifstate.eth0",
+        ] {
             fs::write(root.path().join(file), "").unwrap();
         }
         let hints = lines(root.path(), &nic);
@@ -122,7 +136,10 @@ mod tests {
             fs::write(file, text).unwrap();
         };
         let mut ip_config = IpConfig::default();
-        write("run/systemd/netif/links/2", "# private\nADMIN_STATE=unmanaged\nOPER_STATE=routable\n");
+        write(
+            "run/systemd/netif/links/2",
+            "# private\nADMIN_STATE=unmanaged\nOPER_STATE=routable\n",
+        );
         write("run/NetworkManager/devices/2", "[device]\nmanaged=false\n");
         assert_eq!(claims(root.path(), &nic, &ip_config), [""; 0]);
         write("run/systemd/netif/links/2", "ADMIN_STATE=configured\n");

@@ -1,5 +1,5 @@
-//! The addresses and routes of a link that follow the node to another link. They stay in the kernel's own
-//! form, so that no attribute is lost (lifetime, metric, preferred source, table).
+//! The addresses and routes of a link that follow the node to another link. They stay in the
+//! kernel's own form, so that no attribute is lost (lifetime, metric, preferred source, table).
 //!
 //! Reads and rewrites; changes nothing in the kernel.
 
@@ -32,8 +32,8 @@ pub(crate) struct IpConfig {
 }
 
 impl IpConfig {
-    /// The addresses and routes of a link, as they are now. Lists that change while the kernel makes them are
-    /// requested again: what is missing from them would stay behind.
+    /// The addresses and routes of a link, as they are now. Lists that change while the kernel
+    /// makes them are requested again: what is missing from them would stay behind.
     pub(crate) fn of(nic: &Nic) -> Result<Self, BridgeError> {
         let failed = |what: &str| {
             let what = format!("{what} of {}", nic.name);
@@ -41,29 +41,33 @@ impl IpConfig {
         };
         let netlink = Netlink::open().map_err(failed("a socket for the addresses"))?;
         let addresses = netlink.addresses(|message| follows(&message, nic).then_some(message));
-        // The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses in
-        // reverse. The order matters: the first address of a subnet is the primary one, the preferred source.
+        // The kernel lists IPv4 addresses in the order in which they were added, and IPv6 addresses
+        // in reverse. The order matters: the first address of a subnet is the primary one, the
+        // preferred source.
         let (v4, v6): (Vec<_>, Vec<_>) = addresses
             .map_err(failed("the addresses"))?
             .into_iter()
             .partition(|address| address.header.family == AddressFamily::Inet);
-        let mut ip_config =
-            Self { addresses: v4.into_iter().chain(v6.into_iter().rev()).collect(), routes: Vec::new() };
+        let mut ip_config = Self {
+            addresses: v4.into_iter().chain(v6.into_iter().rev()).collect(),
+            routes: Vec::new(),
+        };
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut all = RouteMessage::default();
             all.header.address_family = family;
-            let is_its_own = |route: &RouteMessage| names_link(route, nic.index) && is_set_by_somebody(route);
+            let is_its_own =
+                |route: &RouteMessage| names_link(route, nic.index) && is_set_by_somebody(route);
             let routes = netlink.routes(all, |message| is_its_own(&message).then_some(message));
             ip_config.routes.extend(routes.map_err(failed("the routes"))?);
         }
         if let Some(route) = ip_config.routes.iter().find(|route| has_nexthop_object(route)) {
             return Err(BridgeError::NexthopObject(shown_route(route)));
         }
-        // The kernel refuses a route whose gateway is not reachable yet: routes on the link come before
-        // routes through a gateway.
-        ip_config
-            .routes
-            .sort_by_key(|route| (route.header.destination_prefix_length == 0, gateway(route).is_some()));
+        // The kernel refuses a route whose gateway is not reachable yet: routes on the link come
+        // before routes through a gateway.
+        ip_config.routes.sort_by_key(|route| {
+            (route.header.destination_prefix_length == 0, gateway(route).is_some())
+        });
         Ok(ip_config)
     }
 
@@ -71,9 +75,9 @@ impl IpConfig {
         self.addresses.is_empty() && self.routes.is_empty()
     }
 
-    /// How long the leased address of the family with the shortest lifetime lasts, in seconds. An IPv6 address of DHCP
-    /// is a network of its own (RFC 5942, section 4); others are of router advertisements, and the kernel itself renews
-    /// these on whichever link hears them.
+    /// How long the leased address of the family with the shortest lifetime lasts, in seconds. An
+    /// IPv6 address of DHCP is a network of its own (RFC 5942, section 4); others are of router
+    /// advertisements, and the kernel itself renews these on whichever link hears them.
     pub(crate) fn lease(&self, family: AddressFamily) -> Option<u32> {
         let valid = |address: &AddressMessage| {
             address.attributes.iter().find_map(|attribute| match attribute {
@@ -85,12 +89,13 @@ impl IpConfig {
             AddressFamily::Inet6 => address.header.prefix_len == 128,
             _ => true,
         };
-        let own = self.passing().filter(|address| address.header.family == family).filter(is_leased);
+        let own =
+            self.passing().filter(|address| address.header.family == family).filter(is_leased);
         own.filter_map(valid).min()
     }
 
-    /// The addresses with a limited lifetime. The program that renews them (DHCP, for example) has to use the
-    /// other link from now on.
+    /// The addresses with a limited lifetime. The program that renews them (DHCP, for example) has
+    /// to use the other link from now on.
     pub(crate) fn passing(&self) -> impl Iterator<Item = &AddressMessage> {
         let is_limited = |attribute: &AddressAttribute| match attribute {
             AddressAttribute::CacheInfo(info) => info.ifa_valid != u32::MAX,
@@ -102,8 +107,8 @@ impl IpConfig {
 
 /// An address, rewritten for another link.
 ///
-/// IPv6 addresses skip duplicate address detection (`IFA_F_NODAD`): they are in use already, and would be
-/// unusable for about a second.
+/// IPv6 addresses skip duplicate address detection (`IFA_F_NODAD`): they are in use already, and
+/// would be unusable for about a second.
 pub(crate) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> AddressMessage {
     let mut moved = address.clone();
     moved.header.index = to.index;
@@ -122,17 +127,20 @@ pub(crate) fn address_on(address: &AddressMessage, from: &Nic, to: &Nic) -> Addr
             *label = label_on(label, &from.name, &to.name);
             true
         }
-        AddressAttribute::Flags(_) | AddressAttribute::TargetNetNsId(_) | AddressAttribute::Protocol(_) => {
-            false
-        }
-        AddressAttribute::Multicast(_) | AddressAttribute::Anycast(_) | AddressAttribute::Other(_) => false,
+        AddressAttribute::Flags(_)
+        | AddressAttribute::TargetNetNsId(_)
+        | AddressAttribute::Protocol(_) => false,
+        AddressAttribute::Multicast(_)
+        | AddressAttribute::Anycast(_)
+        | AddressAttribute::Other(_) => false,
         _ => true,
     });
     moved.attributes.push(AddressAttribute::Flags(flags));
     moved
 }
 
-/// The label on the other link: `eth0:1` becomes `breth0:1`, or the link's name if that is too long.
+/// The label on the other link: `eth0:1` becomes `breth0:1`, or the link's name if that is too
+/// long.
 fn label_on(label: &str, from: &str, to: &str) -> String {
     let moved = label.strip_prefix(from).map(|rest| format!("{to}{rest}"));
     moved.filter(|label| label.len() <= LONGEST_LABEL).unwrap_or_else(|| to.to_owned())
@@ -165,9 +173,9 @@ pub(crate) fn sendable(route: &RouteMessage) -> RouteMessage {
         RouteAttribute::CacheInfo(info) if info.expires > 0 => Some(info.expires / TICKS),
         _ => None,
     });
-    route
-        .attributes
-        .retain(|attribute| !matches!(attribute, RouteAttribute::CacheInfo(_) | RouteAttribute::Expires(_)));
+    route.attributes.retain(|attribute| {
+        !matches!(attribute, RouteAttribute::CacheInfo(_) | RouteAttribute::Expires(_))
+    });
     route.attributes.extend(expires.map(RouteAttribute::Expires));
     route
 }
@@ -179,8 +187,10 @@ pub(crate) fn is_multipath(route: &RouteMessage) -> bool {
 
 /// As `ip address` prints it: `192.0.2.1/24`.
 pub(crate) fn shown_address(message: &AddressMessage) -> String {
-    ip(message)
-        .map_or_else(|| "an address".to_owned(), |address| format!("{address}/{}", message.header.prefix_len))
+    ip(message).map_or_else(
+        || "an address".to_owned(),
+        |address| format!("{address}/{}", message.header.prefix_len),
+    )
 }
 
 /// As `ip route` prints it: `192.0.2.0/24 via 198.51.100.1 table 7`.
@@ -204,14 +214,15 @@ pub(crate) fn shown_route(route: &RouteMessage) -> String {
     text
 }
 
-/// Whether an address follows the node to the other link. The kernel gives each link a link-local address of
-/// its own, which stays; one that an administrator has set follows.
+/// Whether an address follows the node to the other link. The kernel gives each link a link-local
+/// address of its own, which stays; one that an administrator has set follows.
 fn follows(address: &AddressMessage, nic: &Nic) -> bool {
     if address.header.index != nic.index {
         return false;
     }
     match ip(address) {
-        // The kernel's own ones: temporary, of stable privacy (RFC 7217), or derived from the MAC address.
+        // The kernel's own ones: temporary, of stable privacy (RFC 7217), or derived from the MAC
+        // address.
         Some(IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
             let flags = flags_of(address);
             flags.contains(AddressFlags::Permanent)
@@ -241,14 +252,22 @@ fn flags_of(address: &AddressMessage) -> AddressFlags {
 
 /// The link's own address. On a point-to-point link, `Local` is that, and `Address` is the peer's.
 fn ip(address: &AddressMessage) -> Option<IpAddr> {
-    let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| address.attributes.iter().find_map(pick);
-    let local = find(
-        |attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None },
-    );
+    let find =
+        |pick: fn(&AddressAttribute) -> Option<IpAddr>| address.attributes.iter().find_map(pick);
+    let local =
+        find(
+            |attribute| {
+                if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None }
+            },
+        );
     local.or_else(|| {
         find(
             |attribute| {
-                if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }
+                if let AddressAttribute::Address(address) = attribute {
+                    Some(*address)
+                } else {
+                    None
+                }
             },
         )
     })
@@ -262,8 +281,8 @@ fn names_link(route: &RouteMessage, index: u32) -> bool {
     })
 }
 
-/// Whether a program or an administrator has added the route. The kernel adds the others itself, with an
-/// address or a link.
+/// Whether a program or an administrator has added the route. The kernel adds the others itself,
+/// with an address or a link.
 fn is_set_by_somebody(route: &RouteMessage) -> bool {
     route.header.kind == RouteType::Unicast
         && route.header.protocol != RouteProtocol::Kernel
@@ -276,10 +295,9 @@ fn has_nexthop_object(route: &RouteMessage) -> bool {
 }
 
 fn table(route: &RouteMessage) -> u32 {
-    let full = route
-        .attributes
-        .iter()
-        .find_map(|attribute| if let RouteAttribute::Table(table) = attribute { Some(*table) } else { None });
+    let full = route.attributes.iter().find_map(|attribute| {
+        if let RouteAttribute::Table(table) = attribute { Some(*table) } else { None }
+    });
     full.unwrap_or_else(|| route.header.table.into())
 }
 

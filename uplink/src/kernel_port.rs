@@ -1,4 +1,5 @@
-//! The port of a NIC in the kernel's datapath, where a new name of the NIC hides it from ovs-vswitchd.
+//! The port of a NIC in the kernel's datapath, where a new name of the NIC hides it from
+//! ovs-vswitchd.
 
 use std::{io, time::Duration};
 
@@ -6,18 +7,18 @@ use podnet::control_socket::ControlSocket;
 
 /// The kernel's datapath, which all bridges share.
 const DATAPATH: &str = "ovs-system";
-/// How long each answer may take. ovs-vswitchd normally answers at once; it may be busy with thousands of
-/// ports. The caller tries again.
+/// How long each answer may take. ovs-vswitchd normally answers at once; it may be busy with
+/// thousands of ports. The caller tries again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of the longest list: 40 for each of 100,000 ports.
 const LONGEST: usize = 1 << 22;
 
 /// Removes a renamed NIC's port from the kernel's datapath, so that ovs-vswitchd can add it again.
 ///
-/// ovs-vswitchd asks for a port by its name. The kernel looks in the list that belongs to the name a port was
-/// added under, for one with the name of today: it finds a NIC that has been renamed by neither, and
-/// ovs-vswitchd leaves the port where it is when its row goes, and fails to add it under the new name ("File
-/// exists"). Only its number finds it.
+/// ovs-vswitchd asks for a port by its name. The kernel looks in the list that belongs to the name
+/// a port was added under, for one with the name of today: it finds a NIC that has been renamed by
+/// neither, and ovs-vswitchd leaves the port where it is when its row goes, and fails to add it
+/// under the new name ("File exists"). Only its number finds it.
 ///
 /// # Errors
 /// ovs-vswitchd does not answer, or refuses.

@@ -1,31 +1,34 @@
-//! A node's NIC and the bridge in front of it. `nics-to-bridge` and `bridges-to-nic`: a NIC becomes the
-//! uplink of an Open vSwitch bridge, which takes over the node's addresses and routes, and back. A node must
-//! not lose its network: if a step fails, all steps before it are undone.
+//! A node's NIC and the bridge in front of it. `nics-to-bridge` and `bridges-to-nic`: a NIC becomes
+//! the uplink of an Open vSwitch bridge, which takes over the node's addresses and routes, and
+//! back. A node must not lose its network: if a step fails, all steps before it are undone.
 //!
 //! | module | what it knows | reads | writes |
 //! |---|---|---|---|
-//! | `arguments` | the command line, also under the old names of the program | arguments | – |
+//! | `command` | what is moved, and where the database is | – | – |
 //! | `nic` | one link of the kernel: whether it can be an uplink | links, `/sys/class/net` | – |
 //! | `ip_config` | addresses and routes of a link, as they are on another | addresses, routes | – |
 //! | `ovs` | the bridge and its ports | Open vSwitch's database | the same |
 //! | `undo_log` | the undo log: each step, and its reverse | – | links, addresses, routes, database |
 //! | `to_bridge`, `to_nic` | the two directions: their steps, in order | all of these | through `undo_log` |
 //! | `hints` | other programs that configure the interface | `/run` | – |
+//! | [`host_port`] | the host's own end of a link of Open vSwitch | addresses | addresses, routes |
 //! | `answers` | which routers answer on a link | neighbours | – |
 //! | [`flows`] | of a gateway node: which packets of the bridge go where | OpenFlow | the same |
 //! | `failpoint` | for tests: failures before any step | environment | – |
 //!
-//! No step removes what a later step needs. Addresses are added to the new link before they are removed from
-//! the old one, a route exists twice before the old one is removed, and the default routes go last. If the
-//! process is killed, the node keeps its network, and the next run completes the move.
+//! No step removes what a later step needs. Addresses are added to the new link before they are
+//! removed from the old one, a route exists twice before the old one is removed, and the default
+//! routes go last. If the process is killed, the node keeps its network, and the next run completes
+//! the move.
 //!
 //! It must not know of pods, of the node-local server or of Kubernetes.
 
 mod answers;
-mod arguments;
+mod command;
 mod failpoint;
 pub mod flows;
 mod hints;
+pub mod host_port;
 mod ip_config;
 mod kernel_port;
 mod nic;
@@ -42,7 +45,7 @@ use std::{
 };
 
 pub use answers::answering;
-pub use arguments::{Arguments, Command};
+pub use command::Command;
 use contract::error::chain;
 use netlink_packet_route::AddressFamily;
 pub use ovs::uplink_of;
@@ -96,7 +99,10 @@ fn failed(error: &StepError, undo_errors: &[StepError]) -> String {
         return format!("{error}; what had been done before was undone");
     }
     let undone: Vec<String> = undo_errors.iter().map(|error| chain(error)).collect();
-    format!("{error}; of what had been done before, this could not be undone: {}", undone.join("; "))
+    format!(
+        "{error}; of what had been done before, this could not be undone: {}",
+        undone.join("; ")
+    )
 }
 
 /// Why a NIC was not made the uplink of a bridge. All steps have been undone, unless the error says
@@ -105,8 +111,9 @@ fn failed(error: &StepError, undo_errors: &[StepError]) -> String {
 #[error(transparent)]
 pub struct NotMoved(BridgeError);
 
-/// Why a NIC's addresses would not stay on a bridge: other programs that configure it, and addresses that
-/// somebody has to renew. Empty if nothing speaks against a move. Needs a tokio runtime.
+/// Why a NIC's addresses would not stay on a bridge: other programs that configure it, and
+/// addresses that somebody has to renew. Empty if nothing speaks against a move. Needs a tokio
+/// runtime.
 ///
 /// # Errors
 /// There is no such NIC, or the kernel refuses.
@@ -118,7 +125,8 @@ pub async fn claims(nic: &str) -> Result<Vec<String>, NotMoved> {
     claims.await.map_err(NotMoved)
 }
 
-/// How long the addresses last that a DHCP client has to renew, of each family. `None` if there is none.
+/// How long the addresses last that a DHCP client has to renew, of each family. `None` if there is
+/// none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Leases {
     pub v4: Option<Duration>,
@@ -132,7 +140,8 @@ pub struct Leases {
 pub async fn leases(link: &str) -> Result<Leases, NotMoved> {
     let leases = async {
         let ip_config = IpConfig::of(&existing(link).await?)?;
-        let lease = |family| ip_config.lease(family).map(|seconds| Duration::from_secs(seconds.into()));
+        let lease =
+            |family| ip_config.lease(family).map(|seconds| Duration::from_secs(seconds.into()));
         Ok(Leases { v4: lease(AddressFamily::Inet), v6: lease(AddressFamily::Inet6) })
     };
     leases.await.map_err(NotMoved)
@@ -152,8 +161,8 @@ async fn existing(link: &str) -> Result<Nic, BridgeError> {
     Nic::existing(&netlink, link).await
 }
 
-/// Moves a bridge's addresses and routes back to its uplink, and removes the bridge, as `bridges-to-nic` does.
-/// Returns a report, line by line. Needs a tokio runtime.
+/// Moves a bridge's addresses and routes back to its uplink, and removes the bridge, as
+/// `bridges-to-nic` does. Returns a report, line by line. Needs a tokio runtime.
 ///
 /// # Errors
 /// There is no such bridge, or a step failed.
@@ -163,8 +172,8 @@ pub async fn bridge_to_nic(database: &Endpoint, bridge: &str) -> Result<Vec<Stri
         .map_err(NotMoved)
 }
 
-/// The bridges that `nics-to-bridge` has made, by name: those that record the uplink after which they are named. Needs
-/// a tokio runtime.
+/// The bridges that `nics-to-bridge` has made, by name: those that record the uplink after which
+/// they are named. Needs a tokio runtime.
 ///
 /// # Errors
 /// Open vSwitch's database cannot be reached or refuses.
@@ -176,9 +185,9 @@ pub async fn made_bridges(database: &Endpoint) -> Result<Vec<String>, NotMoved> 
     made.await.map_err(NotMoved)
 }
 
-/// Makes a NIC the uplink of a bridge that takes over its addresses and routes, as `nics-to-bridge` does.
-/// Returns a report, line by line. Dropped half-way, the node keeps its network, and the next call completes
-/// the move. Needs a tokio runtime.
+/// Makes a NIC the uplink of a bridge that takes over its addresses and routes, as `nics-to-bridge`
+/// does. Returns a report, line by line. Dropped half-way, the node keeps its network, and the next
+/// call completes the move. Needs a tokio runtime.
 ///
 /// # Errors
 /// The NIC is not fit, or a step failed.
@@ -188,9 +197,9 @@ pub async fn nic_to_bridge(database: &Endpoint, nic: &str) -> Result<Vec<String>
         .map_err(NotMoved)
 }
 
-/// Puts a bridge's uplink into the bridge once more, with all settings: under another name, or because it is
-/// another device of the same name, which the userspace datapath does not notice. `switch` is ovs-vswitchd's
-/// control socket. Needs a tokio runtime.
+/// Puts a bridge's uplink into the bridge once more, with all settings: under another name, or
+/// because it is another device of the same name, which the userspace datapath does not notice.
+/// `switch` is ovs-vswitchd's control socket. Needs a tokio runtime.
 ///
 /// # Errors
 /// Open vSwitch's database or ovs-vswitchd cannot be reached or refuses, or there is no such port.
@@ -203,7 +212,8 @@ pub async fn replace(
 ) -> Result<(), NotMoved> {
     let replaced = async {
         let ovs = Ovs::connect(database).await?;
-        let refused = |error| BridgeError::Kernel { what: "the ingress of the NIC".to_owned(), error };
+        let refused =
+            |error| BridgeError::Kernel { what: "the ingress of the NIC".to_owned(), error };
         let row = ovs.bridges().await?.into_iter().find(|row| row.name == bridge);
         if row.is_some_and(|row| row.is_userspace()) {
             // Before the port: the host would refuse the connections of pods.
@@ -228,8 +238,8 @@ pub async fn replace(
     replaced.await.map_err(NotMoved)
 }
 
-/// Adds the NIC that the bridge names as its uplink, and lacks: [`replace`] was interrupted. Needs a tokio
-/// runtime.
+/// Adds the NIC that the bridge names as its uplink, and lacks: [`replace`] was interrupted. Needs
+/// a tokio runtime.
 ///
 /// # Errors
 /// Open vSwitch's database cannot be reached or refuses, or there is no such NIC.
@@ -254,10 +264,11 @@ pub fn run(command: &Command) -> ExitCode {
     runtime.block_on(run_all(command))
 }
 
-/// Runs the command for each interface. A failure does not stop it: the next interface has its turn.
+/// Runs the command for each interface. A failure does not stop it: the next interface has its
+/// turn.
 async fn run_all(command: &Command) -> ExitCode {
-    // Handle (and ignore) SIGINT, SIGTERM and SIGHUP. A move takes seconds; half of it is worse than none.
-    // The terminal may hang up because its own connection runs over this NIC.
+    // Handle (and ignore) SIGINT, SIGTERM and SIGHUP. A move takes seconds; half of it is worse
+    // than none. The terminal may hang up because its own connection runs over this NIC.
     let ignored: Vec<_> = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
         .into_iter()
         .filter_map(|kind| signal(kind).ok())

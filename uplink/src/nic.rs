@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use futures_util::TryStreamExt;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+};
 use podnet::link::into_io;
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 
@@ -48,9 +50,13 @@ pub(crate) enum Unfit {
     Kind(&'static str),
     #[error("it is not an Ethernet interface")]
     NotEthernet,
-    #[error("it is wireless, and an access point does not take packets of other stations behind it")]
+    #[error(
+        "it is wireless, and an access point does not take packets of other stations behind it"
+    )]
     Wireless,
-    #[error("it belongs to {0:?} (a bond or another bridge); name that one instead, or take it out of there")]
+    #[error(
+        "it belongs to {0:?} (a bond or another bridge); name that one instead, or take it out of there"
+    )]
     HasMaster(String),
     #[error("it is a port of bridge {0:?} that Open vSwitch made itself")]
     OvsInternal(String),
@@ -67,8 +73,14 @@ impl Nic {
         if name.is_empty() || name.len() > LONGEST_NAME {
             return Ok(None);
         }
-        let found =
-            netlink.link().get().match_name(name.to_owned()).execute().try_next().await.map_err(into_io);
+        let found = netlink
+            .link()
+            .get()
+            .match_name(name.to_owned())
+            .execute()
+            .try_next()
+            .await
+            .map_err(into_io);
         match found {
             Ok(message) => Ok(message.map(|message| Self::from(&message))),
             Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => Ok(None),
@@ -83,8 +95,8 @@ impl Nic {
     /// Checks the link by what the kernel knows. Checks against the database are up to the caller.
     pub(crate) async fn check(&self, netlink: &Handle) -> Result<(), BridgeError> {
         self.check_alone(Path::new("/sys/class/net"))?;
-        // A port of the kernel datapath has `ovs-system` as its master: it may be this bridge's uplink
-        // already.
+        // A port of the kernel datapath has `ovs-system` as its master: it may be this bridge's
+        // uplink already.
         let Some(master) = self.master else { return Ok(()) };
         let name = name_of(netlink, master).await?;
         if name == OVS_MASTER { Ok(()) } else { Err(Unfit::HasMaster(name).into()) }
@@ -131,8 +143,10 @@ impl Nic {
 
 async fn name_of(netlink: &Handle, index: u32) -> Result<String, BridgeError> {
     let found = netlink.link().get().match_index(index).execute().try_next().await;
-    let found = found
-        .map_err(|error| BridgeError::Kernel { what: format!("link {index}"), error: into_io(error) })?;
+    let found = found.map_err(|error| BridgeError::Kernel {
+        what: format!("link {index}"),
+        error: into_io(error),
+    })?;
     Ok(found.map(|message| Nic::from(&message).name).unwrap_or_default())
 }
 
@@ -154,7 +168,11 @@ impl From<&LinkMessage> for Nic {
                 LinkAttribute::Mtu(mtu) => nic.mtu = *mtu,
                 LinkAttribute::Controller(index) if *index != 0 => nic.master = Some(*index),
                 LinkAttribute::Address(octets) => {
-                    nic.mac = octets.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":");
+                    nic.mac = octets
+                        .iter()
+                        .map(|octet| format!("{octet:02x}"))
+                        .collect::<Vec<_>>()
+                        .join(":");
                 }
                 LinkAttribute::LinkInfo(infos) => {
                     nic.kind = infos.iter().find_map(|info| {
@@ -196,8 +214,14 @@ mod tests {
             check(Nic { kind: Some(InfoKind::Bridge), ..nic("docker0") }),
             Err(Unfit::Kind("Linux bridge"))
         );
-        assert_eq!(check(Nic { kind: Some(InfoKind::Tun), ..nic("tap0") }), Err(Unfit::Kind("tap device")));
-        assert_eq!(check(Nic { layer: LinkLayerType::Infiniband, ..nic("ib0") }), Err(Unfit::NotEthernet));
+        assert_eq!(
+            check(Nic { kind: Some(InfoKind::Tun), ..nic("tap0") }),
+            Err(Unfit::Kind("tap device"))
+        );
+        assert_eq!(
+            check(Nic { layer: LinkLayerType::Infiniband, ..nic("ib0") }),
+            Err(Unfit::NotEthernet)
+        );
         assert_eq!(check(nic("exactly-13-cha")), Err(Unfit::LongName("exactly-13-cha".to_owned())));
         assert_eq!(check(nic("thirteen-char")), Ok(()));
     }

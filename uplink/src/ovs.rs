@@ -6,16 +6,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use contract::paths::INTEGRATION_BRIDGE;
 use ovsdb::{
-    Condition, ConnectError, Connection, Datum, Endpoint, Monitor, MonitorError, Mutation, Mutator, Options,
-    Row, SelectedRow, TransactError, Transaction, Uuid, Where,
+    Condition, ConnectError, Connection, Datum, Endpoint, Monitor, MonitorError, Mutation, Mutator,
+    Options, Row, SelectedRow, TransactError, Transaction, Uuid, Where,
 };
 use tokio::time::timeout;
 
 use crate::nic::Nic;
 
-/// How long ovs-vswitchd may take to apply a change. It normally acts at once, but may be busy with thousands
-/// of ports. A tenth of this would undo moves on such a node; ten times as much would keep an administrator
-/// waiting for minutes if it does not run.
+/// How long ovs-vswitchd may take to apply a change. It normally acts at once, but may be busy with
+/// thousands of ports. A tenth of this would undo moves on such a node; ten times as much would
+/// keep an administrator waiting for minutes if it does not run.
 const PATIENCE: Duration = Duration::from_secs(20);
 const DATABASE: &str = "Open_vSwitch";
 
@@ -85,15 +85,17 @@ pub(crate) enum Made {
     Port { bridge: String, name: String },
 }
 
-/// The uplink of a bridge: the one that `external_ids` name, else its only port that is a link of the kernel,
-/// else the one that the bridge is named after. `ports`: their names, and the types of their interfaces.
+/// The uplink of a bridge: the one that `external_ids` name, else its only port that is a link of
+/// the kernel, else the one that the bridge is named after. `ports`: their names, and the types of
+/// their interfaces.
 pub fn uplink_of<'a>(
     bridge: &str,
     external_ids: &'a BTreeMap<String, String>,
     ports: impl Iterator<Item = (&'a str, &'a str)> + Clone,
 ) -> Option<&'a str> {
     let written = external_ids.get(UPLINK).map(String::as_str);
-    let mut links = ports.clone().filter(|(_, kind)| matches!(*kind, "" | "system")).map(|(name, _)| name);
+    let mut links =
+        ports.clone().filter(|(_, kind)| matches!(*kind, "" | "system")).map(|(name, _)| name);
     let only = links.next().filter(|_| links.next().is_none());
     let named = || {
         let name = bridge.strip_prefix("br")?;
@@ -113,7 +115,8 @@ impl Bridge {
         uplink_of(&self.name, &self.external_ids, ports)
     }
 
-    /// Whether [`Ovs::add_bridge`] made it. An administrator's bridge may record its uplink, too ([`Ovs::mark`]).
+    /// Whether [`Ovs::add_bridge`] made it. An administrator's bridge may record its uplink, too
+    /// ([`Ovs::mark`]).
     pub(crate) fn is_made_here(&self) -> bool {
         let uplink = self.external_ids.get(UPLINK);
         uplink.is_some_and(|uplink| self.name.strip_prefix("br") == Some(uplink))
@@ -141,8 +144,11 @@ impl Ovs {
         // One transaction, so that all rows are of the same state of the database.
         let mut tx = Transaction::new();
         let roots = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
-        let bridges =
-            tx.select("Bridge", Where::all(), &["_uuid", "name", "ports", "external_ids", "datapath_type"]);
+        let bridges = tx.select(
+            "Bridge",
+            Where::all(),
+            &["_uuid", "name", "ports", "external_ids", "datapath_type"],
+        );
         let ports = tx.select("Port", Where::all(), &["_uuid", "name", "interfaces"]);
         let interfaces = tx.select("Interface", Where::all(), &["_uuid", "type", "options"]);
         let outcome = self.connection.transact(tx).await?;
@@ -161,7 +167,10 @@ impl Ovs {
                 let port = Port {
                     uuid: row.uuid(),
                     name: row.string("name").unwrap_or_default().to_owned(),
-                    kind: interface.and_then(|row| row.string("type")).unwrap_or_default().to_owned(),
+                    kind: interface
+                        .and_then(|row| row.string("type"))
+                        .unwrap_or_default()
+                        .to_owned(),
                     peer: interface.and_then(|row| row.map("options").remove("peer")),
                 };
                 (row.uuid(), port)
@@ -177,19 +186,28 @@ impl Ovs {
         Ok(outcome.rows(bridges).iter().map(bridge).collect())
     }
 
-    /// Adds a bridge with the NIC as its uplink, on the same datapath type as the integration bridge: patch
-    /// ports do not cross datapaths.
-    pub(crate) async fn add_bridge(&self, name: &str, nic: &Nic, all: &[Bridge]) -> Result<Made, OvsError> {
-        let datapath =
-            all.iter().find(|bridge| bridge.name == INTEGRATION_BRIDGE).map(|bridge| bridge.datapath.clone());
+    /// Adds a bridge with the NIC as its uplink, on the same datapath type as the integration
+    /// bridge: patch ports do not cross datapaths.
+    pub(crate) async fn add_bridge(
+        &self,
+        name: &str,
+        nic: &Nic,
+        all: &[Bridge],
+    ) -> Result<Made, OvsError> {
+        let datapath = all
+            .iter()
+            .find(|bridge| bridge.name == INTEGRATION_BRIDGE)
+            .map(|bridge| bridge.datapath.clone());
         let mut tx = Transaction::new();
-        let own =
-            Row::new().with("name", name).with("type", "internal").with("mtu_request", i64::from(nic.mtu));
+        let own = Row::new()
+            .with("name", name)
+            .with("type", "internal")
+            .with("mtu_request", i64::from(nic.mtu));
         let own = tx.insert("Interface", own);
         let own = tx.insert("Port", Row::new().with("name", name).with("interfaces", &own));
         let uplink = insert_uplink(&mut tx, nic);
-        // `standalone`: the bridge forwards like a switch without any controller. `hwaddr`: the bridge keeps
-        // the NIC's MAC address, under which the network knows the node.
+        // `standalone`: the bridge forwards like a switch without any controller. `hwaddr`: the
+        // bridge keeps the NIC's MAC address, under which the network knows the node.
         let row = Row::new()
             .with("name", name)
             .with("ports", vec![own, uplink])
@@ -222,30 +240,43 @@ impl Ovs {
             .collect();
         if !missing.is_empty() {
             let mut tx = Transaction::new();
-            tx.mutate("Bridge", bridge.uuid, vec![Mutation::insert("external_ids", Datum::map(missing))]);
+            tx.mutate(
+                "Bridge",
+                bridge.uuid,
+                vec![Mutation::insert("external_ids", Datum::map(missing))],
+            );
             self.connection.transact(tx).await?;
         }
         Ok(())
     }
 
-    /// Puts another port in the place of a bridge's uplink, with the same settings and perhaps the same name.
-    /// A port cannot be renamed (`ovs-vswitchd.conf.db(5)`), and in user space one whose device is another
-    /// one is dead.
-    pub(crate) async fn replace_uplink(&self, bridge: &str, before: &str, now: &str) -> Result<(), OvsError> {
+    /// Puts another port in the place of a bridge's uplink, with the same settings and perhaps the
+    /// same name. A port cannot be renamed (`ovs-vswitchd.conf.db(5)`), and in user space one whose
+    /// device is another one is dead.
+    pub(crate) async fn replace_uplink(
+        &self,
+        bridge: &str,
+        before: &str,
+        now: &str,
+    ) -> Result<(), OvsError> {
         let named = |name: &str| vec![Condition::equal("name", name)];
         let mut tx = Transaction::new();
         let bridges = tx.select("Bridge", named(bridge), &["_uuid", "external_ids"]);
         let ports = tx.select("Port", named(before), OF_PORT);
         let interfaces = tx.select("Interface", named(before), OF_INTERFACE);
         let outcome = self.connection.transact(tx).await?;
-        let (Some(row), Some(old), Some(old_interface)) =
-            (outcome.rows(bridges).first(), outcome.rows(ports).first(), outcome.rows(interfaces).first())
-        else {
+        let (Some(row), Some(old), Some(old_interface)) = (
+            outcome.rows(bridges).first(),
+            outcome.rows(ports).first(),
+            outcome.rows(interfaces).first(),
+        ) else {
             return Err(OvsError::NoPort { bridge: bridge.to_owned(), name: before.to_owned() });
         };
         let copy = |from: &SelectedRow, columns: &'static [&'static str]| {
-            let settings = columns.iter().filter_map(|column| Some((*column, from.datum(column)?.clone())));
-            settings.fold(Row::new().with("name", now), |row, (column, value)| row.with(column, value))
+            let settings =
+                columns.iter().filter_map(|column| Some((*column, from.datum(column)?.clone())));
+            settings
+                .fold(Row::new().with("name", now), |row, (column, value)| row.with(column, value))
         };
         let mut tx = Transaction::new();
         // First: a run that is killed before the end leaves a bridge that names what it lacks.
@@ -255,8 +286,8 @@ impl Ovs {
         ];
         tx.mutate("Bridge", row.uuid(), named.into());
         tx.mutate("Bridge", row.uuid(), vec![Mutation::delete("ports", old.uuid())]);
-        // ovs-vswitchd has to see a bridge without the port: it keeps the device of one whose row is another
-        // one.
+        // ovs-vswitchd has to see a bridge without the port: it keeps the device of one whose row
+        // is another one.
         if before == now {
             tx.comment(&format!("ovnkube: {now} of {bridge} is another device"));
             self.connection.transact(tx).await?;
@@ -290,8 +321,8 @@ impl Ovs {
             },
             Made::Port { bridge, name } => {
                 let bridge = all.iter().find(|row| row.name == *bridge);
-                let Some((bridge, port)) =
-                    bridge.and_then(|row| Some((row, row.ports.iter().find(|port| port.name == *name)?)))
+                let Some((bridge, port)) = bridge
+                    .and_then(|row| Some((row, row.ports.iter().find(|port| port.name == *name)?)))
                 else {
                     return Ok(());
                 };
@@ -310,15 +341,23 @@ impl Ovs {
 
     async fn settled(&self, interfaces: &[&str]) -> Result<(), OvsError> {
         let mut tx = Transaction::new();
-        // As ovs-vsctl waits: ovs-vswitchd copies `next_cfg` to `cur_cfg` once it has applied everything up
-        // to that transaction (ovs-vswitchd.conf.db(5)).
-        tx.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Add, 1_i64)]);
+        // As ovs-vsctl waits: ovs-vswitchd copies `next_cfg` to `cur_cfg` once it has applied
+        // everything up to that transaction (ovs-vswitchd.conf.db(5)).
+        tx.mutate(
+            "Open_vSwitch",
+            Where::all(),
+            vec![Mutation::new("next_cfg", Mutator::Add, 1_i64)],
+        );
         let next = tx.select("Open_vSwitch", Where::all(), &["next_cfg"]);
         let outcome = self.connection.transact(tx).await?;
-        let next =
-            outcome.rows(next).first().and_then(|row| row.integer("next_cfg")).ok_or(OvsError::NoRoot)?;
+        let next = outcome
+            .rows(next)
+            .first()
+            .and_then(|row| row.integer("next_cfg"))
+            .ok_or(OvsError::NoRoot)?;
 
-        let named: Vec<Condition> = interfaces.iter().map(|name| Condition::equal("name", *name)).collect();
+        let named: Vec<Condition> =
+            interfaces.iter().map(|name| Condition::equal("name", *name)).collect();
         let mut monitor = Monitor::new().table::<Root>(Where::all());
         if !named.is_empty() {
             monitor = monitor.table::<Interface>(named);
@@ -349,8 +388,9 @@ impl Ovs {
     }
 }
 
-/// Adds the uplink's rows. The port is marked `transient`, as upstream does: with `--delete-transient-ports`,
-/// Open vSwitch's start script removes it, and the host's own network configuration gets the NIC back.
+/// Adds the uplink's rows. The port is marked `transient`, as upstream does: with
+/// `--delete-transient-ports`, Open vSwitch's start script removes it, and the host's own network
+/// configuration gets the NIC back.
 fn insert_uplink(tx: &mut Transaction, nic: &Nic) -> ovsdb::NamedUuid {
     let interface = tx.insert("Interface", Row::new().with("name", nic.name.as_str()));
     let port = Row::new().with("name", nic.name.as_str()).with("interfaces", &interface);

@@ -15,7 +15,11 @@ use crate::{
 };
 
 /// Moves a NIC to a bridge. Returns a report, line by line.
-pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
+pub(crate) async fn run(
+    netlink: &Handle,
+    ovs: &Ovs,
+    name: &str,
+) -> Result<Vec<String>, BridgeError> {
     let nic = Nic::existing(netlink, name).await?;
     let all = ovs.bridges().await?;
     let bridge_name = format!("br{name}");
@@ -44,10 +48,14 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     Ok(report(&nic, &bridge_name, &ip_config))
 }
 
-/// Refuses a port of the integration bridge, which is a pod's interface, and a port that Open vSwitch made,
-/// which is not a NIC.
+/// Refuses a port of the integration bridge, which is a pod's interface, and a port that Open
+/// vSwitch made, which is not a NIC.
 fn check_port(bridge: &Bridge, name: &str) -> Result<(), Unfit> {
-    if bridge.ports.iter().any(|port| port.name == name && !matches!(port.kind.as_str(), "" | "system")) {
+    if bridge
+        .ports
+        .iter()
+        .any(|port| port.name == name && !matches!(port.kind.as_str(), "" | "system"))
+    {
         return Err(Unfit::OvsInternal(bridge.name.clone()));
     }
     if bridge.name == INTEGRATION_BRIDGE { Err(Unfit::PodInterface) } else { Ok(()) }
@@ -79,8 +87,8 @@ async fn steps(
     ovs.settle(&[bridge_name, &nic.name]).await?;
 
     let own = link(netlink, bridge_name).await?;
-    // The userspace datapath does not fill in the checksums that the host leaves to the device: without this,
-    // ping works and TCP does not.
+    // The userspace datapath does not fill in the checksums that the host leaves to the device:
+    // without this, ping works and TCP does not.
     if is_userspace(present, all) {
         let name = bridge_name.parse().map_err(|_| no_link(bridge_name))?;
         turn_tx_checksum_off(&name).map_err(|error| StepError::Kernel {

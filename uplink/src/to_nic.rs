@@ -12,17 +12,23 @@ use crate::{
     undo_log::{StepError, UndoLog, name_of},
 };
 
-/// Moves a bridge's addresses and routes to its uplink, and removes the bridge. Returns a report, line by
-/// line.
-pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<String>, BridgeError> {
+/// Moves a bridge's addresses and routes to its uplink, and removes the bridge. Returns a report,
+/// line by line.
+pub(crate) async fn run(
+    netlink: &Handle,
+    ovs: &Ovs,
+    name: &str,
+) -> Result<Vec<String>, BridgeError> {
     if name == INTEGRATION_BRIDGE {
         return Err(Unfit::IntegrationBridge.into());
     }
     let all = ovs.bridges().await?;
     let Some(bridge) = all.iter().find(|bridge| bridge.name == name) else {
-        // An earlier run has removed the bridge already: the NIC exists, and no link has the bridge's name.
+        // An earlier run has removed the bridge already: the NIC exists, and no link has the
+        // bridge's name.
         let nic = name.strip_prefix("br").unwrap_or_default();
-        let done = Nic::find(netlink, name).await?.is_none() && Nic::find(netlink, nic).await?.is_some();
+        let done =
+            Nic::find(netlink, name).await?.is_none() && Nic::find(netlink, nic).await?.is_some();
         return if done {
             Ok(vec![format!("is no bridge any more; nothing to do for {nic}")])
         } else {
@@ -49,13 +55,17 @@ pub(crate) async fn run(netlink: &Handle, ovs: &Ovs, name: &str) -> Result<Vec<S
     )])
 }
 
-/// Has the kernel's own stack heed what arrives at the NIC, once more. A node's server that still saw the bridge has it
-/// ignore that again, and could not correct it if Open vSwitch ends next: the node would be off the net.
+/// Has the kernel's own stack heed what arrives at the NIC, once more. A node's server that still
+/// saw the bridge has it ignore that again, and could not correct it if Open vSwitch ends next: the
+/// node would be off the net.
 async fn heed_again(nic: &Nic) -> Result<(), BridgeError> {
     let name = name_of(nic)
         .map_err(|error| BridgeError::Failed { error: Box::new(error), undo_errors: Vec::new() })?;
     let what = || format!("what the host itself does with frames that {name} receives");
-    ingress::heed(&name).await.map(drop).map_err(|error| BridgeError::Kernel { what: what(), error })
+    ingress::heed(&name)
+        .await
+        .map(drop)
+        .map_err(|error| BridgeError::Kernel { what: what(), error })
 }
 
 fn no_uplink(bridge: &Bridge) -> BridgeError {
@@ -73,8 +83,8 @@ async fn steps(
     ip_config: &IpConfig,
 ) -> Result<(), StepError> {
     undo_log.pass()?;
-    // Make sure first that ovs-vswitchd runs. Otherwise it would not release the NIC, and packets would still
-    // go to the bridge, which has no addresses any more.
+    // Make sure first that ovs-vswitchd runs. Otherwise it would not release the NIC, and packets
+    // would still go to the bridge, which has no addresses any more.
     ovs.settle(&[]).await?;
     if !nic.is_up() {
         undo_log.set_up(nic).await?;

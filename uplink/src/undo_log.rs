@@ -1,4 +1,5 @@
-//! The undo log of a move: each step is done and recorded, so that all steps can be undone in reverse order.
+//! The undo log of a move: each step is done and recorded, so that all steps can be undone in
+//! reverse order.
 //!
 //! Knows single steps; `to_bridge` and `to_nic` decide which ones, and in which order.
 
@@ -7,8 +8,8 @@ use std::{io, mem};
 use contract::names::IfName;
 use futures_util::StreamExt;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage, route::RouteMessage};
 use nix::libc::{EADDRNOTAVAIL, EEXIST, ENODEV, ESRCH};
@@ -18,7 +19,9 @@ use rtnetlink::Handle;
 use crate::{
     BridgeError,
     failpoint::{Failpoint, Hit},
-    ip_config::{IpConfig, address_on, is_multipath, route_over, sendable, shown_address, shown_route},
+    ip_config::{
+        IpConfig, address_on, is_multipath, route_over, sendable, shown_address, shown_route,
+    },
     nic::Nic,
     ovs::{Made, Ovs, OvsError},
 };
@@ -77,7 +80,8 @@ impl<'a> UndoLog<'a> {
         self.done.push(Done::InDatabase(made));
     }
 
-    /// Brings a link up. Not undone: while the link was down, the node was not reachable through it anyway.
+    /// Brings a link up. Not undone: while the link was down, the node was not reachable through it
+    /// anyway.
     pub(crate) async fn set_up(&mut self, nic: &Nic) -> Result<(), StepError> {
         self.pass()?;
         let what = || format!("bring {} up", nic.name);
@@ -86,9 +90,10 @@ impl<'a> UndoLog<'a> {
 
     /// Moves the addresses and routes of one link to another.
     ///
-    /// First all addresses are added to the other link, then the routes move, and last the addresses are
-    /// removed from the first link, in reverse order, because the kernel removes secondary addresses together
-    /// with their primary one. The node has each of its addresses and routes at every moment.
+    /// First all addresses are added to the other link, then the routes move, and last the
+    /// addresses are removed from the first link, in reverse order, because the kernel removes
+    /// secondary addresses together with their primary one. The node has each of its addresses and
+    /// routes at every moment.
     pub(crate) async fn transfer(
         &mut self,
         ip_config: &IpConfig,
@@ -147,17 +152,19 @@ impl<'a> UndoLog<'a> {
                 Done::Ignored(nic) => {
                     ingress::heed(&nic).await.map(drop).map_err(|error| ingress_error(&nic, error))
                 }
-                Done::Heeded(nic) => {
-                    ingress::ignore(&nic).await.map(drop).map_err(|error| ingress_error(&nic, error))
-                }
+                Done::Heeded(nic) => ingress::ignore(&nic)
+                    .await
+                    .map(drop)
+                    .map_err(|error| ingress_error(&nic, error)),
             };
             undo_errors.extend(undone.err());
         }
         BridgeError::Failed { error: Box::new(error), undo_errors }
     }
 
-    /// Undoes a change of the database and waits for ovs-vswitchd. If ovs-vswitchd was too slow before, there
-    /// is no wait: it has made nothing that it would have to remove, and would only be waited for once more.
+    /// Undoes a change of the database and waits for ovs-vswitchd. If ovs-vswitchd was too slow
+    /// before, there is no wait: it has made nothing that it would have to remove, and would only
+    /// be waited for once more.
     async fn unmake(&self, made: &Made, error: &StepError) -> Result<(), StepError> {
         self.ovs.unmake(made).await?;
         if matches!(error, StepError::Ovs(OvsError::Slow)) {
@@ -176,25 +183,32 @@ impl<'a> UndoLog<'a> {
         Ok(())
     }
 
-    /// Adds an address. Returns false if it was there already: then it gets the lifetime of this one.
+    /// Adds an address. Returns false if it was there already: then it gets the lifetime of this
+    /// one.
     async fn add_address(&self, address: &AddressMessage) -> Result<bool, StepError> {
         let message = RouteNetlinkMessage::NewAddress(address.clone());
         match self.send(message, NLM_F_CREATE | netlink_packet_core::NLM_F_EXCL).await {
-            // An earlier run that was killed has added it, or a DHCP client has renewed its lease on the other
-            // link. The undo then must not remove it.
+            // An earlier run that was killed has added it, or a DHCP client has renewed its lease
+            // on the other link. The undo then must not remove it.
             Err(error) if error.raw_os_error() == Some(EEXIST) => {
                 let renewed = RouteNetlinkMessage::NewAddress(address.clone());
-                self.send(renewed, NLM_F_REPLACE).await.map(|()| false).map_err(|error| StepError::Kernel {
-                    what: format!(
-                        "renew address {} of link {}",
-                        shown_address(address),
-                        address.header.index
-                    ),
-                    error,
+                self.send(renewed, NLM_F_REPLACE).await.map(|()| false).map_err(|error| {
+                    StepError::Kernel {
+                        what: format!(
+                            "renew address {} of link {}",
+                            shown_address(address),
+                            address.header.index
+                        ),
+                        error,
+                    }
                 })
             }
             Err(error) => Err(StepError::Kernel {
-                what: format!("add address {} to link {}", shown_address(address), address.header.index),
+                what: format!(
+                    "add address {} to link {}",
+                    shown_address(address),
+                    address.header.index
+                ),
                 error,
             }),
             Ok(()) => Ok(true),
@@ -204,22 +218,31 @@ impl<'a> UndoLog<'a> {
     async fn delete_address(&self, address: &AddressMessage) -> Result<(), StepError> {
         match self.send(RouteNetlinkMessage::DelAddress(address.clone()), 0).await {
             Err(error) if !is_gone(&error) => Err(StepError::Kernel {
-                what: format!("remove address {} from link {}", shown_address(address), address.header.index),
+                what: format!(
+                    "remove address {} from link {}",
+                    shown_address(address),
+                    address.header.index
+                ),
                 error,
             }),
             _ => Ok(()),
         }
     }
 
-    /// Replaces a route by another one to the same destination. A route with one next hop is appended, and
-    /// the old one is removed afterwards: `NLM_F_REPLACE` would hit the first route to that destination,
-    /// which may be that of another link. A multipath route is one object and is replaced.
+    /// Replaces a route by another one to the same destination. A route with one next hop is
+    /// appended, and the old one is removed afterwards: `NLM_F_REPLACE` would hit the first route
+    /// to that destination, which may be that of another link. A multipath route is one object and
+    /// is replaced.
     async fn replace(&self, old: &RouteMessage, new: &RouteMessage) -> Result<(), StepError> {
         let how = if is_multipath(new) { NLM_F_REPLACE } else { NLM_F_APPEND };
         match self.send(RouteNetlinkMessage::NewRoute(new.clone()), NLM_F_CREATE | how).await {
-            // An earlier run that was killed may have added the new route; the old one still has to go.
+            // An earlier run that was killed may have added the new route; the old one still has to
+            // go.
             Err(error) if error.raw_os_error() != Some(EEXIST) => {
-                return Err(StepError::Kernel { what: format!("move route {}", shown_route(new)), error });
+                return Err(StepError::Kernel {
+                    what: format!("move route {}", shown_route(new)),
+                    error,
+                });
             }
             _ => {}
         }
@@ -227,15 +250,17 @@ impl<'a> UndoLog<'a> {
             return Ok(());
         }
         match self.send(RouteNetlinkMessage::DelRoute(old.clone()), 0).await {
-            Err(error) if !is_gone(&error) => {
-                Err(StepError::Kernel { what: format!("remove the old route {}", shown_route(old)), error })
-            }
+            Err(error) if !is_gone(&error) => Err(StepError::Kernel {
+                what: format!("remove the old route {}", shown_route(old)),
+                error,
+            }),
             _ => Ok(()),
         }
     }
 
     async fn send(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        let mut request = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
+        let mut request =
+            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
         request.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
         let mut answers = self.netlink.clone().request(request).map_err(into_io)?;
         while let Some(answer) = answers.next().await {
@@ -264,7 +289,8 @@ fn ingress_error(nic: &IfName, error: io::Error) -> StepError {
     }
 }
 
-/// Whether the object is gone already: the kernel removes routes together with their address or link.
+/// Whether the object is gone already: the kernel removes routes together with their address or
+/// link.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EADDRNOTAVAIL | ESRCH | ENODEV))
 }

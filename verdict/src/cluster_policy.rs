@@ -1,6 +1,6 @@
-//! Policies of the whole cluster, in the tiers before and behind NetworkPolicies: ClusterNetworkPolicy
-//! (v1alpha2), and AdminNetworkPolicy and BaselineAdminNetworkPolicy (v1alpha1) of
-//! `policy.networking.k8s.io`.
+//! Policies of the whole cluster, in the tiers before and behind NetworkPolicies:
+//! ClusterNetworkPolicy (v1alpha2), and AdminNetworkPolicy and BaselineAdminNetworkPolicy
+//! (v1alpha1) of `policy.networking.k8s.io`.
 
 use crate::{
     Name, Namespace, Node, Selector,
@@ -71,11 +71,13 @@ impl Kind {
         }
     }
 
-    /// "Policies with lower priority values have higher precedence." A policy without one is the default of
-    /// defaults.
+    /// "Policies with lower priority values have higher precedence." A policy without one is the
+    /// default of defaults.
     pub(crate) fn place(self) -> u16 {
         match self {
-            Self::ClusterNetworkPolicy(_, priority) | Self::AdminNetworkPolicy(priority) => priority,
+            Self::ClusterNetworkPolicy(_, priority) | Self::AdminNetworkPolicy(priority) => {
+                priority
+            }
             Self::BaselineAdminNetworkPolicy => u16::MAX,
         }
     }
@@ -96,7 +98,8 @@ impl Kind {
 impl ClusterPolicy<'_> {
     pub(crate) fn is_about(&self, pod: Pod<'_>, namespaces: &[Namespace<'_>]) -> bool {
         let (of, pods) = &self.subject;
-        is_in(of, pod, namespaces) && pods.as_ref().is_none_or(|selector| selector.selects(pod.labels))
+        is_in(of, pod, namespaces)
+            && pods.as_ref().is_none_or(|selector| selector.selects(pod.labels))
     }
 
     pub fn rules(&self, direction: Direction) -> &[ClusterRule<'_>] {
@@ -124,7 +127,13 @@ impl ClusterRule<'_> {
 }
 
 impl ClusterPeer<'_> {
-    fn is(&self, end: End<'_>, namespaces: &[Namespace<'_>], nodes: &[Node<'_>], names: &[Name<'_>]) -> bool {
+    fn is(
+        &self,
+        end: End<'_>,
+        namespaces: &[Namespace<'_>],
+        nodes: &[Node<'_>],
+        names: &[Name<'_>],
+    ) -> bool {
         match (self, end.pod) {
             (Self::Networks(nets), _) => nets.iter().any(|net| net.contains(end.address)),
             // "It selects the nodeIPs as the peer type by matching on the IPs present in the node."
@@ -133,11 +142,14 @@ impl ClusterPeer<'_> {
                 selected.any(|node| node.addresses.contains(&end.address))
             }
             (Self::DomainNames(of), None) => {
-                let is_named = |name: &Name<'_>| of.iter().any(|own| own.eq_ignore_ascii_case(name.name));
+                let is_named =
+                    |name: &Name<'_>| of.iter().any(|own| own.eq_ignore_ascii_case(name.name));
                 names.iter().any(|name| is_named(name) && name.addresses.contains(&end.address))
             }
             (Self::Namespaces(of), Some(pod)) => is_in(of, pod, namespaces),
-            (Self::Pods(of, pods), Some(pod)) => is_in(of, pod, namespaces) && pods.selects(pod.labels),
+            (Self::Pods(of, pods), Some(pod)) => {
+                is_in(of, pod, namespaces) && pods.selects(pod.labels)
+            }
             (Self::Namespaces(_) | Self::Pods(..), None)
             | (Self::Nodes(_) | Self::DomainNames(_), Some(_)) => false,
         }
@@ -147,7 +159,9 @@ impl ClusterPeer<'_> {
 impl ClusterPort<'_> {
     fn is_at(&self, server: End<'_>, place: Place) -> bool {
         match *self {
-            Self::Range(own, first, last) => own == place.protocol && (first..=last).contains(&place.port),
+            Self::Range(own, first, last) => {
+                own == place.protocol && (first..=last).contains(&place.port)
+            }
             // A name stands for a port of any protocol.
             Self::Named(name) => server.pod.is_some_and(|pod| pod.names(name, place)),
         }

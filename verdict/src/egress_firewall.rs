@@ -64,10 +64,16 @@ impl FirewallFit {
 impl EgressFirewall<'_> {
     /// What the rules say of a connection to an address outside of the cluster.
     ///
-    /// "Traffic from a pod to an IP address outside the cluster will be checked against each EgressFirewallRule
-    /// in the pod's namespace's EgressFirewall, in order. If no rule matches (or no EgressFirewall is present)
-    /// then the traffic will be allowed by default."
-    pub fn answer(&self, address: IpAddr, place: Place, nodes: &[Node<'_>], names: &[Name<'_>]) -> Answer {
+    /// "Traffic from a pod to an IP address outside the cluster will be checked against each
+    /// EgressFirewallRule in the pod's namespace's EgressFirewall, in order. If no rule matches (or
+    /// no EgressFirewall is present) then the traffic will be allowed by default."
+    pub fn answer(
+        &self,
+        address: IpAddr,
+        place: Place,
+        nodes: &[Node<'_>],
+        names: &[Name<'_>],
+    ) -> Answer {
         let fit = |rule: &FirewallRule<'_>| FirewallFit {
             index: rule.index,
             action: rule.action,
@@ -99,7 +105,9 @@ impl Destination<'_> {
                 let mut selected = nodes.iter().filter(|node| of.selects(&node.labels));
                 selected.any(|node| node.addresses.contains(&address))
             }
-            Self::Name(of) => names.iter().any(|name| name.name == *of && name.addresses.contains(&address)),
+            Self::Name(of) => {
+                names.iter().any(|name| name.name == *of && name.addresses.contains(&address))
+            }
         }
     }
 }
@@ -108,7 +116,11 @@ impl Destination<'_> {
 mod tests {
     use super::*;
 
-    fn rule(action: FirewallAction, to: Destination<'static>, port: Option<u16>) -> FirewallRule<'static> {
+    fn rule(
+        action: FirewallAction,
+        to: Destination<'static>,
+        port: Option<u16>,
+    ) -> FirewallRule<'static> {
         let ports = port.map(|port| (Protocol::Tcp, Some(port))).into_iter().collect();
         FirewallRule { index: 7, action, to, ports }
     }
@@ -125,9 +137,12 @@ mod tests {
                 rule(FirewallAction::Deny, net("192.0.0.0", 8), None),
             ],
         };
-        let nodes =
-            [Node { labels: vec![("role", "edge")], addresses: vec!["172.30.0.11".parse().unwrap()] }];
-        let names = [Name { name: "www.example.org", addresses: vec!["192.0.2.9".parse().unwrap()] }];
+        let nodes = [Node {
+            labels: vec![("role", "edge")],
+            addresses: vec!["172.30.0.11".parse().unwrap()],
+        }];
+        let names =
+            [Name { name: "www.example.org", addresses: vec!["192.0.2.9".parse().unwrap()] }];
         for (address, port, expected) in [
             ("192.0.2.7", 80, (true, Some(0))),
             ("192.0.2.7", 81, (false, Some(3))),

@@ -1,10 +1,10 @@
-//! What Kubernetes' API reference says about NetworkPolicies and policies of the whole cluster: who may
-//! connect to whom, and which rule decides.
+//! What Kubernetes' API reference says about NetworkPolicies and policies of the whole cluster: who
+//! may connect to whom, and which rule decides.
 //!
-//! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside the
-//! reference. Tests compare the control plane's rows with it (package `oracle`), and `ovnkube policy explain`
-//! shows what it says (docs/decisions/one-model-of-policies.md). Everything is borrowed from the caller's
-//! objects.
+//! It shares no code with the control plane, knows nothing of OVN, and is written to be read beside
+//! the reference. Tests compare the control plane's rows with it (package `oracle`), and `ovnkube
+//! policy explain` shows what it says (docs/decisions/one-model-of-policies.md). Everything is
+//! borrowed from the caller's objects.
 //!
 //! | module | noun | what it is |
 //! |---|---|---|

@@ -55,12 +55,14 @@ pub enum Number<'a> {
 impl NetworkPolicy<'_> {
     /// Whether the pod is isolated by it in the direction.
     pub fn selects(&self, pod: Pod<'_>, direction: Direction) -> bool {
-        self.namespace == pod.namespace && self.pod_selector.selects(pod.labels) && self.affects(direction)
+        self.namespace == pod.namespace
+            && self.pod_selector.selects(pod.labels)
+            && self.affects(direction)
     }
 
-    /// "If this field is not specified, it will default based on the existence of ingress or egress rules;
-    /// policies that contain an egress section are assumed to affect egress, and all policies are assumed to
-    /// affect ingress."
+    /// "If this field is not specified, it will default based on the existence of ingress or egress
+    /// rules; policies that contain an egress section are assumed to affect egress, and all
+    /// policies are assumed to affect ingress."
     fn affects(&self, direction: Direction) -> bool {
         if !self.policy_types.is_empty() {
             return self.policy_types.contains(&direction);
@@ -81,7 +83,12 @@ impl NetworkPolicy<'_> {
 
 impl Rule<'_> {
     /// "If this field is empty or missing, this rule matches all." `namespace`: the policy's.
-    pub(crate) fn has_peer(&self, namespace: &str, end: End<'_>, namespaces: &[Namespace<'_>]) -> bool {
+    pub(crate) fn has_peer(
+        &self,
+        namespace: &str,
+        end: End<'_>,
+        namespaces: &[Namespace<'_>],
+    ) -> bool {
         self.peers.is_empty() || self.peers.iter().any(|peer| peer.is(namespace, end, namespaces))
     }
 
@@ -95,13 +102,14 @@ impl Peer<'_> {
     fn is(&self, namespace: &str, end: End<'_>, namespaces: &[Namespace<'_>]) -> bool {
         match (self, end.pod) {
             (Self::Block { cidr, except }, _) => {
-                cidr.contains(end.address) && !except.iter().any(|except| except.contains(end.address))
+                cidr.contains(end.address)
+                    && !except.iter().any(|except| except.contains(end.address))
             }
             (Self::Selectors { namespaces: selected, pods }, Some(pod)) => {
                 let in_namespace = match selected {
-                    Some(selector) => {
-                        namespaces.iter().any(|of| of.name == pod.namespace && selector.selects(&of.labels))
-                    }
+                    Some(selector) => namespaces
+                        .iter()
+                        .any(|of| of.name == pod.namespace && selector.selects(&of.labels)),
                     None => pod.namespace == namespace,
                 };
                 in_namespace && pods.as_ref().is_none_or(|selector| selector.selects(pod.labels))
@@ -112,9 +120,9 @@ impl Peer<'_> {
 }
 
 impl Port<'_> {
-    /// "This can either be a numerical or named port on a pod. If this field is not provided, this matches
-    /// all port names and numbers. If present, only traffic on the specified protocol AND port will be
-    /// matched."
+    /// "This can either be a numerical or named port on a pod. If this field is not provided, this
+    /// matches all port names and numbers. If present, only traffic on the specified protocol AND
+    /// port will be matched."
     fn is_at(&self, server: End<'_>, place: Place) -> bool {
         let is_number = match self.number {
             None => true,

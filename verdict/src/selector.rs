@@ -26,8 +26,8 @@ pub enum Operator {
 }
 
 impl Selector<'_> {
-    /// "The result of matchLabels and matchExpressions are ANDed. An empty label selector matches all
-    /// objects."
+    /// "The result of matchLabels and matchExpressions are ANDed. An empty label selector matches
+    /// all objects."
     pub fn selects(&self, labels: &Labels<'_>) -> bool {
         let value = |key: &str| labels.iter().find(|(own, _)| *own == key).map(|(_, value)| *value);
         self.match_labels.iter().all(|(key, wanted)| value(key) == Some(*wanted))

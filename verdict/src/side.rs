@@ -1,5 +1,5 @@
-//! What the policies of one end say of a connection: those that select it, what each rule says, and which one
-//! decides.
+//! What the policies of one end say of a connection: those that select it, what each rule says, and
+//! which one decides.
 
 use crate::{
     Name, Namespace, Node,
@@ -94,18 +94,20 @@ impl Policy<'_> {
 }
 
 impl<'a> Policies<'a> {
-    /// What the policies of the connection's client (egress) or server (ingress) say. An end that is no pod
-    /// has none, and everything is allowed.
+    /// What the policies of the connection's client (egress) or server (ingress) say. An end that
+    /// is no pod has none, and everything is allowed.
     ///
-    /// The tiers in their order: "If Admin tier has made a final decision (Accept or Deny) on a connection,
-    /// then no further evaluation is done." "v1.NetworkPolicy always makes a final decision for selected
-    /// pods." "If a given connection wasn't allowed or denied by any of the tiers", all pods can communicate.
+    /// The tiers in their order: "If Admin tier has made a final decision (Accept or Deny) on a
+    /// connection, then no further evaluation is done." "v1.NetworkPolicy always makes a final
+    /// decision for selected pods." "If a given connection wasn't allowed or denied by any of the
+    /// tiers", all pods can communicate.
     pub fn side(&self, direction: Direction, connection: Connection<'_>) -> Side<'a> {
         let own = match direction {
             Direction::Ingress => connection.server,
             Direction::Egress => connection.client,
         };
-        let selecting = own.pod.map_or_else(Vec::new, |pod| self.selecting(direction, pod, connection));
+        let selecting =
+            own.pod.map_or_else(Vec::new, |pod| self.selecting(direction, pod, connection));
         // "Traffic is allowed […] if the traffic source is the pod's local node."
         let (allows, by) = match (direction, connection.origin) {
             (Direction::Ingress, Origin::OwnNode) => (true, By::OwnNode),
@@ -123,18 +125,26 @@ impl<'a> Policies<'a> {
     ) -> Vec<Selecting<'a>> {
         let of_tier = |tier| {
             let mut policies: Vec<&'a ClusterPolicy<'a>> = self.cluster_policies.iter().collect();
-            policies.retain(|policy| policy.kind.tier() == tier && policy.is_about(pod, self.namespaces));
+            policies.retain(|policy| {
+                policy.kind.tier() == tier && policy.is_about(pod, self.namespaces)
+            });
             policies.sort_by_key(|policy| policy.kind.place());
             policies.into_iter().map(Policy::Cluster)
         };
         let of_namespace = self.policies.iter().filter(|policy| policy.selects(pod, direction));
-        let in_order =
-            of_tier(Tier::Admin).chain(of_namespace.map(Policy::Network)).chain(of_tier(Tier::Baseline));
+        let in_order = of_tier(Tier::Admin)
+            .chain(of_namespace.map(Policy::Network))
+            .chain(of_tier(Tier::Baseline));
         let fits = |policy| Selecting { policy, rules: self.fits(policy, direction, connection) };
         in_order.map(fits).collect()
     }
 
-    fn fits(&self, policy: Policy<'_>, direction: Direction, connection: Connection<'_>) -> Vec<Fit> {
+    fn fits(
+        &self,
+        policy: Policy<'_>,
+        direction: Direction,
+        connection: Connection<'_>,
+    ) -> Vec<Fit> {
         let Connection { client, server, place, origin: _ } = connection;
         let peer = match direction {
             Direction::Ingress => client,
@@ -169,21 +179,23 @@ fn decision(selecting: &[Selecting<'_>]) -> (bool, By) {
     {
         return (action == Action::Accept, by);
     }
-    // "Traffic is allowed if there are no NetworkPolicies selecting the pod, or if the traffic matches at
-    // least one rule across all of the NetworkPolicy objects whose podSelector matches the pod."
+    // "Traffic is allowed if there are no NetworkPolicies selecting the pod, or if the traffic
+    // matches at least one rule across all of the NetworkPolicy objects whose podSelector matches
+    // the pod."
     if selecting.iter().any(|of| of.policy.tier().is_none()) {
         return first(selecting, None).map_or((false, By::Isolation), |(_, by)| (true, by));
     }
     match first(selecting, Some(Tier::Baseline)) {
         Some((Action::Deny, by)) => (false, by),
         Some((Action::Accept, by)) => (true, by),
-        // "Pass: skips all further rules in the current tier, and passes evaluation to the next tier."
+        // "Pass: skips all further rules in the current tier, and passes evaluation to the next
+        // tier."
         Some((Action::Pass, _)) | None => (true, By::Nothing),
     }
 }
 
-/// The first rule of a tier that is about the connection; without a tier, of NetworkPolicies. "A rule that
-/// appears at the top would take the highest precedence."
+/// The first rule of a tier that is about the connection; without a tier, of NetworkPolicies. "A
+/// rule that appears at the top would take the highest precedence."
 fn first(selecting: &[Selecting<'_>], tier: Option<Tier>) -> Option<(Action, By)> {
     let of_tier = selecting.iter().enumerate().filter(|(_, of)| of.policy.tier() == tier);
     let mut rules = of_tier.flat_map(|(policy, of)| {

@@ -1,8 +1,10 @@
-//! Text of OVN's expression language to an [`Expression`]. Must not know what fields and predicates mean.
+//! Text of OVN's expression language to an [`Expression`]. Must not know what fields and predicates
+//! mean.
 
 use super::{Expression, Relation};
 
-/// Nested parentheses of a match. Matches of policies have two; a limit keeps foreign ones from using up the stack.
+/// Nested parentheses of a match. Matches of policies have two; a limit keeps foreign ones from
+/// using up the stack.
 const DEEPEST: usize = 64;
 
 /// None if it cannot be read.
@@ -74,7 +76,8 @@ impl Parser {
 
     /// Goes on if the next token is this symbol.
     fn takes(&mut self, symbol: &str) -> bool {
-        let is_it = matches!(self.tokens.get(self.place), Some(Token::Symbol(next)) if *next == symbol);
+        let is_it =
+            matches!(self.tokens.get(self.place), Some(Token::Symbol(next)) if *next == symbol);
         self.place += usize::from(is_it);
         is_it
     }

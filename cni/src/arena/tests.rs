@@ -39,7 +39,11 @@ fn blocks_do_not_overlap_and_what_is_freed_is_used_again() {
     let sizes = [1, 15, 16, 100, 4096, 70_000, BIGGEST];
     let blocks: Vec<_> =
         (0_u8..).zip(sizes).map(|(byte, size)| (filled(&ARENA, size, byte), size, byte)).collect();
-    assert!(blocks.iter().all(|(block, size, byte)| ARENA.has(*block) && is_filled(*block, *size, *byte)));
+    assert!(
+        blocks
+            .iter()
+            .all(|(block, size, byte)| ARENA.has(*block) && is_filled(*block, *size, *byte))
+    );
     let (block, size, _) = blocks[3];
     // SAFETY: it was allocated with this layout.
     unsafe { ARENA.dealloc(block, layout(size)) };

@@ -12,9 +12,11 @@ fn metrics() -> Metrics {
     serde_json::from_str(r#"{"command":"DEL","elapsedTime":0.1,"hasErr":false}"#).unwrap()
 }
 
-/// A server that accepts nothing and whose backlog is full. It lives as long as the returned sockets.
+/// A server that accepts nothing and whose backlog is full. It lives as long as the returned
+/// sockets.
 fn deaf(path: &Path) -> Vec<StdStream> {
-    let listener = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    let listener =
+        socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     bind(listener.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
     listen(&listener, Backlog::new(1).unwrap()).unwrap();
     let mut all = vec![StdStream::from(listener)];
@@ -29,8 +31,9 @@ async fn a_report_to_a_server_that_hangs_is_given_up_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let _server = deaf(&path);
-    let reporting =
-        tokio::task::spawn_blocking(move || report(Way::New, &path, &metrics()).unwrap_err().kind());
+    let reporting = tokio::task::spawn_blocking(move || {
+        report(Way::New, &path, &metrics()).unwrap_err().kind()
+    });
     assert_eq!(timeout(A_WHILE, reporting).await.unwrap().unwrap(), io::ErrorKind::WouldBlock);
 }
 

@@ -7,15 +7,19 @@ fn call(variables: &[(&str, &str)]) -> Result<Call, BadCall> {
         ("CNI_IFNAME", "eth0"),
         ("CNI_PATH", "/opt/cni/bin"),
     ];
-    let environment: Environment =
-        all.iter().chain(variables).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let environment: Environment = all
+        .iter()
+        .chain(variables)
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     Call::parse(&environment)
 }
 
 #[test]
 fn each_verb_needs_what_skel_says_it_needs() {
-    let bare =
-        |command: &str| Call::parse(&[("CNI_COMMAND".to_owned(), command.to_owned())].into_iter().collect());
+    let bare = |command: &str| {
+        Call::parse(&[("CNI_COMMAND".to_owned(), command.to_owned())].into_iter().collect())
+    };
     for (command, message) in [
         ("ADD", "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH] missing"),
         ("CHECK", "required env variables [CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH] missing"),
@@ -38,7 +42,8 @@ fn an_add_names_its_pod_and_a_del_need_not() {
         panic!("an ADD")
     };
     assert_eq!(subject.pod.unwrap().pod.to_string(), "shop/cart-0");
-    let Ok(Call::Del(subject)) = call(&[("CNI_COMMAND", "DEL"), ("CNI_ARGS", "garbage"), ("CNI_NETNS", "")])
+    let Ok(Call::Del(subject)) =
+        call(&[("CNI_COMMAND", "DEL"), ("CNI_ARGS", "garbage"), ("CNI_NETNS", "")])
     else {
         panic!("a DEL")
     };
@@ -47,9 +52,12 @@ fn an_add_names_its_pod_and_a_del_need_not() {
 
 #[test]
 fn names_are_checked_before_anything_is_touched() {
-    for (name, value) in
-        [("CNI_CONTAINERID", "../x"), ("CNI_IFNAME", "lo"), ("CNI_IFNAME", "a/b"), ("CNI_ARGS", "garbage")]
-    {
+    for (name, value) in [
+        ("CNI_CONTAINERID", "../x"),
+        ("CNI_IFNAME", "lo"),
+        ("CNI_IFNAME", "a/b"),
+        ("CNI_ARGS", "garbage"),
+    ] {
         assert!(call(&[("CNI_COMMAND", "ADD"), (name, value)]).is_err(), "{name}={value}");
     }
 }
@@ -57,7 +65,8 @@ fn names_are_checked_before_anything_is_touched() {
 #[test]
 fn verbs_are_refused_to_configurations_older_than_they_are() {
     let conf = |version: &str| {
-        NetConf::parse(format!(r#"{{"cniVersion":"{version}","name":"n","type":"t"}}"#).as_bytes()).unwrap()
+        NetConf::parse(format!(r#"{{"cniVersion":"{version}","name":"n","type":"t"}}"#).as_bytes())
+            .unwrap()
     };
     for (command, version, allowed) in [
         ("CHECK", "0.3.1", false),

@@ -19,7 +19,8 @@ use super::*;
 use crate::error::{AddError, Cause, Failure, StageError};
 
 fn attachment() -> Attachment {
-    let text = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#;
+    let text =
+        r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.5/24"]}}"#;
     let interface = PodInterface {
         network: Network::Default,
         addressing: PodNetwork::parse(text, &Network::Default).unwrap().unwrap(),
@@ -37,7 +38,8 @@ fn attachment() -> Attachment {
     Attachment::plan(identity, &PodKey::new("shop", "cart-0").unwrap(), None, interface)
 }
 
-/// A server that answers one request, on a node without a database: an attempt to write the port there fails.
+/// A server that answers one request, on a node without a database: an attempt to write the port
+/// there fails.
 struct Scripted {
     directory: TempDir,
     server: JoinHandle<String>,
@@ -52,7 +54,10 @@ impl Scripted {
     }
 
     fn refusing(status: &str, body: &str) -> Self {
-        Self::answering(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+        Self::answering(format!(
+            "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
     }
 
     /// The outcome of an attempt to have the port written, and the request for it.
@@ -87,8 +92,8 @@ fn refusal(code: Code) -> String {
     serde_json::to_string(&Refused { error, retry: None }).unwrap()
 }
 
-/// Upstream's server has no such path, an earlier server of this project cannot read the request, and one
-/// that stops or has just started cannot write ports.
+/// Upstream's server has no such path, an earlier server of this project cannot read the request,
+/// and one that stops or has just started cannot write ports.
 #[tokio::test]
 async fn a_port_that_the_server_cannot_write_is_written_by_the_plugin() {
     for scripted in [
@@ -108,7 +113,8 @@ async fn a_port_that_the_server_cannot_write_is_written_by_the_plugin() {
 }
 
 #[tokio::test]
-async fn a_port_whose_pod_has_changed_is_written_by_neither_and_the_add_fails_in_the_servers_words() {
+async fn a_port_whose_pod_has_changed_is_written_by_neither_and_the_add_fails_in_the_servers_words()
+{
     for (status, code) in [
         ("409 Conflict", Code::TryAgain),
         ("409 Conflict", Code::UnknownContainer),
@@ -116,9 +122,14 @@ async fn a_port_whose_pod_has_changed_is_written_by_neither_and_the_add_fails_in
     ] {
         let (outcome, _) = Scripted::refusing(status, &refusal(code)).write().await;
         let source = Box::new(Cause::from(outcome.unwrap_err()));
-        let failure = Failure::from(AddError::RolledBack(StageError { stage: Stage::Port, source }));
+        let failure =
+            Failure::from(AddError::RolledBack(StageError { stage: Stage::Port, source }));
         let error = failure.report("ADD eth0 of pod shop/cart-0", 7.0);
         assert_eq!((error.code, error.details.as_str()), (code.number(), "where to look"));
-        assert!(error.msg.contains("stage port") && error.msg.contains("what is wrong"), "{}", error.msg);
+        assert!(
+            error.msg.contains("stage port") && error.msg.contains("what is wrong"),
+            "{}",
+            error.msg
+        );
     }
 }

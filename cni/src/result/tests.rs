@@ -81,8 +81,12 @@ fn a_result_that_comes_back_is_understood_with_what_other_plugins_added() {
 
 #[test]
 fn what_is_no_result_is_converted_without_a_panic() {
-    for text in ["7", "[]", "null", r#"{"ips":["10.244.1.5/24",{"address":7}],"interfaces":[1],"routes":{}}"#]
-    {
+    for text in [
+        "7",
+        "[]",
+        "null",
+        r#"{"ips":["10.244.1.5/24",{"address":7}],"interfaces":[1],"routes":{}}"#,
+    ] {
         let foreign: Value = serde_json::from_str(text).unwrap();
         for version in SpecVersion::ALL {
             assert_eq!(
@@ -107,8 +111,11 @@ fn attachment(skip_ip_config: bool) -> Attachment {
         pod_uid: "u1".to_owned(),
         skip_ip_config,
     };
-    let identity =
-        Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    let identity = Identity {
+        sandbox: "0123456789abcdef0".parse().unwrap(),
+        if_name: "eth0".parse().unwrap(),
+        network,
+    };
     Attachment::plan(identity, &PodKey::new("shop", "cart-0").unwrap(), Some("runtime-uid"), pod)
 }
 

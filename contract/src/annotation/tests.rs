@@ -17,11 +17,17 @@ fn every_field_is_read() {
             "routes":[{"dest":"10.244.0.0/16","nextHop":"10.244.1.1"},{"dest":"172.16.0.0/24","nextHop":""}],"unknown":{}}"#,
     )
     .unwrap();
-    assert_eq!(network.addresses, ["10.244.1.5/24".parse().unwrap(), "fd00:10:244:1::5/64".parse().unwrap()]);
+    assert_eq!(
+        network.addresses,
+        ["10.244.1.5/24".parse().unwrap(), "fd00:10:244:1::5/64".parse().unwrap()]
+    );
     assert_eq!(network.gateways.len(), 2);
     assert_eq!((network.role, network.tunnel_id), (Role::Secondary, 7));
     assert_eq!(network.ipv6_link_local_gateway, Some("fe80::1".parse().unwrap()));
-    assert_eq!(network.routes[1], Route { destination: "172.16.0.0/24".parse().unwrap(), next_hop: None });
+    assert_eq!(
+        network.routes[1],
+        Route { destination: "172.16.0.0/24".parse().unwrap(), next_hop: None }
+    );
 }
 
 #[test]
@@ -37,12 +43,13 @@ fn the_older_single_stack_spelling_means_the_same() {
 
 #[test]
 fn the_legacy_annotation_is_read_as_json_and_as_python() {
-    let json =
-        r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
-    let python =
-        "{u'ip_address': '192.168.2.3/24', 'mac_address': '0a:00:00:00:00:01', 'gateway_ip': '192.168.2.1'}";
-    let read =
-        |text| PodNetwork::from_annotations(&annotations(LEGACY, text), &Network::Default).unwrap().unwrap();
+    let json = r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
+    let python = "{u'ip_address': '192.168.2.3/24', 'mac_address': '0a:00:00:00:00:01', 'gateway_ip': '192.168.2.1'}";
+    let read = |text| {
+        PodNetwork::from_annotations(&annotations(LEGACY, text), &Network::Default)
+            .unwrap()
+            .unwrap()
+    };
     assert_eq!(read(json), read(python));
     assert_eq!(read(json).addresses, ["192.168.2.3/24".parse().unwrap()]);
 }
@@ -69,7 +76,10 @@ fn another_network_may_have_several_subnets_of_a_family() {
     let blue = Network::Attachment { name: "blue".to_owned(), nad: "ns/blue".to_owned() };
     assert_eq!(PodNetwork::parse(text, &blue).unwrap().unwrap().addresses.len(), 3);
     let own = text.replace("ns/blue", "default");
-    assert!(matches!(PodNetwork::parse(&own, &Network::Default), Err(AnnotationError::SameFamily { .. })));
+    assert!(matches!(
+        PodNetwork::parse(&own, &Network::Default),
+        Err(AnnotationError::SameFamily { .. })
+    ));
 }
 
 #[test]
@@ -84,7 +94,10 @@ fn a_refused_value_is_named_with_its_field() {
             format!(r#"{{{mac},"ip_address":"10.0.0.5"}}"#),
             "ip_address \"10.0.0.5\" is not an address with its prefix length",
         ),
-        (format!(r#"{{{mac},"ip_address":"127.0.0.1/8"}}"#), "address 127.0.0.1 cannot belong to a pod"),
+        (
+            format!(r#"{{{mac},"ip_address":"127.0.0.1/8"}}"#),
+            "address 127.0.0.1 cannot belong to a pod",
+        ),
         (
             format!(r#"{{{mac},"ip_address":"10.0.0.5/24","gateway_ip":"fd00::1"}}"#),
             "gateway fd00::1 has no address of its family",
@@ -121,10 +134,18 @@ fn a_refused_value_is_named_with_its_field() {
 #[test]
 fn hostile_sizes_and_shapes_are_refused() {
     let long = format!(r#"{{"default":{{"mac_address":"{}"}}}}"#, "a".repeat(MAX_BYTES));
-    assert!(matches!(PodNetwork::parse(&long, &Network::Default), Err(AnnotationError::TooLong(_))));
-    for text in
-        ["", "[]", "null", "{\"default\":[]}", "{\"default\":{\"mac_address\":1}}", &"[".repeat(100_000)]
-    {
+    assert!(matches!(
+        PodNetwork::parse(&long, &Network::Default),
+        Err(AnnotationError::TooLong(_))
+    ));
+    for text in [
+        "",
+        "[]",
+        "null",
+        "{\"default\":[]}",
+        "{\"default\":{\"mac_address\":1}}",
+        &"[".repeat(100_000),
+    ] {
         assert!(
             matches!(PodNetwork::parse(text, &Network::Default), Err(AnnotationError::Json(_))),
             "{:.40}",
@@ -132,8 +153,9 @@ fn hostile_sizes_and_shapes_are_refused() {
         );
     }
     let routes = vec![r#"{"dest":"10.1.0.0/16"}"#; MAX_ROUTES + 1].join(",");
-    let many =
-        format!(r#"{{"mac_address":"0a:58:0a:00:00:05","ip_address":"10.0.0.5/24","routes":[{routes}]}}"#);
+    let many = format!(
+        r#"{{"mac_address":"0a:58:0a:00:00:05","ip_address":"10.0.0.5/24","routes":[{routes}]}}"#
+    );
     assert!(matches!(parse(&many), Err(AnnotationError::TooManyRoutes(_))));
 }
 
@@ -145,12 +167,15 @@ fn what_is_written_is_what_upstream_writes_and_is_read_back_equal() {
     for text in [one, two, odd] {
         let network = PodNetwork::parse(text, &Network::Default).unwrap().unwrap();
         assert_eq!(network.write(&Network::Default, None).unwrap(), text);
-        let kept = network.write(&Network::Default, Some(r#"{"z/z":{"b":1,"a":[]},"default":{}}"#)).unwrap();
+        let kept = network
+            .write(&Network::Default, Some(r#"{"z/z":{"b":1,"a":[]},"default":{}}"#))
+            .unwrap();
         assert_eq!(kept, format!("{},{}", &text[..text.len() - 1], r#""z/z":{"a":[],"b":1}}"#));
         assert!(names_others(&kept, &Network::Default) && !names_others(text, &Network::Default));
         assert!(network.write(&Network::Default, Some("[")).is_err());
     }
-    let legacy = PodNetwork::parse(two, &Network::Default).unwrap().unwrap().write_legacy().unwrap();
+    let legacy =
+        PodNetwork::parse(two, &Network::Default).unwrap().unwrap().write_legacy().unwrap();
     assert_eq!(
         legacy,
         r#"{"gateway_ip":"10.244.1.1","ip_address":"10.244.1.5/24","mac_address":"0a:58:0a:f4:01:05"}"#

@@ -53,14 +53,19 @@ enum Entry {
 }
 
 impl PodNetwork {
-    /// The text of `k8s.ovn.org/pod-networks` with these settings of `network`, and with the other networks'
-    /// entries of `present`, the current text.
+    /// The text of `k8s.ovn.org/pod-networks` with these settings of `network`, and with the other
+    /// networks' entries of `present`, the current text.
     ///
     /// # Errors
     /// The text in `present` is too long or is not a JSON object. Text that cannot be read is not
     /// overwritten.
-    pub fn write(&self, network: &Network, present: Option<&str>) -> Result<String, AnnotationError> {
-        // Sorted by network, as Go's `encoding/json` writes a map: both control planes write the same text.
+    pub fn write(
+        &self,
+        network: &Network,
+        present: Option<&str>,
+    ) -> Result<String, AnnotationError> {
+        // Sorted by network, as Go's `encoding/json` writes a map: both control planes write the
+        // same text.
         let others: BTreeMap<String, Value> = match present {
             None => BTreeMap::new(),
             Some(text) => {
@@ -70,15 +75,18 @@ impl PodNetwork {
         };
         let mut entries: BTreeMap<String, Entry> =
             others.into_iter().map(|(name, settings)| (name, Entry::Kept(settings))).collect();
-        entries.insert(network.annotation_key().to_owned(), Entry::Written(Box::new(self.settings())));
+        entries
+            .insert(network.annotation_key().to_owned(), Entry::Written(Box::new(self.settings())));
         Ok(serde_json::to_string(&entries)?)
     }
 
-    /// The text of `ovn`, which holds one address family: IPv4 if the pod has it. `None` without an address
-    /// or a gateway.
+    /// The text of `ovn`, which holds one address family: IPv4 if the pod has it. `None` without an
+    /// address or a gateway.
     pub fn write_legacy(&self) -> Option<String> {
-        let address = self.addresses.iter().find(|net| net.addr().is_ipv4()).or(self.addresses.first())?;
-        let gateway = self.gateways.iter().find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())?;
+        let address =
+            self.addresses.iter().find(|net| net.addr().is_ipv4()).or(self.addresses.first())?;
+        let gateway =
+            self.gateways.iter().find(|gateway| gateway.is_ipv4() == address.addr().is_ipv4())?;
         let legacy = Legacy {
             gateway_ip: gateway.to_string(),
             ip_address: address.to_string(),
@@ -88,7 +96,8 @@ impl PodNetwork {
     }
 
     fn settings(&self) -> Settings {
-        let Self { mac, addresses, gateways, routes, role, tunnel_id, ipv6_link_local_gateway } = self;
+        let Self { mac, addresses, gateways, routes, role, tunnel_id, ipv6_link_local_gateway } =
+            self;
         let (ip_address, gateway_ip) = match (&addresses[..], &gateways[..]) {
             ([address], [gateway]) => (Some(address.to_string()), Some(gateway.to_string())),
             ([address], _) => (Some(address.to_string()), None),

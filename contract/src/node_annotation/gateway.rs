@@ -14,31 +14,32 @@ use crate::{
 /// How a node's gateway router reaches the physical network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gateway {
-    /// The name of the port that stands for the node's bridge in OVN, such as `br-ex_n1`. ovn-controller
-    /// names its patch ports after it.
+    /// The name of the port that stands for the node's bridge in OVN, such as `br-ex_n1`.
+    /// ovn-controller names its patch ports after it.
     pub interface: String,
     /// MAC address of the bridge.
     pub mac: Mac,
-    /// The addresses of the gateway router on the physical network, with the prefix length of its networks.
-    /// At least one, at most one of each family.
+    /// The addresses of the gateway router on the physical network, with the prefix length of its
+    /// networks. At least one, at most one of each family.
     pub addresses: Vec<IpNet>,
-    /// The next routers of the physical network. At most one of each family; none if the node has no default
-    /// route.
+    /// The next routers of the physical network. At most one of each family; none if the node has
+    /// no default route.
     pub next_hops: Vec<IpAddr>,
     /// The VLAN of the physical network; none if its packets have no tag.
     pub vlan: Option<u16>,
 }
 
 impl Gateway {
-    /// Whether the interface is that of a bridge of this node: `<bridge>_<node>`. Any other name may be that of
-    /// a pod's port, or of another node's bridge.
+    /// Whether the interface is that of a bridge of this node: `<bridge>_<node>`. Any other name
+    /// may be that of a pod's port, or of another node's bridge.
     pub fn is_of(&self, node: &str) -> bool {
         let bridge = self.interface.strip_suffix(node).and_then(|rest| rest.strip_suffix('_'));
         bridge.is_some_and(|bridge| !bridge.is_empty())
     }
 }
 
-/// The entry as upstream's nodes write it. `ip-address` and `next-hop` are the older, single-stack spelling.
+/// The entry as upstream's nodes write it. `ip-address` and `next-hop` are the older, single-stack
+/// spelling.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct GatewayJson {
@@ -51,8 +52,8 @@ struct GatewayJson {
     vlan_id: Option<String>,
 }
 
-/// More than one address of a family has no effect on a router's port here. The limit bounds the work for a
-/// hostile annotation.
+/// More than one address of a family has no effect on a router's port here. The limit bounds the
+/// work for a hostile annotation.
 const MOST_ADDRESSES: usize = 2;
 
 /// An entry to write.
@@ -97,8 +98,15 @@ impl GatewayEntry {
 impl Gateway {
     /// Reads the entry of a gateway that is shared or local.
     pub(super) fn read(entry: &serde_json::Value) -> Result<Self, AnnotationError> {
-        let GatewayJson { interface_id, mac_address, ip_addresses, ip_address, next_hops, next_hop, vlan_id } =
-            GatewayJson::deserialize(entry)?;
+        let GatewayJson {
+            interface_id,
+            mac_address,
+            ip_addresses,
+            ip_address,
+            next_hops,
+            next_hop,
+            vlan_id,
+        } = GatewayJson::deserialize(entry)?;
         let addresses: Vec<IpNet> = list_or_single(
             ("ip-addresses", ip_addresses),
             ("ip-address", ip_address),

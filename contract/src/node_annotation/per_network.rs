@@ -1,7 +1,7 @@
 //! An annotation that is a JSON object with one entry for each network.
 //!
-//! Entries of other networks stay as they are, whatever they contain, so that a write of one network's entry
-//! never removes another one.
+//! Entries of other networks stay as they are, whatever they contain, so that a write of one
+//! network's entry never removes another one.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -38,8 +38,8 @@ impl PerNetwork {
     /// The subnets of a network: a list or, in the older spelling, a single one.
     ///
     /// # Errors
-    /// The entry is neither a subnet nor a list of at most two, a subnet has no room for pods, or two are of
-    /// one family.
+    /// The entry is neither a subnet nor a list of at most two, a subnet has no room for pods, or
+    /// two are of one family.
     pub fn subnets(&self, network: &str) -> Result<Vec<IpNet>, AnnotationError> {
         self.0.get(network).map(value::subnets).transpose().map(Option::unwrap_or_default)
     }
@@ -85,7 +85,8 @@ impl PerNetwork {
         self.0.get(network).map(|entry| value::mac(value::text(entry, "MAC address")?)).transpose()
     }
 
-    /// The mode of a network's gateway, from `{"mode":"shared",…}`. An empty mode is a disabled gateway.
+    /// The mode of a network's gateway, from `{"mode":"shared",…}`. An empty mode is a disabled
+    /// gateway.
     ///
     /// # Errors
     /// The mode is not a string, or not known.

@@ -13,7 +13,11 @@ pub(super) fn plain(field: &'static str, text: &str) -> Result<String, Annotatio
     let good = !text.is_empty()
         && text.len() <= MAX_PLAIN
         && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
-    if good { Ok(text.to_owned()) } else { refuse(field, text, "a name of at most 253 visible characters") }
+    if good {
+        Ok(text.to_owned())
+    } else {
+        refuse(field, text, "a name of at most 253 visible characters")
+    }
 }
 
 pub(super) fn number<T: FromStr>(text: &str) -> Result<T, AnnotationError> {
@@ -34,7 +38,8 @@ pub(super) fn subnet(text: &str) -> Result<IpNet, AnnotationError> {
     let subnet = value::<IpNet>("subnet", text, "a subnet")?.trunc();
     // In IPv4, the last address is the broadcast address.
     let host_bits = if subnet.addr().is_ipv4() { 3 } else { 2 };
-    let room = subnet.max_prefix_len() - subnet.prefix_len() >= host_bits && subnet.prefix_len() >= 4;
+    let room =
+        subnet.max_prefix_len() - subnet.prefix_len() >= host_bits && subnet.prefix_len() >= 4;
     let address = subnet.addr();
     if room && !address.is_loopback() && !address.is_multicast() && !address.is_unspecified() {
         return Ok(subnet);
@@ -106,6 +111,30 @@ pub(super) fn host_cidrs(text: &str) -> Result<Vec<IpNet>, AnnotationError> {
         return refuse("host cidrs", &format!("{} entries", texts.len()), "at most 1024 addresses");
     }
     texts.iter().map(|text| value("address", text, "an address with its prefix length")).collect()
+}
+
+pub(super) fn encap_ips(text: &str) -> Result<Vec<IpAddr>, AnnotationError> {
+    check_length(text)?;
+    let texts: Vec<String> = serde_json::from_str(text)?;
+    if texts.len() > MAX_ENCAP_IPS {
+        return refuse("encap ips", &format!("{} entries", texts.len()), "at most 64 addresses");
+    }
+    let addresses = texts.iter().map(|text| value("address", text, "an address"));
+    let addresses: Vec<IpAddr> = addresses.collect::<Result<_, _>>()?;
+    match addresses.iter().find(|address| !is_of_one_machine(**address)) {
+        Some(address) => refuse("encap ips", &address.to_string(), "an address of one machine"),
+        None => Ok(addresses),
+    }
+}
+
+/// Whether packets to the address arrive at one machine, the same from everywhere.
+pub(super) fn is_of_one_machine(address: IpAddr) -> bool {
+    let is_special = match address {
+        IpAddr::V4(address) => address.is_broadcast() || address.is_link_local(),
+        // Open vSwitch takes `::ffff:192.0.2.7` for 192.0.2.7.
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.to_canonical().is_ipv4(),
+    };
+    !(is_special || address.is_unspecified() || address.is_loopback() || address.is_multicast())
 }
 
 pub(super) fn text<'a>(entry: &'a Value, field: &'static str) -> Result<&'a str, AnnotationError> {

@@ -1,5 +1,5 @@
-//! The name of the ACL that logs what a NetworkPolicy would drop that is a dry run. The controller writes it;
-//! a node reads it in the flow that ovn-controller makes of the ACL.
+//! The name of the ACL that logs what a NetworkPolicy would drop that is a dry run. The controller
+//! writes it; a node reads it in the flow that ovn-controller makes of the ACL.
 
 use std::str::FromStr;
 
@@ -17,8 +17,8 @@ const CUT: char = '~';
 
 /// A policy's dry run in a direction. `Display` prints the ACL's name: `DryRun:shop:db:Ingress`.
 ///
-/// Names of ACLs have at most 63 characters. If this is too long, namespace and name are cut off, and a hash
-/// follows: `DryRun:a-namespace-who:a-policy~a6124…:Ingress`.
+/// Names of ACLs have at most 63 characters. If this is too long, namespace and name are cut off,
+/// and a hash follows: `DryRun:a-namespace-who:a-policy~a6124…:Ingress`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DryRun {
     pub namespace: String,
@@ -83,12 +83,17 @@ mod tests {
         };
         let short = name("shop", "db.internal", "Ingress");
         assert_eq!(short.to_string(), "DryRun:shop:db.internal:Ingress");
-        let long = |end: &str| name(&"n".repeat(63), &format!("{}{end}", "p".repeat(252)), "Egress");
+        let long =
+            |end: &str| name(&"n".repeat(63), &format!("{}{end}", "p".repeat(252)), "Egress");
         let (one, other) = (long("a"), long("b"));
         assert_ne!(one, other, "two policies are told apart");
-        for name in
-            [short, one, other, name("n", &"p".repeat(45), "Ingress"), name("n", &"p".repeat(46), "Ingress")]
-        {
+        for name in [
+            short,
+            one,
+            other,
+            name("n", &"p".repeat(45), "Ingress"),
+            name("n", &"p".repeat(46), "Ingress"),
+        ] {
             let text = name.to_string();
             assert!(text.len() <= 63, "{text}");
             assert_eq!(text.parse(), Ok(name));
@@ -97,7 +102,9 @@ mod tests {
 
     #[test]
     fn other_names_of_acls_are_none() {
-        for text in ["", "NP:shop:db:Ingress", "DryRun:shop:db", "DryRun:shop:db:in", "DryRun:a:b:Egress:0"] {
+        for text in
+            ["", "NP:shop:db:Ingress", "DryRun:shop:db", "DryRun:shop:db:in", "DryRun:a:b:Egress:0"]
+        {
             assert_eq!(text.parse::<DryRun>(), Err(NoDryRun), "{text}");
         }
     }

@@ -1,12 +1,13 @@
 //! Ids of rows that have no name of their own, and the names that are derived from them.
 //!
-//! The `external_ids` of such a row hold the program that owns it, its kind, what it is about, and all of
-//! that as one text, the id. Port groups and address sets are named by a hash of the id, because OVN
-//! restricts their names.
+//! The `external_ids` of such a row hold the program that owns it, its kind, what it is about, and
+//! all of that as one text, the id. Port groups and address sets are named by a hash of the id,
+//! because OVN restricts their names.
 
 use std::collections::BTreeMap;
 
 use crate::{
+    definition::CustomKind,
     fnv1a::fnv1a,
     names::{ClusterPolicyKey, PolicyKey, ServiceKey},
 };
@@ -30,6 +31,8 @@ pub const NAME: &str = "k8s.ovn.org/name";
 const DIRECTION: &str = "direction";
 /// The key with the index of a rule in its EgressFirewall.
 pub const RULE_INDEX: &str = "rule-index";
+/// The key with the priority of a rule.
+pub const PRIORITY: &str = "priority";
 /// The key with the family of the addresses of a set: `v4` or `v6`.
 const IP_FAMILY: &str = "ip-family";
 /// The [`OWNER_TYPE`] of what exists once for a NetworkPolicy.
@@ -54,7 +57,8 @@ pub const MULTICAST_CLUSTER: &str = "MulticastCluster";
 
 /// The [`OWNER_TYPE`] of the rules about the multicast of a namespace.
 pub const MULTICAST_NAMESPACE: &str = "MulticastNS";
-/// Kind of the ACLs that leave what a tier does not decide to the next one, and of the last one, which allows it.
+/// Kind of the ACLs that leave what a tier does not decide to the next one, and of the last one,
+/// which allows it.
 pub const NEXT_TIER: &str = "NextTier";
 
 /// The [`OWNER_TYPE`] of a set of the addresses of a name of the DNS.
@@ -63,15 +67,16 @@ pub const NAME_SET: &str = "EgressFirewallDNS";
 /// The [`OWNER_TYPE`] of the rule that limits a Service's load balancer to some clients.
 pub const SOURCE_RANGES: &str = "ServiceSourceRanges";
 
-/// The namespace whose set upstream fills with addresses of hosts. Policies do not select hosts here (API
-/// reference of NetworkPolicy: a network plugin may ignore `hostNetwork` pods as peers), so the set is
-/// upstream's.
+/// The namespace whose set upstream fills with addresses of hosts. Policies do not select hosts
+/// here (API reference of NetworkPolicy: a network plugin may ignore `hostNetwork` pods as peers),
+/// so the set is upstream's.
 pub const HOST_NETWORK_NAMESPACE: &str = "ovn-host-network";
 
 /// The part of the control plane that serves the cluster's own network.
 pub const CONTROLLER: &str = "default-network-controller";
 
-/// The identity of a row. `Display` prints the id: `default-network-controller:NetpolNode:n1:10.244.1.2`.
+/// The identity of a row. `Display` prints the id:
+/// `default-network-controller:NetpolNode:n1:10.244.1.2`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectId {
     owner_type: &'static str,
@@ -81,7 +86,10 @@ pub struct ObjectId {
 
 impl ObjectId {
     /// `keys`: in the order that the kind prescribes. An empty value is part of the id, too.
-    pub fn new(owner_type: &'static str, keys: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+    pub fn new(
+        owner_type: &'static str,
+        keys: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Self {
         Self { owner_type, keys: keys.into_iter().collect() }
     }
 
@@ -92,12 +100,19 @@ impl ObjectId {
 
     /// The ACL that lets a node reach the pods of its switch.
     pub fn allow_from_node(node: &str, management: std::net::IpAddr) -> Self {
-        Self::new("NetpolNode", [("k8s.ovn.org/name", node.to_owned()), ("ip", management.to_string())])
+        Self::new(
+            "NetpolNode",
+            [("k8s.ovn.org/name", node.to_owned()), ("ip", management.to_string())],
+        )
     }
 
-    /// The port group of the pods of a namespace that are isolated in a direction: `Ingress` or `Egress`.
+    /// The port group of the pods of a namespace that are isolated in a direction: `Ingress` or
+    /// `Egress`.
     pub fn isolated(namespace: &str, direction: &str) -> Self {
-        Self::new(NETPOL_NAMESPACE, [(NAME, namespace.to_owned()), (DIRECTION, direction.to_owned())])
+        Self::new(
+            NETPOL_NAMESPACE,
+            [(NAME, namespace.to_owned()), (DIRECTION, direction.to_owned())],
+        )
     }
 
     /// An ACL of that group. `kind`: `defaultDeny` or `arpAllow`.
@@ -111,8 +126,8 @@ impl ObjectId {
         Self::new(NETWORK_POLICY, [(NAME, of_policy(policy))])
     }
 
-    /// An ACL of that group: of the rule with this index in the direction, for a protocol (`tcp`, or `None`
-    /// for all). `block`: the index of the rule's IP block; none for its other peers.
+    /// An ACL of that group: of the rule with this index in the direction, for a protocol (`tcp`,
+    /// or `None` for all). `block`: the index of the rule's IP block; none for its other peers.
     pub fn policy_rule(
         policy: &PolicyKey,
         direction: &str,
@@ -132,7 +147,11 @@ impl ObjectId {
 
     /// An ACL of that group, of a dry run in the direction. `kind`: `wouldDrop` or `arpPass`.
     pub fn dry_run(policy: &PolicyKey, direction: &str, kind: &str) -> Self {
-        let keys = [(NAME, of_policy(policy)), (DIRECTION, direction.to_owned()), ("type", kind.to_owned())];
+        let keys = [
+            (NAME, of_policy(policy)),
+            (DIRECTION, direction.to_owned()),
+            ("type", kind.to_owned()),
+        ];
         Self::new(NETWORK_POLICY, keys)
     }
 
@@ -141,8 +160,8 @@ impl ObjectId {
         Self::new(policy.kind.as_str(), [(NAME, policy.name().to_owned())])
     }
 
-    /// An ACL of that group: of the rule with this index in the direction, for a protocol (`tcp`, or `None`
-    /// for all). `peers`: `all`, `pods`, `networks`, `nodes` or `domainNames`.
+    /// An ACL of that group: of the rule with this index in the direction, for a protocol (`tcp`,
+    /// or `None` for all). `peers`: `all`, `pods`, `networks`, `nodes` or `domainNames`.
     pub fn cluster_policy_rule(
         policy: &ClusterPolicyKey,
         direction: &str,
@@ -170,18 +189,32 @@ impl ObjectId {
         Self::new(EGRESS_FIREWALL, [(NAME, namespace.to_owned()), (RULE_INDEX, rule.to_string())])
     }
 
+    /// The row of the rule with this priority in the namespace's object of the kind.
+    pub fn rule(kind: CustomKind, namespace: &str, priority: usize) -> Self {
+        let keys = [(PRIORITY, priority.to_string()), (NAME, namespace.to_owned())];
+        Self::new(kind.as_str(), keys)
+    }
+
+    /// The address set of the pods that such a rule is about. `family`: `v4` or `v6`.
+    pub fn rule_set(kind: CustomKind, namespace: &str, priority: &str, family: &str) -> Self {
+        let keys = [(NAME, namespace), (PRIORITY, priority), (IP_FAMILY, family)];
+        Self::new(kind.as_str(), keys.map(|(key, value)| (key, value.to_owned())))
+    }
+
     /// An ACL about multicast in the whole cluster. `kind`: `DefaultDeny` or `AllowInterNode`.
     pub fn multicast(kind: &str, direction: &str) -> Self {
         Self::new(MULTICAST_CLUSTER, [("type", kind.to_owned()), (DIRECTION, direction.to_owned())])
     }
 
-    /// The ACL of a namespace's group that allows its pods' multicast in a direction: `Ingress` or `Egress`.
+    /// The ACL of a namespace's group that allows its pods' multicast in a direction: `Ingress` or
+    /// `Egress`.
     pub fn multicast_of(namespace: &str, direction: &str) -> Self {
         let keys = [(NAME, namespace.to_owned()), (DIRECTION, direction.to_owned())];
         Self::new(MULTICAST_NAMESPACE, keys)
     }
 
-    /// The ACL that limits addresses of a Service's load balancer to some clients. `family`: `v4` or `v6`.
+    /// The ACL that limits addresses of a Service's load balancer to some clients. `family`: `v4`
+    /// or `v6`.
     pub fn source_ranges(service: &ServiceKey, family: &str) -> Self {
         let name = format!("{}:{}", service.namespace(), service.name());
         Self::new(SOURCE_RANGES, [(NAME, name), (IP_FAMILY, family.to_owned())])

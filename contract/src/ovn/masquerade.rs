@@ -1,4 +1,5 @@
-//! The addresses between a node and OVN. They are the same on every node; their numbers are upstream's.
+//! The addresses between a node and OVN. They are the same on every node; their numbers are
+//! upstream's.
 
 use std::net::IpAddr;
 
@@ -23,8 +24,8 @@ pub enum Masquerade {
 }
 
 impl Masquerade {
-    /// The address in the subnet of one family. A subnet with fewer than 8 addresses has no room for all: that
-    /// is not checked.
+    /// The address in the subnet of one family. A subnet with fewer than 8 addresses has no room
+    /// for all: that is not checked.
     pub fn of(self, subnet: &IpNet) -> IpAddr {
         numbered(subnet, self as u8)
     }

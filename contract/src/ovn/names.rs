@@ -1,5 +1,7 @@
 //! Names of OVN objects, one function or constant for each kind.
 
+use std::collections::BTreeMap;
+
 /// The router that connects the nodes' switches.
 pub const CLUSTER_ROUTER: &str = "ovn_cluster_router";
 /// The switch between the cluster router and the nodes' gateway routers.
@@ -18,10 +20,27 @@ pub const ROUTER_PORT_GROUP: &str = "clusterRtrPortGroup";
 pub const COPP: &str = "ovnkube-default";
 /// The meter that limits log lines about ACLs, of each by itself.
 pub const ACL_METER: &str = "acl-logging";
-/// The meter that limits log lines about dry runs, of all together: nobody but the author of the policy asks for them.
+/// The meter that limits log lines about dry runs, of all together: nobody but the author of the
+/// policy asks for them.
 pub const DRY_RUN_METER: &str = "acl-logging-dry-runs";
 /// Characters of an ACL's name, as the database limits it (ovn-nb(5)).
 pub const LONGEST_ACL_NAME: usize = 63;
+
+/// The switch between zones.
+pub const TRANSIT_SWITCH: &str = "transit_switch";
+/// The tunnel key of [`TRANSIT_SWITCH`], which is equal in all zones. OVN gives no other switch a
+/// key from 16711681 on: these are for switches that several databases have.
+pub const TRANSIT_SWITCH_KEY: u32 = 16_711_683;
+
+/// The port on the cluster router that connects a node's zone to the switch between zones.
+pub fn router_to_transit(node: &str) -> String {
+    format!("rtots-{node}")
+}
+
+/// The port of a node on the switch between zones.
+pub fn transit_to_router(node: &str) -> String {
+    format!("tstor-{node}")
+}
 
 /// A node's switch has the node's name.
 pub fn node_switch(node: &str) -> String {
@@ -69,7 +88,8 @@ pub fn gateway_router(node: &str) -> String {
 /// The beginning of the name of a node's external switch. The node's name follows.
 pub const EXTERNAL_SWITCH_PREFIX: &str = "ext_";
 
-/// The switch that stands for the physical network of a node: between its gateway router and its bridge.
+/// The switch that stands for the physical network of a node: between its gateway router and its
+/// bridge.
 pub fn external_switch(node: &str) -> String {
     format!("{EXTERNAL_SWITCH_PREFIX}{node}")
 }
@@ -87,16 +107,25 @@ pub fn external_to_router(router: &str) -> String {
 /// The name of the physical network in `ovn-bridge-mappings`.
 pub const PHYSICAL_NETWORK: &str = "physnet";
 
-/// A load balancer of a Service; `protocol` in capitals. `part`: `cluster` for that of all nodes, otherwise
-/// what it serves on which node, such as `node_switch_<node>`.
+/// A load balancer of a Service; `protocol` in capitals. `part`: `cluster` for that of all nodes,
+/// otherwise what it serves on which node, such as `node_switch_<node>`.
 pub fn load_balancer(service: &crate::names::ServiceKey, protocol: &str, part: &str) -> String {
     format!("{SERVICE_PREFIX}{service}_{protocol}_{part}")
 }
 
-/// The beginning of the name of each Service's load balancers. The Service and an underscore follow.
+/// The beginning of the name of each Service's load balancers. The Service and an underscore
+/// follow.
 pub const SERVICE_PREFIX: &str = "Service_";
 
 /// The meter for one protocol of [`COPP`].
 pub fn protocol_meter(protocol: &str) -> String {
     format!("{protocol}-rate-limiter")
+}
+
+/// Key of `other_config` in rows of Chassis: `true` on that of a node of another zone (ovn-sb(5)).
+pub const IS_REMOTE: &str = "is-remote";
+
+/// Whether a chassis with this `other_config` is that of a node of another zone.
+pub fn is_remote(other_config: &BTreeMap<String, String>) -> bool {
+    other_config.get(IS_REMOTE).is_some_and(|value| value == "true")
 }

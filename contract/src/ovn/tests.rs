@@ -37,7 +37,10 @@ fn addresses_of_a_subnet() {
         ("10.244.1.0/24", "10.244.1.1/24", "10.244.1.2/24"),
         ("fd00:10:244:1::/64", "fd00:10:244:1::1/64", "fd00:10:244:1::2/64"),
     ] {
-        assert_eq!((gateway(&net(subnet)), management(&net(subnet))), (Some(net(first)), Some(net(second))));
+        assert_eq!(
+            (gateway(&net(subnet)), management(&net(subnet))),
+            (Some(net(first)), Some(net(second)))
+        );
     }
     for (subnet, third) in [("169.254.169.0/29", "169.254.169.3"), ("fd69::/125", "fd69::3")] {
         assert_eq!(numbered(&net(subnet), 3), third.parse::<IpAddr>().unwrap());
@@ -63,7 +66,11 @@ fn sources_of_what_hosts_forward_are_at_the_end_of_the_join_subnet_where_it_has_
         ("100.64.0.2/32", None),
         ("fd98::2/120", None),
     ] {
-        assert_eq!(forwarded_source(&net(join)), source.map(|text| text.parse().unwrap()), "{join}");
+        assert_eq!(
+            forwarded_source(&net(join)),
+            source.map(|text| text.parse().unwrap()),
+            "{join}"
+        );
     }
 }
 
@@ -77,7 +84,11 @@ fn reserved_addresses() {
         ("fd00::/64", "fd00::2", true),
         ("fd00::/64", "fd00::ffff:ffff:ffff:ffff", false),
     ] {
-        assert_eq!(reserved(&net(subnet), address.parse::<IpAddr>().unwrap()), is_reserved, "{address}");
+        assert_eq!(
+            reserved(&net(subnet), address.parse::<IpAddr>().unwrap()),
+            is_reserved,
+            "{address}"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! `PodIFInfo`: a pod's settings for the plugin, in upstream's encoding (addresses and masks as Go's `net`
-//! package writes them).
+//! `PodIFInfo`: a pod's settings for the plugin, in upstream's encoding (addresses and masks as
+//! Go's `net` package writes them).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -27,7 +27,8 @@ pub struct PodInterface {
     pub bandwidth: Bandwidth,
     /// UID of the pod; empty if the server does not know it.
     pub pod_uid: String,
-    /// The plugin must not configure addresses and routes (for a virtual machine that migrates, for example).
+    /// The plugin must not configure addresses and routes (for a virtual machine that migrates, for
+    /// example).
     pub skip_ip_config: bool,
 }
 
@@ -130,8 +131,10 @@ impl TryFrom<PodIfInfoJson> for PodInterface {
         if is_dpu_host_mode {
             return Err(PodInterfaceError::Dpu);
         }
-        let network = Network::of_key(if nad_key.is_empty() { nad_name } else { nad_key }, net_name);
-        let octets: [u8; 6] = mac.as_slice().try_into().map_err(|_| bad("MAC", &mac, "six octets"))?;
+        let network =
+            Network::of_key(if nad_key.is_empty() { nad_name } else { nad_key }, net_name);
+        let octets: [u8; 6] =
+            mac.as_slice().try_into().map_err(|_| bad("MAC", &mac, "six octets"))?;
         Ok(Self {
             network,
             addressing: PodNetwork {
@@ -182,10 +185,26 @@ impl TryFrom<PodIfInfoJson> for PodInterface {
 
 impl From<PodInterface> for PodIfInfoJson {
     fn from(pod: PodInterface) -> Self {
-        let PodInterface { network, addressing, mtu, routable_mtu, bandwidth, pod_uid, skip_ip_config } = pod;
-        let PodNetwork { mac, addresses, gateways, routes, role, tunnel_id, ipv6_link_local_gateway } =
-            addressing;
-        let rate = |limit: Option<u64>| limit.and_then(|rate| i64::try_from(rate).ok()).unwrap_or(0);
+        let PodInterface {
+            network,
+            addressing,
+            mtu,
+            routable_mtu,
+            bandwidth,
+            pod_uid,
+            skip_ip_config,
+        } = pod;
+        let PodNetwork {
+            mac,
+            addresses,
+            gateways,
+            routes,
+            role,
+            tunnel_id,
+            ipv6_link_local_gateway,
+        } = addressing;
+        let rate =
+            |limit: Option<u64>| limit.and_then(|rate| i64::try_from(rate).ok()).unwrap_or(0);
         let nad = network.annotation_key().to_owned();
         Self {
             ips: Some(addresses.into_iter().map(GoNet::from).collect()),
@@ -223,9 +242,9 @@ impl TryFrom<GoNet> for IpNet {
         // Go's `net.IPMask`: four octets for IPv4, sixteen for IPv6.
         let mask_ip = match (address, mask.as_slice()) {
             (IpAddr::V4(_), [a, b, c, d]) => IpAddr::V4(Ipv4Addr::new(*a, *b, *c, *d)),
-            (IpAddr::V6(_), octets) => {
-                IpAddr::V6(<[u8; 16]>::try_from(octets).map_err(|_| bad("Mask", &mask, "16 octets"))?.into())
-            }
+            (IpAddr::V6(_), octets) => IpAddr::V6(
+                <[u8; 16]>::try_from(octets).map_err(|_| bad("Mask", &mask, "16 octets"))?.into(),
+            ),
             (IpAddr::V4(_), _) => return Err(bad("Mask", &mask, "four octets")),
         };
         IpNet::with_netmask(address, mask_ip).map_err(|_| bad("Mask", &mask, "a netmask"))
@@ -246,8 +265,10 @@ impl TryFrom<GoRoute> for Route {
     type Error = PodInterfaceError;
 
     fn try_from(GoRoute { dest, next_hop }: GoRoute) -> Result<Self, PodInterfaceError> {
-        let next_hop =
-            next_hop.filter(|hop| !hop.is_empty()).map(|hop| parse_ip("NextHop", &hop)).transpose()?;
+        let next_hop = next_hop
+            .filter(|hop| !hop.is_empty())
+            .map(|hop| parse_ip("NextHop", &hop))
+            .transpose()?;
         Ok(Self { destination: dest.try_into()?, next_hop })
     }
 }
@@ -265,6 +286,10 @@ fn parse_ip(field: &'static str, text: &str) -> Result<IpAddr, PodInterfaceError
     text.parse().map_err(|_| bad(field, &text, "an IP address"))
 }
 
-fn bad(field: &'static str, value: &impl std::fmt::Debug, expected: &'static str) -> PodInterfaceError {
+fn bad(
+    field: &'static str,
+    value: &impl std::fmt::Debug,
+    expected: &'static str,
+) -> PodInterfaceError {
     PodInterfaceError::Value { field, value: format!("{value:.64?}"), expected }
 }

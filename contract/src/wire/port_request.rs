@@ -9,13 +9,14 @@ use crate::{
     names::{BadName, IfName, Network, PodKey, SandboxId},
 };
 
-/// Bytes of the longest UID, name or key of a network that is accepted: as much as `<namespace>/<name>` of a
-/// definition can have, 317. This bounds what a caller can put into the database and the logs.
+/// Bytes of the longest UID, name or key of a network that is accepted: as much as
+/// `<namespace>/<name>` of a definition can have, 317. This bounds what a caller can put into the
+/// database and the logs.
 const LONGEST_TEXT: usize = 317;
 
-/// A pod's port that the server should write into Open vSwitch's database. The server plans its rows from the
-/// pod's annotations. It writes all ports that arrive at the same moment in one transaction, so that
-/// ovs-vswitchd and ovn-controller handle them in one iteration.
+/// A pod's port that the server should write into Open vSwitch's database. The server plans its
+/// rows from the pod's annotations. It writes all ports that arrive at the same moment in one
+/// transaction, so that ovs-vswitchd and ovn-controller handle them in one iteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PortRequestJson", into = "PortRequestJson")]
 pub struct PortRequest {
@@ -28,8 +29,8 @@ pub struct PortRequest {
     pub if_name: IfName,
     /// Name of the host's link, and of the port.
     pub host_link: IfName,
-    /// What the server has answered, and the plugin configures. The server refuses the port if the annotation
-    /// has another address by now.
+    /// What the server has answered, and the plugin configures. The server refuses the port if the
+    /// annotation has another address by now.
     pub mac: Mac,
     /// The same of the IP addresses.
     pub addresses: Vec<IpNet>,
@@ -44,7 +45,8 @@ pub enum PortRequestError {
     Value { field: &'static str, value: String, expected: &'static str },
 }
 
-/// The request as spelled in JSON. Pod, UID and network as in [`WatchRequest`](super::WatchRequest).
+/// The request as spelled in JSON. Pod, UID and network as in
+/// [`WatchRequest`](super::WatchRequest).
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PortRequestJson {
@@ -79,8 +81,9 @@ impl TryFrom<PortRequestJson> for PortRequest {
             mac,
             addresses,
         } = wire;
-        let address =
-            |text: &String| text.parse().map_err(|_| bad("address", text, "one with its prefix length"));
+        let address = |text: &String| {
+            text.parse().map_err(|_| bad("address", text, "one with its prefix length"))
+        };
         Ok(Self {
             pod: PodKey::new(&namespace, &name)?,
             uid: short("uid", uid)?,
@@ -96,7 +99,8 @@ impl TryFrom<PortRequestJson> for PortRequest {
 
 impl From<PortRequest> for PortRequestJson {
     fn from(request: PortRequest) -> Self {
-        let PortRequest { pod, uid, network, sandbox, if_name, host_link, mac, addresses } = request;
+        let PortRequest { pod, uid, network, sandbox, if_name, host_link, mac, addresses } =
+            request;
         Self {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
@@ -116,7 +120,11 @@ impl From<PortRequest> for PortRequestJson {
 }
 
 fn short(field: &'static str, text: String) -> Result<String, PortRequestError> {
-    if text.len() > LONGEST_TEXT { Err(bad(field, &text, "at most 317 bytes long")) } else { Ok(text) }
+    if text.len() > LONGEST_TEXT {
+        Err(bad(field, &text, "at most 317 bytes long"))
+    } else {
+        Ok(text)
+    }
 }
 
 fn bad(field: &'static str, value: &str, expected: &'static str) -> PortRequestError {

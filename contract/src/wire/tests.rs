@@ -8,7 +8,10 @@ const UPSTREAM: &str = r#"{"Result":null,"PodIFInfo":{"IPs":[{"IP":"10.244.1.5",
 fn upstreams_answer_is_understood_and_ours_means_the_same() {
     let pod = serde_json::from_str::<Response>(UPSTREAM).unwrap().pod_if_info.unwrap();
     assert_eq!(pod.network, Network::Default);
-    assert_eq!(pod.addressing.addresses, ["10.244.1.5/24".parse().unwrap(), "fd00::5/64".parse().unwrap()]);
+    assert_eq!(
+        pod.addressing.addresses,
+        ["10.244.1.5/24".parse().unwrap(), "fd00::5/64".parse().unwrap()]
+    );
     assert_eq!(pod.addressing.mac, "0a:58:0a:f4:01:05".parse::<Mac>().unwrap());
     assert_eq!(pod.addressing.routes[0].destination, "10.244.0.0/16".parse().unwrap());
 
@@ -29,7 +32,10 @@ fn upstreams_answer_is_understood_and_ours_means_the_same() {
 fn a_finished_result_and_an_empty_answer_are_understood() {
     let finished: Response =
         serde_json::from_str(r#"{"Result":{"dns":{}},"PodIFInfo":null,"KubeAuth":null}"#).unwrap();
-    assert_eq!((finished.result, finished.pod_if_info), (Some(serde_json::json!({"dns":{}})), None));
+    assert_eq!(
+        (finished.result, finished.pod_if_info),
+        (Some(serde_json::json!({"dns":{}})), None)
+    );
 }
 
 #[test]
@@ -52,7 +58,8 @@ fn a_malformed_answer_is_refused_with_the_field() {
         ("10.244.1.5", "pod", "IP \"pod\" is not an IP address"),
         ("\"mtu\":1400", "\"mtu\":9", "mtu 9 is not an MTU"),
     ] {
-        let error = serde_json::from_str::<Response>(&UPSTREAM.replace(from, to)).unwrap_err().to_string();
+        let error =
+            serde_json::from_str::<Response>(&UPSTREAM.replace(from, to)).unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
 }
@@ -61,12 +68,16 @@ fn a_malformed_answer_is_refused_with_the_field() {
 fn upstreams_metrics_are_understood() {
     let metrics: Metrics =
         serde_json::from_str(r#"{"command":"ADD","elapsedTime":0.0021,"hasErr":false}"#).unwrap();
-    assert_eq!((metrics.command.as_str(), metrics.has_err, metrics.stages.len()), ("ADD", false, 0));
+    assert_eq!(
+        (metrics.command.as_str(), metrics.has_err, metrics.stages.len()),
+        ("ADD", false, 0)
+    );
 }
 
 #[test]
 fn a_refusal_is_a_cni_error_to_those_who_know_no_more() {
-    let error = CniError::new(crate::error::Code::TryAgain, "the server is shutting down", "try again");
+    let error =
+        CniError::new(crate::error::Code::TryAgain, "the server is shutting down", "try again");
     let refused = Refused { error: error.clone(), retry: Some(Retry::NextServer) };
     let text = serde_json::to_string(&refused).unwrap();
     assert_eq!(
@@ -81,7 +92,8 @@ fn a_refusal_is_a_cni_error_to_those_who_know_no_more() {
     assert_eq!(serde_json::from_str::<Refused>(&final_one).unwrap().retry, None, "an older server");
     for newer in [r#""tomorrow""#, "7", "{}", "null"] {
         let refused =
-            serde_json::from_str::<Refused>(&format!(r#"{{"code":11,"msg":"m","retry":{newer}}}"#)).unwrap();
+            serde_json::from_str::<Refused>(&format!(r#"{{"code":11,"msg":"m","retry":{newer}}}"#))
+                .unwrap();
         assert_eq!((refused.error.code, refused.retry), (11, None), "{newer}");
     }
 }

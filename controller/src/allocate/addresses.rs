@@ -1,4 +1,5 @@
-//! The addresses of pods: the owner of each, and the next free one. Knows neither nodes nor annotations.
+//! The addresses of pods: the owner of each, and the next free one. Knows neither nodes nor
+//! annotations.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -8,20 +9,21 @@ use std::{
 use contract::{names::PodKey, ovn};
 use ipnet::IpNet;
 
-/// Offset of a subnet's first address for pods. The network, the router and the node have 0, 1 and 2
-/// (`ovn::reserved`).
+/// Offset of a subnet's first address for pods. The network, the router and the node have 0, 1 and
+/// 2 (`ovn::reserved`).
 const FIRST: u32 = 3;
-/// Only this many addresses of a larger subnet are assigned, such as of an IPv6 /64; claims may be anywhere
-/// in it. It bounds the search for a free address. A node runs some hundreds of pods: a tenth would still do,
-/// but an address would be reused ten times as soon; ten times as many only make the search of a full subnet
-/// longer.
+/// Only this many addresses of a larger subnet are assigned, such as of an IPv6 /64; claims may be
+/// anywhere in it. It bounds the search for a free address. A node runs some hundreds of pods: a
+/// tenth would still do, but an address would be reused ten times as soon; ten times as many only
+/// make the search of a full subnet longer.
 const MOST: u32 = 1 << 16;
 
 /// Addresses in use. This type guarantees that an address has at most one owner.
 #[derive(Debug, Default)]
 pub struct Addresses {
     owners: HashMap<IpAddr, PodKey>,
-    /// For each subnet, where the next search begins: behind the address assigned last. Counted from `FIRST`.
+    /// For each subnet, where the next search begins: behind the address assigned last. Counted
+    /// from `FIRST`.
     next: HashMap<IpNet, u32>,
 }
 
@@ -39,7 +41,8 @@ pub struct Exhausted {
 }
 
 impl Addresses {
-    /// Takes these addresses for `pod`: all of them, or none. The pod may have some of them already.
+    /// Takes these addresses for `pod`: all of them, or none. The pod may have some of them
+    /// already.
     ///
     /// # Errors
     /// Another pod has one of the addresses.
@@ -56,11 +59,12 @@ impl Addresses {
         Ok(())
     }
 
-    /// Takes one free address of each subnet for `pod`: all of them, or none. Addresses that are `used`
-    /// otherwise are skipped. The search is round-robin, so that a freed address is reused as late as
-    /// possible.
+    /// Takes one free address of each subnet for `pod`: all of them, or none. Addresses that are
+    /// `used` otherwise are skipped. The search is round-robin, so that a freed address is reused
+    /// as late as possible.
     ///
-    /// The time is linear in the number of used addresses in a row, and negligible where most are free.
+    /// The time is linear in the number of used addresses in a row, and negligible where most are
+    /// free.
     ///
     /// # Errors
     /// A subnet has no free address.
@@ -84,7 +88,12 @@ impl Addresses {
         Ok(given)
     }
 
-    fn give_one(&mut self, pod: &PodKey, subnet: &IpNet, used: impl Fn(IpAddr) -> bool) -> Option<IpNet> {
+    fn give_one(
+        &mut self,
+        pod: &PodKey,
+        subnet: &IpNet,
+        used: impl Fn(IpAddr) -> bool,
+    ) -> Option<IpNet> {
         let room = room(subnet);
         let next = self.next.entry(*subnet).or_insert(0);
         // Each address once, beginning behind the one assigned last.
@@ -122,13 +131,15 @@ impl Addresses {
         }
     }
 
-    /// Continues the search behind this address of the subnet. The address assigned last is not known after a
-    /// start; the highest one in use is the best guess.
+    /// Continues the search behind this address of the subnet. The address assigned last is not
+    /// known after a start; the highest one in use is the best guess.
     pub fn go_on_behind(&mut self, subnet: &IpNet, address: IpAddr) {
         let offset = number(address)
             .checked_sub(number(subnet.network()))
             .and_then(|offset| u32::try_from(offset).ok());
-        let place = offset.filter(|_| subnet.contains(&address)).and_then(|offset| offset.checked_sub(FIRST));
+        let place = offset
+            .filter(|_| subnet.contains(&address))
+            .and_then(|offset| offset.checked_sub(FIRST));
         if let Some(place) = place.filter(|place| *place < room(subnet)) {
             let next = self.next.entry(*subnet).or_insert(0);
             *next = (*next).max(place + 1);
@@ -149,8 +160,10 @@ impl Addresses {
 /// How many addresses of a subnet are for pods.
 fn room(subnet: &IpNet) -> u32 {
     let host_bits = subnet.max_prefix_len() - subnet.prefix_len();
-    let all = 1_u32.checked_shl(host_bits.into()).filter(|_| host_bits < 17).unwrap_or(MOST).min(MOST);
-    // IPv4's last address is the broadcast address. In a range that is cut at `MOST` it is out of reach.
+    let all =
+        1_u32.checked_shl(host_bits.into()).filter(|_| host_bits < 17).unwrap_or(MOST).min(MOST);
+    // IPv4's last address is the broadcast address. In a range that is cut at `MOST` it is out of
+    // reach.
     let behind = u32::from(matches!(subnet, IpNet::V4(_)) && host_bits <= 16);
     all.saturating_sub(FIRST + behind)
 }

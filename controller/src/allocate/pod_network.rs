@@ -1,4 +1,5 @@
-//! The network of a pod. Gateways, routes and MAC derive from its addresses and the cluster's settings.
+//! The network of a pod. Gateways, routes and MAC derive from its addresses and the cluster's
+//! settings.
 
 use contract::{
     annotation::{PodNetwork, Role, Route},
@@ -21,7 +22,8 @@ pub struct Assigned {
 impl Assigned {
     /// Drops the complete network if it can be derived.
     pub fn shorten(&mut self, config: &ClusterConfig) {
-        self.whole = self.whole.take().filter(|whole| self.derived(config).as_ref() != Some(&**whole));
+        self.whole =
+            self.whole.take().filter(|whole| self.derived(config).as_ref() != Some(&**whole));
     }
 
     /// The complete network; none without an address.
@@ -30,21 +32,27 @@ impl Assigned {
     }
 
     fn derived(&self, config: &ClusterConfig) -> Option<PodNetwork> {
-        pod_network(config, self.addresses.clone()).map(|network| PodNetwork { mac: self.mac, ..network })
+        pod_network(config, self.addresses.clone())
+            .map(|network| PodNetwork { mac: self.mac, ..network })
     }
 }
 
 impl From<PodNetwork> for Assigned {
     fn from(network: PodNetwork) -> Self {
-        Self { mac: network.mac, addresses: network.addresses.clone(), whole: Some(Box::new(network)) }
+        Self {
+            mac: network.mac,
+            addresses: network.addresses.clone(),
+            whole: Some(Box::new(network)),
+        }
     }
 }
 
-/// The network of a pod with these addresses, each with the prefix length of its node's subnet; none without
-/// an address.
+/// The network of a pod with these addresses, each with the prefix length of its node's subnet;
+/// none without an address.
 ///
-/// The routes keep the cluster's traffic on this network, whatever other networks the pod has: to pods, to
-/// services, to itself through a service (hairpin), and to gateway routers. The order is upstream's.
+/// The routes keep the cluster's traffic on this network, whatever other networks the pod has: to
+/// pods, to services, to itself through a service (hairpin), and to gateway routers. The order is
+/// upstream's.
 pub fn pod_network(config: &ClusterConfig, addresses: Vec<IpNet>) -> Option<PodNetwork> {
     let mac = Mac::from_ip(addresses.first()?.addr());
     let (mut gateways, mut routes) = (Vec::with_capacity(addresses.len()), Vec::new());
@@ -58,7 +66,9 @@ pub fn pod_network(config: &ClusterConfig, addresses: Vec<IpNet>) -> Option<PodN
             .chain(config.join_subnets.iter().copied());
         // The next hop of a route has to be of the family of its destination.
         let of_family = all.filter(|net| net.addr().is_ipv4() == gateway.is_ipv4());
-        routes.extend(of_family.map(|net| Route { destination: net.trunc(), next_hop: Some(gateway) }));
+        routes.extend(
+            of_family.map(|net| Route { destination: net.trunc(), next_hop: Some(gateway) }),
+        );
         gateways.push(gateway);
     }
     Some(PodNetwork {

@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
 
-use super::addresses::number;
-use crate::{config::ClusterSubnet, key::NodeName, trouble::Family};
+use crate::{allocate::addresses::number, config::ClusterSubnet, key::NodeName, problem::Family};
 
 /// Subnets in use. No two of them overlap.
 #[derive(Debug)]
@@ -19,9 +18,9 @@ pub struct Subnets {
 #[derive(Debug)]
 struct Pool {
     range: ClusterSubnet,
-    /// The last address of the subnet assigned last, or of the highest one claimed. The search continues
-    /// behind it, so that a freed subnet is reused as late as possible: pods of a deleted node live on for
-    /// minutes.
+    /// The last address of the subnet assigned last, or of the highest one claimed. The search
+    /// continues behind it, so that a freed subnet is reused as late as possible: pods of a deleted
+    /// node live on for minutes.
     latest: Option<u128>,
 }
 
@@ -40,7 +39,8 @@ impl Subnets {
         Self { pools: ranges.iter().map(pool).collect(), used: BTreeMap::new() }
     }
 
-    /// Takes this subnet for `node`. It may be outside of all ranges, and the node may have it already.
+    /// Takes this subnet for `node`. It may be outside of all ranges, and the node may have it
+    /// already.
     ///
     /// # Errors
     /// The subnet overlaps one of another node.
@@ -59,13 +59,14 @@ impl Subnets {
 
     /// Whether the subnet is one that a node could be given.
     pub fn is_part(&self, subnet: &IpNet) -> bool {
-        let is_of =
-            |pool: &Pool| pool.range.cidr.contains(subnet) && pool.range.host_length == subnet.prefix_len();
+        let is_of = |pool: &Pool| {
+            pool.range.cidr.contains(subnet) && pool.range.host_length == subnet.prefix_len()
+        };
         self.pools.iter().any(is_of)
     }
 
-    /// Takes the next free subnet for `node`, from the first range of the family that has one; none if all
-    /// are in use.
+    /// Takes the next free subnet for `node`, from the first range of the family that has one; none
+    /// if all are in use.
     pub fn give(&mut self, node: &NodeName, family: Family) -> Option<IpNet> {
         let of_family = |pool: &&Pool| Family::of(&pool.range.cidr.network()) == family;
         let (index, subnet) = self
@@ -98,23 +99,29 @@ impl Subnets {
             let subnet = IpNet::new(address(first, &cidr)?, host_length).ok()?;
             let Some((other, _)) = self.overlapping(&subnet).last() else { return Some(subnet) };
             // Continue behind the obstacle, which may be larger or smaller than a part.
-            let behind = number(other.broadcast()).max(number(subnet.broadcast())).checked_add(1)?;
+            let behind =
+                number(other.broadcast()).max(number(subnet.broadcast())).checked_add(1)?;
             first = behind.checked_next_multiple_of(size)?;
         }
         None
     }
 
-    /// The subnets in use that overlap this one. They do not overlap each other, so at most one of them
-    /// begins before this one and reaches into it.
+    /// The subnets in use that overlap this one. They do not overlap each other, so at most one of
+    /// them begins before this one and reaches into it.
     fn overlapping(&self, subnet: &IpNet) -> impl Iterator<Item = &(IpNet, NodeName)> {
         let (first, last) = (subnet.network(), subnet.broadcast());
-        let around = self.used.range(..first).next_back().filter(|(_, (used, _))| used.contains(&first));
+        let around =
+            self.used.range(..first).next_back().filter(|(_, (used, _))| used.contains(&first));
         around.into_iter().chain(self.used.range(first..=last)).map(|(_, used)| used)
     }
 
     /// Frees the subnet if it is this node's.
     pub fn release(&mut self, node: &NodeName, subnet: &IpNet) {
-        if self.used.get(&subnet.network()).is_some_and(|(used, owner)| used == subnet && owner == node) {
+        if self
+            .used
+            .get(&subnet.network())
+            .is_some_and(|(used, owner)| used == subnet && owner == node)
+        {
             self.used.remove(&subnet.network());
         }
     }

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use contract::definition::EGRESS_FIREWALL;
 use kubeapi::{
     Connection, Kind, Trouble,
     object::Object,
@@ -10,8 +9,10 @@ use kubeapi::{
 };
 use serde_json::{Value, json};
 
-use super::{Annotations, Change, Only, Status};
-use crate::store::Texts;
+use crate::{
+    annotate::{Annotations, Change, Only, Status},
+    kinds::pod::object::Texts,
+};
 
 /// The outcome of one patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,17 +20,18 @@ pub(super) enum Outcome {
     Written,
     /// The object is gone, or another object has its name.
     Gone,
-    /// The object is no longer in the state that the decision was based on; the watch delivers the new state.
+    /// The object is no longer in the state that the decision was based on; the watch delivers the
+    /// new state.
     Outdated,
     /// 429: the API server asks for fewer requests, whatever they are about.
     Overloaded(Trouble),
     /// No answer.
     Silent(Trouble),
-    /// This program may not write a status of this kind, or objects of this kind have none. It is not tried
-    /// again.
+    /// This program may not write a status of this kind, or objects of this kind have none. It is
+    /// not tried again.
     Unwritable(Trouble),
-    /// The API server answered that it does not accept this patch, for whatever reason. 5xx is here, too: a
-    /// webhook that denies one object, or does not answer for it, shows as 403 or 500.
+    /// The API server answered that it does not accept this patch, for whatever reason. 5xx is
+    /// here, too: a webhook that denies one object, or does not answer for it, shows as 403 or 500.
     Refused(Trouble),
 }
 
@@ -58,9 +60,9 @@ fn place<'a>(api: &Connection, object: &'a Object) -> (String, &'a str) {
             let definition = policy.kind.definition();
             (definition.path(api.version_of(definition)), policy.name())
         }
-        Object::EgressFirewall(namespace) => {
-            let version = api.version_of(&EGRESS_FIREWALL);
-            (EGRESS_FIREWALL.path_in(version, namespace), object.name())
+        Object::Custom(kind, namespace) => {
+            let definition = kind.definition();
+            (definition.path_in(api.version_of(definition), namespace), object.name())
         }
         Object::Namespace(name) => ("/api/v1/namespaces".to_owned(), &**name),
     }
@@ -101,7 +103,8 @@ async fn annotate(api: &Connection, patience: Duration, annotations: &Annotation
         Only::Version(version) => Patch::Merge(
             json!({"metadata": {"uid": **uid, "resourceVersion": **version, "annotations": values}}),
         ),
-        // `Right`, and so any `Derived`: the pod's annotations said the same, so there is nothing to protect.
+        // `Right`, and so any `Derived`: the pod's annotations said the same, so there is nothing
+        // to protect.
         Only::Always | Only::Over(Texts::Right | Texts::Derived) => {
             Patch::Merge(json!({"metadata": {"uid": **uid, "annotations": values}}))
         }
@@ -112,7 +115,8 @@ async fn annotate(api: &Connection, patience: Duration, annotations: &Annotation
     }
 }
 
-/// A JSON patch (RFC 6902) that changes annotations only if they still are as they were seen; all or nothing.
+/// A JSON patch (RFC 6902) that changes annotations only if they still are as they were seen; all
+/// or nothing.
 fn over(
     uid: &str,
     values: &BTreeMap<&'static str, String>,
@@ -121,8 +125,8 @@ fn over(
     const ANNOTATIONS: &str = "/metadata/annotations";
     let mut operations = vec![patch::of_uid(uid)];
     match texts {
-        // RFC 6902 §4.1: `add` needs the parent to exist, so a pod without annotations gets the whole map.
-        // The test keeps that from replacing annotations that came meanwhile.
+        // RFC 6902 §4.1: `add` needs the parent to exist, so a pod without annotations gets the
+        // whole map. The test keeps that from replacing annotations that came meanwhile.
         None => {
             operations.push(patch::test(ANNOTATIONS, Value::Null));
             operations.push(patch::add(ANNOTATIONS, json!(values)));
@@ -146,13 +150,16 @@ impl Outcome {
             return Self::Gone;
         }
         match trouble.code {
-            // Other patches do not conflict with other writers: the API server applies them to the newest
-            // version.
+            // Other patches do not conflict with other writers: the API server applies them to the
+            // newest version.
             Some(409) if matches!(only, Only::Version(_)) => Self::Outdated,
-            Some(422) if matches!(only, Only::Over(_)) && patch::is_test_failed(&trouble) => Self::Outdated,
+            Some(422) if matches!(only, Only::Over(_)) && patch::is_test_failed(&trouble) => {
+                Self::Outdated
+            }
             Some(429) => Self::Overloaded(trouble),
             Some(_) => Self::Refused(trouble),
-            // Nothing was sent: this request cannot be built. That says nothing about the API server.
+            // Nothing was sent: this request cannot be built. That says nothing about the API
+            // server.
             None if trouble.kind == Kind::Refused => Self::Refused(trouble),
             None => Self::Silent(trouble),
         }

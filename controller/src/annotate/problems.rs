@@ -10,12 +10,12 @@ use kubeapi::{
 
 use super::{AnnotationMetrics, Matter, Wish, patch::Outcome, queue::Standing};
 
-/// Of one object's consecutive failures, the second is the first that becomes an event: a single one is often
-/// transient.
+/// Of one object's consecutive failures, the second is the first that becomes an event: a single
+/// one is often transient.
 const TOLD: u32 = 2;
-/// After that, one failure in this many becomes an event: about every ten minutes, at the longest backoff of
-/// 5 s. The API server drops events after an hour, so ten times as many would leave gaps; a tenth would
-/// repeat the event every minute.
+/// After that, one failure in this many becomes an event: about every ten minutes, at the longest
+/// backoff of 5 s. The API server drops events after an hour, so ten times as many would leave
+/// gaps; a tenth would repeat the event every minute.
 const TOLD_AGAIN: u32 = 120;
 
 /// The failures that were last reported.
@@ -59,8 +59,8 @@ impl Problems {
                 self.solved(&written.object());
             }
             (Outcome::Unwritable(trouble), _) => {
-                // Once, not for each object: it says something about the kind, or about this program's
-                // rights.
+                // Once, not for each object: it says something about the kind, or about this
+                // program's rights.
                 if self.unwritable.insert(trouble.code) {
                     tracing::warn!(
                         what = self.matter.name(),

@@ -1,8 +1,9 @@
-//! The work queue of the patcher: which object is next, how many requests are in flight, and when a failed
-//! one is retried. Pure: the caller passes the time.
+//! The work queue of the patcher: which object is next, how many requests are in flight, and when a
+//! failed one is retried. Pure: the caller passes the time.
 //!
-//! A failure delays only the object that it concerns. Three things slow down all objects: an API server that
-//! answers 429, one that answers nothing at all, and one that refuses one object after the other.
+//! A failure delays only the object that it concerns. Three things slow down all objects: an API
+//! server that answers 429, one that answers nothing at all, and one that refuses one object after
+//! the other.
 
 use std::{
     cmp::Reverse,
@@ -15,19 +16,22 @@ use contract::backoff::Backoff;
 use kubeapi::object::Object;
 use tokio::time::Instant;
 
-use super::{Wish, patch::Outcome};
-use crate::few::{KEPT, give_back};
+use crate::{
+    annotate::{Wish, patch::Outcome},
+    few::{KEPT, give_back},
+};
 
-/// Most requests in flight. More do not make an API server faster: with etcd beside it, it takes about 1,400
-/// annotation patches a second. With a tenth, the time that each request is on its way would limit the rate.
+/// Most requests in flight. More do not make an API server faster: with etcd beside it, it takes
+/// about 1,400 annotation patches a second. With a tenth, the time that each request is on its way
+/// would limit the rate.
 const MOST: usize = 96;
-/// One in this many of the requests in flight may be a retry. A retry can take long and fail again: a webhook
-/// that does not answer takes 10 s. Without a limit, retries would hold every slot and new pods would wait
-/// for them.
+/// One in this many of the requests in flight may be a retry. A retry can take long and fail again:
+/// a webhook that does not answer takes 10 s. Without a limit, retries would hold every slot and
+/// new pods would wait for them.
 const REPETITIONS: usize = 6;
-/// After refusals of this many different objects, with no write in between, the API server is at fault and
-/// not the objects. More than the pods that one broken workload usually starts at once; few enough to spare
-/// an API server that has lost its database.
+/// After refusals of this many different objects, with no write in between, the API server is at
+/// fault and not the objects. More than the pods that one broken workload usually starts at once;
+/// few enough to spare an API server that has lost its database.
 const MANY: usize = 16;
 
 /// The queue: see the module.
@@ -41,8 +45,8 @@ pub(super) struct Queue<W> {
     under_way: usize,
     /// Retries among the requests in flight.
     repeated: usize,
-    /// Most requests in flight at present: halved by 429 and by refusals in a row, 1 while the API server is
-    /// silent, one more for each other answer.
+    /// Most requests in flight at present: halved by 429 and by refusals in a row, 1 while the API
+    /// server is silent, one more for each other answer.
     most: usize,
     /// No request is sent before this time.
     pause: Option<Instant>,
@@ -130,8 +134,8 @@ impl<W: Wish> Queue<W> {
             return;
         }
         self.objects.insert(object.clone(), QueuedObject { wish, tries: None });
-        // An API server that does not answer is probed by one request at a time. Newer objects go first, so
-        // that the probe is not always the same object, which may be the cause.
+        // An API server that does not answer is probed by one request at a time. Newer objects go
+        // first, so that the probe is not always the same object, which may be the cause.
         if self.away {
             self.ready.push_front(object);
         } else {
@@ -165,15 +169,15 @@ impl<W: Wish> Queue<W> {
     /// When the next retry may be sent; none if too many are in flight.
     fn repetition_at(&self) -> Option<Instant> {
         let share = self.most / REPETITIONS;
-        // With few requests allowed the share rounds to none. One retry is allowed then, unless new objects
-        // wait.
+        // With few requests allowed the share rounds to none. One retry is allowed then, unless new
+        // objects wait.
         let share = if self.ready.is_empty() { share.max(1) } else { share };
         let Reverse((at, _)) = self.later.peek().filter(|_| self.repeated < share)?;
         Some(self.rest.map_or(*at, |rest| rest.max(*at)))
     }
 
-    /// When [`next`](Self::next) has something to send, unless a wish or an answer comes first. To be called
-    /// after `next` has returned none.
+    /// When [`next`](Self::next) has something to send, unless a wish or an answer comes first. To
+    /// be called after `next` has returned none.
     pub(super) fn next_at(&self) -> Option<Instant> {
         if self.under_way >= self.most {
             return None;
@@ -209,8 +213,8 @@ impl<W: Wish> Queue<W> {
                 self.hear(now);
             }
             Outcome::Overloaded(trouble) => {
-                // It keeps its place in front, but only once: an object that always gets 429 must not block
-                // the others.
+                // It keeps its place in front, but only once: an object that always gets 429 must
+                // not block the others.
                 if std::mem::replace(&mut tries.put_off, true) {
                     self.ready.push_back(object.clone());
                 } else {
@@ -220,9 +224,11 @@ impl<W: Wish> Queue<W> {
                 self.most = (self.most / 2).max(1);
                 self.pause_until(now, trouble.retry_after);
             }
-            // Silence concerns the API server only if it has answered nothing since this request was sent.
-            // Otherwise it concerns this object: its webhook may be slow.
-            Outcome::Silent(_) if begun.is_none_or(|begun| self.heard.is_none_or(|heard| heard <= begun)) => {
+            // Silence concerns the API server only if it has answered nothing since this request
+            // was sent. Otherwise it concerns this object: its webhook may be slow.
+            Outcome::Silent(_)
+                if begun.is_none_or(|begun| self.heard.is_none_or(|heard| heard <= begun)) =>
+            {
                 self.ready.push_back(object.clone());
                 self.away = true;
                 // One request at a time probes for the API server's return.
@@ -238,8 +244,8 @@ impl<W: Wish> Queue<W> {
                 }
                 (self.heard, self.away) = (Some(now), false);
                 self.backoff.reset();
-                // The API server answers, so new objects are still tried at once. Retries slow down together:
-                // otherwise each of thousands of objects would retry every few seconds.
+                // The API server answers, so new objects are still tried at once. Retries slow down
+                // together: otherwise each of thousands of objects would retry every few seconds.
                 self.most = (self.most / 2).max(1);
                 self.rest = Some(now + self.rests.next(trouble.retry_after));
             }
@@ -266,8 +272,9 @@ impl<W: Wish> Queue<W> {
     }
 
     fn pause_until(&mut self, now: Instant, asked: Option<Duration>) {
-        // Requests that were in flight together fail together. The first one decides, or else each of them
-        // would lengthen the backoff; only an answer that asks for a later time counts as well.
+        // Requests that were in flight together fail together. The first one decides, or else each
+        // of them would lengthen the backoff; only an answer that asks for a later time counts as
+        // well.
         if self.pause.is_none_or(|pause| asked.is_some_and(|asked| pause < now + asked)) {
             self.pause = Some(now + self.backoff.next(asked));
         }

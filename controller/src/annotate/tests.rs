@@ -12,8 +12,9 @@ use tokio::{
     time::Instant,
 };
 
+use crate::{config::Zone, scripted, status_writeback::RowsState};
+
 use super::*;
-use crate::{config::Zone, scripted, store::Standing};
 
 struct Played {
     api: ScriptedApi,
@@ -52,7 +53,13 @@ impl Played {
             wishes,
             told,
             registry,
-            _writing: AnnotationWriter::start(server, Leadership::always(), recorder, metrics, wished),
+            _writing: AnnotationWriter::start(
+                server,
+                Leadership::always(),
+                recorder,
+                metrics,
+                wished,
+            ),
         }
     }
 
@@ -76,10 +83,18 @@ impl Played {
     /// Objects that are refused, by reason.
     fn refused(&self) -> BTreeMap<String, f64> {
         let families = self.registry.gather();
-        let family = families.iter().find(|family| family.name() == "ovnkube_controller_annotations_refused");
+        let family = families
+            .iter()
+            .find(|family| family.name() == "ovnkube_controller_annotations_refused");
         let metrics = family.into_iter().flat_map(|family| family.get_metric());
         let reason = |metric: &prometheus::proto::Metric| {
-            metric.get_label().iter().find(|label| label.name() == "reason").unwrap().value().to_owned()
+            metric
+                .get_label()
+                .iter()
+                .find(|label| label.name() == "reason")
+                .unwrap()
+                .value()
+                .to_owned()
         };
         metrics
             .map(|metric| (reason(metric), metric.get_gauge().get_value()))
@@ -114,7 +129,8 @@ async fn a_patch_is_of_the_status_and_names_the_object_that_is_meant() {
     played.api.nothing_within(Duration::from_secs(100)).await;
 }
 
-/// With the UID as its only precondition, a late patch of a former leader overwrote its successor's decision.
+/// With the UID as its only precondition, a late patch of a former leader overwrote its successor's
+/// decision.
 #[tokio::test(start_paused = true)]
 async fn a_patch_is_for_the_annotations_that_were_decided_on_and_is_dropped_if_there_are_others() {
     let mut played = Played::start().await;
@@ -138,7 +154,8 @@ async fn a_patch_is_for_the_annotations_that_were_decided_on_and_is_dropped_if_t
 async fn objects_that_are_gone_are_forgotten_and_others_are_tried_until_they_are_written() {
     let conflict = "Precondition failed: UID in precondition: u1, UID in object meta: u2";
     let mut played = Played::start().await;
-    let immutable = "Pod \"cart\" is invalid: metadata.uid: Invalid value: \"u1\": field is immutable";
+    let immutable =
+        "Pod \"cart\" is invalid: metadata.uid: Invalid value: \"u1\": field is immutable";
     for (code, message) in [(404, "pods \"cart\" not found"), (409, conflict), (422, immutable)] {
         played.wish("cart", "1");
         played.patch().await.0.status(code, message).await;
@@ -180,8 +197,8 @@ async fn a_newer_wish_replaces_one_that_was_not_written() {
     played.api.nothing_within(Duration::from_secs(100)).await;
 }
 
-/// One pod that an admission webhook refused stopped the annotations of the whole cluster. The only trace was
-/// a log line about roles.
+/// One pod that an admission webhook refused stopped the annotations of the whole cluster. The only
+/// trace was a log line about roles.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_a_webhook_refuses_hears_of_it_and_keeps_no_other_waiting() {
     let denied = "admission webhook \"check.example.org\" denied the request: no";
@@ -205,7 +222,8 @@ async fn a_pod_that_a_webhook_refuses_hears_of_it_and_keeps_no_other_waiting() {
 
     let told = played.told.recv().await.unwrap();
     assert!(told.note().contains(denied), "{}", told.note());
-    let event = told.to_api(&Reporter { controller: "ovn-kubernetes/test", instance: "test".to_owned() });
+    let event =
+        told.to_api(&Reporter { controller: "ovn-kubernetes/test", instance: "test".to_owned() });
     assert_eq!(event.reason.as_deref(), Some("AnnotationsRefused"));
     let regarding = event.regarding.unwrap();
     assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("broken"), Some("u1")));
@@ -221,8 +239,13 @@ async fn an_annotation_of_a_node_goes_to_the_version_that_was_decided_on_and_to_
     let (wishes, wished) = unbounded_channel();
     let metrics = AnnotationMetrics::register(&Registry::new()).unwrap();
     let (recorder, _told) = Recorder::fake(16);
-    let _writing =
-        AnnotationWriter::start::<NodeAnnotation>(server, Leadership::always(), recorder, metrics, wished);
+    let _writing = AnnotationWriter::start::<NodeAnnotation>(
+        server,
+        Leadership::always(),
+        recorder,
+        metrics,
+        wished,
+    );
     let wish = |version: &str| NodeAnnotation {
         node: "n1".into(),
         uid: "u1".into(),
@@ -232,8 +255,13 @@ async fn an_annotation_of_a_node_goes_to_the_version_that_was_decided_on_and_to_
     wishes.send(wish("7")).unwrap();
     let asked = api.asked().await;
     let body: Value = serde_json::from_slice(&asked.body).unwrap();
-    assert_eq!(body, json!({"metadata": {"uid": "u1", "resourceVersion": "7", "annotations": {"a/b": "1"}}}));
-    asked.status(409, "Operation cannot be fulfilled on nodes \"n1\": the object has been modified").await;
+    assert_eq!(
+        body,
+        json!({"metadata": {"uid": "u1", "resourceVersion": "7", "annotations": {"a/b": "1"}}})
+    );
+    asked
+        .status(409, "Operation cannot be fulfilled on nodes \"n1\": the object has been modified")
+        .await;
     api.nothing_within(Duration::from_secs(100)).await;
     wishes.send(wish("8")).unwrap();
     let asked = api.asked().await;
@@ -250,14 +278,19 @@ async fn a_status_is_applied_for_its_own_manager_and_not_tried_again_where_it_ca
     let (wishes, wished) = unbounded_channel();
     let metrics = AnnotationMetrics::register(&Registry::new()).unwrap();
     let (recorder, _told) = Recorder::fake(16);
-    let _writing =
-        AnnotationWriter::start::<PolicyCondition>(server, Leadership::always(), recorder, metrics, wished);
+    let _writing = AnnotationWriter::start::<PolicyCondition>(
+        server,
+        Leadership::always(),
+        recorder,
+        metrics,
+        wished,
+    );
     let wish = || PolicyCondition {
         policy: ClusterPolicyKey::new(ClusterPolicyKind::AdminNetworkPolicy, "p").unwrap(),
         uid: "u1".into(),
         zone: Zone("z1".to_owned()),
         generation: 3,
-        standing: Standing::Ready,
+        standing: RowsState::Ready,
         since: Some("2023-01-01T00:00:00Z".into()),
     };
     let collection = "/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies";
@@ -272,7 +305,10 @@ async fn a_status_is_applied_for_its_own_manager_and_not_tried_again_where_it_ca
             ("PATCH", Some("application/apply-patch+yaml"))
         );
         assert_eq!(asked.path.split('?').next().unwrap(), format!("{collection}/p/status"));
-        assert_eq!((asked.parameter("fieldManager"), asked.parameter("force")), (Some("z1"), Some("true")));
+        assert_eq!(
+            (asked.parameter("fieldManager"), asked.parameter("force")),
+            (Some("z1"), Some("true"))
+        );
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
         assert_eq!(
             body,

@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{AnnotationMetrics, Wish, patch::patch, problems::Problems, queue::Queue};
+use crate::annotate::{AnnotationMetrics, Wish, patch::patch, problems::Problems, queue::Queue};
 
 /// Writes until the channel of wishes is closed or the leadership is lost.
 pub(super) async fn write<W: Wish>(
@@ -27,7 +27,8 @@ pub(super) async fn write<W: Wish>(
     'leading: loop {
         let now = Instant::now();
         while let Some(wish) = queue.next(now) {
-            // Before each request: the Lease's deadline may have passed since `lost` was last polled.
+            // Before each request: the Lease's deadline may have passed since `lost` was last
+            // polled.
             if !leadership.is_leader() {
                 break 'leading;
             }
@@ -59,8 +60,8 @@ pub(super) async fn write<W: Wish>(
             () = &mut lost => break,
         }
     }
-    // After a resignation the Lease is released next, so the requests in flight have to end first: none may
-    // arrive in the next leader's time. After a loss they are cancelled here.
+    // After a resignation the Lease is released next, so the requests in flight have to end first:
+    // none may arrive in the next leader's time. After a loss they are cancelled here.
     while leadership.has_resigned()
         && let Some((_, outcome)) = under_way.next().await
     {

@@ -1,7 +1,7 @@
 //! What the pods of nodes show about the nodes' subnets, where no annotation of a node does.
 //!
-//! A pod counts with the addresses of its annotation that its node reports, too (`status.podIPs`): whoever
-//! may create a pod chooses its annotation and its node, but not its status.
+//! A pod counts with the addresses of its annotation that its node reports, too (`status.podIPs`):
+//! whoever may create a pod chooses its annotation and its node, but not its status.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,23 +14,24 @@ use tokio::time::{Instant, sleep};
 
 use crate::key::NodeName;
 
-/// Deadline of one request: longer than a busy API server takes for the pods of one node. All nodes wait for
-/// the answer, so ten times as much would keep new nodes waiting for a server that is dead.
+/// Deadline of one request: longer than a busy API server takes for the pods of one node. All nodes
+/// wait for the answer, so ten times as much would keep new nodes waiting for a server that is
+/// dead.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long requests are repeated: three that time out. Without an answer the node gets other subnets, which
-/// cuts its pods off; but all other nodes wait, too.
+/// How long requests are repeated: three that time out. Without an answer the node gets other
+/// subnets, which cuts its pods off; but all other nodes wait, too.
 const ALL: Duration = Duration::from_secs(30);
 /// Pods in one answer.
 const PAGE: u32 = 500;
-/// The longest selector of nodes in bytes, about a thousand names: a client's URL holds 64 KiB, in which each
-/// name is longer.
+/// The longest selector of nodes in bytes, about a thousand names: a client's URL holds 64 KiB, in
+/// which each name is longer.
 const LONGEST: usize = 40_000;
 
 /// Networks by node, the most frequent one first.
 pub(super) type Networks = BTreeMap<NodeName, Vec<IpNet>>;
 
-/// The networks that the addresses of the node's pods are in, the most frequent one first. None if the API
-/// server does not tell.
+/// The networks that the addresses of the node's pods are in, the most frequent one first. None if
+/// the API server does not tell.
 pub(super) async fn networks_of_pods(api: &Connection, node: &str) -> Vec<IpNet> {
     let networks = insist(api, &of(node)).await;
     networks.into_values().next().unwrap_or_default()
@@ -44,13 +45,14 @@ pub(super) async fn networks_left(api: &Connection, node: &str) -> Result<Vec<Ip
     Ok(ask(api, &of(node)).await?.into_values().next().unwrap_or_default())
 }
 
-/// The networks of pods that are on none of these nodes; none if there are too many nodes for one question, or
-/// if the API server does not tell.
+/// The networks of pods that are on none of these nodes; none if there are too many nodes for one
+/// question, or if the API server does not tell.
 pub(super) async fn networks_elsewhere<'a>(
     api: &Connection,
     nodes: impl Iterator<Item = &'a NodeName>,
 ) -> Option<Networks> {
-    let selector = nodes.fold("spec.nodeName!=".to_owned(), |all, name| all + ",spec.nodeName!=" + name);
+    let selector =
+        nodes.fold("spec.nodeName!=".to_owned(), |all, name| all + ",spec.nodeName!=" + name);
     if selector.len() > LONGEST {
         return None;
     }
@@ -109,8 +111,9 @@ fn networks(pod: &Pod) -> Vec<IpNet> {
     let reported = pod.status.iter().filter_map(|status| status.pod_ips.as_ref()).flatten();
     let reported: Vec<_> = reported.filter_map(|pod_ip| pod_ip.ip.parse().ok()).collect();
     let annotations = pod.metadata.annotations.as_ref();
-    let network = annotations
-        .and_then(|annotations| PodNetwork::from_annotations(annotations, &Network::Default).ok().flatten());
+    let network = annotations.and_then(|annotations| {
+        PodNetwork::from_annotations(annotations, &Network::Default).ok().flatten()
+    });
     let addresses = network.into_iter().flat_map(|network| network.addresses);
     addresses.filter(|net| reported.contains(&net.addr())).map(|net| net.trunc()).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prometheus::{IntGaugeVec, Opts, Registry};
 
-use crate::node_assignments::NodeAssignments;
+use crate::{node_assignments::NodeAssignments, problem::ProblemText as _};
 
 /// The gauges; clones share them.
 #[derive(Debug, Clone)]

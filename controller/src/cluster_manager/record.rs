@@ -1,5 +1,5 @@
-//! The record of nodes that are gone, for the next leader: an annotation of a Lease of its own, which this
-//! program may write wherever it may stand for an election. Knows nothing of subnets.
+//! The record of nodes that are gone, for the next leader: an annotation of a Lease of its own,
+//! which this program may write wherever it may stand for an election. Knows nothing of subnets.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,7 +27,9 @@ pub(super) async fn read(api: &Connection, namespace: &str) -> FormerNodes {
     let (begun, mut backoff) = (Instant::now(), Backoff::default());
     loop {
         match get(api, namespace).await {
-            Ok(lease) => return lease.as_ref().and_then(text).map(|text| parse(text)).unwrap_or_default(),
+            Ok(lease) => {
+                return lease.as_ref().and_then(text).map(|text| parse(text)).unwrap_or_default();
+            }
             Err(trouble) if trouble.code == Some(403) || begun.elapsed() > ALL => {
                 tracing::warn!(problem = %trouble, "cannot read which nodes have gone before");
                 return FormerNodes::new();
@@ -79,7 +81,11 @@ async fn put(api: &Connection, namespace: &str, record: &FormerNodes) -> Result<
     match found {
         // With its `resourceVersion`: another leader's record is not overwritten.
         Some(mut lease) => {
-            lease.metadata.annotations.get_or_insert_default().insert(ANNOTATION.to_owned(), wanted);
+            lease
+                .metadata
+                .annotations
+                .get_or_insert_default()
+                .insert(ANNOTATION.to_owned(), wanted);
             api.ask(PATIENCE, leases.replace(LEASE, &post, &lease)).await.map(drop)
         }
         None => {

@@ -15,13 +15,14 @@ use testkit::{
 };
 use tokio::time::Instant;
 
-use super::*;
 use crate::{
-    cluster_watch::{ClusterWatch, Party},
+    cluster_watch::{ClusterWatch, Subscriber},
     config::{ClusterConfig, ClusterSubnet},
     node_assignments::NodeRules,
     scripted,
 };
+
+use super::*;
 
 /// The role with room for two nodes, and the watch that the test feeds.
 struct Played {
@@ -82,8 +83,13 @@ impl Played {
             asked = self.api.asked().await;
         }
         assert_eq!(asked.method, "PATCH", "{}", asked.path);
-        let node =
-            asked.path.strip_prefix("/api/v1/nodes/").unwrap().strip_suffix("/status?").unwrap().to_owned();
+        let node = asked
+            .path
+            .strip_prefix("/api/v1/nodes/")
+            .unwrap()
+            .strip_suffix("/status?")
+            .unwrap()
+            .to_owned();
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
         assert_eq!(body["metadata"]["uid"], format!("uid-{node}"));
         asked.json(&json!({})).await;
@@ -92,26 +98,36 @@ impl Played {
 
     fn lacking(&self) -> f64 {
         let families = self.registry.gather();
-        let lacking =
-            families.iter().filter(|family| family.name() == "ovnkube_clustermanager_nodes_lacking");
-        lacking.flat_map(|family| family.get_metric()).map(|metric| metric.get_gauge().get_value()).sum()
+        let lacking = families
+            .iter()
+            .filter(|family| family.name() == "ovnkube_clustermanager_nodes_lacking");
+        lacking
+            .flat_map(|family| family.get_metric())
+            .map(|metric| metric.get_gauge().get_value())
+            .sum()
     }
 }
 
 async fn list_ends(events: &mut WatchStream) {
-    let metadata = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
-    events.send("BOOKMARK", &json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata})).await;
+    let metadata =
+        json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
+    events
+        .send("BOOKMARK", &json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata}))
+        .await;
 }
 
 /// Answers a question for pods.
 async fn pods(asked: Asked, pods: &[Value]) {
     assert!(asked.path.starts_with("/api/v1/pods?"), "{}", asked.path);
-    asked.json(&json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})).await;
+    asked
+        .json(&json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}))
+        .await;
 }
 
 /// A pod on the node, with this address in its annotation and in its status.
 fn pod(name: &str, node: &str, address: &str, reported: &[&str]) -> Value {
-    let network = json!({"default": {"ip_addresses": [address], "mac_address": "0a:58:0a:f4:01:05"}});
+    let network =
+        json!({"default": {"ip_addresses": [address], "mac_address": "0a:58:0a:f4:01:05"}});
     let annotations = json!({"k8s.ovn.org/pod-networks": network.to_string()});
     let reported: Vec<_> = reported.iter().map(|ip| json!({"ip": ip})).collect();
     json!({"metadata": {"name": name, "namespace": "default", "annotations": annotations},
@@ -142,16 +158,35 @@ fn start_for(
     let assignments = NodeAssignments::new(config(), NodeRules::default());
     let (observed, observations) = unbounded_channel();
     let (api, leading) = (server.clone(), leadership.clone());
-    let told = Told { api, leadership: leading, recorder, namespace: own_namespace, observations };
-    let role = ClusterManager::start(told, assignments, std::future::ready(own), annotation_metrics, metrics);
-    let party = Party { observations: observed, wants: ClusterManager::KINDS, doubted: role.doubted() };
+    let told = ClusterManagerInputs {
+        api,
+        leadership: leading,
+        recorder,
+        namespace: own_namespace,
+        observations,
+    };
+    let role = ClusterManager::start(
+        told,
+        assignments,
+        std::future::ready(own),
+        annotation_metrics,
+        metrics,
+    );
+    let party = Subscriber {
+        observations: observed,
+        wants: ClusterManager::KINDS,
+        doubted: role.doubted(),
+    };
     let watch = ClusterWatch::start(&server, &leadership, &api_metrics, &config(), &[party]);
     (registry, role, watch)
 }
 
 fn config() -> ClusterConfig {
     ClusterConfig {
-        cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/23".parse().unwrap(), host_length: 24 }],
+        cluster_subnets: vec![ClusterSubnet {
+            cidr: "10.244.0.0/23".parse().unwrap(),
+            host_length: 24,
+        }],
         service_cidrs: Vec::new(),
         transit_subnets: Vec::new(),
         hairpin_addresses: Vec::new(),
@@ -180,14 +215,16 @@ async fn event(asked: Asked) -> Value {
 #[tokio::test(start_paused = true)]
 async fn nodes_get_what_no_other_has_and_the_one_too_many_is_told_and_served_when_another_goes() {
     let mut played = Played::start().await;
-    let first =
-        json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
+    let first = json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
     played.list(&[node("b", &json!({})), node("a", &first)]).await;
     let mut given = [played.patched().await, played.patched().await];
     given.sort_by(|one, other| one.0.cmp(&other.0));
     let [(a, of_a), (b, of_b)] = given;
     assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
-    assert!(subnets(&of_b).contains("10.244.1.0/24") && of_b["k8s.ovn.org/node-id"] == "3", "{of_b}");
+    assert!(
+        subnets(&of_b).contains("10.244.1.0/24") && of_b["k8s.ovn.org/node-id"] == "3",
+        "{of_b}"
+    );
     assert!(subnets(&of_a).is_empty(), "what it has is not written again: {of_a}");
 
     played.events.send("MODIFIED", &node("b", &of_b)).await;
@@ -199,7 +236,8 @@ async fn nodes_get_what_no_other_has_and_the_one_too_many_is_told_and_served_whe
             told = Some(event(asked).await);
         } else {
             written = Some(
-                serde_json::from_slice::<Value>(&asked.body).unwrap()["metadata"]["annotations"].clone(),
+                serde_json::from_slice::<Value>(&asked.body).unwrap()["metadata"]["annotations"]
+                    .clone(),
             );
             asked.json(&json!({})).await;
         }
@@ -252,13 +290,13 @@ async fn a_node_without_its_annotation_at_the_start_gets_the_subnet_that_most_of
 /// It went while no cluster manager ran, or the leader that saw it go has ended.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_keeps_its_subnet_over_a_restart() {
-    let first =
-        json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
+    let first = json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.244.0.0/24\"]}", "k8s.ovn.org/node-id": "2"});
     let of_lease = "/apis/coordination.k8s.io/v1/namespaces/ovn/leases";
     let mut record = None;
     for round in 0..2 {
         let (mut api, server) = scripted::start().await;
-        let (registry, role, watch) = start_for(server, Leadership::always(), None, Some("ovn".to_owned()));
+        let (registry, role, watch) =
+            start_for(server, Leadership::always(), None, Some("ovn".to_owned()));
         let (mut events, mut has_record) = (None, false);
         while events.is_none() || !has_record {
             let asked = api.asked().await;
@@ -283,14 +321,20 @@ async fn a_node_that_is_gone_keeps_its_subnet_over_a_restart() {
             assert!(asked.method == "GET" && asked.path.starts_with(of_lease), "{}", asked.path);
             asked.status(404, "no lease").await;
             let created = played.api.asked().await;
-            assert_eq!((created.method.as_str(), created.path.as_str()), ("POST", &*format!("{of_lease}?")));
+            assert_eq!(
+                (created.method.as_str(), created.path.as_str()),
+                ("POST", &*format!("{of_lease}?"))
+            );
             let lease: Value = serde_json::from_slice(&created.body).unwrap();
             created.json(&lease).await;
             record = Some(lease);
         } else {
             played.list(&[node("b", &json!({}))]).await;
             let (_, of_b) = played.patched().await;
-            assert!(subnets(&of_b).contains("10.244.1.0/24"), "the other one is kept for a: {of_b}");
+            assert!(
+                subnets(&of_b).contains("10.244.1.0/24"),
+                "the other one is kept for a: {of_b}"
+            );
             played.events.send("MODIFIED", &node("b", &of_b)).await;
             played.events.send("ADDED", &node("a", &json!({}))).await;
             let (name, of_a) = played.patched().await;
@@ -359,8 +403,8 @@ async fn who_does_not_lead_reads_and_writes_nothing() {
     assert!(read.is_watch() && read.path.starts_with("/api/v1/nodes?"), "{}", read.path);
 }
 
-/// With the kubeconfig of another cluster, or an API server without its data, nodes were forgotten and their
-/// subnets given to others; the other cluster's nodes got some, too.
+/// With the kubeconfig of another cluster, or an API server without its data, nodes were forgotten
+/// and their subnets given to others; the other cluster's nodes got some, too.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_get_none() {
     let mut played = Played::start().await;
@@ -372,19 +416,25 @@ async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_ge
     played.events.send("MODIFIED", &node("a", &of_a)).await;
     played.events.send("MODIFIED", &node("b", &of_b)).await;
 
-    played.events.send("ERROR", &json!({"kind": "Status", "code": 410, "message": "too old"})).await;
+    played
+        .events
+        .send("ERROR", &json!({"kind": "Status", "code": 410, "message": "too old"}))
+        .await;
     played.events = played.api.asked().await.begin().await;
     let begun = Instant::now();
     played.list(&[]).await;
     assert_eq!(doubted.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().nodes, 2);
-    // The second look finds another cluster: its lists are not believed, however often they are repeated.
+    // The second look finds another cluster: its lists are not believed, however often they are
+    // repeated.
     for _ in 0..3 {
         identified(&mut played.api, Some("another")).await;
         played.events = played.api.asked().await.begin().await;
         played.list(&[node("c", &json!({}))]).await;
         played.events.send("ADDED", &node("d", &json!({}))).await;
         doubted
-            .wait_for(|doubted| doubted.as_ref().is_some_and(|doubted| doubted.other_cluster.is_some()))
+            .wait_for(|doubted| {
+                doubted.as_ref().is_some_and(|doubted| doubted.other_cluster.is_some())
+            })
             .await
             .unwrap();
     }
@@ -399,8 +449,8 @@ async fn nodes_that_are_suddenly_gone_keep_their_subnets_and_another_clusters_ge
     assert_ne!(subnets(&of_a), subnets(&of_b));
 }
 
-/// Started with the kubeconfig of another cluster, the role took that cluster for its own, and did nothing in
-/// the right one.
+/// Started with the kubeconfig of another cluster, the role took that cluster for its own, and did
+/// nothing in the right one.
 #[tokio::test(start_paused = true)]
 async fn the_right_cluster_is_served_once_it_answers_though_another_was_asked_first() {
     let (mut api, server) = scripted::start().await;
@@ -417,7 +467,8 @@ async fn the_right_cluster_is_served_once_it_answers_though_another_was_asked_fi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_may_not_be_asked_for_its_identity_is_believed_when_it_says_the_same_twice() {
+async fn a_cluster_that_may_not_be_asked_for_its_identity_is_believed_when_it_says_the_same_twice()
+{
     let (mut api, server) = scripted::start().await;
     let (registry, role, watch) = start(server, Leadership::always());
     identified(&mut api, None).await;
@@ -425,7 +476,10 @@ async fn a_cluster_that_may_not_be_asked_for_its_identity_is_believed_when_it_sa
     let mut played = Played { api, events, registry, role, _watch: watch };
     played.list(&[node("a", &json!({}))]).await;
     let (_, of_a) = played.patched().await;
-    played.events.send("ERROR", &json!({"kind": "Status", "code": 410, "message": "too old"})).await;
+    played
+        .events
+        .send("ERROR", &json!({"kind": "Status", "code": 410, "message": "too old"}))
+        .await;
     played.events = played.api.asked().await.begin().await;
     played.list(&[node("new", &json!({}))]).await;
     identified(&mut played.api, None).await;

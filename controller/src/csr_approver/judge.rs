@@ -1,14 +1,19 @@
-//! What is approved: the certificate of a node's server, for the kubelet of the node, for the server itself, or
-//! for a user that the administrator names. Pure.
+//! What is approved: the certificate of a node's server, for the kubelet of the node, for the
+//! server itself, or for a user that the administrator names. Pure.
 
 use std::collections::BTreeSet;
 
-use contract::node_identity::{
-    GROUP, KUBELET_PREFIX, KUBELETS, LONGEST_SECONDS, SHORTEST_SECONDS, USAGES, USER_PREFIX,
+use contract::{
+    names::check_node_name,
+    node_identity::{
+        GROUP, KUBELET_PREFIX, KUBELETS, LONGEST_SECONDS, SHORTEST_SECONDS, USAGES, USER_PREFIX,
+    },
 };
 
-use super::request::{Request, Subject};
-use crate::key::NodeName;
+use crate::{
+    csr_approver::request::{Request, Subject},
+    key::NodeName,
+};
 
 /// Why a request is denied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +28,9 @@ pub(super) enum Refusal {
     NodeName(String),
     #[error("usages {0:?}: they have to be {USAGES:?}")]
     Usages(Vec<String>),
-    #[error("expirationSeconds are missing: they have to be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}")]
+    #[error(
+        "expirationSeconds are missing: they have to be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}"
+    )]
     NoExpiration,
     #[error("expirationSeconds {0}: they have to be from {SHORTEST_SECONDS} to {LONGEST_SECONDS}")]
     Expiration(i32),
@@ -43,16 +50,21 @@ pub(super) enum Refusal {
 /// # Errors
 ///
 /// The first thing that does not fit.
-pub(super) fn judge(request: &Request, bootstrap_users: &BTreeSet<String>) -> Result<NodeName, Refusal> {
+pub(super) fn judge(
+    request: &Request,
+    bootstrap_users: &BTreeSet<String>,
+) -> Result<NodeName, Refusal> {
     let common_name = match &request.subject {
         Subject::Plain { organization, common_name } if organization == GROUP => common_name,
         Subject::Plain { common_name, .. } | Subject::Other { common_name } => {
             return Err(Refusal::Subject(common_name.clone()));
         }
-        Subject::WithExtensions { common_name } => return Err(Refusal::Extensions(common_name.clone())),
+        Subject::WithExtensions { common_name } => {
+            return Err(Refusal::Extensions(common_name.clone()));
+        }
     };
     let node = common_name.strip_prefix(USER_PREFIX).unwrap_or_default();
-    if !is_node_name(node) {
+    if check_node_name(node).is_err() {
         return Err(Refusal::NodeName(node.to_owned()));
     }
     let usages: BTreeSet<&str> = request.usages.iter().map(String::as_str).collect();
@@ -60,7 +72,9 @@ pub(super) fn judge(request: &Request, bootstrap_users: &BTreeSet<String>) -> Re
         return Err(Refusal::Usages(request.usages.clone()));
     }
     let seconds = request.expiration_seconds.ok_or(Refusal::NoExpiration)?;
-    if !u64::try_from(seconds).is_ok_and(|seconds| (SHORTEST_SECONDS..=LONGEST_SECONDS).contains(&seconds)) {
+    if !u64::try_from(seconds)
+        .is_ok_and(|seconds| (SHORTEST_SECONDS..=LONGEST_SECONDS).contains(&seconds))
+    {
         return Err(Refusal::Expiration(seconds));
     }
     requester(request, node, bootstrap_users)?;
@@ -68,7 +82,11 @@ pub(super) fn judge(request: &Request, bootstrap_users: &BTreeSet<String>) -> Re
 }
 
 /// Whether the user may have the certificate of this node.
-fn requester(request: &Request, node: &str, bootstrap_users: &BTreeSet<String>) -> Result<(), Refusal> {
+fn requester(
+    request: &Request,
+    node: &str,
+    bootstrap_users: &BTreeSet<String>,
+) -> Result<(), Refusal> {
     let user = &request.user;
     let in_group = |group: &'static str| {
         let is_in = request.groups.iter().any(|other| other == group);
@@ -90,18 +108,6 @@ fn requester(request: &Request, node: &str, bootstrap_users: &BTreeSet<String>) 
         return Err(Refusal::OtherNodesToken { user: user.clone(), of, node: node.to_owned() });
     }
     Ok(())
-}
-
-/// A DNS-1123 subdomain.
-fn is_node_name(name: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=253).contains(&name.len())
-        && name.split('.').all(|label| {
-            !label.is_empty()
-                && label.bytes().all(is_inner)
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The open requests. Their number is limited, and so is that of one user, who must not delay the others: a
-//! user has at most [`OF_ONE_USER`] of them in the queue, and after [`BURST`] decisions has to wait for the
-//! next ones.
+//! The open requests. Their number is limited, and so is that of one user, who must not delay the
+//! others: a user has at most [`OF_ONE_USER`] of them in the queue, and after [`BURST`] decisions
+//! has to wait for the next ones.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,10 +11,10 @@ use std::{
 use kubeapi::Allowance;
 use tokio::time::Instant;
 
-use super::request::Request;
+use crate::csr_approver::request::Request;
 
-/// The most open requests that are known at a time, of some 500 bytes each: one of every node of the largest
-/// cluster that Kubernetes supports. The others stay in the API server.
+/// The most open requests that are known at a time, of some 500 bytes each: one of every node of
+/// the largest cluster that Kubernetes supports. The others stay in the API server.
 pub(super) const LONGEST_QUEUE: usize = 5000;
 /// The most of one user. A node that is started again and again leaves one each time.
 pub(super) const OF_ONE_USER: usize = 4;
@@ -72,7 +72,9 @@ impl Queue {
             self.remove(&request.name);
             return Queued::Waits;
         }
-        if let Some(waiting) = self.waiting.iter_mut().find(|other| other.request.name == request.name) {
+        if let Some(waiting) =
+            self.waiting.iter_mut().find(|other| other.request.name == request.name)
+        {
             waiting.request = Arc::new(request);
             return Queued::Waits;
         }

@@ -1,5 +1,5 @@
-//! A CertificateSigningRequest as it was read. Requests that are not for the server of a node are dropped
-//! here: their text is not kept.
+//! A CertificateSigningRequest as it was read. Requests that are not for the server of a node are
+//! dropped here: their text is not kept.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,8 @@ use x509_cert::{
 
 use crate::key::NodeName;
 
-/// The longest request that is read, in bytes of PEM. One with a key of RSA with 4096 bits has 1.7 kB.
+/// The longest request that is read, in bytes of PEM. One with a key of RSA with 4096 bits has 1.7
+/// kB.
 const LONGEST: usize = 16 * 1024;
 
 /// A request for the certificate of a node's server.
@@ -122,11 +123,14 @@ impl Watched for SigningRequest {
         if spec.signer_name != SIGNER || spec.request.0.len() > LONGEST {
             return Ok(None);
         }
-        // Other programs' requests may be anything; the API server checks only that there is one in PEM.
+        // Other programs' requests may be anything; the API server checks only that there is one in
+        // PEM.
         let Some(subject) = Subject::of(&spec.request.0) else { return Ok(None) };
         let mut extra = spec.extra;
-        let is_decided =
-            status.conditions.iter().any(|condition| ["Approved", "Denied"].contains(&&*condition.type_));
+        let is_decided = status
+            .conditions
+            .iter()
+            .any(|condition| ["Approved", "Denied"].contains(&&*condition.type_));
         Ok(Some(Request {
             name: metadata.name.into(),
             uid: metadata.uid,
@@ -145,7 +149,10 @@ impl Watched for SigningRequest {
 impl Request {
     /// The node whose kubelet or server asks; none if it is another user.
     pub(super) fn own_node(&self) -> Option<NodeName> {
-        let node = self.user.strip_prefix(USER_PREFIX).or_else(|| self.user.strip_prefix(KUBELET_PREFIX))?;
+        let node = self
+            .user
+            .strip_prefix(USER_PREFIX)
+            .or_else(|| self.user.strip_prefix(KUBELET_PREFIX))?;
         Some(node.into())
     }
 }
@@ -172,8 +179,8 @@ impl Subject {
     }
 }
 
-/// The values of an attribute that are text in ASCII or UTF-8. Other forms stand for other characters than
-/// their bytes say.
+/// The values of an attribute that are text in ASCII or UTF-8. Other forms stand for other
+/// characters than their bytes say.
 fn texts(name: &Name, oid: x509_cert::der::oid::ObjectIdentifier) -> Vec<String> {
     name.iter()
         .filter(|attribute| attribute.oid == oid)

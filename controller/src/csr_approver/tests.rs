@@ -1,11 +1,15 @@
 use serde_json::{Value, json};
 use testkit::scripted_api::{Asked, ScriptedApi as Scripted};
 
-use super::{
-    request::tests::{object, of_node},
-    *,
+use crate::{
+    csr_approver::{
+        CsrApprover, PACE,
+        request::tests::{object, of_node},
+    },
+    scripted,
 };
-use crate::scripted;
+
+use super::*;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
@@ -71,7 +75,9 @@ fn decided(asked: &Asked, name: &str) -> Value {
     assert_eq!(asked.path.split('?').next(), Some(&*format!("{REQUESTS}/{name}/approval")));
     let patch: Value = serde_json::from_slice(&asked.body).unwrap();
     assert_eq!(patch["metadata"], json!({"uid": format!("uid-{name}"), "resourceVersion": "7"}));
-    let [condition] = &patch["status"]["conditions"].as_array().unwrap()[..] else { panic!("{patch}") };
+    let [condition] = &patch["status"]["conditions"].as_array().unwrap()[..] else {
+        panic!("{patch}")
+    };
     condition.clone()
 }
 
@@ -81,7 +87,8 @@ async fn the_leader_approves_what_fits_and_denies_the_rest_with_a_reason() {
     let mut for_another = object("csr-2", &of_node("n2"));
     for_another["spec"]["username"] = json!("system:node:n1");
     let foreign = object("csr-3", "not even PEM");
-    let mut watch = listed(&mut running.api, &[object("csr-1", &of_node("n1")), for_another, foreign]).await;
+    let mut watch =
+        listed(&mut running.api, &[object("csr-1", &of_node("n1")), for_another, foreign]).await;
     node(&mut running.api, "n1", Ok(())).await;
     let asked = running.api.asked().await;
     let condition = decided(&asked, "csr-1");
@@ -143,7 +150,8 @@ async fn a_process_that_does_not_lead_decides_nothing_and_one_that_led_stops() {
 async fn a_flood_of_one_nodes_requests_is_left_out_with_an_event_and_another_nodes_is_approved() {
     let mut running = start(Leadership::always()).await;
     let of_n1 = of_node("n1");
-    let mut all: Vec<Value> = (0..200).map(|number| object(&format!("csr-{number:03}"), &of_n1)).collect();
+    let mut all: Vec<Value> =
+        (0..200).map(|number| object(&format!("csr-{number:03}"), &of_n1)).collect();
     let mut other = object("other", &of_node("n2"));
     other["spec"]["username"] = json!("system:node:n2");
     all.push(other);
@@ -163,7 +171,11 @@ async fn a_flood_of_one_nodes_requests_is_left_out_with_an_event_and_another_nod
     assert_eq!(approved, ["csr-000", "csr-001", "csr-002", "csr-003", "other"]);
     assert!(began.elapsed() >= PACE * 4, "decisions have a pace: {:?}", began.elapsed());
     let event = running.events.recv().await.unwrap();
-    assert!(event.note().starts_with("user system:node:n1 has more than 4 open"), "{}", event.note());
+    assert!(
+        event.note().starts_with("user system:node:n1 has more than 4 open"),
+        "{}",
+        event.note()
+    );
     // Later, the rest is listed again; it is not asked for before.
     running.api.nothing_within(Duration::from_secs(20)).await;
     let asked = running.api.asked().await;

@@ -1,4 +1,5 @@
-//! The subnets of nodes that are gone, kept for the same names. Knows neither pods nor the API server.
+//! The subnets of nodes that are gone, kept for the same names. Knows neither pods nor the API
+//! server.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::NodeName;
 
-/// How long a subnet is kept at least, in seconds: a machine that is deleted and registered again, by hand or
-/// by a cloud's controller, is back within some minutes. A tenth would miss a reboot; ten times as much keeps
-/// subnets from a cluster whose nodes come and go.
+/// How long a subnet is kept at least, in seconds: a machine that is deleted and registered again,
+/// by hand or by a cloud's controller, is back within some minutes. A tenth would miss a reboot;
+/// ten times as much keeps subnets from a cluster whose nodes come and go.
 pub(super) const KEPT: i64 = 600;
-/// The largest number of nodes that are remembered; the one whose time ends first is forgotten. Their record
-/// is an annotation, and fits into the 256 KiB that Kubernetes allows even with names of 253 characters.
+/// The largest number of nodes that are remembered; the one whose time ends first is forgotten.
+/// Their record is an annotation, and fits into the 256 KiB that Kubernetes allows even with names
+/// of 253 characters.
 pub(super) const MOST: usize = 500;
 /// While a node lacks a subnet, the same name is not looked at again sooner, in seconds.
 const AGAIN: i64 = 30;
@@ -52,7 +54,8 @@ impl FormerSubnets {
         kept.into_iter().any(|subnet| networks.iter().any(|network| subnet.contains(network)))
     }
 
-    /// Keeps the subnets until then. Returns the node that is forgotten for it, if there are too many.
+    /// Keeps the subnets until then. Returns the node that is forgotten for it, if there are too
+    /// many.
     pub(super) fn keep(
         &mut self,
         node: NodeName,
@@ -64,8 +67,11 @@ impl FormerSubnets {
         if self.nodes.len() <= MOST {
             return None;
         }
-        let first =
-            self.nodes.iter().min_by_key(|(_, former)| former.until).map(|(name, _)| Arc::clone(name));
+        let first = self
+            .nodes
+            .iter()
+            .min_by_key(|(_, former)| former.until)
+            .map(|(name, _)| Arc::clone(name));
         self.nodes.remove_entry(&first?)
     }
 
@@ -87,8 +93,8 @@ impl FormerSubnets {
         Some(former)
     }
 
-    /// The nodes whose pods should be looked for, the oldest first: their time is over, or another node `lacks`
-    /// a subnet.
+    /// The nodes whose pods should be looked for, the oldest first: their time is over, or another
+    /// node `lacks` a subnet.
     pub(super) fn due(&self, now: i64, lacks: Lack) -> Vec<NodeName> {
         let is_due = |former: &FormerNode| {
             let may_look = former.looked.is_none_or(|looked| looked + AGAIN <= now);
@@ -106,7 +112,8 @@ impl FormerSubnets {
 
     /// The record, if it has changed since the last call.
     pub(super) fn take_record(&mut self) -> Option<FormerNodes> {
-        let record = || self.nodes.iter().map(|(name, former)| (name.to_string(), former.clone())).collect();
+        let record =
+            || self.nodes.iter().map(|(name, former)| (name.to_string(), former.clone())).collect();
         std::mem::take(&mut self.changed).then(record)
     }
 }

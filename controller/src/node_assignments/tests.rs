@@ -1,10 +1,14 @@
+use contract::node_annotation::{JOIN_ADDRESSES, TRANSIT_ADDRESSES};
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
-use contract::node_annotation::{JOIN_ADDRESSES, TRANSIT_ADDRESSES};
+use crate::{
+    config::{ClusterSubnet, Interconnect},
+    kinds::node::wire::NodeObject,
+    problem::ProblemText as _,
+};
 
 use super::*;
-use crate::{config::ClusterSubnet, store::wire::NodeObject};
 
 fn config(ranges: &[(&str, u8)]) -> ClusterConfig {
     ClusterConfig {
@@ -39,7 +43,10 @@ fn with(node: &Node, annotations: &BTreeMap<&'static str, String>) -> Node {
     let mut all: BTreeMap<String, String> = (*node.annotations).clone();
     all.extend(annotations.iter().map(|(name, text)| ((*name).to_owned(), text.clone())));
     let object = json!({"metadata": {"name": &*node.name, "uid": &*node.uid, "annotations": all, "labels": &*node.labels}});
-    Node { created: node.created, ..serde_json::from_value::<NodeObject>(object).unwrap().into_node() }
+    Node {
+        created: node.created,
+        ..serde_json::from_value::<NodeObject>(object).unwrap().into_node()
+    }
 }
 
 fn subnets(assignments: &mut NodeAssignments) -> Vec<String> {
@@ -47,7 +54,11 @@ fn subnets(assignments: &mut NodeAssignments) -> Vec<String> {
         .take_annotations()
         .into_iter()
         .map(|wish| {
-            format!("{} {}", wish.node, wish.annotations.get(NODE_SUBNETS).map_or("-", String::as_str))
+            format!(
+                "{} {}",
+                wish.node,
+                wish.annotations.get(NODE_SUBNETS).map_or("-", String::as_str)
+            )
         })
         .collect()
 }
@@ -59,11 +70,13 @@ fn a_node_gets_everything_at_once_and_only_once() {
     all.observe(Seen::Applied(plain.clone()));
     assert_eq!(all.take_annotations(), [], "nothing before the first list");
     all.observe(Seen::All(vec![plain.clone()]));
-    let [NodeAnnotation { node: name, uid, version: _, annotations }] = &all.take_annotations()[..] else {
+    let [NodeAnnotation { node: name, uid, version: _, annotations }] = &all.take_annotations()[..]
+    else {
         panic!("one node")
     };
     assert_eq!((&**name, &**uid), ("n1", "n1-1"));
-    let texts: Vec<(&str, &str)> = annotations.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let texts: Vec<(&str, &str)> =
+        annotations.iter().map(|(name, text)| (*name, text.as_str())).collect();
     assert_eq!(
         texts,
         [
@@ -89,7 +102,11 @@ fn a_node_gets_everything_at_once_and_only_once() {
     );
     let mut again = assignments(&[("10.244.0.0/16", 24), ("fd00:10:244::/48", 64)]);
     again.observe(Seen::All(vec![written]));
-    assert_eq!((again.take_annotations(), again.troubles().count()), (vec![], 0), "a restart writes nothing");
+    assert_eq!(
+        (again.take_annotations(), again.troubles().count()),
+        (vec![], 0),
+        "a restart writes nothing"
+    );
 }
 
 #[test]
@@ -108,12 +125,16 @@ fn records_are_read_before_anything_is_given() {
         subnets(&mut all),
         [r#"a {"default":["10.244.3.0/24"]}"#, "b -", r#"c {"default":["10.244.2.0/24"]}"#]
     );
-    all.observe(Seen::Applied(node("d", 4, &[("k8s.ovn.org/node-subnets", r#"{"blue":["10.9.1.0/24"]}"#)])));
+    all.observe(Seen::Applied(node(
+        "d",
+        4,
+        &[("k8s.ovn.org/node-subnets", r#"{"blue":["10.9.1.0/24"]}"#)],
+    )));
     assert_eq!(subnets(&mut all), [r#"d {"blue":["10.9.1.0/24"],"default":["10.244.4.0/24"]}"#]);
 }
 
-/// The annotation was removed while no cluster manager ran: the next one gave the node another subnet, and
-/// its pods were cut off.
+/// The annotation was removed while no cluster manager ran: the next one gave the node another
+/// subnet, and its pods were cut off.
 #[test]
 fn a_node_whose_record_was_lost_while_nobody_looked_gets_the_subnet_that_its_pods_are_in() {
     let recorded = |name: &str, created, subnet: &str, id: &str| {
@@ -137,8 +158,8 @@ fn a_node_whose_record_was_lost_while_nobody_looked_gets_the_subnet_that_its_pod
     );
     assert_eq!(all.without_record(&nodes()), [], "later, what was assigned is known");
 
-    // Whoever creates a pod chooses its annotation: such a network must not take what is another node's, nor
-    // what no node would get.
+    // Whoever creates a pod chooses its annotation: such a network must not take what is another
+    // node's, nor what no node would get.
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
     all.recall(
         "a".into(),
@@ -159,14 +180,17 @@ fn a_subnet_is_free_when_its_node_goes_and_another_of_its_name_gets_its_own() {
         subnets(&mut all),
         [r#"a {"default":["10.244.0.0/24"]}"#, r#"b {"default":["10.244.1.0/24"]}"#, "c -"]
     );
-    let [trouble] = &all.take_troubles()[..] else { panic!("one trouble") };
-    assert_eq!((&*trouble.subject, &*trouble.uid, trouble.why.reason()), ("c", "c-3", "NoFreeSubnet"));
+    let [trouble] = &all.take_problems()[..] else { panic!("one trouble") };
     assert_eq!(
-        trouble.why.to_string(),
+        (trouble.object.name(), &*trouble.uid, trouble.reason),
+        ("c", "c-3", "NoFreeSubnet")
+    );
+    assert_eq!(
+        trouble.note,
         "no free IPv4 subnet is left in the cluster subnets; add one to --cluster-subnets or remove nodes"
     );
     all.observe(Seen::Applied(node("c", 3, &[])));
-    assert_eq!(all.take_troubles(), [], "it is told once");
+    assert_eq!(all.take_problems(), [], "it is told once");
     all.observe(Seen::Deleted("a".into()));
     assert_eq!(all.due(), ["a".into()], "c waits for a subnet");
     all.left(&"a".into(), &[]);
@@ -184,8 +208,8 @@ fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-/// `kubectl delete node`, and its kubelet registered it again: it got another subnet, and the pods that ran
-/// there were cut off.
+/// `kubectl delete node`, and its kubelet registered it again: it got another subnet, and the pods
+/// that ran there were cut off.
 #[test]
 fn a_node_that_comes_back_gets_the_subnet_that_it_had() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
@@ -245,7 +269,10 @@ fn the_next_leader_knows_the_subnets_of_nodes_that_are_gone() {
 fn what_a_node_claims_goes_before_what_is_kept_for_one_that_is_gone() {
     let claim = ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#);
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
-    all.restore(BTreeMap::from([("gone".to_owned(), FormerNode::due(vec![net("10.244.0.0/24")], i64::MAX))]));
+    all.restore(BTreeMap::from([(
+        "gone".to_owned(),
+        FormerNode::due(vec![net("10.244.0.0/24")], i64::MAX),
+    )]));
     all.observe(Seen::All(vec![node("a", 1, &[claim])]));
     assert_eq!((all.troubles().count(), all.take_former()), (0, Some(FormerNodes::new())));
     all.observe(Seen::Deleted("a".into()));
@@ -274,13 +301,19 @@ fn only_so_many_nodes_that_are_gone_are_remembered() {
 #[test]
 fn who_claims_what_another_has_is_told_and_left_as_it_is() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
-    let claim =
-        [("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#), ("k8s.ovn.org/node-id", "7")];
+    let claim = [
+        ("k8s.ovn.org/node-subnets", r#"{"default":["10.244.0.0/24"]}"#),
+        ("k8s.ovn.org/node-id", "7"),
+    ];
     all.observe(Seen::All(vec![node("a", 2, &claim), node("b", 1, &claim)]));
-    let wishes: Vec<_> = all.take_annotations().into_iter().map(|wish| wish.node.to_string()).collect();
+    let wishes: Vec<_> =
+        all.take_annotations().into_iter().map(|wish| wish.node.to_string()).collect();
     assert_eq!(wishes, ["b"], "for join and transit");
-    let troubles: Vec<String> =
-        all.take_troubles().iter().map(|trouble| format!("{}: {}", trouble.subject, trouble.why)).collect();
+    let troubles: Vec<String> = all
+        .take_problems()
+        .iter()
+        .map(|trouble| format!("{}: {}", trouble.object.name(), trouble.note))
+        .collect();
     assert_eq!(
         troubles,
         [
@@ -289,7 +322,10 @@ fn who_claims_what_another_has_is_told_and_left_as_it_is() {
         ]
     );
     all.observe(Seen::Deleted("b".into()));
-    assert_eq!((all.troubles().count(), all.nodes["a"].id, all.nodes["a"].subnets.len()), (0, Some(7), 1));
+    assert_eq!(
+        (all.troubles().count(), all.nodes["a"].id, all.nodes["a"].subnets.len()),
+        (0, Some(7), 1)
+    );
 }
 
 /// Its pods have addresses of the subnet that it had, which went to the next node otherwise.
@@ -302,13 +338,16 @@ fn a_node_whose_annotation_claims_what_another_has_keeps_its_own() {
         let shown = if &*node == "n1" { &first } else { &second };
         all.observe(Seen::Applied(version(&with(shown, &annotations), "2")));
     }
-    let theirs =
-        with(&first, &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#.to_owned())]));
+    let theirs = with(
+        &first,
+        &BTreeMap::from([(NODE_SUBNETS, r#"{"default":["10.244.1.0/24"]}"#.to_owned())]),
+    );
     all.observe(Seen::Applied(version(&theirs, "3")));
     assert!(subnets(&mut all).iter().all(|wish| wish.ends_with('-')), "an administrator decides");
     assert_eq!(all.nodes["n1"].subnets[0].to_string(), "10.244.0.0/24");
     assert!(
-        all.troubles().any(|(name, why)| &**name == "n1" && matches!(why, NodeTrouble::SubnetTaken { .. }))
+        all.troubles()
+            .any(|(name, why)| &**name == "n1" && matches!(why, NodeProblem::SubnetTaken { .. }))
     );
     all.observe(Seen::Applied(third));
     assert_eq!(subnets(&mut all), [r#"n3 {"default":["10.244.2.0/24"]}"#]);
@@ -331,7 +370,11 @@ fn a_claim_to_what_a_later_node_of_the_list_gives_up_is_granted() {
         node(name, created, &[("k8s.ovn.org/node-subnets", &claim(subnet))])
     };
     all.observe(Seen::All(vec![with_subnet("n2", 2, 1)]));
-    all.observe(Seen::All(vec![with_subnet("n1", 1, 1), with_subnet("n2", 2, 7), node("n3", 3, &[])]));
+    all.observe(Seen::All(vec![
+        with_subnet("n1", 1, 1),
+        with_subnet("n2", 2, 7),
+        node("n3", 3, &[]),
+    ]));
     assert_eq!(all.troubles().count(), 0);
     assert_eq!(all.nodes["n1"].subnets[0].to_string(), "10.244.1.0/24");
 }
@@ -345,7 +388,10 @@ fn nodes_without_subnet_and_unreadable_ones() {
     assert_eq!(subnets(&mut all), ["w -"]);
     let reasons: Vec<_> =
         all.troubles().map(|(name, trouble)| (name.to_string(), trouble.reason())).collect();
-    assert_eq!(reasons, [("x".to_owned(), "UnreadableAnnotation"), ("x".to_owned(), "UnreadableAnnotation")]);
+    assert_eq!(
+        reasons,
+        [("x".to_owned(), "UnreadableAnnotation"), ("x".to_owned(), "UnreadableAnnotation")]
+    );
 }
 
 /// A typo in an annotation kept its node without a subnet until an administrator corrected it.
@@ -376,6 +422,57 @@ fn what_was_readable_before_is_written_over_what_cannot_be_read() {
     }
 }
 
+/// Two nodes with one number have one tunnel key and one address between zones.
+#[test]
+fn between_zones_a_number_that_is_anothers_or_no_nodes_is_replaced_and_a_former_one_comes_last() {
+    let config =
+        ClusterConfig { interconnect: Interconnect::On, ..config(&[("10.244.0.0/16", 24)]) };
+    let mut all = NodeAssignments::new(config, NodeRules::default());
+    let with_id = |name, created, id| node(name, created, &[("k8s.ovn.org/node-id", id)]);
+    // A key of a tunnel is less than 32768.
+    let nodes = [with_id("a", 1, "2"), with_id("b", 2, "2"), with_id("c", 3, "40000")];
+    all.observe(Seen::All(nodes.to_vec()));
+    let ids = |all: &mut NodeAssignments| -> Vec<(String, Option<String>)> {
+        let annotations = all.take_annotations().into_iter();
+        annotations
+            .map(|wish| (wish.node.to_string(), wish.annotations.get(NODE_ID).cloned()))
+            .collect()
+    };
+    let id = |id: &str| Some(id.to_owned());
+    assert_eq!(
+        ids(&mut all),
+        [("a".to_owned(), None), ("b".to_owned(), id("3")), ("c".to_owned(), id("4"))]
+    );
+    assert_eq!(all.troubles().count(), 0);
+    // The event shows the node as it was before.
+    all.observe(Seen::Applied(nodes[1].clone()));
+    assert_eq!(all.nodes["b"].id, Some(3));
+    all.observe(Seen::Deleted("a".into()));
+    all.observe(Seen::Applied(node("d", 5, &[])));
+    assert_eq!(all.nodes["d"].id, Some(5), "2 was another node's a moment ago");
+}
+
+/// A free number was not given while others had never been: a join subnet of 254 addresses was used
+/// up by nodes that had gone.
+#[test]
+fn a_number_is_given_again_at_once_in_a_single_zone_and_before_there_is_no_room_between_zones() {
+    for (interconnect, last) in [(Interconnect::Off, 2), (Interconnect::On, 255)] {
+        let join_subnets = vec!["100.64.0.0/24".parse().unwrap()];
+        let config =
+            ClusterConfig { interconnect, join_subnets, ..config(&[("10.244.0.0/16", 24)]) };
+        let mut all = NodeAssignments::new(config, NodeRules::default());
+        all.observe(Seen::All(Vec::new()));
+        let mut given = BTreeSet::new();
+        for number in 0..600 {
+            let name = format!("n{number}");
+            all.observe(Seen::Applied(node(&name, 1, &[])));
+            given.insert(all.nodes[name.as_str()].id.unwrap());
+            all.observe(Seen::Deleted(name.as_str().into()));
+        }
+        assert_eq!(given, (2..=last).collect(), "{interconnect:?}");
+    }
+}
+
 /// Id 1 is the cluster router's address on the join switch: a node and the router had it.
 #[test]
 fn ids_that_are_not_for_nodes_are_refused_and_told() {
@@ -391,15 +488,18 @@ fn ids_that_are_not_for_nodes_are_refused_and_told() {
     }
 }
 
-/// Other `--gateway-v4-join-subnet` or `--cluster-manager-v4-transit-subnet`: all nodes got other addresses
-/// at once.
+/// Other `--gateway-v4-join-subnet` or `--cluster-manager-v4-transit-subnet`: all nodes got other
+/// addresses at once.
 #[test]
 fn nodes_keep_join_and_transit_addresses_of_other_subnets_until_somebody_deletes_the_annotation() {
     let first = |number: u8, id: &str| node(&format!("n{number}"), number, &[(NODE_ID, id)]);
     let mut before = assignments(&[("10.244.0.0/16", 24)]);
     before.observe(Seen::All(vec![first(1, "4"), first(2, "5")]));
     let wishes = before.take_annotations();
-    let nodes = [with(&first(1, "4"), &wishes[0].annotations), with(&first(2, "5"), &wishes[1].annotations)];
+    let nodes = [
+        with(&first(1, "4"), &wishes[0].annotations),
+        with(&first(2, "5"), &wishes[1].annotations),
+    ];
 
     let other = ClusterConfig {
         join_subnets: vec!["100.72.0.0/16".parse().unwrap(), "fd98::/64".parse().unwrap()],
@@ -411,8 +511,11 @@ fn nodes_keep_join_and_transit_addresses_of_other_subnets_until_somebody_deletes
     let wishes = after.take_annotations();
     assert_eq!(wishes.iter().map(|wish| &*wish.node).collect::<Vec<_>>(), ["n3"]);
     assert!(wishes[0].annotations[JOIN_ADDRESSES].contains("100.72.0.6/16"), "{wishes:?}");
-    let told: Vec<String> =
-        after.take_troubles().iter().map(|trouble| format!("{}: {}", trouble.subject, trouble.why)).collect();
+    let told: Vec<String> = after
+        .take_problems()
+        .iter()
+        .map(|trouble| format!("{}: {}", trouble.object.name(), trouble.note))
+        .collect();
     assert_eq!(told.len(), 4, "{told:?}");
     assert!(told[0].starts_with("n1: its address 100.64.0.4/16 in the annotation"), "{told:?}");
 
@@ -431,8 +534,10 @@ fn nodes_keep_join_and_transit_addresses_of_other_subnets_until_somebody_deletes
     assert!(wish.annotations[TRANSIT_ADDRESSES].contains("100.99.0.4/16"), "{wish:?}");
 
     // An address of no earlier start is no reason to wait.
-    let garbled =
-        with(&nodes[1], &BTreeMap::from([(TRANSIT_ADDRESSES, r#"{"ipv4":"10.1.1.1/16"}"#.to_owned())]));
+    let garbled = with(
+        &nodes[1],
+        &BTreeMap::from([(TRANSIT_ADDRESSES, r#"{"ipv4":"10.1.1.1/16"}"#.to_owned())]),
+    );
     after.observe(Seen::Applied(garbled));
     let wish = &after.take_annotations()[0];
     assert!(wish.annotations[TRANSIT_ADDRESSES].contains("100.99.0.5/16"), "{wish:?}");
@@ -445,13 +550,16 @@ fn nodes_outside_of_the_cluster_subnets_keep_what_they_have_and_are_told() {
     let old = r#"{"default":["10.9.3.0/24","fd00:9::/64"]}"#;
     all.observe(Seen::All(vec![node("n1", 1, &[(NODE_SUBNETS, old)]), node("n2", 2, &[])]));
     let troubles: Vec<_> = all
-        .take_troubles()
+        .take_problems()
         .into_iter()
-        .map(|trouble| (trouble.subject.to_string(), trouble.why.reason()))
+        .map(|trouble| (trouble.object.name().to_owned(), trouble.reason))
         .collect();
     assert_eq!(
         troubles,
-        [("n1".to_owned(), "OutsideOfClusterSubnets"), ("n1".to_owned(), "OutsideOfClusterSubnets")]
+        [
+            ("n1".to_owned(), "OutsideOfClusterSubnets"),
+            ("n1".to_owned(), "OutsideOfClusterSubnets")
+        ]
     );
     let written = all.take_annotations();
     let of_n1 = written.iter().find(|annotation| &*annotation.node == "n1").unwrap();
@@ -527,15 +635,17 @@ fn what_is_on_its_way_to_an_older_version_of_a_node_is_sent_again() {
     all.observe(Seen::Applied(version(&plain, "1")));
     assert_eq!(all.take_annotations(), []);
     all.observe(Seen::Applied(version(&plain, "2")));
-    let [again] = &all.take_annotations()[..] else { panic!("the node has changed before it was written") };
+    let [again] = &all.take_annotations()[..] else {
+        panic!("the node has changed before it was written")
+    };
     assert_eq!((&*again.version, &again.annotations), ("2", &first[0].annotations));
     all.observe(Seen::Applied(version(&with(&plain, &again.annotations), "3")));
     all.observe(Seen::Applied(version(&with(&plain, &again.annotations), "4")));
     assert_eq!(all.take_annotations(), [], "nothing is missing");
 }
 
-/// Such a request has the whole set. The id in it stayed: after a restart the younger node had none, and a third
-/// node got its number and its address on the join switch.
+/// Such a request has the whole set. The id in it stayed: after a restart the younger node had
+/// none, and a third node got its number and its address on the join switch.
 #[test]
 fn a_claim_of_a_former_leader_that_came_late_is_overwritten() {
     let mut all = assignments(&[("10.244.0.0/16", 24)]);
@@ -544,7 +654,8 @@ fn a_claim_of_a_former_leader_that_came_late_is_overwritten() {
     let [of_first, of_second] = &all.take_annotations()[..] else { panic!("two nodes") };
     let names: Vec<&str> = of_first.annotations.keys().copied().collect();
     assert_eq!(names, [JOIN_ADDRESSES, NODE_ID, NODE_SUBNETS, TRANSIT_ADDRESSES]);
-    // The former leader had assigned to the first node what the second has, and its request arrives now.
+    // The former leader had assigned to the first node what the second has, and its request arrives
+    // now.
     let late = with(&first, &of_second.annotations);
     all.observe(Seen::Applied(version(&late, "2")));
     let again = all.take_annotations();
@@ -566,6 +677,9 @@ fn a_claim_of_a_former_leader_that_came_late_is_overwritten() {
 
     // The same claim later is an administrator's, and is reported instead of being overwritten.
     all.observe(Seen::Applied(version(&late, "4")));
-    let told: Vec<&NodeTrouble> = all.troubles().map(|(_, trouble)| trouble).collect();
-    assert!(matches!(told[..], [NodeTrouble::SubnetTaken { .. }, NodeTrouble::IdTaken { .. }]), "{told:?}");
+    let told: Vec<&NodeProblem> = all.troubles().map(|(_, trouble)| trouble).collect();
+    assert!(
+        matches!(told[..], [NodeProblem::SubnetTaken { .. }, NodeProblem::IdTaken { .. }]),
+        "{told:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! The desired annotations of a node that it lacks. Entries of other networks than the cluster's stay as they
-//! are.
+//! The desired annotations of a node that it lacks. Entries of other networks than the cluster's
+//! stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,19 @@ use contract::{
 };
 use ipnet::IpNet;
 
-use super::Overruled;
-use crate::{config::ClusterConfig, store::Node, trouble::NodeTrouble};
+use crate::{
+    config::ClusterConfig,
+    kinds::node::{object::Node, problem::NodeProblem},
+    node_assignments::Overruled,
+};
 
 type AnnotationTexts = BTreeMap<&'static str, String>;
 
 /// Annotations with entries of several networks, one of which is the cluster's own.
 pub(super) const SHARED: [&str; 2] = [NODE_SUBNETS, JOIN_ADDRESSES];
 
-/// The missing annotations of a node with these subnets and this id, and the problems of those that cannot be
-/// written. `readable`: the last readable texts of [`SHARED`].
+/// The missing annotations of a node with these subnets and this id, and the problems of those that
+/// cannot be written. `readable`: the last readable texts of [`SHARED`].
 pub(super) fn annotations(
     config: &ClusterConfig,
     node: &Node,
@@ -29,11 +32,12 @@ pub(super) fn annotations(
     subnets: &[IpNet],
     id: Option<u16>,
     overruled: Overruled,
-) -> (AnnotationTexts, Vec<NodeTrouble>) {
+) -> (AnnotationTexts, Vec<NodeProblem>) {
     let (mut wish, mut troubles) = (AnnotationTexts::new(), Vec::new());
-    // A claim that cannot be granted is not overwritten, because an administrator has to decide; unless it is
-    // a late request of a former leader.
-    let undisputed = overruled.subnets || node.subnets.iter().all(|subnet| subnets.contains(subnet));
+    // A claim that cannot be granted is not overwritten, because an administrator has to decide;
+    // unless it is a late request of a former leader.
+    let undisputed =
+        overruled.subnets || node.subnets.iter().all(|subnet| subnets.contains(subnet));
     if undisputed && !subnets.is_empty() {
         // The node's subnets may come from the legacy annotation alone, so both are checked.
         if node.subnets != subnets || !node.annotations.contains_key(NODE_SUBNETS) {
@@ -59,7 +63,7 @@ pub(super) fn annotations(
     }
     let join = numbered(&config.join_subnets, id, &mut troubles);
     if let Some(address) = former(&node.join, &config.join_subnets, id) {
-        troubles.push(NodeTrouble::OutsideOfSubnets { annotation: JOIN_ADDRESSES, address });
+        troubles.push(NodeProblem::OutsideOfSubnets { annotation: JOIN_ADDRESSES, address });
     } else if node.join != join || !node.annotations.contains_key(JOIN_ADDRESSES) {
         merge(&mut wish, &mut troubles, (node, readable), JOIN_ADDRESSES, |entries| {
             entries.set_interface_addresses(DEFAULT_NETWORK, &join)
@@ -67,7 +71,7 @@ pub(super) fn annotations(
     }
     let transit = numbered(&config.transit_subnets, id, &mut troubles);
     if let Some(address) = former(&node.transit, &config.transit_subnets, id) {
-        troubles.push(NodeTrouble::OutsideOfSubnets { annotation: TRANSIT_ADDRESSES, address });
+        troubles.push(NodeProblem::OutsideOfSubnets { annotation: TRANSIT_ADDRESSES, address });
     } else if node.transit != transit {
         wish.insert(TRANSIT_ADDRESSES, node_annotation::interface_addresses_text(&transit));
     }
@@ -75,32 +79,34 @@ pub(super) fn annotations(
 }
 
 /// The address at offset `id` of each subnet, IPv4 first.
-fn numbered(subnets: &[IpNet], id: u16, troubles: &mut Vec<NodeTrouble>) -> Vec<IpNet> {
+fn numbered(subnets: &[IpNet], id: u16, troubles: &mut Vec<NodeProblem>) -> Vec<IpNet> {
     let mut addresses = Vec::new();
     for subnet in subnets {
         match ovn::nth(subnet, id.into()) {
             Some(address) => addresses.push(address),
-            None => troubles.push(NodeTrouble::SubnetTooSmall { id, subnet: *subnet }),
+            None => troubles.push(NodeProblem::SubnetTooSmall { id, subnet: *subnet }),
         }
     }
     addresses.sort_by_key(|address| !address.addr().is_ipv4());
     addresses
 }
 
-/// An address that the node was given when the options named another subnet. It stays until an administrator
-/// deletes the annotation: all nodes would change at once otherwise, and their gateways with them.
+/// An address that the node was given when the options named another subnet. It stays until an
+/// administrator deletes the annotation: all nodes would change at once otherwise, and their
+/// gateways with them.
 fn former(now: &[IpNet], subnets: &[IpNet], id: u16) -> Option<IpNet> {
-    let is_outside = |address: &&IpNet| !subnets.iter().any(|subnet| subnet.contains(&address.addr()));
+    let is_outside =
+        |address: &&IpNet| !subnets.iter().any(|subnet| subnet.contains(&address.addr()));
     // Anything else at this place is not from an earlier start, and is overwritten.
     let is_numbered = |address: &&IpNet| ovn::nth(&address.trunc(), id.into()) == Some(**address);
     now.iter().filter(is_outside).find(is_numbered).copied()
 }
 
-/// Sets the entry of the cluster's network. A text that cannot be read may have entries of other networks: it
-/// is overwritten only with the last readable text.
+/// Sets the entry of the cluster's network. A text that cannot be read may have entries of other
+/// networks: it is overwritten only with the last readable text.
 fn merge(
     wish: &mut AnnotationTexts,
-    troubles: &mut Vec<NodeTrouble>,
+    troubles: &mut Vec<NodeProblem>,
     (node, readable): (&Node, &AnnotationTexts),
     annotation: &'static str,
     set: impl FnOnce(&mut PerNetwork),
@@ -115,6 +121,8 @@ fn merge(
             set(&mut entries);
             wish.insert(annotation, entries.to_string());
         }
-        Err(error) => troubles.push(NodeTrouble::UnreadableAnnotation { annotation, why: error.to_string() }),
+        Err(error) => {
+            troubles.push(NodeProblem::UnreadableAnnotation { annotation, why: error.to_string() })
+        }
     }
 }

@@ -6,9 +6,12 @@ use contract::{
 };
 use ovsdb::Datum;
 
+use crate::rows::{DesiredRow, Membership, RowName, Table, Value};
+
 pub mod spelling;
 
-use super::{DesiredRow, Membership, RowName, Table, Value};
+/// The priority of what NetworkPolicies allow, as upstream's.
+pub(crate) const ALLOW: i64 = 1001;
 
 /// An ACL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +63,12 @@ pub enum Action {
     /// The packets pass, and their connections are not tracked.
     AllowStateless,
     Drop,
-    /// The next tier decides. Only where the database takes the word ([`Tiers`](crate::store::Tiers)).
+    /// The next tier decides. Only where the database takes the word ([`Tiers`]).
     Pass,
 }
 
-/// A tier of ACLs. The first tier that decides is the last one that is asked. A database without tiers has
-/// one, where the priorities alone decide (`desired/cluster_policy.rs`).
+/// A tier of ACLs. The first tier that decides is the last one that is asked. A database without
+/// tiers has one, where the priorities alone decide (`kinds/cluster_policy/rows.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// Without ACLs of policies.
@@ -152,30 +155,45 @@ impl From<Acl> for DesiredRow {
 /// Between what is left of a name and the hash of the whole. No name of an object has it.
 const CUT: char = '~';
 
-/// A name of an ACL as the database takes it. Of one that is too long, direction and rule stay, and a hash tells apart
-/// objects that begin alike: `NP:shop:a-policy-wh~a6124…:Ingress:0`.
+/// A name of an ACL as the database takes it. Of one that is too long, direction and rule stay, and
+/// a hash tells apart objects that begin alike: `NP:shop:a-policy-wh~a6124…:Ingress:0`.
 fn short_name(name: &str) -> String {
     if name.len() <= LONGEST_ACL_NAME {
         return name.to_owned();
     }
     // `NP:NAMESPACE:POLICY:DIRECTION:RULE`, `NP:NAMESPACE:DIRECTION`, `EF:NAMESPACE:RULE`
     let parts = name.matches(':').count() / 2;
-    let end = name.rmatch_indices(':').nth(parts.saturating_sub(1)).map_or(name.len(), |(at, _)| at);
+    let end =
+        name.rmatch_indices(':').nth(parts.saturating_sub(1)).map_or(name.len(), |(at, _)| at);
     let tail = format!("{CUT}{}{}", ovn::hash(name), &name[end..]);
     let room = LONGEST_ACL_NAME.saturating_sub(tail.len());
     let head: String = name.chars().take(room).collect();
     format!("{head}{tail}")
 }
 
+/// Whether the ACLs of the database have tiers. Without them no ACL can leave a connection to
+/// NetworkPolicies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tiers {
+    Absent,
+    /// All rows may be another program's still, which are not to be changed.
+    #[default]
+    Present,
+    /// Every one is asked about connections that a policy has stopped (`kinds/cluster/tiers.rs`).
+    Asked,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two policies with the first letters in common were one in the log, without direction and rule.
+    /// Two policies with the first letters in common were one in the log, without direction and
+    /// rule.
     #[test]
     fn a_name_that_is_too_long_still_says_direction_and_rule_and_is_no_others() {
         let namespace = "n".repeat(63);
-        let name = |end: &str| short_name(&format!("NP:{namespace}:{}{end}:Egress:4095", "p".repeat(240)));
+        let name =
+            |end: &str| short_name(&format!("NP:{namespace}:{}{end}:Egress:4095", "p".repeat(240)));
         let (one, other) = (name("a"), name("b"));
         assert_ne!(one, other);
         for (name, end) in [
@@ -207,8 +225,9 @@ mod tests {
             }),
             needs: Vec::new(),
         });
-        let of =
-            |columns: &[(&'static str, Value)]| columns.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        let of = |columns: &[(&'static str, Value)]| {
+            columns.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+        };
         assert_eq!(of(&row.columns), of(&row.or_columns), "all others have to be right");
         let cut = Value::Datum(Datum::set([format!("NP:{}", "n".repeat(60))]));
         assert!(row.or_columns.contains(&("name", cut)), "{:?}", row.or_columns);

@@ -3,18 +3,20 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{fnv1a::fnv1a, names::ServiceKey, ovn};
-pub use kubeapi::services::Protocol;
 use kubeapi::services::{Family, Service, affinity_lots};
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Pairs, RowName, Table, Value};
+use crate::rows::{DesiredRow, Membership, Pairs, RowName, Table, Value};
+
+pub use kubeapi::services::Protocol;
 
 /// Backends for addresses and ports, of one protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadBalancer {
     pub service: ServiceKey,
     pub protocol: Protocol,
-    /// What tells the load balancers of one Service and protocol apart, as [`ovn::load_balancer`] has it.
+    /// What tells the load balancers of one Service and protocol apart, as [`ovn::load_balancer`]
+    /// has it.
     pub part: String,
     /// By `address:port`: `address:port,…`, where an empty list refuses connections.
     pub vips: BTreeMap<Box<str>, String>,
@@ -32,7 +34,8 @@ pub struct Options {
     pub without_backend: WithoutBackend,
     /// Whether a gateway router leaves the source address as it is.
     pub skip_snat: bool,
-    /// Seconds for which a client is to get the same backend; it gets it for as long as there is that backend.
+    /// Seconds for which a client is to get the same backend; it gets it for as long as there is
+    /// that backend.
     pub affinity: Option<u32>,
     /// The family of the addresses that its variables stand for; none without variables.
     pub template: Option<Family>,
@@ -49,18 +52,18 @@ pub enum WithoutBackend {
     Event,
 }
 
-/// The API's longest timeout (one day): upstream spreads by a hash of the addresses there, and has a learned flow for
-/// each client otherwise.
+/// The API's longest timeout (one day): upstream spreads by a hash of the addresses there, and has
+/// a learned flow for each client otherwise.
 const BY_HASH: u32 = 86_400;
 
-/// Whether a load balancer with variables can have the affinity: upstream gives it none that OVN would have
-/// to learn.
+/// Whether a load balancer with variables can have the affinity: upstream gives it none that OVN
+/// would have to learn.
 pub(crate) fn template_affinity(service: &Service) -> bool {
     service.affinity.is_none_or(|timeout| timeout == BY_HASH)
 }
 
-/// The backends as lots, so that a client keeps its backend while others come and go: OVN draws a number by the
-/// client's address, and a change of one backend changes the lots of that one alone
+/// The backends as lots, so that a client keeps its backend while others come and go: OVN draws a
+/// number by the client's address, and a change of one backend changes the lots of that one alone
 /// (docs/decisions/affinity-by-hash.md).
 fn in_lots(backends: &str) -> String {
     let all: Vec<&str> = backends.split(',').collect();
@@ -69,12 +72,15 @@ fn in_lots(backends: &str) -> String {
     if lots == all.len() || backends.starts_with('^') {
         return backends.to_owned();
     }
-    let all: Vec<(u64, &str)> = all.into_iter().map(|backend| (fnv1a(backend.bytes()), backend)).collect();
-    let drawn = (0..).take(lots).filter_map(|lot| all.iter().max_by_key(|(hash, _)| chance(*hash, lot)));
+    let all: Vec<(u64, &str)> =
+        all.into_iter().map(|backend| (fnv1a(backend.bytes()), backend)).collect();
+    let drawn =
+        (0..).take(lots).filter_map(|lot| all.iter().max_by_key(|(hash, _)| chance(*hash, lot)));
     drawn.map(|(_, backend)| *backend).collect::<Vec<_>>().join(",")
 }
 
-/// How likely the backend with this hash has the lot: the largest one does. (The finalizer of SplitMix64.)
+/// How likely the backend with this hash has the lot: the largest one does. (The finalizer of
+/// SplitMix64.)
 fn chance(hash: u64, lot: u64) -> u64 {
     let mut mixed = hash ^ lot.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -115,8 +121,9 @@ impl From<LoadBalancer> for DesiredRow {
             (Value::Lists(vips), by_connection)
         };
         let ids = [(ovn::KIND, ovn::SERVICE.to_owned()), (ovn::OWNER, service.as_str().to_owned())];
-        let members =
-            |rows: Vec<RowName>| rows.into_iter().map(|of| Membership::of(of, "load_balancer")).collect();
+        let members = |rows: Vec<RowName>| {
+            rows.into_iter().map(|of| Membership::of(of, "load_balancer")).collect()
+        };
         Self {
             id: Table::LoadBalancer.row(ovn::load_balancer(&service, protocol.as_str(), &part)),
             columns: vec![

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use contract::mac::Mac;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Table, Value};
+use crate::rows::{DesiredRow, Table, Value};
 
 /// A neighbour, and its MAC address. It comes before one that was learned.
 #[derive(Debug, Clone, PartialEq, Eq)]

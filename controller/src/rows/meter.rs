@@ -2,7 +2,7 @@
 
 use ovsdb::Datum;
 
-use super::{DesiredRow, Table, Value};
+use crate::rows::{DesiredRow, Table, Value};
 
 /// Drops packets above a rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +23,10 @@ pub enum Sharing {
 
 impl From<Meter> for DesiredRow {
     fn from(Meter { name, packets_per_second, sharing }: Meter) -> Self {
-        let band =
-            vec![("action", Datum::set(["drop"])), ("rate", Datum::set([i64::from(packets_per_second)]))];
+        let band = vec![
+            ("action", Datum::set(["drop"])),
+            ("rate", Datum::set([i64::from(packets_per_second)])),
+        ];
         Self {
             id: Table::Meter.row(name),
             columns: vec![

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Table, Value, static_route::spelled};
+use crate::rows::{DesiredRow, Membership, Table, Value, static_route::spelled};
 
 /// What comes from `inside` leaves with the source `outside`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub struct SourceNat {
 /// The value of the column `type`.
 pub(crate) const SOURCE: &str = "snat";
 
-/// Source ports of connections from the cluster: those that Linux gives to a host's own connections, as
-/// upstream's. NodePorts (30000 to 32767) are not among them, so no connection from a pod takes the number of
-/// one.
+/// Source ports of connections from the cluster: those that Linux gives to a host's own
+/// connections, as upstream's. NodePorts (30000 to 32767) are not among them, so no connection from
+/// a pod takes the number of one.
 pub(crate) const PORTS: &str = "32768-60999";
 
 impl From<SourceNat> for DesiredRow {

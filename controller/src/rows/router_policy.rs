@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Table, Value};
+use crate::rows::{DesiredRow, Membership, Table, Value};
 
 /// A policy that sends packets to another next hop than the routes would.
 #[derive(Debug, Clone, PartialEq, Eq)]

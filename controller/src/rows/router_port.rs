@@ -5,7 +5,7 @@ use contract::{mac::Mac, ovn};
 use ipnet::IpNet;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Pairs, Table, Value};
+use crate::rows::{DesiredRow, Membership, Pairs, Table, Value};
 
 /// A port of a logical router.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +58,10 @@ impl From<GatewayChassis> for DesiredRow {
                 // With a single chassis the priority has no effect; this is upstream's value.
                 ("priority", Value::Datum(Datum::set([1_i64]))),
             ],
-            member_of: vec![Membership::of(Table::LogicalRouterPort.row(router_port), "gateway_chassis")],
+            member_of: vec![Membership::of(
+                Table::LogicalRouterPort.row(router_port),
+                "gateway_chassis",
+            )],
             or_member_of: Vec::new(),
             or_columns: Vec::new(),
             needs: Vec::new(),

@@ -1,23 +1,35 @@
-//! A static route of a logical router. Columns follow ovn-nb(5), "Logical_Router_Static_Route TABLE".
+//! A static route of a logical router. Columns follow ovn-nb(5), "Logical_Router_Static_Route
+//! TABLE".
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Membership, Table, Value};
+use crate::rows::{DesiredRow, Membership, Table, Value};
 
-/// A static route. Of several that match a packet, the one with the longest prefix decides, and a route by
-/// destination before one by source of the same length.
+/// A static route. Of several that match a packet, the one with the longest prefix decides, and a
+/// route by destination before one by source of the same length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticRoute {
     pub router: String,
     pub prefix: IpNet,
     pub of: Of,
     pub via: IpAddr,
-    /// The router's port that the next hop is behind; none where OVN can tell from the port's networks.
+    /// The router's port that the next hop is behind; none where OVN can tell from the port's
+    /// networks.
     pub port: Option<String>,
     pub external_ids: BTreeMap<&'static str, String>,
+    pub spelling: Spelling,
+}
+
+/// How upstream spells a single address in this kind of route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    /// `100.64.0.3`
+    Address,
+    /// `100.64.0.3/32`
+    WithLength,
 }
 
 /// Which address of a packet is compared with a route's prefix.
@@ -40,6 +52,7 @@ impl StaticRoute {
             via,
             port: None,
             external_ids: BTreeMap::new(),
+            spelling: Spelling::Address,
         }
     }
 
@@ -50,7 +63,12 @@ impl StaticRoute {
 }
 
 impl From<StaticRoute> for DesiredRow {
-    fn from(StaticRoute { router, prefix, of, via, port, external_ids }: StaticRoute) -> Self {
+    fn from(route: StaticRoute) -> Self {
+        let StaticRoute { router, prefix, of, via, port, external_ids, spelling } = route;
+        let prefix = match spelling {
+            Spelling::Address => spelled(&prefix),
+            Spelling::WithLength => prefix.trunc().to_string(),
+        };
         let text = |text: String| Value::Datum(Datum::set([text]));
         let policy = match of {
             Of::Source => Some(BY_SOURCE),
@@ -59,7 +77,7 @@ impl From<StaticRoute> for DesiredRow {
         // An empty set of ids is not compared: other programs write theirs.
         let ids = (!external_ids.is_empty()).then(|| ("external_ids", Value::pairs(external_ids)));
         let columns = vec![
-            ("ip_prefix", text(spelled(&prefix))),
+            ("ip_prefix", text(prefix)),
             ("nexthop", text(via.to_string())),
             ("policy", Value::Datum(Datum::set(policy))),
             ("output_port", Value::Datum(Datum::set(port))),
@@ -79,5 +97,9 @@ impl From<StaticRoute> for DesiredRow {
 
 /// The network as upstream spells it: a single address without its prefix length.
 pub(crate) fn spelled(net: &IpNet) -> String {
-    if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.trunc().to_string() }
+    if net.prefix_len() == net.max_prefix_len() {
+        net.addr().to_string()
+    } else {
+        net.trunc().to_string()
+    }
 }

@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 
 use contract::mac::Mac;
+use ipnet::IpNet;
 use ovsdb::Datum;
 
-use super::{DesiredRow, Joins, Membership, Pairs, RowName, Table, Value};
+use crate::rows::{DesiredRow, Joins, Membership, Pairs, RowName, Table, Value};
+
+/// Of `options`: the only chassis on which the port may be.
+pub(crate) const REQUESTED_CHASSIS: &str = "requested-chassis";
 
 /// A port of a logical switch.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +18,8 @@ pub struct SwitchPort {
     pub switch: String,
     pub name: String,
     pub kind: Kind,
-    /// The allowed sources of packets from the port, in the form of `addresses`; none allows any source.
+    /// The allowed sources of packets from the port, in the form of `addresses`; none allows any
+    /// source.
     pub port_security: Option<String>,
     pub options: Pairs,
     pub external_ids: BTreeMap<&'static str, String>,
@@ -57,13 +62,22 @@ impl SwitchPort {
 
 impl From<SwitchPort> for DesiredRow {
     fn from(port: SwitchPort) -> Self {
-        let SwitchPort { switch, name, kind, port_security, mut options, external_ids, groups, allowing } =
-            port;
+        let SwitchPort {
+            switch,
+            name,
+            kind,
+            port_security,
+            mut options,
+            external_ids,
+            groups,
+            allowing,
+        } = port;
         // Other programs may tag the packets of other ports.
-        let tag = if let Kind::Localnet { vlan, .. } = &kind { Some(vlan.map(i64::from)) } else { None };
+        let tag =
+            if let Kind::Localnet { vlan, .. } = &kind { Some(vlan.map(i64::from)) } else { None };
         let tag = tag.map(|tag| ("tag_request", Value::Datum(Datum::set(tag))));
-        // ovn-nb(5): an empty type is the interface of a VM or container; the address `router` stands for
-        // those of the router's port.
+        // ovn-nb(5): an empty type is the interface of a VM or container; the address `router`
+        // stands for those of the router's port.
         let (kind, addresses) = match kind {
             Kind::Interface { addresses } => ("", addresses),
             Kind::Router { port } => {
@@ -72,8 +86,8 @@ impl From<SwitchPort> for DesiredRow {
             }
             Kind::Gateway { port, mac } => {
                 options.with.insert("router-port", port);
-                // The router announces its own addresses, and not those of load balancers, of which a cluster
-                // has thousands.
+                // The router announces its own addresses, and not those of load balancers, of which
+                // a cluster has thousands.
                 options.with.insert("nat-addresses", "router".to_owned());
                 options.with.insert("exclude-lb-vips-from-garp", "true".to_owned());
                 ("router", mac.to_string())
@@ -99,15 +113,25 @@ impl From<SwitchPort> for DesiredRow {
             .collect(),
             member_of: std::iter::once(in_switch)
                 .chain(groups.into_iter().map(|of| Membership::of(of, "ports")))
-                .chain(
-                    allowing
-                        .into_iter()
-                        .map(|of| Membership { joins: Joins::OnceThere, ..Membership::of(of, "ports") }),
-                )
+                .chain(allowing.into_iter().map(|of| Membership {
+                    joins: Joins::OnceThere,
+                    ..Membership::of(of, "ports")
+                }))
                 .collect(),
             or_member_of: Vec::new(),
             or_columns: Vec::new(),
             needs: Vec::new(),
         }
     }
+}
+
+/// `MAC IP/LENGTH [IP/LENGTH]`: as upstream writes the addresses of a remote port. OVN ignores the
+/// lengths.
+pub(crate) fn port_networks(mac: Mac, networks: &[IpNet]) -> String {
+    networks.iter().fold(mac.to_string(), |text, net| format!("{text} {net}"))
+}
+
+/// `MAC IP [IP]`, the form of a port's `addresses` and `port_security`.
+pub(crate) fn port_addresses(mac: Mac, addresses: &[IpNet]) -> String {
+    addresses.iter().fold(mac.to_string(), |text, net| format!("{text} {}", net.addr()))
 }

@@ -1,5 +1,5 @@
-//! The tables of the northbound database that hold rows of this controller: one block for each table, with
-//! all that the loop needs to know of it.
+//! The tables of the northbound database that hold rows of this controller: one block for each
+//! table, with all that the loop needs to know of it.
 //!
 //! ```text
 //! Struct in "Table", life, identity, [own set: strength, table of elements], [foreign set] {
@@ -9,16 +9,16 @@
 //!
 //! After the foreign sets, `large [set]` names sets of texts that are compared element by element.
 //!
-//! The columns (ovn-nb(5)) are those that this controller writes or that tell the owner of a row; other
-//! columns are not copied, compared or written. A table comes before the tables that refer to it. Knows
-//! nothing of keys.
+//! The columns (ovn-nb(5)) are those that this controller writes or that tell the owner of a row;
+//! other columns are not copied, compared or written. A table comes before the tables that refer to
+//! it. Knows nothing of keys.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use contract::ovn::{ID, ObjectId};
 use ovsdb::{Atom, Datum, Field, Monitor, Pairs, Replica, Schema, Texts, Uuid, Where};
 
-use super::{RowName, Value};
+use crate::rows::{RowName, Value};
 
 /// How long a row lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub(crate) enum Life {
     Part,
     /// Until it is deleted.
     Root,
-    /// As [`Root`](Self::Root). In addition, other rows live in it and would be deleted with it: a row that
-    /// only lost its name is renamed, and not replaced.
+    /// As [`Root`](Self::Root). In addition, other rows live in it and would be deleted with it: a
+    /// row that only lost its name is renamed, and not replaced.
     Home,
 }
 
@@ -39,22 +39,22 @@ pub(crate) enum Life {
 pub(crate) enum Identity {
     /// Its column `name`.
     Name,
-    /// The id among its `external_ids`, of which its column `name` is a hash. A row without an id is known by
-    /// its name.
+    /// The id among its `external_ids`, of which its column `name` is a hash. A row without an id
+    /// is known by its name.
     HashedId,
     /// Its column `chassis`.
     Chassis,
     /// The id among its `external_ids`.
     Id,
-    /// Its values in these columns. In a table of parts, within the row that holds it: two routers may have
-    /// equal routes.
+    /// Its values in these columns. In a table of parts, within the row that holds it: two routers
+    /// may have equal routes.
     Content(&'static [&'static str]),
     /// Nothing: it is a part of the row that holds it.
     Nameless,
 }
 
-/// A column of references from a row to other rows of this controller. If the controller owns the row with
-/// the set, the key of an element decides whether the element is in it.
+/// A column of references from a row to other rows of this controller. If the controller owns the
+/// row with the set, the key of an element decides whether the element is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Set {
     pub(crate) of: Table,
@@ -120,8 +120,8 @@ macro_rules! tables {
             }
         })+
 
-        // Checked by the compiler: columns of sets and of contents are fields, and a table comes behind those
-        // that it refers to.
+        // Checked by the compiler: columns of sets and of contents are fields, and a table comes
+        // behind those that it refers to.
         $(
             $(const _: fn(&$table) -> &Vec<Uuid> = |row| &row.$set;)*
             $(const _: () = assert!((Table::$holds as usize) < (Table::$table as usize));)*
@@ -227,6 +227,14 @@ tables! {
         pub(crate) external_ids: Pairs,
     }
 
+    Qos in "QoS", Held, Id, [], [] {
+        direction: Box<str>,
+        priority: i64,
+        matching: Box<str> = "match",
+        action: BTreeMap<String, i64>,
+        pub(crate) external_ids: Pairs,
+    }
+
     LogicalSwitchPort in "Logical_Switch_Port", Held, Name, [], [] {
         pub(crate) name: Arc<str>,
         pub(crate) kind: Box<str> = "type",
@@ -305,8 +313,8 @@ tables! {
     }
 
     LogicalSwitch in "Logical_Switch", Home, Name,
-        [ports: Strong LogicalSwitchPort, acls: Strong Acl,
-         load_balancer: Weak LoadBalancer], [qos_rules, forwarding_groups] {
+        [ports: Strong LogicalSwitchPort, acls: Strong Acl, qos_rules: Strong Qos,
+         load_balancer: Weak LoadBalancer], [forwarding_groups] {
         name: Arc<str>,
         ports: Vec<Uuid>,
         acls: Vec<Uuid>,
@@ -329,9 +337,11 @@ tables! {
 }
 
 ovsdb::table! {
-    /// A single row, which ovn-northd or ovn-nbctl creates; none before. Never written.
+    /// A single row, which ovn-northd or ovn-nbctl creates; none before. Only the mark of a new
+    /// database is taken away.
     pub(crate) struct NbGlobal in "NB_Global" {
         pub(crate) name: String,
+        pub(crate) external_ids: Pairs,
     }
 }
 
@@ -355,18 +365,27 @@ impl Table {
         RowName { id: Some(id.to_string().into()), ..self.row(id.hashed()) }
     }
 
-    /// The row with these columns, within the row named `holder`. The name has only the columns that identify
-    /// it.
-    pub fn row_within(self, holder: impl Into<Arc<str>>, columns: &[(&'static str, Value)]) -> RowName {
+    /// The row with these columns, within the row named `holder`. The name has only the columns
+    /// that identify it.
+    pub fn row_within(
+        self,
+        holder: impl Into<Arc<str>>,
+        columns: &[(&'static str, Value)],
+    ) -> RowName {
         RowName { within: Some(holder.into()), ..self.row_with(columns) }
     }
 
     /// The row with these columns, in a table whose rows are in no other row.
     pub fn row_with(self, columns: &[(&'static str, Value)]) -> RowName {
-        let value =
-            |key: &'static str| columns.iter().find(|(column, _)| *column == key).map(|(_, value)| value);
+        let value = |key: &'static str| {
+            columns.iter().find(|(column, _)| *column == key).map(|(_, value)| value)
+        };
         let datum = |key| {
-            if let Some(Value::Datum(datum)) = value(key) { datum.clone() } else { Datum::Set(Vec::new()) }
+            if let Some(Value::Datum(datum)) = value(key) {
+                datum.clone()
+            } else {
+                Datum::Set(Vec::new())
+            }
         };
         let Identity::Content(keys) = self.spec().identity else { return self.row("") };
         self.row(content(keys.iter().map(|key| (*key, datum(key)))))
@@ -423,13 +442,14 @@ impl Table {
         self.spec().others_sets
     }
 
-    /// Sets of addresses that may be large: a change of some elements concerns no other part of the row.
+    /// Sets of addresses that may be large: a change of some elements concerns no other part of the
+    /// row.
     pub(crate) fn large_sets(self) -> &'static [&'static str] {
         self.spec().large_sets
     }
 
-    /// The identity of a row, without that of its holder. Empty if the row has none; none if the replica has
-    /// no such row.
+    /// The identity of a row, without that of its holder. Empty if the row has none; none if the
+    /// replica has no such row.
     pub(crate) fn recognised(self, replica: &Replica, row: Uuid) -> Option<Arc<str>> {
         (self.spec().recognised)(replica, row)
     }
@@ -442,14 +462,16 @@ pub(crate) fn monitor() -> Monitor {
     })
 }
 
-/// The tables and columns above that a database of this schema lacks, as `Table` and `Table.column`. Nothing
-/// is written there.
+/// The tables and columns above that a database of this schema lacks, as `Table` and
+/// `Table.column`. Nothing is written there.
 pub(crate) fn lacking(schema: &Schema) -> Vec<String> {
     let of_table = |spec: &'static Spec| {
         let has_table = schema.has_table(spec.name);
         let table = (!has_table).then(|| spec.name.to_owned());
-        let columns =
-            spec.columns.iter().filter(move |column| has_table && !schema.has_column(spec.name, column));
+        let columns = spec
+            .columns
+            .iter()
+            .filter(move |column| has_table && !schema.has_column(spec.name, column));
         table.into_iter().chain(columns.map(move |column| format!("{}.{column}", spec.name)))
     };
     SPECS.iter().flat_map(of_table).collect()
@@ -480,7 +502,8 @@ mod tests {
             .iter()
             .filter(|spec| spec.name != "Static_MAC_Binding")
             .map(|spec| {
-                let columns = spec.columns.iter().filter(|column| (spec.name, **column) != ("ACL", "tier"));
+                let columns =
+                    spec.columns.iter().filter(|column| (spec.name, **column) != ("ACL", "tier"));
                 let columns: serde_json::Map<String, serde_json::Value> = columns
                     .map(|column| ((*column).to_owned(), serde_json::json!({"type": "string"})))
                     .collect();
@@ -488,6 +511,9 @@ mod tests {
             })
             .collect();
         let schema = serde_json::json!({"name": "OVN_Northbound", "tables": tables});
-        assert_eq!(lacking(&serde_json::from_value(schema).unwrap()), ["ACL.tier", "Static_MAC_Binding"]);
+        assert_eq!(
+            lacking(&serde_json::from_value(schema).unwrap()),
+            ["ACL.tier", "Static_MAC_Binding"]
+        );
     }
 }

@@ -1,12 +1,12 @@
-//! Compares our rows with upstream's, row by row and column by column. Knows no table: our rows say what has
-//! to be equal.
+//! Compares our rows with upstream's, row by row and column by column. Knows no table: our rows say
+//! what has to be equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use controller::{
-    desired::desired,
+    kinds::desired,
     rows::{DesiredRow, Pairs, RowName, Value},
-    store::Store,
+    world::Store,
 };
 use ovsdb::{Atom, Datum};
 
@@ -17,8 +17,8 @@ use crate::fixture::{Columns, Fixture};
 pub(crate) struct Comparison {
     /// What our controller would write, one line each.
     pub(crate) differences: Vec<String>,
-    /// What upstream wrote and our controller never touches: `TABLE NAME` for rows, `TABLE.COLUMN` or
-    /// `TABLE.COLUMN:KEY` in our rows.
+    /// What upstream wrote and our controller never touches: `TABLE NAME` for rows, `TABLE.COLUMN`
+    /// or `TABLE.COLUMN:KEY` in our rows.
     pub(crate) others: BTreeSet<String>,
 }
 
@@ -48,9 +48,11 @@ impl Comparison {
         }
         // Sets of references are compared in `memberships`.
         let named = |column: &str| {
-            ["name", "chassis"].contains(&column) || ours.columns.iter().any(|(ours, _)| *ours == column)
+            ["name", "chassis"].contains(&column)
+                || ours.columns.iter().any(|(ours, _)| *ours == column)
         };
-        let unnamed = columns.iter().filter(|(column, value)| !named(column) && references(value).is_empty());
+        let unnamed =
+            columns.iter().filter(|(column, value)| !named(column) && references(value).is_empty());
         self.others.extend(unnamed.map(|(column, _)| format!("{}.{column}", ours.id.table.name())));
     }
 
@@ -70,7 +72,10 @@ impl Comparison {
                 let pairs: BTreeMap<&str, &str> = value.map(pairs).unwrap_or_default();
                 for (key, ours) in with {
                     if !pairs.get(key).is_some_and(|theirs| wanted.accepts(key, theirs)) {
-                        return Err(format!("{key}: ours is {ours:?}, upstream's {:?}", pairs.get(key)));
+                        return Err(format!(
+                            "{key}: ours is {ours:?}, upstream's {:?}",
+                            pairs.get(key)
+                        ));
                     }
                 }
                 for key in pairs.into_keys().filter(|key| !with.contains_key(key)) {
@@ -94,7 +99,10 @@ impl Comparison {
                 };
                 let theirs = value.map(pairs).unwrap_or_default();
                 let theirs = Datum::map(theirs.iter().map(|(key, list)| (*key, sorted(list))));
-                same(&Datum::map(lists.iter().map(|(key, list)| (&**key, sorted(list)))), Some(&theirs))
+                same(
+                    &Datum::map(lists.iter().map(|(key, list)| (&**key, sorted(list)))),
+                    Some(&theirs),
+                )
             }
             Value::References(rows) => {
                 let ours: BTreeSet<_> = rows.iter().map(|row| theirs.reference(row)).collect();
@@ -120,14 +128,22 @@ impl Comparison {
             }
             Value::Parts { table, rows } => {
                 let all = &theirs.fixture.rows[table.name()];
-                let parts: Vec<&Columns> =
-                    value.map(references).unwrap_or_default().into_iter().map(|name| &all[name]).collect();
+                let parts: Vec<&Columns> = value
+                    .map(references)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|name| &all[name])
+                    .collect();
                 let equal = |ours: &[(&str, Datum)], part: &Columns| {
                     ours.iter().all(|(column, ours)| same(ours, part.get(*column)).is_ok())
                 };
                 let matched = rows.len() == parts.len()
                     && rows.iter().all(|ours| parts.iter().any(|part| equal(ours, part)));
-                if matched { Ok(()) } else { Err(format!("ours is {rows:?}, upstream's {parts:?}")) }
+                if matched {
+                    Ok(())
+                } else {
+                    Err(format!("ours is {rows:?}, upstream's {parts:?}"))
+                }
             }
         }
     }
@@ -161,10 +177,13 @@ impl Comparison {
             };
             for parent in ours {
                 let columns = parent.columns.iter().filter(|(_, value)| names_it(value));
-                wanted
-                    .extend(columns.filter_map(|(column, _)| Some((theirs.reference(&parent.id)?, *column))));
+                wanted.extend(
+                    columns
+                        .filter_map(|(column, _)| Some((theirs.reference(&parent.id)?, *column))),
+                );
             }
-            let own: BTreeSet<&str> = ours.iter().filter_map(|row| theirs.reference(&row.id)).collect();
+            let own: BTreeSet<&str> =
+                ours.iter().filter_map(|row| theirs.reference(&row.id)).collect();
             let found: BTreeSet<(&str, &str)> =
                 theirs.holders(name).filter(|(parent, _)| own.contains(parent)).collect();
             if found != wanted {
@@ -188,11 +207,19 @@ impl Comparison {
                     .map(|(column, _)| (&row.id, *column))
             })
             .flat_map(|(id, column)| {
-                theirs.columns(id).and_then(|columns| columns.get(column)).map(references).unwrap_or_default()
+                theirs
+                    .columns(id)
+                    .and_then(|columns| columns.get(column))
+                    .map(references)
+                    .unwrap_or_default()
             })
             .collect();
-        let all = fixture.rows.iter().flat_map(|(table, rows)| rows.keys().map(move |name| (table, name)));
-        let rest = all.filter(|(_, name)| !own.contains(name.as_str()) && !parts.contains(name.as_str()));
+        let all = fixture
+            .rows
+            .iter()
+            .flat_map(|(table, rows)| rows.keys().map(move |name| (table, name)));
+        let rest =
+            all.filter(|(_, name)| !own.contains(name.as_str()) && !parts.contains(name.as_str()));
         self.others.extend(rest.map(|(table, name)| {
             format!("{table} {}", name.strip_prefix(&format!("{table}_")).unwrap_or(name))
         }));
@@ -213,14 +240,18 @@ impl<'a> Theirs<'a> {
             for (reference, columns) in rows {
                 let name = match table.as_str() {
                     // An ACL's name is only for log lines; its id identifies it.
-                    "ACL" => columns
-                        .get("external_ids")
-                        .and_then(|ids| pairs(ids).get(contract::ovn::ID).map(|id| (*id).to_owned())),
-                    _ if content_of(table).is_some() => Some(identity(fixture, table, reference, columns)),
-                    "Chassis_Template_Var" => {
-                        columns.get("chassis").and_then(|name| Some(name.scalar()?.as_str()?.to_owned()))
+                    "ACL" | "QoS" => columns.get("external_ids").and_then(|ids| {
+                        pairs(ids).get(contract::ovn::ID).map(|id| (*id).to_owned())
+                    }),
+                    _ if content_of(table).is_some() => {
+                        Some(identity(fixture, table, reference, columns))
                     }
-                    _ => columns.get("name").and_then(|name| Some(name.scalar()?.as_str()?.to_owned())),
+                    "Chassis_Template_Var" => columns
+                        .get("chassis")
+                        .and_then(|name| Some(name.scalar()?.as_str()?.to_owned())),
+                    _ => columns
+                        .get("name")
+                        .and_then(|name| Some(name.scalar()?.as_str()?.to_owned())),
                 };
                 if let Some(name) = name {
                     let before = named.insert((table.as_str(), name.clone()), reference.as_str());
@@ -273,7 +304,8 @@ fn content_of(table: &str) -> Option<&'static [&'static str]> {
 fn identity(fixture: &Fixture, table: &str, reference: &str, columns: &Columns) -> String {
     let text = |column: &&str| Some(format!(" {column}={}", columns.get(*column)?.scalar()?));
     let content: String = content_of(table).into_iter().flatten().filter_map(text).collect();
-    let holds = |router: &&Columns| router.values().any(|value| references(value).contains(reference));
+    let holds =
+        |router: &&Columns| router.values().any(|value| references(value).contains(reference));
     let routers = fixture.rows.get("Logical_Router").into_iter().flat_map(BTreeMap::values);
     let holder = routers.filter(holds).find_map(|router| router.get("name")?.scalar()?.as_str());
     holder.map_or_else(|| content.clone(), |holder| format!("{holder}:{content}"))

@@ -14,8 +14,8 @@ use crate::fixture::{Columns, Fixture};
 const SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 const NAME: &str = "nb";
 
-/// A northbound database of this machine's OVN. Columns that its schema lacks are left out, as with an older
-/// OVN.
+/// A northbound database of this machine's OVN. Columns that its schema lacks are left out, as with
+/// an older OVN.
 pub(crate) struct Database {
     scratch: Scratch,
     server: testkit::Database,
@@ -38,8 +38,8 @@ impl Database {
         self.server.endpoint()
     }
 
-    /// Size of the database file in bytes. The server appends each transaction that changes anything, and
-    /// nothing else.
+    /// Size of the database file in bytes. The server appends each transaction that changes
+    /// anything, and nothing else.
     pub(crate) fn written(&self) -> u64 {
         fs::metadata(self.scratch.join(format!("{NAME}.conf"))).unwrap().len()
     }
@@ -58,7 +58,8 @@ impl Database {
                 let columns = columns.iter().filter(|(column, _)| known[table].contains(*column));
                 let row: serde_json::Map<_, _> =
                     columns.map(|(column, value)| (column.clone(), wire(value))).collect();
-                transaction.push(json!({"op": "insert", "table": table, "uuid-name": name, "row": row}));
+                transaction
+                    .push(json!({"op": "insert", "table": table, "uuid-name": name, "row": row}));
             }
         }
         let answer = self.client("transact", &[], &Value::Array(transaction).to_string());
@@ -67,8 +68,10 @@ impl Database {
 
     /// Columns of each table that the server knows.
     fn columns(&self) -> BTreeMap<String, BTreeSet<String>> {
-        let schema: Value = serde_json::from_str(&self.client("get-schema", &[], "OVN_Northbound")).unwrap();
-        let columns = |table: &Value| table["columns"].as_object().unwrap().keys().cloned().collect();
+        let schema: Value =
+            serde_json::from_str(&self.client("get-schema", &[], "OVN_Northbound")).unwrap();
+        let columns =
+            |table: &Value| table["columns"].as_object().unwrap().keys().cloned().collect();
         schema["tables"]
             .as_object()
             .unwrap()
@@ -104,7 +107,9 @@ impl Content {
         for (id, row) in &self.0 {
             let Some(now) = after.0.get(id) else { continue };
             let columns = row.iter().filter(|(column, value)| now[*column] != **value);
-            changes.changed.extend(columns.map(|(column, _)| format!("{} {} {column}", id.0, label(row))));
+            changes
+                .changed
+                .extend(columns.map(|(column, _)| format!("{} {} {column}", id.0, label(row))));
         }
         changes
     }
@@ -161,7 +166,10 @@ fn wire(datum: &Datum) -> Value {
     match datum {
         Datum::Set(atoms) => json!(["set", atoms.iter().map(atom).collect::<Vec<_>>()]),
         Datum::Map(pairs) => {
-            json!(["map", pairs.iter().map(|(key, value)| [atom(key), atom(value)]).collect::<Vec<_>>()])
+            json!([
+                "map",
+                pairs.iter().map(|(key, value)| [atom(key), atom(value)]).collect::<Vec<_>>()
+            ])
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A database that upstream wrote, and the objects that it was written for. Knows the form of the files, not
-//! what rows mean.
+//! A database that upstream wrote, and the objects that it was written for. Knows the form of the
+//! files, not what rows mean.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +16,24 @@ use contract::{
     ovn::hash,
 };
 use controller::{
-    config::{ClusterConfig, ClusterSubnet, Templates, Zone},
+    config::{ClusterConfig, ClusterSubnet, Interconnect, Templates, Zone},
     key::{NodeName, SetId},
-    observation::{Observation, Seen},
-    store::{
-        Annotated, EgressFirewall, Namespace, Pod, Store, TemplateUse,
-        wire::{NodeObject, PodObject, PolicyObject, ServiceObject, SliceObject},
+    kinds::{
+        egress_firewall::object::EgressFirewall,
+        egress_qos::object::EgressQos,
+        namespace::object::Namespace,
+        network_policy::wire::PolicyObject,
+        node::wire::NodeObject,
+        pod::{
+            object::{Annotated, Pod},
+            wire::PodObject,
+        },
+        service::template_use::TemplateUse,
     },
+    watch_event::{Seen, WatchEvent},
+    world::Store,
 };
+use kubeapi::services::{ServiceObject, SliceObject};
 use kubeapi::watch::Watched;
 use ovsdb::{Atom, Datum};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -50,6 +60,8 @@ pub(crate) struct Fixture {
     pub(crate) multicast: Multicast,
     /// Of the namespace `shop`.
     pub(crate) firewall: Option<EgressFirewall>,
+    /// Of the namespace `shop`.
+    pub(crate) qos: Option<EgressQos>,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +73,9 @@ struct Northbound {
 struct List<T> {
     items: Vec<T>,
 }
+
+/// The nodes' addresses that the EgressFirewall of [`Fixture::firewall_v4`] lists.
+const NODES: [&str; 3] = ["172.30.0.11", "172.30.0.12", "172.30.0.13"];
 
 impl Fixture {
     pub(crate) fn all() -> Vec<Self> {
@@ -78,6 +93,7 @@ impl Fixture {
             Self::logged_v4(),
             Self::each_pod_v4(),
             Self::firewall_v4(),
+            Self::qos_v4(),
             Self::multicast_v4(),
         ]
     }
@@ -102,8 +118,9 @@ impl Fixture {
         Self::read("shared-v4", v4())
     }
 
-    /// `shared-v4` as with `--gateway-mode local`: upstream writes only the routes by source differently, to
-    /// the management port and not to the gateway router, and no policies for further addresses of a node.
+    /// `shared-v4` as with `--gateway-mode local`: upstream writes only the routes by source
+    /// differently, to the management port and not to the gateway router, and no policies for
+    /// further addresses of a node.
     pub(crate) fn local_v4() -> Self {
         let mut fixture = Self { name: "shared-v4 as local", ..Self::shared_v4() };
         for route in fixture.rows.get_mut("Logical_Router_Static_Route").unwrap().values_mut() {
@@ -133,8 +150,8 @@ impl Fixture {
         fixture
     }
 
-    /// `shared-v4` as upstream's programs for one node per database write it: their gateway routers have few
-    /// neighbours, and know them.
+    /// `shared-v4` as upstream's programs for one node per database write it: their gateway routers
+    /// have few neighbours, and know them.
     pub(crate) fn shared_2026() -> Self {
         let mut fixture = Self { name: "shared-v4 with known neighbours", ..Self::shared_v4() };
         for router in fixture.rows.get_mut("Logical_Router").unwrap().values_mut() {
@@ -148,12 +165,15 @@ impl Fixture {
         fixture
     }
 
-    /// `shared-v4` as with `--disable-snat-multiple-gws`: upstream translates the address of each pod that has a port,
-    /// at its own node, instead of those of all pods at each node.
+    /// `shared-v4` as with `--disable-snat-multiple-gws`: upstream translates the address of each
+    /// pod that has a port, at its own node, instead of those of all pods at each node.
     pub(crate) fn each_pod_v4() -> Self {
-        let mut fixture = Self { name: "shared-v4 with a translation for each pod", ..Self::shared_v4() };
+        let mut fixture =
+            Self { name: "shared-v4 with a translation for each pod", ..Self::shared_v4() };
         fixture.config.snat_per_pod = true;
-        let text = |row: &Columns, column: &str| row[column].scalar().unwrap().as_str().unwrap().to_owned();
+        let text = |row: &Columns, column: &str| {
+            row[column].scalar().unwrap().as_str().unwrap().to_owned()
+        };
         let nats = fixture.rows.get_mut("NAT").unwrap();
         let of_all: Vec<(String, Columns)> = nats
             .iter()
@@ -168,25 +188,30 @@ impl Fixture {
             let Some(Datum::Set(translations)) = router.get("nat").cloned() else { continue };
             let name = text(router, "name");
             let node = name.strip_prefix("GR_").unwrap();
-            let is_of_all =
-                |atom: &Atom| of_all.iter().find(|(name, _)| *atom == Atom::NamedUuid(name.clone()));
+            let is_of_all = |atom: &Atom| {
+                of_all.iter().find(|(name, _)| *atom == Atom::NamedUuid(name.clone()))
+            };
             let (_, row) = translations.iter().find_map(is_of_all).unwrap();
             let mut now: Vec<Atom> =
                 translations.iter().filter(|atom| is_of_all(atom).is_none()).cloned().collect();
             let switch = switches.values().find(|switch| text(switch, "name") == node).unwrap();
             let Datum::Set(of_switch) = &switch["ports"] else { panic!("a set of ports") };
-            let is_of_switch = |port: &&String| of_switch.contains(&Atom::NamedUuid((*port).clone()));
+            let is_of_switch =
+                |port: &&String| of_switch.contains(&Atom::NamedUuid((*port).clone()));
             for port in ports.keys().filter(is_of_switch) {
                 let row_of_port = &ports[port];
-                let of_pod = row_of_port
-                    .get("external_ids")
-                    .is_some_and(|ids| ids.pairs().iter().any(|(key, _)| key.as_str() == Some("pod")));
+                let of_pod = row_of_port.get("external_ids").is_some_and(|ids| {
+                    ids.pairs().iter().any(|(key, _)| key.as_str() == Some("pod"))
+                });
                 if !of_pod {
                     continue;
                 }
                 let addresses = text(row_of_port, "addresses");
                 let mut row = row.clone();
-                row.insert("logical_ip".to_owned(), Datum::set([addresses.split(' ').nth(1).unwrap()]));
+                row.insert(
+                    "logical_ip".to_owned(),
+                    Datum::set([addresses.split(' ').nth(1).unwrap()]),
+                );
                 let name = format!("NAT_of_{port}");
                 now.push(Atom::NamedUuid(name.clone()));
                 of_each.push((name, row));
@@ -197,8 +222,9 @@ impl Fixture {
         fixture
     }
 
-    /// `shared-v4` as with the annotation `k8s.ovn.org/acl-logging` on the namespace of its policy, and with a
-    /// stateless policy: upstream sets `log` and `severity` of all ACLs but those that let ARP pass.
+    /// `shared-v4` as with the annotation `k8s.ovn.org/acl-logging` on the namespace of its policy,
+    /// and with a stateless policy: upstream sets `log` and `severity` of all ACLs but those that
+    /// let ARP pass.
     pub(crate) fn logged_v4() -> Self {
         let mut fixture = Self { name: "shared-v4 with logging", ..Self::shared_v4() };
         fixture.logging = AclLogging { allow: Some(Severity::Info), deny: Some(Severity::Alert) };
@@ -209,7 +235,11 @@ impl Fixture {
         }
         for (name, row) in fixture.rows.get_mut("ACL").unwrap() {
             let severity = match name.strip_prefix("ACL_default_network_controller_Net") {
-                Some(rest) if rest.starts_with("polNamespace_") && rest.ends_with("defaultDeny") => "alert",
+                Some(rest)
+                    if rest.starts_with("polNamespace_") && rest.ends_with("defaultDeny") =>
+                {
+                    "alert"
+                }
                 Some(rest) if rest.starts_with("workPolicy_") => {
                     row.insert("action".to_owned(), Datum::set(["allow-stateless"]));
                     "info"
@@ -222,8 +252,8 @@ impl Fixture {
         fixture
     }
 
-    /// `shared-v4` as with `--enable-egress-firewall` and an EgressFirewall: upstream has a group of the pods of
-    /// each namespace then, and the rules in that of their own.
+    /// `shared-v4` as with `--enable-egress-firewall` and an EgressFirewall: upstream has a group
+    /// of the pods of each namespace then, and the rules in that of their own.
     pub(crate) fn firewall_v4() -> Self {
         let mut fixture = Self { name: "shared-v4 with an egress firewall", ..Self::shared_v4() };
         let group = group_of("shop");
@@ -232,10 +262,10 @@ impl Fixture {
         let set = hash(&id);
         let mut of_set = ids("EgressFirewallDNS", name, None).pairs().to_vec();
         of_set.retain(|(key, _)| key.as_str() != Some("k8s.ovn.org/id"));
-        of_set.extend(
-            [("k8s.ovn.org/id", id.as_str()), ("ip-family", "v4")]
-                .map(|(key, value)| (Atom::String(key.to_owned()), Atom::String(value.to_owned()))),
-        );
+        of_set
+            .extend([("k8s.ovn.org/id", id.as_str()), ("ip-family", "v4")].map(|(key, value)| {
+                (Atom::String(key.to_owned()), Atom::String(value.to_owned()))
+            }));
         let row = Columns::from([
             ("name".to_owned(), Datum::set([set.clone()])),
             ("external_ids".to_owned(), Datum::Map(of_set)),
@@ -247,10 +277,12 @@ impl Fixture {
             .or_default()
             .insert("Address_Set_of_name".to_owned(), row);
         let of_name = format!("(ip4.dst == ${set})");
+        let of_nodes = NODES.map(|address| format!("ip4.dst == {address}")).join(" || ");
+        let of_nodes = format!("({of_nodes})");
         let rules = [
             ("allow", of_name.as_str(), ""),
             ("allow", "(ip4.dst == 192.0.2.0/24)", " && ((udp && ( udp.dst == 53 )) || (tcp))"),
-            ("allow", "(ip4.dst == 172.30.0.11 || ip4.dst == 172.30.0.12 || ip4.dst == 172.30.0.13)", ""),
+            ("allow", of_nodes.as_str(), ""),
             ("drop", "(ip4.dst == 0.0.0.0/0 && ip4.dst != 10.244.0.0/16)", ""),
         ];
         let mut names = Vec::new();
@@ -258,8 +290,10 @@ impl Fixture {
             let index = index.to_string();
             let matching = format!("{addresses} && inport == @{group}{ports}");
             let texts = [("action", action), ("direction", "to-lport"), ("meter", "acl-logging")];
-            let mut row: Columns =
-                texts.into_iter().map(|(column, text)| (column.to_owned(), Datum::set([text]))).collect();
+            let mut row: Columns = texts
+                .into_iter()
+                .map(|(column, text)| (column.to_owned(), Datum::set([text])))
+                .collect();
             row.insert("match".to_owned(), Datum::set([matching]));
             row.insert("name".to_owned(), Datum::set([format!("EF:shop:{index}")]));
             row.insert("external_ids".to_owned(), ids("EgressFirewall", "shop", Some(&index)));
@@ -279,13 +313,90 @@ impl Fixture {
         let nodes = to("Allow", json!({"nodeSelector": {}}));
         let all = to("Deny", json!({"cidrSelector": "0.0.0.0/0"}));
         let of_name = to("Allow", json!({"dnsName": name}));
-        let spec = json!({"egress": [of_name, some, nodes, all]});
+        // Upstream writes no row of a rule that selects no node.
+        let no_nodes = to("Allow", json!({"nodeSelector": {"matchLabels": {"no": "such"}}}));
+        let spec = json!({"egress": [of_name, some, nodes, all, no_nodes]});
         fixture.firewall = Some(EgressFirewall::new("uid", spec, status));
         fixture
     }
 
-    /// `central-2024` as with `--enable-multicast` and the annotation on `shop`. Derived from what upstream's
-    /// code of that time and its page about multicast say: its program has not written these rows.
+    /// `shared-v4` as with `--enable-egress-qos` and an EgressQoS. Derived from upstream's code: its
+    /// program has not written these rows. All switches of nodes share the rows of the rules.
+    pub(crate) fn qos_v4() -> Self {
+        let mut fixture = Self { name: "shared-v4 with an egress QoS", ..Self::shared_v4() };
+        let id = "default-network-controller:EgressQoS:shop:999:v4";
+        let row = Columns::from([
+            ("name".to_owned(), Datum::set([hash(id)])),
+            (
+                "external_ids".to_owned(),
+                with_ids(id, "EgressQoS", "shop", &[("priority", "999"), ("ip-family", "v4")]),
+            ),
+        ]);
+        let of_all = "default-network-controller:Namespace:shop:v4";
+        let all = hash(of_all);
+        // `MAC IP` of each port.
+        let ports = fixture.rows["Logical_Switch_Port"].iter();
+        let ports = ports.filter(|(name, _)| name.starts_with("Logical_Switch_Port_shop_"));
+        let addresses = ports.map(|(_, row)| {
+            let texts = row["addresses"].atoms()[0].as_str().unwrap().to_owned();
+            texts.split(' ').nth(1).unwrap().to_owned()
+        });
+        let addresses: Vec<String> = addresses.collect();
+        let own = Columns::from([
+            ("name".to_owned(), Datum::set([all.clone()])),
+            ("addresses".to_owned(), Datum::set(addresses)),
+            (
+                "external_ids".to_owned(),
+                with_ids(of_all, "Namespace", "shop", &[("ip-family", "v4")]),
+            ),
+        ]);
+        let sets = fixture.rows.get_mut("Address_Set").unwrap();
+        sets.insert("Address_Set_of_rule".to_owned(), row);
+        sets.insert("Address_Set_of_namespace".to_owned(), own);
+        let everywhere = "ip4.dst == 0.0.0.0/0 || ip6.dst == ::/0";
+        let mut names = Vec::new();
+        for (priority, dscp, to, set) in [
+            (1000_i64, 30_i64, "ip4.dst == 192.0.2.0/24", &all),
+            (999, 42, everywhere, &hash(id)),
+            (998, 0, everywhere, &all),
+        ] {
+            let text = priority.to_string();
+            let id = format!("default-network-controller:EgressQoS:{text}:shop");
+            let row = Columns::from([
+                ("direction".to_owned(), Datum::set(["to-lport"])),
+                ("priority".to_owned(), Datum::set([priority])),
+                ("match".to_owned(), Datum::set([format!("({to}) && ip4.src == ${set}")])),
+                ("action".to_owned(), Datum::map([("dscp", dscp)])),
+                (
+                    "external_ids".to_owned(),
+                    with_ids(&id, "EgressQoS", "shop", &[("priority", &text)]),
+                ),
+            ]);
+            let name = format!("QoS_default_network_controller_EgressQoS_{text}_shop");
+            fixture.rows.entry("QoS".to_owned()).or_default().insert(name.clone(), row);
+            names.push(Atom::NamedUuid(name));
+        }
+        for (name, row) in fixture.rows.get_mut("Logical_Switch").unwrap() {
+            if ["n1", "n2", "n3_example_org"]
+                .iter()
+                .any(|node| name == &format!("Logical_Switch_{node}"))
+            {
+                row.insert("qos_rules".to_owned(), Datum::Set(names.clone()));
+            }
+        }
+        let selector = json!({"matchLabels": {"no": "such"}});
+        let spec = json!({"egress": [
+            {"dscp": 30, "dstCIDR": "192.0.2.0/24"},
+            {"dscp": 42, "podSelector": selector},
+            {"dscp": 0},
+        ]});
+        fixture.qos = Some(EgressQos::new("shop", "uid", spec, json!({})));
+        fixture
+    }
+
+    /// `central-2024` as with `--enable-multicast` and the annotation on `shop`. Derived from what
+    /// upstream's code of that time and its page about multicast say: its program has not written
+    /// these rows.
     pub(crate) fn multicast_v4() -> Self {
         let mut fixture = Self { name: "central-2024 with multicast", ..Self::central_2024() };
         fixture.config.multicast = Multicast::On;
@@ -296,8 +407,11 @@ impl Fixture {
             let text = |atom: &Atom| atom.as_str().unwrap().to_owned();
             let mut pairs: BTreeMap<String, String> =
                 config.pairs().iter().map(|(key, value)| (text(key), text(value))).collect();
-            let octets: Vec<u8> =
-                pairs["subnet"].split(['.', '/']).take(3).map(|octet| octet.parse().unwrap()).collect();
+            let octets: Vec<u8> = pairs["subnet"]
+                .split(['.', '/'])
+                .take(3)
+                .map(|octet| octet.parse().unwrap())
+                .collect();
             let [a, b, c] = octets[..] else { panic!("{pairs:?}") };
             pairs.extend(
                 [
@@ -311,10 +425,14 @@ impl Fixture {
             *config = Datum::map(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         }
         // Upstream's router then has no other option.
-        let router =
-            fixture.rows.get_mut("Logical_Router").unwrap().get_mut("Logical_Router_ovn_cluster_router");
+        let router = fixture
+            .rows
+            .get_mut("Logical_Router")
+            .unwrap()
+            .get_mut("Logical_Router_ovn_cluster_router");
         router.unwrap().insert("options".to_owned(), strings(&[("mcast_relay", "true")]));
-        let all = "(ip4.mcast || mldv1 || mldv2 || (ip6.dst[120..127] == 0xff && ip6.dst[116] == 1))";
+        let all =
+            "(ip4.mcast || mldv1 || mldv2 || (ip6.dst[120..127] == 0xff && ip6.dst[116] == 1))";
         let (of_routers, of_shop) = ("a4743249366342378346", group_of("shop"));
         let set = hash("default-network-controller:Namespace:shop:v4");
         let between = |port: &str| format!("{port} == @{of_routers} && {all}");
@@ -366,7 +484,8 @@ impl Fixture {
         let routers = groups.get_mut(&group("clusterRtrPortGroup")).unwrap();
         routers.insert("ports".to_owned(), Datum::Set(ports));
         routers.insert("acls".to_owned(), Datum::Set(acls["AllowInterNode"].clone()));
-        let Some(Datum::Set(of_all)) = groups.get_mut(&group("clusterPortGroup")).unwrap().get_mut("acls")
+        let Some(Datum::Set(of_all)) =
+            groups.get_mut(&group("clusterPortGroup")).unwrap().get_mut("acls")
         else {
             panic!("a set of ACLs")
         };
@@ -374,13 +493,14 @@ impl Fixture {
         fixture
     }
 
-    /// Adds the groups of namespaces' pods that upstream has for EgressFirewalls and multicast, with rules in
-    /// that of `shop`.
+    /// Adds the groups of namespaces' pods that upstream has for EgressFirewalls and multicast,
+    /// with rules in that of `shop`.
     fn add_groups(&mut self, acls: &[Atom]) {
         let ports = self.rows["Logical_Switch_Port"].keys().cloned().collect::<Vec<_>>();
         for namespace in ["bank", "default", "shop"] {
-            let own =
-                ports.iter().filter(|port| port.starts_with(&format!("Logical_Switch_Port_{namespace}_")));
+            let own = ports
+                .iter()
+                .filter(|port| port.starts_with(&format!("Logical_Switch_Port_{namespace}_")));
             let mut row = Columns::from([
                 ("name".to_owned(), Datum::set([group_of(namespace)])),
                 ("external_ids".to_owned(), ids("Namespace", namespace, None)),
@@ -394,17 +514,19 @@ impl Fixture {
         }
     }
 
-    /// `shared-v4` as with `--enable-svc-template-support`: the node port has a load balancer of all switches
-    /// and one of all routers, and each chassis a variable with its node's address.
+    /// `shared-v4` as with `--enable-svc-template-support`: the node port has a load balancer of
+    /// all switches and one of all routers, and each chassis a variable with its node's address.
     pub(crate) fn templates_v4() -> Self {
         let mut fixture = Self { name: "shared-v4 with templates", ..Self::shared_v4() };
-        let is_of_node = |name: &str| name.starts_with("Load_Balancer_Service_default_web_TCP_node_");
+        let is_of_node =
+            |name: &str| name.starts_with("Load_Balancer_Service_default_web_TCP_node_");
         let balancers = fixture.rows.get_mut("Load_Balancer").unwrap();
         let gone: Vec<String> = balancers.keys().filter(|name| is_of_node(name)).cloned().collect();
         let rows: Vec<Columns> = gone.iter().filter_map(|name| balancers.remove(name)).collect();
         let row = &rows[0];
         let backends = row["vips"].pairs()[0].1.clone();
-        for (on, group) in [("switch", "clusterSwitchLBGroup"), ("router", "clusterRouterLBGroup")] {
+        for (on, group) in [("switch", "clusterSwitchLBGroup"), ("router", "clusterRouterLBGroup")]
+        {
             let mut row = row.clone();
             let name = format!("Service_default/web_TCP_node_{on}_template_IPv4");
             row.insert("name".to_owned(), Datum::set([name]));
@@ -418,7 +540,10 @@ impl Fixture {
             let reference = format!("Load_Balancer_web_{on}_template");
             let groups = fixture.rows.get_mut("Load_Balancer_Group").unwrap();
             let group = groups.get_mut(&format!("Load_Balancer_Group_{group}")).unwrap();
-            group.insert("load_balancer".to_owned(), Datum::Set(vec![Atom::NamedUuid(reference.clone())]));
+            group.insert(
+                "load_balancer".to_owned(),
+                Datum::Set(vec![Atom::NamedUuid(reference.clone())]),
+            );
             fixture.rows.get_mut("Load_Balancer").unwrap().insert(reference, row);
         }
         let is_gone = |atom: &Atom| matches!(atom, Atom::NamedUuid(name) if gone.contains(name));
@@ -443,22 +568,27 @@ impl Fixture {
         fixture
     }
 
-    /// `templates_v4`, where the host of `n2` and a machine outside of the cluster are the endpoints of the node
-    /// port. Upstream has a variable for its backends on routers then, and the Service's own address is by node.
+    /// `templates_v4`, where the host of `n2` and a machine outside of the cluster are the
+    /// endpoints of the node port. Upstream has a variable for its backends on routers then, and
+    /// the Service's own address is by node.
     pub(crate) fn templates_of_hosts_v4() -> Self {
-        let mut fixture = Self { name: "shared-v4 with templates of hosts", ..Self::templates_v4() };
+        let mut fixture =
+            Self { name: "shared-v4 with templates of hosts", ..Self::templates_v4() };
         let text = |text: &str| Atom::String(text.to_owned());
         let one = |vip: &str, backends: &str| Datum::Map(vec![(text(vip), text(backends))]);
         // In the order of texts, as upstream has them.
         let (everywhere, at_own_router) =
             ("172.30.0.12:8080,172.30.0.9:8080", "169.254.169.2:8080,172.30.0.9:8080");
-        let mut slices = read_json::<List<serde_json::Value>>("shared-v4", "endpointslices.json").items;
-        let slice = slices.iter_mut().find(|slice| slice["metadata"]["name"] == "web-x7k2p").unwrap();
+        let mut slices =
+            read_json::<List<serde_json::Value>>("shared-v4", "endpointslices.json").items;
+        let slice =
+            slices.iter_mut().find(|slice| slice["metadata"]["name"] == "web-x7k2p").unwrap();
         slice["endpoints"] = json!([
             {"addresses": ["172.30.0.12"], "conditions": {"ready": true}, "nodeName": "n2"},
             {"addresses": ["172.30.0.9"], "conditions": {"ready": true}},
         ]);
-        fixture.slices = slices.into_iter().map(|slice| serde_json::from_value(slice).unwrap()).collect();
+        fixture.slices =
+            slices.into_iter().map(|slice| serde_json::from_value(slice).unwrap()).collect();
 
         let variable = "Service__default_web__TCP__30080__node__router__template__IPv4";
         let balancers = fixture.rows.get_mut("Load_Balancer").unwrap();
@@ -494,10 +624,14 @@ impl Fixture {
             let reference = format!("Load_Balancer_web_{}", name.replace('+', "_"));
             fixture.rows.get_mut("Load_Balancer").unwrap().insert(reference.clone(), row);
             for holder in on {
-                let table =
-                    if holder.starts_with("Logical_Switch") { "Logical_Switch" } else { "Logical_Router" };
+                let table = if holder.starts_with("Logical_Switch") {
+                    "Logical_Switch"
+                } else {
+                    "Logical_Router"
+                };
                 let row = fixture.rows.get_mut(table).unwrap().get_mut(*holder).unwrap();
-                let held = row.entry("load_balancer".to_owned()).or_insert_with(|| Datum::Set(Vec::new()));
+                let held =
+                    row.entry("load_balancer".to_owned()).or_insert_with(|| Datum::Set(Vec::new()));
                 let Datum::Set(held) = held else { panic!("a set: {held:?}") };
                 held.push(Atom::NamedUuid(reference.clone()));
             }
@@ -508,7 +642,10 @@ impl Fixture {
     }
 
     pub(crate) fn zone_v4() -> Self {
-        Self::read("zone-v4", ClusterConfig { zone: Zone("n1".to_owned()), ..v4() })
+        Self::read(
+            "zone-v4",
+            ClusterConfig { zone: Zone("n1".to_owned()), interconnect: Interconnect::On, ..v4() },
+        )
     }
 
     fn read(name: &'static str, config: ClusterConfig) -> Self {
@@ -516,8 +653,9 @@ impl Fixture {
         let columns = |row: BTreeMap<String, _>| {
             row.into_iter().map(|(column, value)| (column, datum(&value))).collect()
         };
-        let table =
-            |rows: BTreeMap<String, _>| rows.into_iter().map(|(name, row)| (name, columns(row))).collect();
+        let table = |rows: BTreeMap<String, _>| {
+            rows.into_iter().map(|(name, row)| (name, columns(row))).collect()
+        };
         Self {
             name,
             config,
@@ -533,6 +671,7 @@ impl Fixture {
             logging: AclLogging::default(),
             multicast: Multicast::Off,
             firewall: None,
+            qos: None,
         }
     }
 
@@ -541,19 +680,27 @@ impl Fixture {
         let mut store = Store::new(self.config.clone());
         let found = self.with_sets().into_iter().map(|name| (SetId::Namespace(name), Vec::new()));
         store.found_sets(found);
+        if self.firewall.is_some() {
+            store.found_list(("shop".into(), 2), NODES.map(|address| address.parse().unwrap()));
+        }
         for observation in self.observations() {
             store.observe(observation, &mut |_, _| ());
         }
         store.gateway_routers(self.gateway_routers(), &mut |_, _| ());
         let has_variables = self.rows.contains_key("Chassis_Template_Var");
-        store.use_templates(if has_variables { TemplateUse::FromTheStart } else { TemplateUse::Never });
+        store.use_templates(if has_variables {
+            TemplateUse::FromTheStart
+        } else {
+            TemplateUse::Never
+        });
         store
     }
 
     /// The first observations of a controller.
-    pub(crate) fn observations(&self) -> Vec<Observation> {
+    pub(crate) fn observations(&self) -> Vec<WatchEvent> {
         let nodes = self.nodes.iter().cloned().map(NodeObject::into_node).collect();
-        let services = self.services.iter().cloned().map(|object| object.value().unwrap()).collect();
+        let services =
+            self.services.iter().cloned().map(|object| object.value().unwrap()).collect();
         let slices = self.slices.iter().cloned().map(|object| object.value().unwrap()).collect();
         let namespaces = self.namespaces().into_iter().map(|name| {
             let multicast = if *name == *"shop" { self.multicast } else { Multicast::Off };
@@ -561,18 +708,20 @@ impl Fixture {
         });
         let policies = self.policies.iter().cloned().map(|object| object.value().unwrap());
         let lists = [
-            Observation::Nodes(Seen::All(nodes)),
-            Observation::Pods(Seen::All(self.all_pods())),
-            Observation::Services(Seen::All(services)),
-            Observation::Slices(Seen::All(slices)),
-            Observation::Namespaces(Seen::All(namespaces.collect())),
-            Observation::Policies(Seen::All(policies.collect())),
+            WatchEvent::Nodes(Seen::All(nodes)),
+            WatchEvent::Pods(Seen::All(self.all_pods())),
+            WatchEvent::Services(Seen::All(services)),
+            WatchEvent::Slices(Seen::All(slices)),
+            WatchEvent::Namespaces(Seen::All(namespaces.collect())),
+            WatchEvent::Policies(Seen::All(policies.collect())),
         ];
         let firewall = self.firewall.iter().map(|firewall| ("shop".into(), firewall.clone()));
-        let firewalls = Observation::EgressFirewalls(Seen::All(firewall.collect()));
-        let others = Observation::no_optional_kinds().into_iter();
-        let others = others.filter(|list| !matches!(list, Observation::EgressFirewalls(_)));
-        lists.into_iter().chain(others).chain([firewalls]).collect()
+        let firewalls = WatchEvent::custom(Seen::All(firewall.collect()));
+        let others = WatchEvent::no_optional_kinds().into_iter();
+        let qos = self.qos.iter().map(|qos| ("shop".into(), qos.clone()));
+        let qos = WatchEvent::custom(Seen::All(qos.collect()));
+        let others = others.filter(|list| !matches!(list, WatchEvent::Custom(_)));
+        lists.into_iter().chain(others).chain([firewalls, qos]).collect()
     }
 
     /// The namespaces that upstream has made sets for.
@@ -588,14 +737,16 @@ impl Fixture {
 
     /// These, and the namespaces of policies and pods.
     fn namespaces(&self) -> BTreeSet<Arc<str>> {
-        let of_policies = self.policies.iter().filter_map(|policy| policy.metadata.namespace.as_deref());
+        let of_policies =
+            self.policies.iter().filter_map(|policy| policy.metadata.namespace.as_deref());
         let of_pods = self.pods.iter().filter_map(|pod| pod.metadata.namespace.as_deref());
         of_policies.chain(of_pods).map(Into::into).chain(self.with_sets()).collect()
     }
 
     /// The nodes with gateway routers, which the controller finds in the database.
     fn gateway_routers(&self) -> BTreeSet<NodeName> {
-        let routers = self.rows["Logical_Router"].values().filter_map(|row| row["name"].scalar()?.as_str());
+        let routers =
+            self.rows["Logical_Router"].values().filter_map(|row| row["name"].scalar()?.as_str());
         routers.filter_map(|name| name.strip_prefix("GR_")).map(Into::into).collect()
     }
 
@@ -617,7 +768,10 @@ impl Fixture {
             Annotated::Network { network, .. } => Some(network),
             Annotated::Nothing | Annotated::Unusable(_) => None,
         });
-        networks.flat_map(|network| network.addresses.clone()).map(|address| address.addr()).collect()
+        networks
+            .flat_map(|network| network.addresses.clone())
+            .map(|address| address.addr())
+            .collect()
     }
 }
 
@@ -639,16 +793,32 @@ fn ids(kind: &str, name: &str, rule: Option<&str>) -> Datum {
     Datum::map(pairs.into_iter().chain(rule.map(|rule| ("rule-index", rule))))
 }
 
+/// The ids of a row with further keys.
+fn with_ids(id: &str, kind: &str, name: &str, more: &[(&str, &str)]) -> Datum {
+    let pairs = [
+        ("k8s.ovn.org/id", id),
+        ("k8s.ovn.org/name", name),
+        ("k8s.ovn.org/owner-controller", "default-network-controller"),
+        ("k8s.ovn.org/owner-type", kind),
+    ];
+    Datum::map(pairs.into_iter().chain(more.iter().copied()))
+}
+
 fn read_json<T: DeserializeOwned>(fixture: &str, file: &str) -> T {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/upstream").join(fixture).join(file);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/upstream").join(fixture).join(file);
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The options of `upstream/README.md`.
 fn v4() -> ClusterConfig {
     ClusterConfig {
-        cluster_subnets: vec![ClusterSubnet { cidr: "10.244.0.0/16".parse().unwrap(), host_length: 24 }],
+        cluster_subnets: vec![ClusterSubnet {
+            cidr: "10.244.0.0/16".parse().unwrap(),
+            host_length: 24,
+        }],
         service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
         // As without an option.
         templates: Templates::AsFound,
@@ -658,7 +828,10 @@ fn v4() -> ClusterConfig {
 
 fn v6() -> ClusterConfig {
     ClusterConfig {
-        cluster_subnets: vec![ClusterSubnet { cidr: "fd00:10:244::/48".parse().unwrap(), host_length: 64 }],
+        cluster_subnets: vec![ClusterSubnet {
+            cidr: "fd00:10:244::/48".parse().unwrap(),
+            host_length: 64,
+        }],
         service_cidrs: vec!["fd00:10:96::/112".parse().unwrap()],
         join_subnets: vec!["fd98::/64".parse().unwrap()],
         transit_subnets: vec!["fd97::/64".parse().unwrap()],
@@ -681,13 +854,16 @@ fn dual() -> ClusterConfig {
 
 /// Parses a `<value>` of RFC 7047 §5.1.
 fn datum(value: &serde_json::Value) -> Datum {
-    let list =
-        |value: &serde_json::Value| value.as_array().unwrap_or_else(|| panic!("{value} is no list")).clone();
+    let list = |value: &serde_json::Value| {
+        value.as_array().unwrap_or_else(|| panic!("{value} is no list")).clone()
+    };
     match value.as_array().map(Vec::as_slice) {
-        Some([kind, elements]) if kind == "set" => Datum::Set(list(elements).iter().map(atom).collect()),
-        Some([kind, pairs]) if kind == "map" => {
-            Datum::Map(list(pairs).iter().map(list).map(|pair| (atom(&pair[0]), atom(&pair[1]))).collect())
+        Some([kind, elements]) if kind == "set" => {
+            Datum::Set(list(elements).iter().map(atom).collect())
         }
+        Some([kind, pairs]) if kind == "map" => Datum::Map(
+            list(pairs).iter().map(list).map(|pair| (atom(&pair[0]), atom(&pair[1]))).collect(),
+        ),
         _ => Datum::Set(vec![atom(value)]),
     }
 }

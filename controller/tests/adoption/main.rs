@@ -1,5 +1,5 @@
-//! Adoption of an upstream cluster: our rows are compared with upstream's, and our controller is started on
-//! upstream's database.
+//! Adoption of an upstream cluster: our rows are compared with upstream's, and our controller is
+//! started on upstream's database.
 //!
 //! The databases are in `upstream/`, with a description.
 

@@ -10,9 +10,13 @@ use contract::{
     ovn::ObjectId,
 };
 use controller::{
-    observation::{Observation, Seen},
-    reconcile::Report,
-    store::{Namespace, Phase, Pod, wire::NodeObject},
+    engine::reconcile::Report,
+    kinds::{
+        namespace::object::Namespace,
+        node::wire::NodeObject,
+        pod::object::{Phase, Pod},
+    },
+    watch_event::{Seen, WatchEvent},
 };
 use testkit::eventually;
 
@@ -36,12 +40,13 @@ impl Adopted {
     async fn cluster(fixture: &Fixture, gone: impl Fn(&PodKey) -> bool) -> Self {
         let database = Database::holding(fixture);
         let (before, written) = (database.content(), database.written());
-        let mut controller = Running::start(database.endpoint().parse().unwrap(), fixture.config.clone());
+        let mut controller =
+            Running::start(database.endpoint().parse().unwrap(), fixture.config.clone());
         for observation in fixture.observations() {
             controller.observe(match observation {
-                Observation::Pods(Seen::All(pods)) => {
-                    Observation::Pods(Seen::All(pods.into_iter().filter(|(key, _)| !gone(key)).collect()))
-                }
+                WatchEvent::Pods(Seen::All(pods)) => WatchEvent::Pods(Seen::All(
+                    pods.into_iter().filter(|(key, _)| !gone(key)).collect(),
+                )),
                 other => other,
             });
         }
@@ -73,13 +78,19 @@ impl Adopted {
             "Logical_Switch_Port k8s-n2",
             "Logical_Switch_Port stor-n2",
         ];
-        // Rows without names are spelled with all their columns. Equal rows of several nodes are one line:
-        // the routes to the cluster's router.
-        let nameless =
-            ["Logical_Router_Policy ", "NAT ", "Static_MAC_Binding ", "Logical_Router_Static_Route "];
+        // Rows without names are spelled with all their columns. Equal rows of several nodes are
+        // one line: the routes to the cluster's router.
+        let nameless = [
+            "Logical_Router_Policy ",
+            "NAT ",
+            "Static_MAC_Binding ",
+            "Logical_Router_Static_Route ",
+        ];
         let of_node = ["rtos-n2", "172.30.0.12", "GR_n2", "100.64.0.4", "100.64.0.1\""];
-        let rows =
-            self.before.rows().filter(|row| nameless.iter().any(|beginning| row.starts_with(beginning)));
+        let rows = self
+            .before
+            .rows()
+            .filter(|row| nameless.iter().any(|beginning| row.starts_with(beginning)));
         let rows = rows.filter(|row| of_node.iter().any(|part| row.contains(part)));
         named.map(str::to_owned).into_iter().chain(rows).collect()
     }
@@ -105,11 +116,18 @@ async fn nothing_is_written_for_what_is_the_same() {
     for fixture in Fixture::all() {
         let mut adopted = Adopted::cluster(&fixture, |_| false).await;
         assert_eq!(adopted.changes(), Changes::default(), "{}", fixture.name);
-        assert_eq!(adopted.database.written(), adopted.written, "{}: written, and taken back", fixture.name);
+        assert_eq!(
+            adopted.database.written(),
+            adopted.written,
+            "{}: written, and taken back",
+            fixture.name
+        );
         assert_eq!(adopted.controller.annotations.try_recv().ok(), None, "{}", fixture.name);
         let told = std::iter::from_fn(|| adopted.controller.reports.try_recv().ok());
-        // Names are asked for in any case.
-        let told: Vec<Report> = told.filter(|report| !matches!(report, Report::Names(_))).collect();
+        // Names are asked for in any case, and so are chassis of other zones.
+        let is_question =
+            |report: &Report| matches!(report, Report::Names(_) | Report::RemoteChassis(_));
+        let told: Vec<Report> = told.filter(|report| !is_question(report)).collect();
         assert_eq!(told, [], "{}", fixture.name);
     }
 }
@@ -120,13 +138,16 @@ async fn a_pod_that_went_while_nobody_looked_loses_its_port() {
     let adopted = Adopted::cluster(&Fixture::shared_v4(), |key| *key == gone).await;
     let Changes { added, changed, removed } = adopted.changes();
     assert_eq!((added, removed), (set([]), set(["Logical_Switch_Port shop_db-0"])));
-    // The groups are those of the namespace's policies. Their references to ports are weak: ovsdb-server
-    // removes that of a deleted port itself.
+    // The groups are those of the namespace's policies. Their references to ports are weak:
+    // ovsdb-server removes that of a deleted port itself.
     let groups = changed
         .iter()
         .filter(|change| change.starts_with("Port_Group ") && change.ends_with(" ports"))
         .count();
-    assert!(changed.contains("Logical_Switch n1 ports") && changed.len() == groups + 1, "{changed:?}");
+    assert!(
+        changed.contains("Logical_Switch n1 ports") && changed.len() == groups + 1,
+        "{changed:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +156,7 @@ async fn a_pod_that_ends_loses_its_port_and_nothing_else_happens() {
     let adopted = Adopted::cluster(&fixture, |_| false).await;
     let (key, mut ended) = fixture.pod("shop", "cart-5f6d8c7b9-x2x4z");
     ended.phase = Phase::Ended;
-    adopted.controller.observe(Observation::Pods(Seen::Applied((key, ended))));
+    adopted.controller.observe(WatchEvent::Pods(Seen::Applied((key, ended))));
     let expected = Changes {
         added: set([]),
         changed: set(["Logical_Switch n3.example.org ports"]),
@@ -149,7 +170,7 @@ async fn a_new_pod_is_one_more_port() {
     let fixture = Fixture::shared_v4();
     let mut adopted = Adopted::cluster(&fixture, |_| false).await;
     let fresh = Pod { node: Some("n1".into()), ..Pod::with_uid("4b5f1c2e") };
-    adopted.controller.observe(Observation::Pods(Seen::Applied((pod("shop", "fresh"), fresh))));
+    adopted.controller.observe(WatchEvent::Pods(Seen::Applied((pod("shop", "fresh"), fresh))));
     let expected = Changes {
         added: set(["Logical_Switch_Port shop_fresh"]),
         changed: set(["Logical_Switch n1 ports"]),
@@ -159,9 +180,10 @@ async fn a_new_pod_is_one_more_port() {
 
     let annotation = adopted.controller.annotations.recv().await.unwrap();
     assert_eq!(annotation.pod, pod("shop", "fresh"));
-    let given = PodNetwork::parse(&annotation.annotations()["k8s.ovn.org/pod-networks"], &Network::Default)
-        .unwrap()
-        .unwrap();
+    let given =
+        PodNetwork::parse(&annotation.annotations()["k8s.ovn.org/pod-networks"], &Network::Default)
+            .unwrap()
+            .unwrap();
     let used = fixture.addresses();
     assert!(
         given.addresses.iter().all(|address| !used.contains(&address.addr())),
@@ -178,9 +200,11 @@ async fn without_the_option_upstreams_multicast_goes_and_nothing_else() {
     fixture.config.multicast = Multicast::Off;
     let mut adopted = Adopted::cluster(&fixture, |_| false).await;
     let group = |namespace: &str| ObjectId::namespace_group(namespace).hashed();
-    let rules = ["MulticastCluster:AllowInterNode", "MulticastCluster:DefaultDeny", "MulticastNS:shop"];
+    let rules =
+        ["MulticastCluster:AllowInterNode", "MulticastCluster:DefaultDeny", "MulticastNS:shop"];
     let rules = rules.into_iter().flat_map(|rule| {
-        ["Egress", "Ingress"].map(|direction| format!("ACL default-network-controller:{rule}:{direction}"))
+        ["Egress", "Ingress"]
+            .map(|direction| format!("ACL default-network-controller:{rule}:{direction}"))
     });
     let expected = Changes {
         added: set([]),
@@ -199,11 +223,14 @@ async fn without_the_option_upstreams_multicast_goes_and_nothing_else() {
     let told = std::iter::from_fn(|| adopted.controller.reports.try_recv().ok());
     let told: Vec<String> = told
         .filter_map(|report| match report {
-            Report::NamespaceTrouble(trouble) => Some(format!("{}: {}", trouble.subject, trouble.why)),
+            Report::Problem(problem) => Some(problem.note),
             _ => None,
         })
         .collect();
-    assert!(told.len() == 1 && told[0].contains("without the option --enable-multicast"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("without the option --enable-multicast"),
+        "{told:?}"
+    );
 }
 
 /// Upstream has a group for each namespace.
@@ -211,7 +238,7 @@ async fn without_the_option_upstreams_multicast_goes_and_nothing_else() {
 async fn another_namespace_with_multicast_gets_its_rules_in_the_group_that_upstream_has_made() {
     let adopted = Adopted::cluster(&Fixture::multicast_v4(), |_| false).await;
     let namespace = Namespace { multicast: Multicast::On, ..Namespace::default() };
-    adopted.controller.observe(Observation::Namespaces(Seen::Applied(("bank".into(), namespace))));
+    adopted.controller.observe(WatchEvent::Namespaces(Seen::Applied(("bank".into(), namespace))));
     let changed = format!("Port_Group {} acls", ObjectId::namespace_group("bank").hashed());
     let expected = Changes {
         added: set([
@@ -230,10 +257,10 @@ async fn a_node_that_goes_takes_its_rows_and_no_others() {
     let adopted = Adopted::cluster(&fixture, |_| false).await;
     for (key, pod) in fixture.all_pods() {
         if pod.node.as_deref() == Some("n2") {
-            adopted.controller.observe(Observation::Pods(Seen::Deleted(key)));
+            adopted.controller.observe(WatchEvent::Pods(Seen::Deleted(key)));
         }
     }
-    adopted.controller.observe(Observation::Nodes(Seen::Deleted("n2".into())));
+    adopted.controller.observe(WatchEvent::Nodes(Seen::Deleted("n2".into())));
     let expected = Changes {
         added: set([]),
         changed: set([
@@ -253,12 +280,16 @@ async fn a_gateway_that_is_disabled_goes_and_the_rest_of_its_node_stays() {
     let fixture = Fixture::shared_v4();
     let adopted = Adopted::cluster(&fixture, |_| false).await;
     let disabled = with_gateway(&fixture, "n2", Some(r#"{"default":{"mode":""}}"#)).into_node();
-    adopted.controller.observe(Observation::Nodes(Seen::Applied(disabled)));
+    adopted.controller.observe(WatchEvent::Nodes(Seen::Applied(disabled)));
     eventually("the gateway is gone", deadline(), || {
         let Changes { added, removed, .. } = adopted.changes();
         let gateway: BTreeSet<String> =
             adopted.of_node_2().into_iter().filter(|row| is_of_gateway(row)).collect();
-        if removed == gateway && added.is_empty() { Ok(()) } else { Err(format!("{added:?} {removed:#?}")) }
+        if removed == gateway && added.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{added:?} {removed:#?}"))
+        }
     });
 }
 
@@ -268,7 +299,11 @@ async fn a_gateway_stays_while_its_nodes_annotation_is_missing_or_cannot_be_read
     let mut fixture = Fixture::shared_v4();
     fixture.nodes = vec![
         with_gateway(&fixture, "n1", None),
-        with_gateway(&fixture, "n2", Some(r#"{"default":{"mode":"shared","interface-id":"br-ex_n2"}}"#)),
+        with_gateway(
+            &fixture,
+            "n2",
+            Some(r#"{"default":{"mode":"shared","interface-id":"br-ex_n2"}}"#),
+        ),
         with_gateway(&fixture, "n3.example.org", Some(r#"{"default":7}"#)),
     ];
     let adopted = Adopted::cluster(&fixture, |_| false).await;
@@ -317,7 +352,7 @@ fn is_of_gateway(row: &str) -> bool {
 async fn a_node_of_a_local_gateway_takes_its_route_with_it_and_no_other_route() {
     let fixture = Fixture::local_v4();
     let adopted = Adopted::cluster(&fixture, |_| false).await;
-    adopted.controller.observe(Observation::Nodes(Seen::Deleted("n2".into())));
+    adopted.controller.observe(WatchEvent::Nodes(Seen::Deleted("n2".into())));
     eventually("the route is gone", deadline(), || {
         let Changes { removed, .. } = adopted.changes();
         let routes: Vec<&String> = removed
@@ -329,5 +364,21 @@ async fn a_node_of_a_local_gateway_takes_its_route_with_it_and_no_other_route() 
         } else {
             Err(format!("{routes:?}"))
         }
+    });
+}
+
+/// Upstream writes the rule of every namespace again when a node joins.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_lists_nodes_names_their_set_once_a_node_leaves_and_no_other_rule_changes() {
+    let fixture = Fixture::firewall_v4();
+    let adopted = Adopted::cluster(&fixture, |_| false).await;
+    assert_eq!(adopted.changes(), Changes::default());
+    adopted.controller.observe(WatchEvent::Nodes(Seen::Deleted("n2".into())));
+    let rule = "ACL EF:shop:2 match";
+    eventually("the rule names a set", deadline(), || {
+        let Changes { added, changed, .. } = adopted.changes();
+        let sets = added.iter().filter(|row| row.starts_with("Address_Set ")).count();
+        let rules: Vec<_> = changed.iter().filter(|change| change.starts_with("ACL EF:")).collect();
+        if sets == 1 && rules == [rule] { Ok(()) } else { Err(format!("{sets} sets, {rules:?}")) }
     });
 }

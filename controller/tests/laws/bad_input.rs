@@ -1,11 +1,11 @@
-//! Services and slices that no sensible program writes: what of them cannot be used is told, the rest of them
-//! is served, and so are all others.
+//! Services and slices that no sensible program writes: what of them cannot be used is told, the
+//! rest of them is served, and so are all others.
 
 use controller::{
-    observation::{Observation, Seen},
-    reconcile::Report,
-    store::wire::{ServiceObject, SliceObject},
+    engine::reconcile::Report,
+    watch_event::{Seen, WatchEvent},
 };
+use kubeapi::services::{ServiceObject, SliceObject};
 use kubeapi::watch::Watched;
 use ovsdb::Connection;
 use serde_json::{Value, json};
@@ -31,20 +31,22 @@ impl Scene {
         controller.observe(all_nodes((1..=2).map(node)));
         controller.observe(all_pods([]));
         let mut scene = Self { controller, connection, _northbound: northbound };
-        let good =
-            [service("good", json!({"clusterIP": "172.16.0.9"})), slice("good", "IPv4", &["10.0.1.9"])];
+        let good = [
+            service("good", json!({"clusterIP": "172.16.0.9"})),
+            slice("good", "IPv4", &["10.0.1.9"]),
+        ];
         let told = scene.after(good).await;
         assert_eq!(told, [""; 0]);
         scene
     }
 
-    /// Observes the objects, waits for the rows, and checks those of the other Service. Returns what was
-    /// told, by reason and text.
+    /// Observes the objects, waits for the rows, and checks those of the other Service. Returns
+    /// what was told, by reason and text.
     async fn after(&mut self, objects: impl IntoIterator<Item = Value>) -> Vec<String> {
         let told = self.controller.told_after(objects.into_iter().map(observation)).await;
         assert_eq!(self.backends("good").await, ["172.16.0.9:80=10.0.1.9:8080"]);
         let text = |report| match report {
-            Report::ServiceTrouble(trouble) => format!("{}: {}", trouble.why.reason(), trouble.why),
+            Report::Problem(problem) => format!("{}: {}", problem.reason, problem.note),
             other => format!("{other:?}"),
         };
         told.into_iter().map(text).collect()
@@ -54,8 +56,10 @@ impl Scene {
     async fn backends(&self, service: &str) -> Vec<String> {
         let of = format!("Service_shop/{service}_");
         let all = contents(&self.connection).await;
-        let rows =
-            all.0.iter().filter(|((table, name, _), _)| table == "Load_Balancer" && name.starts_with(&of));
+        let rows = all
+            .0
+            .iter()
+            .filter(|((table, name, _), _)| table == "Load_Balancer" && name.starts_with(&of));
         // Lists of backends have commas without spaces.
         let vips = rows.filter_map(|(_, row)| row.get("vips")).flat_map(|vips| vips.split(", "));
         let mut vips: Vec<String> = vips.map(str::to_owned).collect();
@@ -65,14 +69,14 @@ impl Scene {
     }
 }
 
-fn observation(object: Value) -> Observation {
+fn observation(object: Value) -> WatchEvent {
     let text = object.to_string();
     if object["kind"] == "Service" {
         let object: ServiceObject = serde_json::from_str(&text).unwrap();
-        Observation::Services(Seen::Applied(object.value().unwrap()))
+        WatchEvent::Services(Seen::Applied(object.value().unwrap()))
     } else {
         let object: SliceObject = serde_json::from_str(&text).unwrap();
-        Observation::Slices(Seen::Applied(object.value().unwrap()))
+        WatchEvent::Slices(Seen::Applied(object.value().unwrap()))
     }
 }
 
@@ -90,7 +94,8 @@ fn service(name: &str, spec: Value) -> Value {
 
 /// A slice of the Service with the port 8080.
 fn slice(of: &str, kind: &str, addresses: &[&str]) -> Value {
-    let endpoints: Vec<Value> = addresses.iter().map(|address| json!({"addresses": [address]})).collect();
+    let endpoints: Vec<Value> =
+        addresses.iter().map(|address| json!({"addresses": [address]})).collect();
     json!({
         "kind": "EndpointSlice",
         "metadata": {"namespace": "shop", "name": format!("{of}-{}", kind.to_lowercase()), "labels": {"kubernetes.io/service-name": of}},
@@ -102,7 +107,9 @@ fn slice(of: &str, kind: &str, addresses: &[&str]) -> Value {
 async fn nonsense_in_annotations_of_a_service_and_its_slice_changes_nothing() {
     let mut scene = Scene::begin().await;
     let long = "x".repeat(200_000);
-    for (host, nonsense) in (5..).zip(["", "yesterday", "\u{0}\n\u{1b}[31m", "-9223372036854775809", &long]) {
+    for (host, nonsense) in
+        (5..).zip(["", "yesterday", "\u{0}\n\u{1b}[31m", "-9223372036854775809", &long])
+    {
         let mut service = service("cart", json!({"clusterIP": "172.16.0.7"}));
         let mut slice = slice("cart", "IPv4", &[&format!("10.0.1.{host}")]);
         service["metadata"]["annotations"] = json!({
@@ -123,7 +130,10 @@ async fn an_address_of_another_family_is_told_and_the_other_endpoints_serve() {
     let told = scene.after([service, slice("cart", "IPv4", &addresses)]).await;
     assert_eq!(told.len(), 1, "one event for a Service: {told:#?}");
     let [event] = &told[..] else { unreachable!() };
-    assert!(event.starts_with("AddressOfOtherFamily: ") && event.contains("shop/cart-ipv4"), "{event}");
+    assert!(
+        event.starts_with("AddressOfOtherFamily: ") && event.contains("shop/cart-ipv4"),
+        "{event}"
+    );
     assert!(event.contains("\"fd00::5\"") && event.contains("IPv4"), "{event}");
     assert_eq!(scene.backends("cart").await, ["172.16.0.7:80=10.0.1.5:8080"]);
 }
@@ -138,8 +148,10 @@ async fn five_thousand_ports_are_served_and_of_too_many_backends_the_first() {
         (1..=5000).map(|port| json!({"name": format!("p{port}"), "port": 20_000 + port})).collect();
     let service = service("cart", json!({"clusterIP": "172.16.0.7", "ports": ports}));
     let with = |endpoints: u8| {
-        let addresses: Vec<String> = (0..endpoints).map(|host| format!("10.0.1.{}", 10 + host)).collect();
-        let mut slice = slice("cart", "IPv4", &addresses.iter().map(String::as_str).collect::<Vec<_>>());
+        let addresses: Vec<String> =
+            (0..endpoints).map(|host| format!("10.0.1.{}", 10 + host)).collect();
+        let mut slice =
+            slice("cart", "IPv4", &addresses.iter().map(String::as_str).collect::<Vec<_>>());
         slice["ports"] = json!(of_slice);
         slice
     };
@@ -178,7 +190,8 @@ async fn names_of_253_characters_are_written_as_they_are() {
     of_long["metadata"]["name"] = json!(long);
     of_long["ports"][0]["name"] = json!(long);
     of_long["endpoints"][0]["nodeName"] = json!(long);
-    let service = service(&long, json!({"clusterIP": "172.16.0.7", "ports": [{"name": long, "port": 80}]}));
+    let service =
+        service(&long, json!({"clusterIP": "172.16.0.7", "ports": [{"name": long, "port": 80}]}));
     assert_eq!(scene.after([service, of_long]).await, [""; 0]);
     assert_eq!(scene.backends(&long).await, ["172.16.0.7:80=10.0.1.5:8080"]);
 }
@@ -186,11 +199,12 @@ async fn names_of_253_characters_are_written_as_they_are() {
 #[tokio::test]
 async fn ports_and_addresses_that_are_none_are_told_and_the_others_serve() {
     let mut scene = Scene::begin().await;
-    let ports = json!([{"name": "a", "port": 0}, {"name": "b", "port": 70_000}, {"name": "c", "port": 80}]);
-    let spec =
-        json!({"clusterIPs": ["172.16.0.7", "172.16.0.8.9"], "externalIPs": ["nowhere"], "ports": ports});
+    let ports =
+        json!([{"name": "a", "port": 0}, {"name": "b", "port": 70_000}, {"name": "c", "port": 80}]);
+    let spec = json!({"clusterIPs": ["172.16.0.7", "172.16.0.8.9"], "externalIPs": ["nowhere"], "ports": ports});
     let mut of_cart = slice("cart", "IPv4", &["10.0.1.5"]);
-    of_cart["ports"] = json!([{"name": "c", "port": 8080, "protocol": "DCCP"}, {"name": "c", "port": 8080}]);
+    of_cart["ports"] =
+        json!([{"name": "c", "port": 8080, "protocol": "DCCP"}, {"name": "c", "port": 8080}]);
     let told = scene.after([service("cart", spec), of_cart]).await;
     assert!(told.len() == 1 && told[0].starts_with("NoAddress: "), "{told:#?}");
     assert!(told[0].contains("clusterIPs") && told[0].contains("172.16.0.8.9"), "{told:#?}");

@@ -1,17 +1,17 @@
-//! Policies and namespaces that no sensible program writes: what of them cannot be used is told once, the
-//! rest of them counts, and so do all others.
+//! Policies and namespaces that no sensible program writes: what of them cannot be used is told
+//! once, the rest of them counts, and so do all others.
 
 use contract::names::PodKey;
 use controller::{
     config::ClusterConfig,
-    observation::{Observation, Seen},
-    reconcile::Report,
-    store::{
-        Pod,
-        wire::{NamespaceObject, PolicyObject},
+    engine::reconcile::Report,
+    kinds::{
+        namespace::wire::NamespaceObject, network_policy::wire::PolicyObject, pod::object::Pod,
     },
+    problem::Problem,
+    watch_event::{Seen, WatchEvent},
 };
-use kubeapi::watch::Watched;
+use kubeapi::{object::Object, watch::Watched};
 use ovsdb::Connection;
 use serde_json::{Value, json};
 
@@ -39,11 +39,18 @@ impl Scene {
         Self { controller, connection, _northbound: northbound }
     }
 
-    /// Observes the objects, and waits for the rows. Returns what was told, by object, reason and text.
-    async fn after(&mut self, objects: impl IntoIterator<Item = Observation>) -> Vec<String> {
+    /// Observes the objects, and waits for the rows. Returns what was told, by object, reason and
+    /// text.
+    async fn after(&mut self, objects: impl IntoIterator<Item = WatchEvent>) -> Vec<String> {
         let text = |report| match report {
-            Report::PolicyTrouble(of) => format!("{} {}: {}", of.subject, of.why.reason(), of.why),
-            Report::NamespaceTrouble(of) => format!("{}: {}", of.subject, of.why),
+            Report::Problem(Problem {
+                object: Object::NetworkPolicy(key), reason, note, ..
+            }) => {
+                format!("{key} {reason}: {note}")
+            }
+            Report::Problem(Problem { object: Object::Namespace(name), note, .. }) => {
+                format!("{name}: {note}")
+            }
             other => format!("{other:?}"),
         };
         self.controller.told_after(objects).await.into_iter().map(text).collect()
@@ -63,22 +70,22 @@ impl Scene {
     }
 }
 
-fn one_pod(pod: (PodKey, Pod)) -> Observation {
-    Observation::Pods(Seen::Applied(pod))
+fn one_pod(pod: (PodKey, Pod)) -> WatchEvent {
+    WatchEvent::Pods(Seen::Applied(pod))
 }
 
-fn namespace(annotations: &Value) -> Observation {
+fn namespace(annotations: &Value) -> WatchEvent {
     let object = json!({"metadata": {"name": "ns0", "uid": "1", "annotations": annotations}});
     let object: NamespaceObject = serde_json::from_value(object).unwrap();
-    Observation::Namespaces(Seen::Applied(object.value().unwrap()))
+    WatchEvent::Namespaces(Seen::Applied(object.value().unwrap()))
 }
 
-fn policy(annotations: &Value, spec: &Value) -> Observation {
+fn policy(annotations: &Value, spec: &Value) -> WatchEvent {
     let object = json!({
         "metadata": {"namespace": "ns0", "name": "web", "uid": "2", "annotations": annotations}, "spec": spec
     });
     let object: PolicyObject = serde_json::from_value(object).unwrap();
-    Observation::Policies(Seen::Applied(object.value().unwrap()))
+    WatchEvent::Policies(Seen::Applied(object.value().unwrap()))
 }
 
 #[tokio::test]
@@ -133,17 +140,20 @@ async fn a_policy_is_stateless_only_with_the_option_and_says_so_without_it() {
 }
 
 /// A policy for all pods of the namespace of pod 0, which gives the name `web` to a port.
-fn to_port(name: &str) -> Observation {
+fn to_port(name: &str) -> WatchEvent {
     policy(&json!({}), &json!({"ingress": [{"ports": [{"port": name}]}]}))
 }
 
 #[tokio::test]
-async fn a_name_of_a_port_that_no_selected_pod_has_is_told_once_and_again_only_after_it_was_there() {
+async fn a_name_of_a_port_that_no_selected_pod_has_is_told_once_and_again_only_after_it_was_there()
+{
     let mut scene = Scene::begin(config()).await;
     assert_eq!(scene.after([to_port("web")]).await, [""; 0]);
     let told = scene.after([to_port("wbe")]).await;
     assert!(
-        told.len() == 1 && told[0].contains("ns0/web NoSuchPort") && told[0].contains("\"wbe\" (TCP)"),
+        told.len() == 1
+            && told[0].contains("ns0/web NoSuchPort")
+            && told[0].contains("\"wbe\" (TCP)"),
         "{told:?}"
     );
     // Pods without the name come and go: nothing.
@@ -154,14 +164,14 @@ async fn a_name_of_a_port_that_no_selected_pod_has_is_told_once_and_again_only_a
     let (key, mut named) = pod(12, 1, 0);
     named.ports[0].name = "wbe".into();
     assert_eq!(scene.after([one_pod((key.clone(), named))]).await, [""; 0]);
-    let told = scene.after([Observation::Pods(Seen::Deleted(key))]).await;
+    let told = scene.after([WatchEvent::Pods(Seen::Deleted(key))]).await;
     assert!(told.len() == 1 && told[0].contains("NoSuchPort"), "{told:?}");
 }
 
 #[tokio::test]
 async fn a_misspelled_port_is_told_when_the_pods_come_after_the_policy_and_not_for_each_of_them() {
     let mut scene = Scene::begin(config()).await;
-    assert_eq!(scene.after([Observation::Pods(Seen::Deleted(pod(0, 1, 0).0))]).await, [""; 0]);
+    assert_eq!(scene.after([WatchEvent::Pods(Seen::Deleted(pod(0, 1, 0).0))]).await, [""; 0]);
     assert_eq!(scene.after([to_port("wbe")]).await, [""; 0]);
     let told = scene.after((0..30).step_by(3).map(|number| one_pod(pod(number, 1, 0)))).await;
     assert!(told.len() == 1 && told[0].contains("NoSuchPort"), "{told:?}");

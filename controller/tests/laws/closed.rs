@@ -1,9 +1,10 @@
-//! Law 7 between two worlds: at no commit while a change is written does a pod connect to another that it
-//! could connect to neither before nor after the change. Random worlds have policies of every kind and dry
-//! runs, and one object changes at a time. At rest, what is open is exactly what the model says.
+//! Law 7 between two worlds: at no commit while a change is written does a pod connect to another
+//! that it could connect to neither before nor after the change. Random worlds have policies of
+//! every kind and dry runs, and one object changes at a time. At rest, what is open is exactly what
+//! the model says.
 //!
-//! The database has tiers of ACLs, whatever OVN this machine has: the package `acl` works out what the ACLs
-//! do.
+//! The database has tiers of ACLs, whatever OVN this machine has: the package `acl` works out what
+//! the ACLs do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +18,13 @@ use contract::{
     policy_annotation::DRY_RUN,
 };
 use controller::{
-    observation::{Observation, Seen},
-    store::wire::{
-        ClusterPolicyObject, NamespaceObject, OfAdmin, OfBaseline, OfCluster, PodObject, PolicyObject,
+    kinds::{
+        cluster_policy::wire::{ClusterPolicyObject, OfAdmin, OfBaseline, OfCluster},
+        namespace::wire::NamespaceObject,
+        network_policy::wire::PolicyObject,
+        pod::wire::PodObject,
     },
+    watch_event::{Seen, WatchEvent},
 };
 use kubeapi::watch::Watched;
 use oracle::policies::{
@@ -115,18 +119,23 @@ impl Staged {
     fn open(&self) -> BTreeSet<Question> {
         let mut counted = self.world.clone();
         counted.policies.retain(|policy| !self.dry_runs.contains(&policy.name));
-        let pods = self.world.pods.iter().enumerate().filter(|(place, _)| !self.gone.contains(place));
+        let pods =
+            self.world.pods.iter().enumerate().filter(|(place, _)| !self.gone.contains(place));
         let pods: Vec<&Pod> = pods.map(|(_, pod)| pod).collect();
         let questions = questions(&pods);
         let open = questions.filter(|(client, server, place)| {
             counted.allows(oracle::policies::End::Pod(client), server, PLACES[*place])
         });
-        open.map(|(client, server, place)| Question { client: port(client), server: port(server), place })
-            .collect()
+        open.map(|(client, server, place)| Question {
+            client: port(client),
+            server: port(server),
+            place,
+        })
+        .collect()
     }
 
     /// Makes the change. Returns how the watch delivers it; nothing if it changes no object.
-    fn change(&mut self, change: Change) -> Vec<Observation> {
+    fn change(&mut self, change: Change) -> Vec<WatchEvent> {
         match change {
             Change::PodLabelled(number, labels) => {
                 self.world.pods[number].labels = labels;
@@ -138,20 +147,24 @@ impl Staged {
                 }
                 self.gone.insert(number);
                 let Pod { namespace, name, .. } = &self.world.pods[number];
-                vec![Observation::Pods(Seen::Deleted(PodKey::new(namespace, name).unwrap()))]
+                vec![WatchEvent::Pods(Seen::Deleted(PodKey::new(namespace, name).unwrap()))]
             }
             Change::NamespaceLabelled(number, labels) => {
                 self.world.namespaces[number].labels = labels;
                 let object = self.world.manifests().namespaces.swap_remove(number);
-                vec![Observation::Namespaces(Seen::Applied(read::<NamespaceObject>(object)))]
+                vec![WatchEvent::Namespaces(Seen::Applied(read::<NamespaceObject>(object)))]
             }
             Change::Policy(number, policy) => {
                 let name = format!("policy{number}");
                 let before = self.world.policies.iter().position(|policy| policy.name == name);
                 let before = before.map(|place| self.world.policies.remove(place));
                 let Some(policy) = policy else {
-                    let gone = before.map(|policy| PolicyKey::new(policy.namespace, &name).unwrap());
-                    return gone.map(|key| Observation::Policies(Seen::Deleted(key))).into_iter().collect();
+                    let gone =
+                        before.map(|policy| PolicyKey::new(policy.namespace, &name).unwrap());
+                    return gone
+                        .map(|key| WatchEvent::Policies(Seen::Deleted(key)))
+                        .into_iter()
+                        .collect();
                 };
                 // A policy does not move to another namespace.
                 let namespace = before.map_or(policy.namespace, |before| before.namespace);
@@ -169,7 +182,11 @@ impl Staged {
         }
     }
 
-    fn change_cluster_policy(&mut self, number: usize, policy: Option<ClusterPolicy>) -> Vec<Observation> {
+    fn change_cluster_policy(
+        &mut self,
+        number: usize,
+        policy: Option<ClusterPolicy>,
+    ) -> Vec<WatchEvent> {
         let name = format!("changing{number}");
         let of_name = |policy: &ClusterPolicy| policy.name == name;
         let before = self.world.cluster_policies.iter().position(of_name);
@@ -177,7 +194,7 @@ impl Staged {
         let gone = |before: &ClusterPolicy| {
             let kind = kind(before.kind);
             let key = ClusterPolicyKey::new(kind, &name).unwrap();
-            Observation::ClusterPolicies(kind, Seen::Deleted(key))
+            WatchEvent::ClusterPolicies(kind, Seen::Deleted(key))
         };
         let Some(policy) = policy else { return before.iter().map(gone).collect() };
         // Priorities that no other policy of the world has.
@@ -195,18 +212,18 @@ impl Staged {
         vec![of_cluster(kind(kind_of_policy), object)]
     }
 
-    fn pod(&self, number: usize) -> Observation {
+    fn pod(&self, number: usize) -> WatchEvent {
         let object = self.world.manifests().pods.swap_remove(number);
-        Observation::Pods(Seen::Applied(read::<PodObject>(object)))
+        WatchEvent::Pods(Seen::Applied(read::<PodObject>(object)))
     }
 
-    fn policy(&self, name: &str) -> Option<Observation> {
+    fn policy(&self, name: &str) -> Option<WatchEvent> {
         let place = self.world.policies.iter().position(|policy| policy.name == name)?;
         let mut object = self.world.manifests().policies.swap_remove(place);
         if self.dry_runs.contains(name) {
             object["metadata"]["annotations"] = json!({DRY_RUN: "true"});
         }
-        Some(Observation::Policies(Seen::Applied(read::<PolicyObject>(object))))
+        Some(WatchEvent::Policies(Seen::Applied(read::<PolicyObject>(object))))
     }
 }
 
@@ -218,13 +235,15 @@ fn kind(kind: Kind) -> ClusterPolicyKind {
     }
 }
 
-fn of_cluster(kind: ClusterPolicyKind, object: Value) -> Observation {
+fn of_cluster(kind: ClusterPolicyKind, object: Value) -> WatchEvent {
     let policy = match kind {
         ClusterPolicyKind::ClusterNetworkPolicy => read::<ClusterPolicyObject<OfCluster>>(object),
         ClusterPolicyKind::AdminNetworkPolicy => read::<ClusterPolicyObject<OfAdmin>>(object),
-        ClusterPolicyKind::BaselineAdminNetworkPolicy => read::<ClusterPolicyObject<OfBaseline>>(object),
+        ClusterPolicyKind::BaselineAdminNetworkPolicy => {
+            read::<ClusterPolicyObject<OfBaseline>>(object)
+        }
     };
-    Observation::ClusterPolicies(kind, Seen::Applied(policy))
+    WatchEvent::ClusterPolicies(kind, Seen::Applied(policy))
 }
 
 fn read<T: Watched + DeserializeOwned>(object: Value) -> T::Value {
@@ -243,7 +262,9 @@ struct Question {
 fn questions<'a>(pods: &[&'a Pod]) -> impl Iterator<Item = (&'a Pod, &'a Pod, usize)> {
     let pairs = pods.iter().flat_map(|client| pods.iter().map(|server| (*client, *server)));
     let pairs: Vec<(&Pod, &Pod)> = pairs.filter(|(client, server)| client != server).collect();
-    pairs.into_iter().flat_map(|(client, server)| (0..PLACES.len()).map(move |place| (client, server, place)))
+    pairs
+        .into_iter()
+        .flat_map(|(client, server)| (0..PLACES.len()).map(move |place| (client, server, place)))
 }
 
 fn port(Pod { namespace, name, .. }: &Pod) -> String {
@@ -273,10 +294,12 @@ impl Between {
         let ends = |pod: &Pod| {
             let name = port(pod);
             let port = commit.ports.get(&name).filter(|port| !port.addresses.is_empty())?;
-            let acls = port.groups.iter().filter_map(|group| commit.acls.get(group)).flatten().collect();
+            let acls =
+                port.groups.iter().filter_map(|group| commit.acls.get(group)).flatten().collect();
             Some((name.clone(), (acl::Port { name, groups: port.groups.clone() }, acls)))
         };
-        let ends: BTreeMap<String, (acl::Port, Vec<&acl::Acl>)> = self.pods.iter().filter_map(ends).collect();
+        let ends: BTreeMap<String, (acl::Port, Vec<&acl::Acl>)> =
+            self.pods.iter().filter_map(ends).collect();
         let pods: Vec<&Pod> = self.pods.iter().collect();
         let open = questions(&pods).filter_map(|(client, server, number)| {
             let place = PLACES[number];
@@ -306,9 +329,9 @@ impl Guard for Between {
     fn broken(&self, commit: &Commit) -> Vec<String> {
         let open = self.open(commit);
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let broken = open
-            .difference(&limits.allowed)
-            .map(|question| format!("{question:?} is open, and is it neither before nor after the change"));
+        let broken = open.difference(&limits.allowed).map(|question| {
+            format!("{question:?} is open, and is it neither before nor after the change")
+        });
         let broken = broken.collect();
         limits.open = open;
         broken
@@ -373,10 +396,10 @@ impl Scene {
             },
             "spec": {"nodeName": "node1"},
         });
-        let beside = Observation::Pods(Seen::Applied(read::<PodObject>(beside)));
+        let beside = WatchEvent::Pods(Seen::Applied(read::<PodObject>(beside)));
         // A pod gets a port once its namespace is known.
         let namespace = json!({"metadata": {"name": "beside", "uid": "beside"}});
-        let namespace = Observation::Namespaces(Seen::Applied(read::<NamespaceObject>(namespace)));
+        let namespace = WatchEvent::Namespaces(Seen::Applied(read::<NamespaceObject>(namespace)));
         self.controller.told_after(seen.into_iter().chain([namespace, beside])).await;
         self.rest().await;
     }
@@ -390,7 +413,10 @@ impl Scene {
         let expected = self.staged.open();
         let more: Vec<_> = limits.open.difference(&expected).collect();
         let less: Vec<_> = expected.difference(&limits.open).collect();
-        assert!(more.is_empty() && less.is_empty(), "open at rest: {more:?}; closed at rest: {less:?}");
+        assert!(
+            more.is_empty() && less.is_empty(),
+            "open at rest: {more:?}; closed at rest: {less:?}"
+        );
     }
 }
 
@@ -433,7 +459,10 @@ fn one_is_isolated() -> World {
         policies: vec![NetworkPolicy {
             namespace: "x",
             name: "policy0".to_owned(),
-            pod_selector: Selector { match_labels: vec![("app", "b")], match_expressions: Vec::new() },
+            pod_selector: Selector {
+                match_labels: vec![("app", "b")],
+                match_expressions: Vec::new(),
+            },
             policy_types: vec![Direction::Ingress],
             ingress: Vec::new(),
             egress: Vec::new(),

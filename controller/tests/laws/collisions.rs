@@ -1,21 +1,26 @@
-//! Objects whose rows would have the same name. OVN's names of port groups and address sets are hashes of 64
-//! bits, and whoever may choose 168 characters finds two ids with the same hash within seconds. The one that
-//! may not have the row is refused alone and told whose it is; the row, and what is in it, stays the other's.
+//! Objects whose rows would have the same name. OVN's names of port groups and address sets are
+//! hashes of 64 bits, and whoever may choose 168 characters finds two ids with the same hash within
+//! seconds. The one that may not have the row is refused alone and told whose it is; the row, and
+//! what is in it, stays the other's.
 
 use contract::{
+    definition::CustomKind,
     names::{ClusterPolicyKind, PolicyKey},
     namespace_annotation::{AclLogging, Severity},
     node_annotation::{Gateway, GatewayMode},
     ovn::ObjectId,
 };
 use controller::{
+    engine::reconcile::Report,
     key::{Key, SetId},
-    observation::{Observation, Seen},
-    reconcile::Report,
-    store::{
-        Namespace, Node,
-        wire::{ClusterPolicyObject, EgressFirewallObject, OfCluster, PolicyObject},
+    kinds::{
+        cluster_policy::wire::{ClusterPolicyObject, OfCluster},
+        egress_firewall::object::EgressFirewallObject,
+        namespace::object::Namespace,
+        network_policy::wire::PolicyObject,
+        node::object::Node,
     },
+    watch_event::{Seen, WatchEvent},
 };
 use kubeapi::watch::Watched;
 use serde::de::DeserializeOwned;
@@ -34,10 +39,12 @@ use crate::{
 /// A name with which a policy in the namespace `evil` has the group of `shop/db`.
 const LIKE_SHOP_DB: &str = "h7e8tz2mm0z2o51eyoy3ujo8324wrukik56p9x6x39ocegdas2ejqqstp1mw89f2tpu3en33j9r2btjr670f\
     uevozqosgegwl1d0tt9xf03szfwwi6okilizqce3mg54zpqcviw1x73vu4tv10kpfxcgh4z232a9355sow9fnq041nxnvbm2";
-/// A name with which a policy in the namespace `ns1` has the group that isolates incoming connections of `ns0`.
+/// A name with which a policy in the namespace `ns1` has the group that isolates incoming
+/// connections of `ns0`.
 const LIKE_ISOLATION: &str = "94wrvt7ibww0prpgf5s4b0xarvh0u5ct83qewulide7wq73mcwcy6wm636b4.vo93mc1wl08e64r6s88wfe\
     kt8wcd4dhtiw9g38x1s4jhjw2o8yy8n12tr105.nhuuefv1ggd6cuiqlzc3n9z5viw1x7a7udb30bcchrky";
-/// A name with which a policy in the namespace `ns1` has the group of the ClusterNetworkPolicy `all`.
+/// A name with which a policy in the namespace `ns1` has the group of the ClusterNetworkPolicy
+/// `all`.
 const LIKE_CLUSTER_POLICY: &str = "p1zrgva2ukcti8s8uwuq4pikrvh0u5ct83qe8q3f02audxucwh5fv5m636b4.0ebfx81wl08evkdma\
     x8wfektgee4kdhtiw9gsovjat7dr1yohg4dwsi4dc9k.nhuuefv1ggd6cuiqlzc3n9z5viw1x73vu4tv2dj17g56";
 /// A name of the DNS whose set has the name of that of the namespace `ns2`.
@@ -63,7 +70,7 @@ impl Scene {
         controller.observe(all_nodes([node(1)]));
         controller.observe(all_pods((0..3).map(|number| pod(number, 1, 0))));
         let namespaces = (0..3).map(|number| (namespace(number), labelled(number))).collect();
-        controller.observe(Observation::Namespaces(Seen::All(namespaces)));
+        controller.observe(WatchEvent::Namespaces(Seen::All(namespaces)));
     }
 
     async fn contents(&self) -> Contents {
@@ -100,13 +107,14 @@ fn key(namespace: &str, name: &str) -> PolicyKey {
     PolicyKey::new(namespace, name).unwrap()
 }
 
-fn policy(namespace: &str, name: &str, spec: Value) -> Observation {
-    let object = json!({"metadata": {"namespace": namespace, "name": name, "uid": name}, "spec": spec});
-    Observation::Policies(Seen::Applied(read::<PolicyObject>(&object)))
+fn policy(namespace: &str, name: &str, spec: Value) -> WatchEvent {
+    let object =
+        json!({"metadata": {"namespace": namespace, "name": name, "uid": name}, "spec": spec});
+    WatchEvent::Policies(Seen::Applied(read::<PolicyObject>(&object)))
 }
 
-fn gone(namespace: &str, name: &str) -> Observation {
-    Observation::Policies(Seen::Deleted(key(namespace, name)))
+fn gone(namespace: &str, name: &str) -> WatchEvent {
+    WatchEvent::Policies(Seen::Deleted(key(namespace, name)))
 }
 
 /// Allows everything, to no pod.
@@ -133,7 +141,9 @@ fn the_names_collide() {
     let group = |namespace, name| ObjectId::policy(&key(namespace, name)).hashed();
     assert_eq!(group("evil", LIKE_SHOP_DB), group("shop", "db"));
     assert_eq!(group("ns1", LIKE_ISOLATION), ObjectId::isolated("ns0", "Ingress").hashed());
-    let all = contract::names::ClusterPolicyKey::new(ClusterPolicyKind::ClusterNetworkPolicy, "all").unwrap();
+    let all =
+        contract::names::ClusterPolicyKey::new(ClusterPolicyKind::ClusterNetworkPolicy, "all")
+            .unwrap();
     assert_eq!(group("ns1", LIKE_CLUSTER_POLICY), ObjectId::cluster_policy(&all).hashed());
     let set = |kind, name| ObjectId::address_set(kind, name, "v4").hashed();
     let (of_name, of_namespace) = (contract::ovn::NAME_SET, contract::ovn::NAMESPACE_SET);
@@ -158,7 +168,11 @@ async fn a_policy_whose_group_would_have_the_name_of_anothers_opens_nothing_and_
     assert_eq!(now.row("Port_Group", &victim.hashed()), before.row("Port_Group", &victim.hashed()));
     assert!(!rules(&now, &victim).contains("evil"), "{}", rules(&now, &victim));
     let of_evil = now.0.keys().filter(|(table, id, _)| table == "ACL" && id.contains(":evil:"));
-    assert_eq!(of_evil.filter(|(_, id, _)| id.contains(LIKE_SHOP_DB)).count(), 0, "no rule without a group");
+    assert_eq!(
+        of_evil.filter(|(_, id, _)| id.contains(LIKE_SHOP_DB)).count(),
+        0,
+        "no rule without a group"
+    );
 
     // Whoever was first has the name, after a restart too.
     scene.controller.kill().await;
@@ -166,19 +180,24 @@ async fn a_policy_whose_group_would_have_the_name_of_anothers_opens_nothing_and_
     Scene::tell(&scene.controller);
     let both = [policy("evil", LIKE_SHOP_DB, opening()), policy("shop", "db", closing())];
     both.into_iter().for_each(|policy| scene.controller.observe(policy));
-    for list in Observation::no_optional_kinds() {
+    for list in WatchEvent::no_optional_kinds() {
         scene.controller.observe(list);
     }
     let policies = [("evil", LIKE_SHOP_DB, opening()), ("shop", "db", closing())];
     let policies = policies.map(|(namespace, name, spec)| {
-        let object = json!({"metadata": {"namespace": namespace, "name": name, "uid": name}, "spec": spec});
+        let object =
+            json!({"metadata": {"namespace": namespace, "name": name, "uid": name}, "spec": spec});
         read::<PolicyObject>(&object)
     });
-    scene.controller.observe(Observation::Policies(Seen::All(policies.into())));
-    scene.controller.observe(Observation::Services(Seen::All(Vec::new())));
-    scene.controller.observe(Observation::Slices(Seen::All(Vec::new())));
+    scene.controller.observe(WatchEvent::Policies(Seen::All(policies.into())));
+    scene.controller.observe(WatchEvent::Services(Seen::All(Vec::new())));
+    scene.controller.observe(WatchEvent::Slices(Seen::All(Vec::new())));
     scene.refuses_one().await;
-    assert_eq!(rules(&scene.contents().await, &victim), "", "the one rule of before is gone, no other came");
+    assert_eq!(
+        rules(&scene.contents().await, &victim),
+        "",
+        "the one rule of before is gone, no other came"
+    );
 
     // Once the name is free, the other one has it at once.
     scene.controller.observe(gone("shop", "db"));
@@ -192,7 +211,10 @@ async fn what_isolates_a_namespace_takes_the_name_of_its_group_from_a_policy() {
     let mut scene = Scene::begin().await;
     let group = ObjectId::isolated("ns0", "Ingress");
     scene.controller.told_after([policy("ns1", LIKE_ISOLATION, opening())]).await;
-    assert!(rules(&scene.contents().await, &group).contains(":NetworkPolicy:ns1:"), "it is there first");
+    assert!(
+        rules(&scene.contents().await, &group).contains(":NetworkPolicy:ns1:"),
+        "it is there first"
+    );
 
     scene.controller.observe(policy("ns0", "closed", closing()));
     let (refused, _, by) = scene.taken().await;
@@ -221,12 +243,13 @@ async fn a_policy_of_the_cluster_takes_the_name_of_its_group_from_a_policy_of_a_
     let object = json!({"metadata": {"name": "all", "uid": "1", "generation": 1}, "spec": spec});
     let all = read::<ClusterPolicyObject<OfCluster>>(&object);
     let kind = ClusterPolicyKind::ClusterNetworkPolicy;
-    scene.controller.observe(Observation::ClusterPolicies(kind, Seen::Applied(all)));
+    scene.controller.observe(WatchEvent::ClusterPolicies(kind, Seen::Applied(all)));
     let (refused, _, by) = scene.taken().await;
     assert_eq!(refused, Key::Policy(key("ns1", LIKE_CLUSTER_POLICY)));
     assert!(by.contains("ClusterNetworkPolicy all"), "{by}");
     scene.refuses_one().await;
-    let group = ObjectId::cluster_policy(&contract::names::ClusterPolicyKey::new(kind, "all").unwrap());
+    let group =
+        ObjectId::cluster_policy(&contract::names::ClusterPolicyKey::new(kind, "all").unwrap());
     let now = scene.contents().await;
     assert_eq!(column(&now, "Port_Group", &group, "ports"), "<ns0_p0>, <ns1_p1>, <ns2_p2>");
     assert!(rules(&now, &group).contains(":ClusterNetworkPolicy:all:"));
@@ -238,13 +261,14 @@ async fn a_policy_of_the_cluster_takes_the_name_of_its_group_from_a_policy_of_a_
 async fn a_name_of_the_dns_whose_set_would_have_the_name_of_a_namespaces_gives_it_no_address() {
     let mut scene = Scene::begin().await;
     let firewall = json!({"egress": [{"type": "Allow", "to": {"dnsName": LIKE_NAMESPACE_SET}}]});
-    let object = json!({"metadata": {"namespace": "ns1", "name": "default", "uid": "1"}, "spec": firewall});
+    let object =
+        json!({"metadata": {"namespace": "ns1", "name": "default", "uid": "1"}, "spec": firewall});
     scene
         .controller
-        .told_after([Observation::EgressFirewalls(Seen::Applied(read::<EgressFirewallObject>(&object)))])
+        .told_after([WatchEvent::custom(Seen::Applied(read::<EgressFirewallObject>(&object)))])
         .await;
     let answer = Ok([[192, 0, 2, 7].into()].into());
-    scene.controller.told_after([Observation::Name(LIKE_NAMESPACE_SET.into(), answer)]).await;
+    scene.controller.told_after([WatchEvent::Name(LIKE_NAMESPACE_SET.into(), answer)]).await;
     let set = ObjectId::address_set(contract::ovn::NAMESPACE_SET, "ns2", "v4");
     assert_eq!(column(&scene.contents().await, "Address_Set", &set, "addresses"), "192.0.2.7");
 
@@ -256,7 +280,7 @@ async fn a_name_of_the_dns_whose_set_would_have_the_name_of_a_namespaces_gives_i
     assert!(by.contains("namespace ns2"), "{by}");
     // The one that names the set is told, too: nobody sees an event on a set.
     let (waits, row, by) = scene.taken().await;
-    assert_eq!(waits, Key::EgressFirewall("ns1".into()), "{row} {by}");
+    assert_eq!(waits, Key::custom(CustomKind::EgressFirewall, "ns1".into()), "{row} {by}");
     assert!(row.contains(&set.hashed()), "{row}");
     scene.controller.reaches("two are refused", |now| now.converged && now.failing == 2).await;
     let now = scene.contents().await;
@@ -265,15 +289,16 @@ async fn a_name_of_the_dns_whose_set_would_have_the_name_of_a_namespaces_gives_i
     scene.end().await;
 }
 
-/// A pod of a namespace that is called like a bridge took the place of the node's gateway, or could keep the
-/// gateway from being made.
+/// A pod of a namespace that is called like a bridge took the place of the node's gateway, or could
+/// keep the gateway from being made.
 #[tokio::test]
 async fn a_pod_whose_port_would_be_called_like_a_nodes_bridge_gives_way_to_the_gateway() {
     let mut scene = Scene::begin().await;
     let (_, other) = pod(4, 1, 0);
     let key = contract::names::PodKey::new("br-ex", "n1").unwrap();
-    let namespace = Observation::Namespaces(Seen::Applied((key.namespace().into(), Namespace::default())));
-    let pod = Observation::Pods(Seen::Applied((key.clone(), other)));
+    let namespace =
+        WatchEvent::Namespaces(Seen::Applied((key.namespace().into(), Namespace::default())));
+    let pod = WatchEvent::Pods(Seen::Applied((key.clone(), other)));
     scene.controller.told_after([namespace, pod]).await;
     let kind = |contents: &Contents| {
         let row = contents.row("Logical_Switch_Port", "br-ex_n1").cloned().unwrap_or_default();
@@ -289,7 +314,7 @@ async fn a_pod_whose_port_would_be_called_like_a_nodes_bridge_gives_way_to_the_g
         vlan: None,
     };
     let node = with_gateway(Node { id: Some(2), ..node(1) }, GatewayMode::Shared, external);
-    scene.controller.observe(Observation::Nodes(Seen::Applied(node)));
+    scene.controller.observe(WatchEvent::Nodes(Seen::Applied(node)));
     let (refused, row, by) = scene.taken().await;
     assert_eq!(refused, Key::Pod(key));
     assert!(row.contains("br-ex_n1") && by.contains("gateway of node n1"), "{row} {by}");
@@ -305,10 +330,12 @@ async fn a_pod_whose_port_would_be_called_like_a_nodes_bridge_gives_way_to_the_g
 async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_by_others() {
     // Of a database whose schema is older than a severity, and has fewer priorities.
     let schema = Schema::with(|columns| {
-        let severities = columns["severity"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
+        let severities =
+            columns["severity"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
         severities.retain(|severity| severity != "debug");
         // It came with tiers.
-        let actions = columns["action"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
+        let actions =
+            columns["action"].pointer_mut("/type/key/enum/1").unwrap().as_array_mut().unwrap();
         actions.retain(|action| action != "pass");
         actions.push(json!("pass"));
         columns.insert(
@@ -326,7 +353,7 @@ async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_b
     let mut scene = Scene { controller, northbound };
     let logging = AclLogging { allow: Some(Severity::Debug), deny: None };
     let logged = (namespace(0), Namespace { logging, ..labelled(0) });
-    scene.controller.observe(Observation::Namespaces(Seen::Applied(logged)));
+    scene.controller.observe(WatchEvent::Namespaces(Seen::Applied(logged)));
     let open = json!({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]});
     scene.controller.observe(policy("ns0", "logged", open));
     let spec = json!({
@@ -336,11 +363,11 @@ async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_b
     let object = json!({"metadata": {"name": "all", "uid": "1", "generation": 1}, "spec": spec});
     let all = read::<ClusterPolicyObject<OfCluster>>(&object);
     let kind = ClusterPolicyKind::ClusterNetworkPolicy;
-    scene.controller.observe(Observation::ClusterPolicies(kind, Seen::Applied(all)));
+    scene.controller.observe(WatchEvent::ClusterPolicies(kind, Seen::Applied(all)));
     scene.controller.reaches("two are refused", |now| now.failing == 2).await;
 
     scene.controller.observe(policy("ns0", "closed", closing()));
-    scene.controller.observe(Observation::Pods(Seen::Applied(pod(3, 1, 0))));
+    scene.controller.observe(WatchEvent::Pods(Seen::Applied(pod(3, 1, 0))));
     let isolating = ObjectId::isolated("ns0", "Ingress");
     let begun = std::time::Instant::now();
     loop {
@@ -349,7 +376,11 @@ async fn the_pods_of_a_policy_that_the_database_refuses_start_and_are_isolated_b
         if ports == "<ns0_p0>, <ns0_p3>" {
             break;
         }
-        assert!(begun.elapsed() < deadline(), "isolated: {ports}; {:?}", scene.controller.progress.borrow());
+        assert!(
+            begun.elapsed() < deadline(),
+            "isolated: {ports}; {:?}",
+            scene.controller.progress.borrow()
+        );
         tokio::task::yield_now().await;
     }
     assert_eq!(scene.controller.progress.borrow().failing, 2, "both are tried again");

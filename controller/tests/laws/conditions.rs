@@ -2,11 +2,15 @@
 
 use contract::names::{ClusterPolicyKey, ClusterPolicyKind};
 use controller::{
-    observation::{Observation, Seen},
-    store::{
-        Node, PolicyCondition, Standing,
-        wire::{ClusterPolicyObject, OfCluster},
+    kinds::{
+        cluster_policy::{
+            condition::PolicyCondition,
+            wire::{ClusterPolicyObject, OfCluster},
+        },
+        node::object::Node,
     },
+    status_writeback::RowsState,
+    watch_event::{Seen, WatchEvent},
 };
 use ovsdb::{Condition, Row, Transaction};
 use serde_json::{Value, json};
@@ -21,7 +25,9 @@ use crate::{
 const KIND: ClusterPolicyKind = ClusterPolicyKind::ClusterNetworkPolicy;
 
 /// A policy whose conditions are those that were written of it.
-fn policy(said: Option<&PolicyCondition>) -> (ClusterPolicyKey, controller::store::ClusterPolicy) {
+fn policy(
+    said: Option<&PolicyCondition>,
+) -> (ClusterPolicyKey, controller::kinds::cluster_policy::object::ClusterPolicy) {
     let now = k8s_openapi::jiff::Timestamp::UNIX_EPOCH;
     let conditions: Vec<Value> =
         said.into_iter().map(|wish| serde_json::to_value(wish.condition(now)).unwrap()).collect();
@@ -36,18 +42,22 @@ fn policy(said: Option<&PolicyCondition>) -> (ClusterPolicyKey, controller::stor
 
 fn start(database: &Northbound, said: Option<&PolicyCondition>) -> Running {
     let controller = Running::without_services(database.endpoint(), config());
-    controller.observe(Observation::ClusterPolicies(KIND, Seen::All(vec![policy(said)])));
-    controller.observe(Observation::Nodes(Seen::All(vec![Node::named("n1")])));
-    controller.observe(Observation::Pods(Seen::All(Vec::new())));
+    controller.observe(WatchEvent::ClusterPolicies(KIND, Seen::All(vec![policy(said)])));
+    controller.observe(WatchEvent::Nodes(Seen::All(vec![Node::named("n1")])));
+    controller.observe(WatchEvent::Pods(Seen::All(Vec::new())));
     controller
 }
 
 async fn next(controller: &mut Running) -> PolicyCondition {
-    timeout(deadline(), controller.conditions.recv()).await.expect("a condition is written").unwrap()
+    timeout(deadline(), controller.conditions.recv())
+        .await
+        .expect("a condition is written")
+        .unwrap()
 }
 
 #[tokio::test]
-async fn a_policy_is_said_to_be_ready_when_the_database_has_its_rows_and_a_restart_says_nothing_again() {
+async fn a_policy_is_said_to_be_ready_when_the_database_has_its_rows_and_a_restart_says_nothing_again()
+ {
     let database = Northbound::start();
     let connection = database.open().await;
     let mut controller = start(&database, None);
@@ -56,7 +66,7 @@ async fn a_policy_is_said_to_be_ready_when_the_database_has_its_rows_and_a_resta
     let acls = rows.select("ACL", Condition::equal("priority", 32767 - 5 * 31), &["match"]);
     let outcome = connection.transact(rows).await.unwrap();
     assert_eq!(outcome.rows(acls).len(), 1, "the rule is there when it is said to be");
-    assert_eq!((&said.standing, said.generation), (&Standing::Ready, 4));
+    assert_eq!((&said.standing, said.generation), (&RowsState::Ready, 4));
     controller.converged().await;
     controller.stop().await;
 
@@ -71,7 +81,7 @@ async fn a_policy_whose_rows_another_program_changes_again_and_again_is_not_read
     let database = Northbound::start();
     let connection = database.open().await;
     let mut controller = start(&database, None);
-    assert_eq!(next(&mut controller).await.standing, Standing::Ready);
+    assert_eq!(next(&mut controller).await.standing, RowsState::Ready);
     let begun = tokio::time::Instant::now();
     let failed = loop {
         let mut drift = Transaction::new();
@@ -84,8 +94,8 @@ async fn a_policy_whose_rows_another_program_changes_again_and_again_is_not_read
         tokio::task::yield_now().await;
         assert!(begun.elapsed() < deadline(), "it is still said to be ready");
     };
-    let Standing::Failed(why) = failed.standing else { panic!("{failed:?}") };
+    let RowsState::Failed(why) = failed.standing else { panic!("{failed:?}") };
     assert!(why.contains("another program changes ACL"), "{why}");
-    assert_eq!(next(&mut controller).await.standing, Standing::Ready, "the program has stopped");
+    assert_eq!(next(&mut controller).await.standing, RowsState::Ready, "the program has stopped");
     controller.stop().await;
 }

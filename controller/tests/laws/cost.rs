@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use controller::observation::{Observation, Seen};
+use controller::watch_event::{Seen, WatchEvent};
 use nix::time::{ClockId, clock_gettime};
 use ovsdb::{Condition, Connection, Mutation, NamedUuid, Row, Transaction};
 
@@ -56,7 +56,7 @@ impl Cluster {
         let total = self.controller.transactions();
         let wanted = total.get() + 1;
         let begun = computed();
-        self.controller.observe(Observation::Pods(seen));
+        self.controller.observe(WatchEvent::Pods(seen));
         self.controller
             .reaches("the pod's rows", |progress| progress.converged && total.get() >= wanted)
             .await;
@@ -65,7 +65,8 @@ impl Cluster {
     }
 
     fn counted(&self) -> (f64, f64) {
-        let count = |what: &str| self.controller.counted(&format!("ovnkube_controller_nb_{what}_total"));
+        let count =
+            |what: &str| self.controller.counted(&format!("ovnkube_controller_nb_{what}_total"));
         (count("rows_written"), count("transactions"))
     }
 
@@ -85,8 +86,8 @@ fn node_of(pod: u32) -> u32 {
     1 + pod / PODS_OF_A_NODE
 }
 
-/// CPU time of this thread so far. All controllers and their connections run on it, and the time of other
-/// programs does not count.
+/// CPU time of this thread so far. All controllers and their connections run on it, and the time of
+/// other programs does not count.
 pub(crate) fn computed() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
@@ -96,8 +97,9 @@ pub(crate) fn median(mut all: Vec<Duration>) -> Duration {
     all[all.len() / 2]
 }
 
-/// A busy machine makes the same work slower: caches are cold and a core is shared. So the two clusters take
-/// turns, to be slowed down alike. The median is compared: work that grows with the cluster is in each event.
+/// A busy machine makes the same work slower: caches are cold and a core is shared. So the two
+/// clusters take turns, to be slowed down alike. The median is compared: work that grows with the
+/// cluster is in each event.
 #[tokio::test]
 async fn law_5_a_pod_costs_the_same_among_a_hundred_and_among_ten_thousand() {
     let (mut few, mut many) = (Cluster::of(100).await, Cluster::of(10_000).await);
@@ -116,8 +118,8 @@ async fn law_5_a_pod_costs_the_same_among_a_hundred_and_among_ten_thousand() {
     assert!(same(few.gone, many.gone) && same(few.come, many.come), "{few:?} {many:?}");
 }
 
-/// To find the owner of a switch, all of its ports were visited, each time a port came whose row followed the
-/// switch's.
+/// To find the owner of a switch, all of its ports were visited, each time a port came whose row
+/// followed the switch's.
 #[tokio::test]
 async fn a_port_that_comes_to_a_switch_of_others_costs_no_more_than_one_that_comes_to_ours() {
     let mut cluster = Cluster::of(2 * PODS_OF_A_NODE).await;

@@ -42,7 +42,10 @@ pub(crate) type Row = BTreeMap<String, String>;
 
 /// What a database holds, by table, name and UUID; and the columns that its schema has.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Contents(pub(crate) BTreeMap<(String, String, Uuid), Row>, BTreeSet<(String, String)>);
+pub(crate) struct Contents(
+    pub(crate) BTreeMap<(String, String, Uuid), Row>,
+    BTreeSet<(String, String)>,
+);
 
 impl Northbound {
     pub(crate) fn start() -> Self {
@@ -100,7 +103,8 @@ pub(crate) async fn contents(connection: &Connection) -> Contents {
         contents.1.extend(columns.iter().map(|column| ((*table).to_owned(), column.clone())));
         for row in outcome.rows(*selection) {
             let text = |column: &String| Some((column.clone(), spell(row.datum(column)?, &names)));
-            let columns = columns.iter().filter_map(text).filter(|(_, value)| !value.is_empty()).collect();
+            let columns =
+                columns.iter().filter_map(text).filter(|(_, value)| !value.is_empty()).collect();
             contents.0.insert(((*table).to_owned(), name(table, row), row.uuid()), columns);
         }
     }
@@ -109,9 +113,11 @@ pub(crate) async fn contents(connection: &Connection) -> Contents {
 
 fn name(table: &str, row: &SelectedRow) -> String {
     match table {
-        "ACL" => row.map("external_ids").get("k8s.ovn.org/id").cloned().unwrap_or_default(),
+        "ACL" | "QoS" => row.map("external_ids").get("k8s.ovn.org/id").cloned().unwrap_or_default(),
         // As the controller names them, without the router.
-        "Logical_Router_Static_Route" => content(row, &["ip_prefix", "nexthop", "output_port", "policy"]),
+        "Logical_Router_Static_Route" => {
+            content(row, &["ip_prefix", "nexthop", "output_port", "policy"])
+        }
         "NAT" => content(row, &["type", "external_ip", "logical_ip", "logical_port"]),
         "Static_MAC_Binding" => content(row, &["logical_port", "ip"]),
         "Logical_Router_Policy" => {
@@ -123,15 +129,18 @@ fn name(table: &str, row: &SelectedRow) -> String {
 }
 
 fn content(row: &SelectedRow, columns: &[&str]) -> String {
-    let text =
-        |column: &&str| Some(format!(" {column}={}", row.string(column).filter(|text| !text.is_empty())?));
+    let text = |column: &&str| {
+        Some(format!(" {column}={}", row.string(column).filter(|text| !text.is_empty())?))
+    };
     columns.iter().filter_map(text).collect()
 }
 
 /// A value as text: readable, and the same for equal values.
 fn spell(datum: &Datum, names: &BTreeMap<Uuid, String>) -> String {
     let atom = |atom: &Atom| match atom {
-        Atom::Uuid(uuid) => names.get(uuid).map_or_else(|| uuid.to_string(), |name| format!("<{name}>")),
+        Atom::Uuid(uuid) => {
+            names.get(uuid).map_or_else(|| uuid.to_string(), |name| format!("<{name}>"))
+        }
         Atom::String(text) => text.clone(),
         other => format!("{other:?}"),
     };

@@ -1,16 +1,24 @@
-//! Law 6 for what the store knows of the northbound database alone, or by few objects: an empty list of objects
-//! that deny opens nothing, and one of slices takes no Service its backends, until a second list says the same.
+//! Law 6 for what the store knows of the northbound database alone, or by few objects: an empty
+//! list of objects that deny opens nothing, and one of slices takes no Service its backends, until
+//! a second list says the same.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use contract::names::{ClusterPolicyKey, ClusterPolicyKind};
+use contract::{
+    definition::CustomKind,
+    names::{ClusterPolicyKey, ClusterPolicyKind},
+};
 use controller::{
-    observation::{Observation, Seen},
-    reconcile::Progress,
-    store::{
-        ClusterPolicy,
-        wire::{ClusterPolicyObject, EgressFirewallObject, OfAdmin},
+    engine::reconcile::Progress,
+    kinds::{
+        cluster_policy::{
+            object::ClusterPolicy,
+            wire::{ClusterPolicyObject, OfAdmin},
+        },
+        egress_firewall::object::{EgressFirewall, EgressFirewallObject},
+        egress_qos::object::EgressQos,
     },
+    watch_event::{Seen, WatchEvent},
 };
 use kubeapi::watch::Unlisted;
 use serde_json::{Value, json};
@@ -35,41 +43,41 @@ fn policies() -> Vec<(ClusterPolicyKey, ClusterPolicy)> {
     })])
 }
 
-fn firewalls() -> Observation {
+fn firewalls() -> WatchEvent {
     let rule = json!({"type": "Deny", "to": {"cidrSelector": "0.0.0.0/0"}});
     let object: Value = json!({
         "metadata": {"namespace": "ns0", "name": "default", "uid": "1"}, "spec": {"egress": [rule]},
     });
-    Observation::EgressFirewalls(Seen::All(values::<EgressFirewallObject>(&[object])))
+    WatchEvent::custom(Seen::All(values::<EgressFirewallObject>(&[object])))
 }
 
-fn denials() -> [Observation; 2] {
-    [Observation::ClusterPolicies(KIND, Seen::All(policies())), firewalls()]
+fn denials() -> [WatchEvent; 2] {
+    [WatchEvent::ClusterPolicies(KIND, Seen::All(policies())), firewalls()]
 }
 
-fn no_denials() -> Vec<Observation> {
-    Observation::no_optional_kinds()
+fn no_denials() -> Vec<WatchEvent> {
+    WatchEvent::no_optional_kinds()
 }
 
 /// All lists but those of what denies.
-fn others() -> Vec<Observation> {
+fn others() -> Vec<WatchEvent> {
     let namespaces = (0..3).map(|number| (namespace(number), labelled(0))).collect();
     vec![
         all_nodes([node(1)]),
         all_pods((0..3).map(|number| pod(number, 1, 0))),
-        Observation::Namespaces(Seen::All(namespaces)),
-        Observation::Policies(Seen::All(Vec::new())),
-        Observation::Services(Seen::All(Vec::new())),
-        Observation::Slices(Seen::All(Vec::new())),
+        WatchEvent::Namespaces(Seen::All(namespaces)),
+        WatchEvent::Policies(Seen::All(Vec::new())),
+        WatchEvent::Services(Seen::All(Vec::new())),
+        WatchEvent::Slices(Seen::All(Vec::new())),
     ]
 }
 
-fn tell(controller: &Running, observations: impl IntoIterator<Item = Observation>) {
+fn tell(controller: &Running, observations: impl IntoIterator<Item = WatchEvent>) {
     observations.into_iter().for_each(|observation| controller.observe(observation));
 }
 
-/// An API server that was restored without these objects, or a definition that was made anew, opened all that
-/// they deny within a second: in the steady state, and at a start.
+/// An API server that was restored without these objects, or a definition that was made anew,
+/// opened all that they deny within a second: in the steady state, and at a start.
 #[tokio::test]
 async fn law_6_an_empty_list_of_what_denies_opens_nothing_until_a_second_one_says_the_same() {
     let northbound = Northbound::start();
@@ -89,7 +97,9 @@ async fn law_6_an_empty_list_of_what_denies_opens_nothing_until_a_second_one_say
             tell(&controller, others());
         }
         tell(&controller, no_denials());
-        controller.doubted(|of| of.cluster_policies == 1 && of.egress_firewalls == 1).await;
+        controller
+            .doubted(|of| of.cluster_policies == 1 && of.custom[&CustomKind::EgressFirewall] == 1)
+            .await;
         // What came before the definitions were there again is not part of a second look.
         tell(&controller, no_denials());
         assert_eq!(contents(&connection).await, before);
@@ -101,7 +111,7 @@ async fn law_6_an_empty_list_of_what_denies_opens_nothing_until_a_second_one_say
     // A true list is believed in the end.
     tell(&controller, no_denials());
     controller.doubted(|of| of.missing() == 2).await;
-    controller.told_after([Observation::Cluster(None)].into_iter().chain(no_denials())).await;
+    controller.told_after([WatchEvent::Cluster(None)].into_iter().chain(no_denials())).await;
     assert_eq!(contents(&connection).await, open);
 }
 
@@ -115,14 +125,18 @@ fn unlisted() -> [Unlisted; 3] {
     ]
 }
 
-fn all_unlisted(why: &Unlisted) -> Vec<Observation> {
-    let policies =
-        ClusterPolicyKind::ALL.map(|kind| Observation::ClusterPolicies(kind, Seen::Unlisted(why.clone())));
-    policies.into_iter().chain([Observation::EgressFirewalls(Seen::Unlisted(why.clone()))]).collect()
+fn all_unlisted(why: &Unlisted) -> Vec<WatchEvent> {
+    let policies = ClusterPolicyKind::ALL
+        .map(|kind| WatchEvent::ClusterPolicies(kind, Seen::Unlisted(why.clone())));
+    let custom = [
+        WatchEvent::custom::<EgressFirewall>(Seen::Unlisted(why.clone())),
+        WatchEvent::custom::<EgressQos>(Seen::Unlisted(why.clone())),
+    ];
+    policies.into_iter().chain(custom).collect()
 }
 
-/// Each of these answers was an empty list: all that the cluster's administrators deny was open within half a
-/// minute, and everything was ready.
+/// Each of these answers was an empty list: all that the cluster's administrators deny was open
+/// within half a minute, and everything was ready.
 #[tokio::test]
 async fn law_12_an_answer_that_a_kind_cannot_be_read_opens_nothing_that_it_closes() {
     let northbound = Northbound::start();
@@ -145,39 +159,44 @@ async fn law_12_an_answer_that_a_kind_cannot_be_read_opens_nothing_that_it_close
         };
         controller.reaches("it says so", names).await;
         // Events of other kinds go on.
-        controller.told_after([Observation::Pods(Seen::Applied(pod(7, 1, 0)))]).await;
-        controller.told_after([Observation::Pods(Seen::Deleted(pod_key(7)))]).await;
+        controller.told_after([WatchEvent::Pods(Seen::Applied(pod(7, 1, 0)))]).await;
+        controller.told_after([WatchEvent::Pods(Seen::Deleted(pod_key(7)))]).await;
         assert_eq!(contents(&connection).await, before, "{why}");
     }
     // At a start: all wait for a while, and then go on.
     for why in unlisted() {
         controller.kill().await;
-        controller = Running::with_patience(Duration::from_millis(500), northbound.endpoint(), config());
+        controller =
+            Running::with_patience(Duration::from_millis(500), northbound.endpoint(), config());
         controller.reaches("the database is read", |progress| progress.loaded).await;
         tell(&controller, others().into_iter().chain(all_unlisted(&why)));
         controller.converged().await;
         assert!(controller.progress.borrow().unread.is_some(), "{why}");
         assert_eq!(contents(&connection).await, before, "{why}");
         // What stays is about new pods of the namespace, too.
-        controller.told_after([Observation::Pods(Seen::Applied(pod(9, 1, 0)))]).await;
+        controller.told_after([WatchEvent::Pods(Seen::Applied(pod(9, 1, 0)))]).await;
         assert!(is_limited(&contents(&connection).await, "ns0_p9"), "{why}");
-        controller.told_after([Observation::Pods(Seen::Deleted(pod_key(9)))]).await;
+        controller.told_after([WatchEvent::Pods(Seen::Deleted(pod_key(9)))]).await;
         assert_eq!(contents(&connection).await, before, "{why}");
     }
     // The next pod with the address of one that has gone is not in the sets that stay.
     let address = "10.0.1.85";
     assert!(has_set_with(&contents(&connection).await, address), "{before:#?}");
-    controller.told_after([Observation::Pods(Seen::Deleted(pod_key(2)))]).await;
-    controller.told_after([Observation::Pods(Seen::Applied(pod(2, 1, 1)))]).await;
+    controller.told_after([WatchEvent::Pods(Seen::Deleted(pod_key(2)))]).await;
+    controller.told_after([WatchEvent::Pods(Seen::Applied(pod(2, 1, 1)))]).await;
     assert!(!has_set_with(&contents(&connection).await, address));
     // Once they can be read all is as before.
-    controller.told_after([Observation::Pods(Seen::Deleted(pod_key(2)))]).await;
-    controller.told_after([Observation::Pods(Seen::Applied(pod(2, 1, 0)))]).await;
+    controller.told_after([WatchEvent::Pods(Seen::Deleted(pod_key(2)))]).await;
+    controller.told_after([WatchEvent::Pods(Seen::Applied(pod(2, 1, 0)))]).await;
     tell(&controller, no_denials().into_iter().chain(denials()));
-    controller.reaches("all is read", |progress| progress.unread.is_none() && progress.converged).await;
+    controller
+        .reaches("all is read", |progress| progress.unread.is_none() && progress.converged)
+        .await;
     let rows = |contents: &Contents| {
-        let rows =
-            contents.0.iter().map(|((table, name, _), row)| ((table.clone(), name.clone()), row.clone()));
+        let rows = contents
+            .0
+            .iter()
+            .map(|((table, name, _), row)| ((table.clone(), name.clone()), row.clone()));
         rows.collect::<BTreeMap<_, _>>()
     };
     assert_eq!(rows(&contents(&connection).await), rows(&before));
@@ -188,13 +207,17 @@ fn is_limited(contents: &Contents, port: &str) -> bool {
     let has = |row: &BTreeMap<String, String>, column: &str, text: &str| {
         row.get(column).is_some_and(|value| value.contains(text))
     };
-    let mut groups = contents.0.iter().filter(|((table, ..), _)| table == "Port_Group").map(|(_, row)| row);
+    let mut groups =
+        contents.0.iter().filter(|((table, ..), _)| table == "Port_Group").map(|(_, row)| row);
     groups.any(|row| has(row, "ports", &format!("<{port}>")) && has(row, "acls", "EgressFirewall"))
 }
 
 fn has_set_with(contents: &Contents, address: &str) -> bool {
-    let mut sets = contents.0.iter().filter(|((table, ..), _)| table == "Address_Set").map(|(_, row)| row);
-    sets.any(|row| row.get("addresses").is_some_and(|all| all.split(", ").any(|own| own == address)))
+    let mut sets =
+        contents.0.iter().filter(|((table, ..), _)| table == "Address_Set").map(|(_, row)| row);
+    sets.any(|row| {
+        row.get("addresses").is_some_and(|all| all.split(", ").any(|own| own == address))
+    })
 }
 
 /// A restored API server with Services and no slices emptied all load balancers at the next start.
@@ -207,7 +230,7 @@ async fn law_6_services_keep_their_backends_when_a_start_finds_no_slices() {
     let before = world.contents().await;
     world.replace().await;
     world.controller.reaches("the database is read", |progress| progress.loaded).await;
-    world.controller.observe(Observation::Slices(Seen::All(Vec::new())));
+    world.controller.observe(WatchEvent::Slices(Seen::All(Vec::new())));
     world.controller.doubted(|of| of.slices == 3).await;
     assert_eq!(world.contents().await, before);
     world.rest().await;

@@ -1,14 +1,14 @@
-//! Policies that are dry runs: nothing is isolated, and what they would drop is logged. What OVN makes of their
-//! rows is in `policies`.
+//! Policies that are dry runs: nothing is isolated, and what they would drop is logged. What OVN
+//! makes of their rows is in `policies`.
 
 use contract::{
     ovn::{DRY_RUN_METER, ObjectId},
     policy_annotation::DRY_RUN,
 };
 use controller::{
-    observation::{Observation, Seen},
-    reconcile::Report,
-    store::wire::PolicyObject,
+    engine::reconcile::Report,
+    kinds::network_policy::wire::PolicyObject,
+    watch_event::{Seen, WatchEvent},
 };
 use kubeapi::watch::Watched;
 use ovsdb::Connection;
@@ -32,7 +32,8 @@ impl Schema {
             columns.remove("tier");
             if tiers {
                 // As of OVN 23.06, ovn-nb(5).
-                let tier = json!({"type": {"key": {"type": "integer", "minInteger": 0, "maxInteger": 3}}});
+                let tier =
+                    json!({"type": {"key": {"type": "integer", "minInteger": 0, "maxInteger": 3}}});
                 columns.insert("tier".to_owned(), tier);
                 let actions = columns["action"].pointer_mut("/type/key/enum/1").unwrap();
                 let actions = actions.as_array_mut().unwrap();
@@ -84,10 +85,10 @@ impl Scene {
             "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
         });
         let object: PolicyObject = serde_json::from_value(object).unwrap();
-        let policy = Observation::Policies(Seen::Applied(object.value().unwrap()));
+        let policy = WatchEvent::Policies(Seen::Applied(object.value().unwrap()));
         let told = self.controller.told_after([policy]).await.into_iter();
         let reason = |report| match report {
-            Report::PolicyTrouble(of) => of.why.reason(),
+            Report::Problem(of) => of.reason,
             other => panic!("{other:?}"),
         };
         told.map(reason).collect()
@@ -96,10 +97,14 @@ impl Scene {
     /// The policy's ACLs: action, priority, whether it is logged, name.
     async fn acls(&self) -> Vec<String> {
         let all = contents(&self.connection).await;
-        let rows =
-            all.0.into_iter().filter(|((table, name, _), _)| table == "ACL" && name.contains(":ns0:web:"));
+        let rows = all
+            .0
+            .into_iter()
+            .filter(|((table, name, _), _)| table == "ACL" && name.contains(":ns0:web:"));
         let text = |row: std::collections::BTreeMap<String, String>| {
-            [&row["action"], &row["priority"], &row["log"], &row["name"]].map(String::as_str).join(" ")
+            [&row["action"], &row["priority"], &row["log"], &row["name"]]
+                .map(String::as_str)
+                .join(" ")
         };
         let mut acls: Vec<String> = rows.map(|(_, row)| text(row)).collect();
         acls.sort();
@@ -163,7 +168,8 @@ async fn all_dry_runs_together_are_logged_as_often_as_one_acl() {
     let meters = async |scene: &Scene| {
         let all = contents(&scene.connection).await;
         let of = |table: &str, column: &str| {
-            let rows = all.0.iter().filter(|((name, id, _), _)| name == table && id.contains("ns0:web:"));
+            let rows =
+                all.0.iter().filter(|((name, id, _), _)| name == table && id.contains("ns0:web:"));
             rows.map(|(_, row)| row[column].clone()).collect::<Vec<_>>()
         };
         (of("ACL", "meter"), all.row("Meter", DRY_RUN_METER).map(|row| row["fair"].clone()))

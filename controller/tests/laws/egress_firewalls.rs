@@ -1,12 +1,16 @@
-//! EgressFirewalls are what their definition says: random worlds, the controller's rows, what OVN makes of them,
-//! and the package `oracle`.
+//! EgressFirewalls are what their definition says: random worlds, the controller's rows, what OVN
+//! makes of them, and the package `oracle`.
 //!
-//! Each pod is asked for addresses outside of the cluster and for other pods, at ports of each protocol.
-//! `OVN_LAWS_CASES` sets the number of worlds; the default is a few.
+//! Each pod is asked for addresses outside of the cluster and for other pods, at ports of each
+//! protocol. `OVN_LAWS_CASES` sets the number of worlds; the default is a few.
 
+use contract::definition::CustomKind;
 use controller::{
-    observation::{Observation, Seen},
-    store::wire::{EgressFirewallObject, NamespaceObject, NodeObject, PodObject, PolicyObject},
+    kinds::{
+        egress_firewall::object::EgressFirewallObject, namespace::wire::NamespaceObject,
+        network_policy::wire::PolicyObject, node::wire::NodeObject, pod::wire::PodObject,
+    },
+    watch_event::{Seen, WatchEvent},
 };
 use oracle::{
     egress_firewall::{World, world},
@@ -36,7 +40,8 @@ fn differences(bench: &Bench, world: &World) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |question: String, expected: bool, seen: bool, trace: &str| {
         if seen != expected {
-            let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
+            let what =
+                if expected { "closed, and should be open" } else { "open, and should be closed" };
             found.push(format!("{question} is {what}\n{trace}"));
         }
     };
@@ -61,17 +66,17 @@ fn observe(controller: &Running, world: &World) {
     let Manifests { namespaces, pods, policies, cluster_policies: _ } = world.policies.manifests();
     let nodes = world.policies.nodes();
     let nodes = oracle::World { nodes, ..oracle::World::default() }.manifests().nodes;
-    controller.observe(Observation::Nodes(Seen::All(values::<NodeObject>(&nodes))));
-    controller.observe(Observation::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))));
-    controller.observe(Observation::Pods(Seen::All(values::<PodObject>(&pods))));
-    controller.observe(Observation::Policies(Seen::All(values::<PolicyObject>(&policies))));
-    controller.observe(Observation::Services(Seen::All(Vec::new())));
-    controller.observe(Observation::Slices(Seen::All(Vec::new())));
-    let others = Observation::no_optional_kinds().into_iter();
-    let others = others.filter(|list| !matches!(list, Observation::EgressFirewalls(_)));
+    controller.observe(WatchEvent::Nodes(Seen::All(values::<NodeObject>(&nodes))));
+    controller.observe(WatchEvent::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))));
+    controller.observe(WatchEvent::Pods(Seen::All(values::<PodObject>(&pods))));
+    controller.observe(WatchEvent::Policies(Seen::All(values::<PolicyObject>(&policies))));
+    controller.observe(WatchEvent::Services(Seen::All(Vec::new())));
+    controller.observe(WatchEvent::Slices(Seen::All(Vec::new())));
+    let others = WatchEvent::no_optional_kinds().into_iter();
+    let others = others.filter(|list| !matches!(list, WatchEvent::Custom(event) if event.kind() == CustomKind::EgressFirewall));
     others.for_each(|list| controller.observe(list));
     let firewalls = values::<EgressFirewallObject>(&world.manifests());
-    controller.observe(Observation::EgressFirewalls(Seen::All(firewalls)));
+    controller.observe(WatchEvent::custom(Seen::All(firewalls)));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use controller::{
     config::ClusterConfig,
-    observation::{Observation, Seen},
-    reconcile::Stopped,
+    engine::reconcile::Stopped,
+    watch_event::{Seen, WatchEvent},
 };
 
 use crate::{
@@ -25,12 +25,15 @@ async fn a_pod_has_its_port_on_its_nodes_switch_until_it_is_gone() {
 
     let found = contents(&connection).await;
     let switch = found.row("Logical_Switch", "n1").unwrap_or_else(|| panic!("{found:#?}"));
-    assert!(switch["ports"].contains("<ns1_p1>") && switch["ports"].contains("<stor-n1>"), "{switch:?}");
+    assert!(
+        switch["ports"].contains("<ns1_p1>") && switch["ports"].contains("<stor-n1>"),
+        "{switch:?}"
+    );
     let port = found.row("Logical_Switch_Port", "ns1_p1").unwrap();
     assert_eq!(port["addresses"], "0a:58:0a:00:01:2c 10.0.1.44");
     assert_eq!(port["options"], "iface-id-ver=uid-1-0, requested-chassis=n1");
 
-    controller.observe(Observation::Pods(Seen::Deleted(pod_key(1))));
+    controller.observe(WatchEvent::Pods(Seen::Deleted(pod_key(1))));
     controller.reaches("work", |progress| !progress.converged).await;
     controller.converged().await;
     assert_eq!(contents(&connection).await.row("Logical_Switch_Port", "ns1_p1"), None);
@@ -39,13 +42,14 @@ async fn a_pod_has_its_port_on_its_nodes_switch_until_it_is_gone() {
 
 /// A restart with the kubeconfig of another cluster removed every row of this one.
 #[tokio::test]
-async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_other_clusters_lists_count() {
+async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_other_clusters_lists_count()
+ {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
     let start = async |id: &str| {
         let mut controller = Running::without_services(northbound.endpoint(), config());
         controller.reaches("the database is read", |progress| progress.loaded).await;
-        controller.observe(Observation::Cluster(Some(id.into())));
+        controller.observe(WatchEvent::Cluster(Some(id.into())));
         controller
     };
     let router = async || {
@@ -67,7 +71,7 @@ async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_o
         (0, "k8s-cluster-router=yes"),
         "a start writes nothing"
     );
-    controller.observe(Observation::Pods(Seen::Applied(pod(2, 1, 0))));
+    controller.observe(WatchEvent::Pods(Seen::Applied(pod(2, 1, 0))));
     controller.reaches("work", |progress| !progress.converged).await;
     controller.converged().await;
     assert_eq!(router().await, "k8s-cluster-router=yes, k8s-cluster-uid=own");
@@ -80,17 +84,18 @@ async fn a_database_says_which_clusters_it_is_once_something_is_written_and_no_o
     controller.doubted(|doubted| doubted.other_cluster.is_some()).await;
     assert!(!controller.progress.borrow().converged);
     assert_eq!(contents(&connection).await, before);
-    controller.observe(Observation::Cluster(Some("own".into())));
+    controller.observe(WatchEvent::Cluster(Some("own".into())));
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([pod(1, 1, 0), pod(2, 1, 0)]));
     controller.converged().await;
     assert_eq!(contents(&connection).await, before);
 }
 
-/// After a start with other join subnets (`--gateway-*-join-subnet`) and transit subnets, the cluster router
-/// has its new address, and no row of a node or pod is touched.
+/// After a start with other join subnets (`--gateway-*-join-subnet`) and transit subnets, the
+/// cluster router has its new address, and no row of a node or pod is touched.
 #[tokio::test]
-async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_row_of_a_pod_or_node() {
+async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_row_of_a_pod_or_node()
+ {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
     let subnets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -124,8 +129,8 @@ async fn other_join_and_transit_subnets_change_the_cluster_routers_port_and_no_r
     assert_eq!(controller.stop().await, Stopped::ObservationsEnded);
 }
 
-/// A switch without its port to the router had no owner, and stayed for ever with its management port and its
-/// pods' ports.
+/// A switch without its port to the router had no owner, and stayed for ever with its management
+/// port and its pods' ports.
 #[tokio::test]
 async fn the_switch_of_a_node_that_goes_while_nobody_looks_is_removed_though_somebody_took_its_link_to_the_router()
  {
@@ -143,7 +148,7 @@ async fn the_switch_of_a_node_that_goes_while_nobody_looks_is_removed_though_som
     controller.observe(all_nodes([node(2), node(3)]));
     controller.observe(all_pods([]));
     // The lists are doubted, so they have to come twice.
-    controller.observe(Observation::Cluster(None));
+    controller.observe(WatchEvent::Cluster(None));
     controller.observe(all_nodes([node(2), node(3)]));
     controller.observe(all_pods([]));
     controller.converged().await;

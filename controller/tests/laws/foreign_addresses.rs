@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use controller::reconcile::Report;
+use controller::engine::reconcile::Report;
+use kubeapi::object::Object;
 use ovsdb::Datum;
 use proptest::prelude::*;
 use tokio::time::timeout;
@@ -34,15 +35,17 @@ enum Event {
 fn addresses(contents: &Contents) -> BTreeMap<String, Vec<u8>> {
     let ports = contents.0.iter().filter(|((table, ..), _)| table == "Logical_Switch_Port");
     let hosts = |text: &str| {
-        text.split([' ', ',', '=']).filter_map(|word| word.strip_prefix("10.0.1.")?.parse().ok()).collect()
+        text.split([' ', ',', '='])
+            .filter_map(|word| word.strip_prefix("10.0.1.")?.parse().ok())
+            .collect()
     };
     let columns = ["addresses", "dynamic_addresses", "options"];
     let text = |row: &Row| columns.map(|column| row.get(column).cloned().unwrap_or_default());
     ports.map(|((_, name, _), row)| (name.clone(), hosts(&text(row).join(" ")))).collect()
 }
 
-/// The port `int-NODE` of hybrid overlay has the first address that a pod can get. The next pod got the same
-/// one.
+/// The port `int-NODE` of hybrid overlay has the first address that a pod can get. The next pod got
+/// the same one.
 #[test]
 fn law_3_no_pod_gets_an_address_of_a_foreign_port() {
     let events = prop_oneof![
@@ -63,13 +66,21 @@ fn law_3_no_pod_gets_an_address_of_a_foreign_port() {
                 Event::Foreign { ahead } => {
                     world.rest().await;
                     let used = addresses(&world.contents().await);
-                    let highest =
-                        used.values().flatten().filter(|host| **host < 200).max().copied().unwrap_or(2);
-                    let (mac, address) =
-                        (format!("0a:58:0a:00:09:{number:02x}"), format!("10.0.1.{}", highest + ahead));
+                    let highest = used
+                        .values()
+                        .flatten()
+                        .filter(|host| **host < 200)
+                        .max()
+                        .copied()
+                        .unwrap_or(2);
+                    let (mac, address) = (
+                        format!("0a:58:0a:00:09:{number:02x}"),
+                        format!("10.0.1.{}", highest + ahead),
+                    );
                     // All ways in which a port can have an address.
                     let columns = match number % 3 {
-                        0 => ovsdb::Row::new().with("addresses", format!("{mac} {address} fd00::{number}")),
+                        0 => ovsdb::Row::new()
+                            .with("addresses", format!("{mac} {address} fd00::{number}")),
                         1 => ovsdb::Row::new()
                             .with("addresses", "dynamic")
                             .with("dynamic_addresses", format!("{mac} {address}")),
@@ -101,19 +112,26 @@ async fn a_pod_may_not_claim_an_address_of_a_foreign_port_and_gets_another_one()
     world.happen(Step::Node(1)).await;
     world.rest().await;
     // The address in the annotation of pod 1.
-    world.foreign_port(1, "int-n1", ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.44")).await;
+    world
+        .foreign_port(
+            1,
+            "int-n1",
+            ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.44"),
+        )
+        .await;
     world.happen(Step::Pod { pod: 1, node: 1 }).await;
     let report = timeout(deadline(), world.controller.reports.recv()).await.unwrap().unwrap();
-    let Report::Trouble(trouble) = report else { panic!("{report:?}") };
-    assert_eq!(trouble.why.reason(), "AddressOfPort");
+    let Report::Problem(trouble) = report else { panic!("{report:?}") };
+    assert_eq!(trouble.reason, "AddressOfPort");
     assert!(
-        trouble.why.to_string().contains("10.0.1.44") && trouble.why.to_string().contains("int-n1"),
+        trouble.note.contains("10.0.1.44") && trouble.note.contains("int-n1"),
         "{}",
-        trouble.why
+        trouble.note
     );
     world.controller.converged().await;
     let contents = world.contents().await;
-    let addresses = format!("{:?}", contents.row("Logical_Switch_Port", &port(1)).unwrap().get("addresses"));
+    let addresses =
+        format!("{:?}", contents.row("Logical_Switch_Port", &port(1)).unwrap().get("addresses"));
     assert!(addresses.contains("10.0.1.") && !addresses.contains("10.0.1.44"), "{addresses}");
     world.end().await;
 }
@@ -125,22 +143,32 @@ async fn a_pod_keeps_an_address_that_a_foreign_port_gets_later_and_its_owner_is_
     world.happen(Step::Pod { pod: 1, node: 1 }).await;
     world.rest().await;
     let before = world.contents().await.row("Logical_Switch_Port", &port(1)).cloned();
-    world.foreign_port(1, "int-n1", ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.44")).await;
+    world
+        .foreign_port(
+            1,
+            "int-n1",
+            ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.44"),
+        )
+        .await;
     for restarts in [false, true] {
         if restarts {
             world.restart(false).await;
         }
         let report = timeout(deadline(), world.controller.reports.recv()).await.unwrap().unwrap();
-        let Report::Shared(trouble) = report else { panic!("{report:?}") };
-        assert_eq!((&trouble.subject, &*trouble.why.port), (&pod(1, 1, 0).0, "int-n1"));
+        let Report::Problem(trouble) = report else { panic!("{report:?}") };
+        assert_eq!(
+            (trouble.reason, trouble.object),
+            ("AddressShared", Object::Pod(pod(1, 1, 0).0))
+        );
+        assert!(trouble.note.contains("port int-n1 "), "{}", trouble.note);
         world.rest().await;
         assert_eq!(world.contents().await.row("Logical_Switch_Port", &port(1)).cloned(), before);
     }
     world.end().await;
 }
 
-/// A foreign router on a node's switch: the switch port's `addresses` is `router`, so its address is that of
-/// the router port.
+/// A foreign router on a node's switch: the switch port's `addresses` is `router`, so its address
+/// is that of the router port.
 #[tokio::test]
 async fn no_pod_gets_the_address_of_a_foreign_router() {
     let mut world = World::new().await;
@@ -159,13 +187,20 @@ async fn no_pod_gets_the_address_of_a_foreign_router() {
     world.end().await;
 }
 
-/// A foreign port with the name of a pod's port becomes the pod's, so its address is not in the pod's way.
+/// A foreign port with the name of a pod's port becomes the pod's, so its address is not in the
+/// pod's way.
 #[tokio::test]
 async fn a_port_of_a_pods_name_is_not_in_the_pods_own_way() {
     let mut world = World::new().await;
     world.happen(Step::Node(1)).await;
     world.rest().await;
-    world.foreign_port(1, &port(1), ovsdb::Row::new().with("addresses", "0a:58:0a:00:01:2c 10.0.1.44")).await;
+    world
+        .foreign_port(
+            1,
+            &port(1),
+            ovsdb::Row::new().with("addresses", "0a:58:0a:00:01:2c 10.0.1.44"),
+        )
+        .await;
     world.happen(Step::Pod { pod: 1, node: 1 }).await;
     world.rest().await;
     assert!(world.controller.reports.try_recv().is_err());
@@ -180,7 +215,11 @@ async fn a_port_of_a_switch_that_is_no_nodes_is_in_nobodys_way() {
     world.rest().await;
     world.foreign_switch("tenant").await;
     world
-        .foreign_port_on("tenant", "vm", ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.3"))
+        .foreign_port_on(
+            "tenant",
+            "vm",
+            ovsdb::Row::new().with("addresses", "0a:58:0a:00:09:09 10.0.1.3"),
+        )
         .await;
     world.happen(Step::Pod { pod: 2, node: 1 }).await;
     world.rest().await;

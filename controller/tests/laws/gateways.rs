@@ -1,5 +1,5 @@
-//! Gateways: whatever a node's gateway was before, the database shows what it is now; and rows of other
-//! programs beside them stay.
+//! Gateways: whatever a node's gateway was before, the database shows what it is now; and rows of
+//! other programs beside them stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,8 +14,11 @@ use contract::{
 };
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
-    observation::{Observation, Seen},
-    store::{Annotated, Node, Pod, Spelled},
+    kinds::{
+        node::object::Node,
+        pod::object::{Annotated, Pod, Spelled},
+    },
+    watch_event::{Seen, WatchEvent},
 };
 use ovsdb::Connection;
 use proptest::{prelude::*, sample::select, strategy::ValueTree as _, test_runner::TestRunner};
@@ -81,8 +84,16 @@ fn any_node() -> impl Strategy<Value = Node> {
     let mode = select(vec![GatewayMode::Shared, GatewayMode::Local, GatewayMode::Disabled]);
     let choices = (any::<[bool; 8]>(), select(vec![None, Some(7_u16), Some(4094)]));
     (1..=NODES, mode, choices).prop_map(|(number, mode, (choices, vlan))| {
-        let [another_mac, another_address, one_family, no_way_out, no_ports, small, moved, another_host] =
-            choices;
+        let [
+            another_mac,
+            another_address,
+            one_family,
+            no_way_out,
+            no_ports,
+            small,
+            moved,
+            another_host,
+        ] = choices;
         let Node { external, .. } = shared(number);
         let mut external = Gateway { vlan, ..*external.unwrap() };
         if another_mac {
@@ -136,7 +147,7 @@ impl Site {
     }
 
     fn observe(&self, seen: Seen<Arc<str>, Node>) {
-        self.controller.observe(Observation::Nodes(seen));
+        self.controller.observe(WatchEvent::Nodes(seen));
     }
 
     /// All rows, without their UUIDs.
@@ -265,7 +276,8 @@ const WAYS: [Way; 8] = [
 #[test]
 fn packets_take_the_way_of_the_mode() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let modes = [(GatewayMode::Shared, false), (GatewayMode::Shared, true), (GatewayMode::Local, false)];
+    let modes =
+        [(GatewayMode::Shared, false), (GatewayMode::Shared, true), (GatewayMode::Local, false)];
     for (mode, snat_per_pod) in modes {
         let logical = Logical::start();
         runtime.block_on(async {
@@ -281,8 +293,8 @@ fn packets_take_the_way_of_the_mode() {
             controller.observe(all_pods([both_families(1), both_families(2)]));
             let (slice_key, mut of_pod_2) = slice(2, 2, 2);
             of_pod_2.endpoints[0].address = IpAddr::from([10, 0, 2, 85]);
-            controller.observe(Observation::Services(Seen::All(vec![service(2, 3, 0)])));
-            controller.observe(Observation::Slices(Seen::All(vec![(slice_key, of_pod_2)])));
+            controller.observe(WatchEvent::Services(Seen::All(vec![service(2, 3, 0)])));
+            controller.observe(WatchEvent::Slices(Seen::All(vec![(slice_key, of_pod_2)])));
             no_policies().into_iter().for_each(|list| controller.observe(list));
             // Load balancers are put on gateway routers that exist.
             controller.reaches("rows", |progress| progress.converged).await;
@@ -334,8 +346,8 @@ fn packets_take_the_way_of_the_mode() {
             let trace = traces.of_packet(datapath, &packet);
             let (out, source) = if mode == GatewayMode::Shared { way.shared } else { way.local };
             assert_eq!(delivered(&trace), Some(out), "{mode:?}: {}\n{trace}", way.what);
-            // Answers of an endpoint have to come back through the same router. ovn-trace does not follow
-            // that source.
+            // Answers of an endpoint have to come back through the same router. ovn-trace does not
+            // follow that source.
             let balanced = way.destination.1 == NODE_PORT;
             assert_eq!(trace.contains("force_snat)"), balanced, "{mode:?}: {}\n{trace}", way.what);
             let changed: Vec<&str> =
@@ -350,8 +362,8 @@ fn packets_take_the_way_of_the_mode() {
     }
 }
 
-/// The pod with this number, on the node with this number: 10.0.1.44 and fd00:10:0:1::44, or 10.0.2.85 and
-/// fd00:10:0:2::85.
+/// The pod with this number, on the node with this number: 10.0.1.44 and fd00:10:0:1::44, or
+/// 10.0.2.85 and fd00:10:0:2::85.
 fn both_families(number: u32) -> (PodKey, Pod) {
     let host = 3 + 41 * number;
     let network = PodNetwork {
@@ -370,7 +382,8 @@ fn both_families(number: u32) -> (PodKey, Pod) {
         ipv6_link_local_gateway: None,
     };
     let (key, pod) = pod(number, number, 0);
-    let annotated = Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current };
+    let annotated =
+        Annotated::Network { network: Arc::new(network.into()), spelled: Spelled::Current };
     (key, Pod { annotated, ..pod })
 }
 
@@ -404,11 +417,13 @@ async fn each_pod_has_its_translation_whatever_becomes_of_pods_and_gateways() {
     let config = || ClusterConfig { snat_per_pod: true, ..dual() };
     let mut runner = TestRunner::default();
     let mut nodes: Vec<Node> = (1..=NODES).map(shared).collect();
-    let mut pods: BTreeMap<PodKey, Pod> = (1..=4).map(|number| another(number, 1 + number % NODES)).collect();
+    let mut pods: BTreeMap<PodKey, Pod> =
+        (1..=4).map(|number| another(number, 1 + number % NODES)).collect();
     let site = Site::with(config(), nodes.clone(), pods.clone()).await;
     let translations = |rows: &BTreeSet<(String, String, Row)>| {
-        let of_pod =
-            |row: &&(String, String, Row)| row.0 == "NAT" && row.2["logical_ip"].starts_with("10.0.");
+        let of_pod = |row: &&(String, String, Row)| {
+            row.0 == "NAT" && row.2["logical_ip"].starts_with("10.0.")
+        };
         rows.iter().filter(of_pod).count()
     };
     assert_eq!(translations(&site.rows().await), 4);
@@ -426,12 +441,12 @@ async fn each_pod_has_its_translation_whatever_becomes_of_pods_and_gateways() {
             1 => {
                 eprintln!("{key} ends");
                 pods.remove(&key);
-                site.controller.observe(Observation::Pods(Seen::Deleted(key)));
+                site.controller.observe(WatchEvent::Pods(Seen::Deleted(key)));
             }
             _ => {
                 eprintln!("{key} on n{of}");
                 pods.insert(key.clone(), pod.clone());
-                site.controller.observe(Observation::Pods(Seen::Applied((key, pod))));
+                site.controller.observe(WatchEvent::Pods(Seen::Applied((key, pod))));
             }
         }
         site.has(&Site::with(config(), nodes.clone(), pods.clone()).await.rows().await).await;
@@ -467,7 +482,10 @@ async fn whatever_a_gateway_was_before_its_rows_are_those_of_now() {
     for _ in 0..STEPS {
         let next = any_node().new_tree(&mut runner).unwrap().current();
         let place = nodes.iter().position(|node| node.name == next.name).unwrap();
-        eprintln!("{} gets {:?} {:?} {:?}", next.name, next.gateway, next.external, next.host_addresses);
+        eprintln!(
+            "{} gets {:?} {:?} {:?}",
+            next.name, next.gateway, next.external, next.host_addresses
+        );
         nodes[place] = next.clone();
         site.observe(Seen::Applied(next));
         site.has(&from_nothing(nodes.clone()).await).await;
@@ -482,8 +500,13 @@ async fn whatever_a_gateway_was_before_its_rows_are_those_of_now() {
 async fn what_another_program_removes_of_a_gateway_comes_back() {
     let site = Site::of((1..=NODES).map(shared)).await;
     let before = site.rows().await;
-    let neighbour =
-        site.nbctl(&["--bare", "--columns=_uuid", "find", "Static_MAC_Binding", "ip=169.254.169.4"]);
+    let neighbour = site.nbctl(&[
+        "--bare",
+        "--columns=_uuid",
+        "find",
+        "Static_MAC_Binding",
+        "ip=169.254.169.4",
+    ]);
     let neighbour = neighbour.lines().next().unwrap().to_owned();
     for arguments in [
         &["lr-del", "GR_n1"][..],
@@ -517,7 +540,14 @@ async fn rows_of_other_programs_in_and_beside_a_gateway_stay() {
         &["lr-route-add", "GR_n1", "10.99.0.0/16", "172.30.0.253", "rtoe-GR_n1"],
         &["--policy=src-ip", "lr-route-add", "GR_n1", "10.0.1.9/32", "172.30.0.252"],
         &["lr-route-add", "ovn_cluster_router", "10.98.0.0/16", "100.64.0.2"],
-        &["lr-policy-add", "ovn_cluster_router", "1004", "ip4.dst == 1.2.3.4", "reroute", "10.0.1.2"],
+        &[
+            "lr-policy-add",
+            "ovn_cluster_router",
+            "1004",
+            "ip4.dst == 1.2.3.4",
+            "reroute",
+            "10.0.1.2",
+        ],
         &["lr-policy-add", "ovn_cluster_router", "102", "ip4.src == 10.0.0.0/8", "allow"],
         &["lsp-add", "ext_n1", "a-port"],
         &["lr-add", "GR_blue_n1"],
@@ -548,7 +578,10 @@ async fn rows_of_other_programs_in_and_beside_a_gateway_stay() {
     site.controller.observe(all_nodes(nodes.clone()));
     site.controller.observe(all_pods([]));
     site.controller.reaches("the new address", |progress| progress.converged).await;
-    assert!(site.nbctl(&["get", "Logical_Router_Port", "rtoe-GR_n1", "mac"]).contains("52:54:00:00:01:01"));
+    assert!(
+        site.nbctl(&["get", "Logical_Router_Port", "rtoe-GR_n1", "mac"])
+            .contains("52:54:00:00:01:01")
+    );
     assert_eq!(names(&site.rows().await), all);
 
     site.observe(Seen::Deleted(nodes[0].name.clone()));

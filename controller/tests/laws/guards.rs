@@ -1,9 +1,9 @@
-//! Laws 7 and 8, at every commit and not only at rest: a monitor of its own sees each transaction's effects,
-//! and guards judge them.
+//! Laws 7 and 8, at every commit and not only at rest: a monitor of its own sees each transaction's
+//! effects, and guards judge them.
 //!
-//! Law 7: no pod is open at a commit. Its port never shows without its addresses, its port security and the
-//! port groups that isolate it. Law 8: no address of a pod that is gone. An address is in no set that allows
-//! a pod of another namespace, and two pods' ports never have it together.
+//! Law 7: no pod is open at a commit. Its port never shows without its addresses, its port security
+//! and the port groups that isolate it. Law 8: no address of a pod that is gone. An address is in
+//! no set that allows a pod of another namespace, and two pods' ports never have it together.
 //!
 //! A new kind of isolation adds its groups to [`Closed`], a new kind of set is found by its owner.
 
@@ -96,9 +96,9 @@ impl From<&SetRow> for Set {
         let name = id("k8s.ovn.org/name");
         let ports = match id("k8s.ovn.org/owner-type") {
             "Namespace" => format!("{name}_"),
-            "PodSelector" if !name.starts_with("LS{") => {
-                name.split_once('_').map_or_else(String::new, |(namespace, _)| format!("{namespace}_"))
-            }
+            "PodSelector" if !name.starts_with("LS{") => name
+                .split_once('_')
+                .map_or_else(String::new, |(namespace, _)| format!("{namespace}_")),
             _ => String::new(),
         };
         Self { addresses: addresses.clone(), ports }
@@ -138,8 +138,11 @@ impl<F: Fn(&str) -> Vec<String> + Send> Guard for Closed<F> {
             if port.is_pods && port.switches.len() != 1 {
                 broken.push(format!("{name} is in {} switches", port.switches.len()));
             }
-            let missing = (self.groups)(name).into_iter().filter(|group| !port.groups.contains(group));
-            broken.extend(missing.map(|group| format!("{name} is open: it is not in the group {group}")));
+            let missing =
+                (self.groups)(name).into_iter().filter(|group| !port.groups.contains(group));
+            broken.extend(
+                missing.map(|group| format!("{name} is open: it is not in the group {group}")),
+            );
         }
         broken
     }
@@ -159,11 +162,14 @@ impl Guard for NoStaleAddress {
         }
         for (name, set) in &commit.sets {
             let addresses = &set.addresses;
-            // An address may be in a set before its pod's port is there. What no port has allows nobody.
-            let owners =
-                addresses.iter().filter_map(|address| Some((address, owners.get(address.as_str())?)));
+            // An address may be in a set before its pod's port is there. What no port has allows
+            // nobody.
+            let owners = addresses
+                .iter()
+                .filter_map(|address| Some((address, owners.get(address.as_str())?)));
             let strangers = owners.filter(|(_, port)| !port.starts_with(&set.ports));
-            let text = |(address, port)| format!("the set {name} has {address}, the address of {port}");
+            let text =
+                |(address, port)| format!("the set {name} has {address}, the address of {port}");
             broken.extend(strangers.map(text));
         }
         broken
@@ -203,7 +209,8 @@ impl Commit {
         }
         commit.switches = replica.rows::<SwitchRow>().map(|(_, row)| row.name.clone()).collect();
         let sets = replica.rows::<SetRow>().map(|(_, row)| row);
-        let owned = sets.filter(|row| row.external_ids.contains_key("k8s.ovn.org/owner-controller"));
+        let owned =
+            sets.filter(|row| row.external_ids.contains_key("k8s.ovn.org/owner-controller"));
         commit.sets = owned.map(|row| (row.name.clone(), row.into())).collect();
         commit
     }
@@ -233,16 +240,19 @@ impl Watcher {
             .table::<SetRow>(Where::all());
         let (tell, seen) = watch::channel(Seen::default());
         let task = tokio::spawn(async move {
-            let (_client, mut updates) = Client::start(endpoint.into(), "OVN_Northbound", monitor, options);
+            let (_client, mut updates) =
+                Client::start(endpoint.into(), "OVN_Northbound", monitor, options);
             loop {
                 if let Event::Changed(_) = updates.next().await {
                     let commit = Commit::of(updates.replica());
-                    let broken: Vec<String> = guards.iter().flat_map(|guard| guard.broken(&commit)).collect();
+                    let broken: Vec<String> =
+                        guards.iter().flat_map(|guard| guard.broken(&commit)).collect();
                     tell.send_modify(|seen| {
                         seen.commits += 1;
                         let place = seen.commits;
                         seen.switches = commit.switches;
-                        seen.broken.extend(broken.into_iter().map(|why| format!("commit {place}: {why}")));
+                        seen.broken
+                            .extend(broken.into_iter().map(|why| format!("commit {place}: {why}")));
                     });
                 }
             }
@@ -250,8 +260,8 @@ impl Watcher {
         Self { seen, task }
     }
 
-    /// Waits until the guards have judged the commit that brought this switch, and fails if they have found
-    /// anything wrong. Returns the number of commits.
+    /// Waits until the guards have judged the commit that brought this switch, and fails if they
+    /// have found anything wrong. Returns the number of commits.
     pub(crate) async fn kept_until(&mut self, switch: &str) -> usize {
         let Seen { commits, broken, .. } = self.seen_until(switch).await;
         assert!(broken.is_empty(), "{broken:#?}");
@@ -264,7 +274,8 @@ impl Watcher {
     }
 
     async fn seen_until(&mut self, switch: &str) -> Seen {
-        let seen = timeout(deadline(), self.seen.wait_for(|seen| seen.switches.contains(switch))).await;
+        let seen =
+            timeout(deadline(), self.seen.wait_for(|seen| seen.switches.contains(switch))).await;
         seen.expect("the guards fall behind").unwrap().clone()
     }
 }

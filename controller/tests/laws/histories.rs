@@ -1,8 +1,8 @@
-//! Laws 1 to 4 and 6 to 8, each on random histories. `OVN_LAWS_CASES` sets their number; the default is a
-//! few.
+//! Laws 1 to 4 and 6 to 8, each on random histories. `OVN_LAWS_CASES` sets their number; the
+//! default is a few.
 //!
-//! Many cases take longer than `cargo nextest` allows: `OVN_LAWS_CASES=500 cargo test -p controller --test
-//! laws law_1`.
+//! Many cases take longer than `cargo nextest` allows: `OVN_LAWS_CASES=500 cargo test -p controller
+//! --test laws law_1`.
 
 use std::{
     fmt::Debug,
@@ -20,8 +20,11 @@ use tokio::time::Instant;
 
 use contract::ovn::{self, ObjectId};
 use controller::{
-    observation::{Observation, Seen},
-    store::{Annotated, Node, Pod},
+    kinds::{
+        node::object::Node,
+        pod::object::{Annotated, Pod},
+    },
+    watch_event::{Seen, WatchEvent},
 };
 
 use crate::{
@@ -71,8 +74,8 @@ pub(crate) fn on<S: Debug>(
     }
 }
 
-/// Law 1: after any order of events, restarts, crashes and interference, the database is what `desired` says,
-/// computed from nothing.
+/// Law 1: after any order of events, restarts, crashes and interference, the database is what
+/// `desired` says, computed from nothing.
 #[test]
 fn law_1_the_database_converges() {
     on(16, 30, anything(), async |history| {
@@ -151,11 +154,14 @@ async fn repaired_in_time(drifts: Vec<Drift>) {
 /// Each drift once: the same one again and again is a fight, which `refusals` tests.
 fn once_each(drifts: Vec<Drift>) -> Vec<Drift> {
     let mut different: Vec<Drift> = Vec::new();
-    drifts.into_iter().for_each(|drift| different.extend((!different.contains(&drift)).then_some(drift)));
+    drifts
+        .into_iter()
+        .for_each(|drift| different.extend((!different.contains(&drift)).then_some(drift)));
     different
 }
 
-/// Law 6: a restart never removes a running pod's port, not even for a moment, whatever is read first.
+/// Law 6: a restart never removes a running pod's port, not even for a moment, whatever is read
+/// first.
 #[test]
 fn law_6_nothing_that_serves_a_pod_is_removed_at_the_start() {
     on(8, 16, observed(), async |history| {
@@ -174,16 +180,18 @@ fn law_6_nothing_that_serves_a_pod_is_removed_at_the_start() {
     });
 }
 
-/// Law 6 in the steady state and at a start: annotations of nodes that are lost or cannot be parsed change no
-/// row. Two nodes with all of their pods lost the network until their annotations were corrected.
+/// Law 6 in the steady state and at a start: annotations of nodes that are lost or cannot be parsed
+/// change no row. Two nodes with all of their pods lost the network until their annotations were
+/// corrected.
 #[test]
 fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
     on(8, 16, observed(), async |history| {
         let mut world = World::after(history).await;
         let before = world.contents().await;
-        for (spoilt, restarts) in
-            [(Step::NodeAnnotationLost as fn(u32) -> Step, false), (Step::NodeAnnotationGarbled, true)]
-        {
+        for (spoilt, restarts) in [
+            (Step::NodeAnnotationLost as fn(u32) -> Step, false),
+            (Step::NodeAnnotationGarbled, true),
+        ] {
             spoil(&mut world, spoilt, 1..4, restarts).await;
             same(&world.contents().await, &before);
         }
@@ -193,8 +201,9 @@ fn law_6_nothing_is_removed_because_of_what_cannot_be_read() {
     });
 }
 
-/// The same with one node beside others that can be read: a rule about nodes lost the addresses of the one.
-/// Without Services, whose merged rows are named after the nodes that can be read; they have the next law.
+/// The same with one node beside others that can be read: a rule about nodes lost the addresses of
+/// the one. Without Services, whose merged rows are named after the nodes that can be read; they
+/// have the next law.
 #[test]
 fn law_6_nothing_is_removed_because_of_one_node_that_cannot_be_read() {
     on(8, 16, observed(), async |mut history| {
@@ -221,14 +230,18 @@ async fn spoil(world: &mut World, spoilt: fn(u32) -> Step, nodes: Range<u32>, re
     world.controller.converged().await;
 }
 
-/// Law 6 for Services: node ports of a node were removed when a restart found its annotations garbled, and
-/// the load balancers of all nodes with them. A Service that is gone still takes its rows with it.
+/// Law 6 for Services: node ports of a node were removed when a restart found its annotations
+/// garbled, and the load balancers of all nodes with them. A Service that is gone still takes its
+/// rows with it.
 #[tokio::test]
 async fn law_6_load_balancers_of_a_node_that_cannot_be_read_at_a_start_stay() {
     for kind in 0..8 {
         let services = (1..4).map(|service| Step::Service { service, kind });
-        let history: Vec<Step> =
-            [Step::Node(1), Step::Node(2)].into_iter().chain(services).chain([Step::Rest]).collect();
+        let history: Vec<Step> = [Step::Node(1), Step::Node(2)]
+            .into_iter()
+            .chain(services)
+            .chain([Step::Rest])
+            .collect();
         let mut world = World::after(history).await;
         let before = load_balancers(&world.contents().await);
         // A merged row is named after the first node that can be read; it stays the same row.
@@ -247,15 +260,16 @@ async fn law_6_load_balancers_of_a_node_that_cannot_be_read_at_a_start_stay() {
     }
 }
 
-/// Law 6 for pods: lost annotations are written again with the pods' addresses, after a restart with those of
-/// their ports.
+/// Law 6 for pods: lost annotations are written again with the pods' addresses, after a restart
+/// with those of their ports.
 #[test]
 fn law_6_pods_keep_their_addresses_when_their_annotations_are_lost_while_nobody_looks() {
     on(8, 16, observed(), async |history| {
         let mut world = World::after(history).await;
         let before = world.contents().await;
         world.replace().await;
-        // A pod whose annotation was unreadable from the start has no address to keep: it gets its first one.
+        // A pod whose annotation was unreadable from the start has no address to keep: it gets its
+        // first one.
         let ports = world.ports_of_pods(&before);
         for pod in (1..7).filter(|pod| ports.contains_key(&port(*pod))) {
             world
@@ -274,8 +288,8 @@ fn law_6_pods_keep_their_addresses_when_their_annotations_are_lost_while_nobody_
     });
 }
 
-/// Law 6 for lists: an empty list is not believed, in the steady state or at a start, until another one says
-/// the same after some time. A list of another cluster is never believed.
+/// Law 6 for lists: an empty list is not believed, in the steady state or at a start, until another
+/// one says the same after some time. A list of another cluster is never believed.
 #[test]
 fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
     on(8, 16, observed(), async |history| {
@@ -297,22 +311,25 @@ fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
                 world.controller.reaches("the database is read", |progress| progress.loaded).await;
             }
             if let Some(id) = id {
-                world.controller.observe(Observation::Cluster(Some("own".into())));
-                world.controller.observe(Observation::Cluster(Some(id.into())));
+                world.controller.observe(WatchEvent::Cluster(Some("own".into())));
+                world.controller.observe(WatchEvent::Cluster(Some(id.into())));
             }
             world.controller.observe(all_nodes([]));
             world.controller.observe(all_pods([]));
             world.controller.observe(all_pods([]));
-            world.controller.doubted(|doubted| id.is_some() || doubted.nodes > 0 && doubted.pods > 1).await;
+            world
+                .controller
+                .doubted(|doubted| id.is_some() || doubted.nodes > 0 && doubted.pods > 1)
+                .await;
             if id.is_some() {
                 // However long it stays.
                 for _ in 0..3 {
-                    world.controller.observe(Observation::Cluster(Some("other".into())));
+                    world.controller.observe(WatchEvent::Cluster(Some("other".into())));
                     world.controller.observe(all_nodes([]));
                     world.controller.observe(all_pods([]));
                 }
                 world.controller.doubted(|doubted| doubted.other_cluster.is_some()).await;
-                world.controller.observe(Observation::Cluster(Some("own".into())));
+                world.controller.observe(WatchEvent::Cluster(Some("own".into())));
             }
             same(&world.contents().await, &before);
             world.rest().await;
@@ -321,7 +338,7 @@ fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
         // A true list is believed in the end.
         world.controller.observe(all_nodes([]));
         world.controller.observe(all_pods([]));
-        world.controller.observe(Observation::Cluster(None));
+        world.controller.observe(WatchEvent::Cluster(None));
         world.controller.observe(all_nodes([]));
         world.controller.observe(all_pods([]));
         world.controller.reaches("work", |progress| !progress.converged).await;
@@ -334,19 +351,21 @@ fn law_6_a_list_that_is_suddenly_empty_removes_nothing() {
 }
 
 /// Number of commits that kept the guards' laws, up to one that comes after all others.
-async fn kept_to_the_end(world: &mut World, watcher: &mut Watcher) -> usize {
+pub(crate) async fn kept_to_the_end(world: &mut World, watcher: &mut Watcher) -> usize {
     world.foreign_switch("foreign-last").await;
     watcher.kept_until("foreign-last").await
 }
 
-/// Laws 7 and 8, through restarts and crashes: a port comes with its addresses, its port security and its
-/// groups in one transaction, and an address leaves with its port before it is given again.
+/// Laws 7 and 8, through restarts and crashes: a port comes with its addresses, its port security
+/// and its groups in one transaction, and an address leaves with its port before it is given again.
 #[test]
 fn laws_7_and_8_hold_at_every_commit() {
     on(12, 40, interrupted(), async |history| {
         let mut world = World::new().await;
-        let mut watcher = world
-            .watched_by(vec![Box::new(Closed { groups: of_management_ports }), Box::new(NoStaleAddress)]);
+        let mut watcher = world.watched_by(vec![
+            Box::new(Closed { groups: of_management_ports }),
+            Box::new(NoStaleAddress),
+        ]);
         world.happen(Step::Node(1)).await;
         for step in history {
             world.happen(step).await;
@@ -358,9 +377,9 @@ fn laws_7_and_8_hold_at_every_commit() {
     });
 }
 
-/// Law 7 for policies: a namespace whose pods are all isolated, and pods that come, go, move and change their
-/// labels under it, while other policies come and go and the controller is killed. At no commit is a port
-/// outside of the groups.
+/// Law 7 for policies: a namespace whose pods are all isolated, and pods that come, go, move and
+/// change their labels under it, while other policies come and go and the controller is killed. At
+/// no commit is a port outside of the groups.
 #[test]
 fn law_7_a_selected_pod_is_isolated_at_every_commit() {
     on(12, 40, interrupted(), async |history| {
@@ -370,7 +389,8 @@ fn law_7_a_selected_pod_is_isolated_at_every_commit() {
         world.rest().await;
         let mut watcher = world.watched_by(vec![Box::new(Closed { groups: of_isolated_pods })]);
         world.happen(Step::Pod { pod: 3, node: 1 }).await;
-        let stays = |step: &Step| !matches!(step, Step::Policy { policy: 0, .. } | Step::PolicyGone(0));
+        let stays =
+            |step: &Step| !matches!(step, Step::Policy { policy: 0, .. } | Step::PolicyGone(0));
         for step in history.into_iter().filter(stays) {
             world.happen(step).await;
         }
@@ -404,15 +424,15 @@ fn law_7_a_pod_of_a_namespace_with_an_egress_firewall_has_its_rules_at_every_com
     });
 }
 
-/// A node with four addresses and five pods: whenever one goes, another gets its address, and must not have
-/// it before the first one's port has left.
+/// A node with four addresses and five pods: whenever one goes, another gets its address, and must
+/// not have it before the first one's port has left.
 #[tokio::test]
 async fn law_8_an_address_leaves_before_it_is_given_again() {
     let mut world = World::new().await;
     let mut watcher = world.watched_by(vec![Box::new(NoStaleAddress)]);
     let without_annotation = |number: u32| {
         let (key, pod) = pod(number, 1, 0);
-        Observation::Pods(Seen::Applied((key, Pod { annotated: Annotated::Nothing, ..pod })))
+        WatchEvent::Pods(Seen::Applied((key, Pod { annotated: Annotated::Nothing, ..pod })))
     };
     let node = Node { subnets: vec!["10.0.1.0/29".parse().unwrap()], ..node(1) };
     world.controller.observe(all_nodes([node]));
@@ -423,7 +443,7 @@ async fn law_8_an_address_leaves_before_it_is_given_again() {
         let ports = world.ports_of_pods(&world.contents().await);
         assert_eq!(ports.len(), 4, "{ports:?}");
         let gone = (0..number).find(|other| ports.contains_key(&port(*other))).unwrap();
-        world.controller.observe(Observation::Pods(Seen::Deleted(pod_key(gone))));
+        world.controller.observe(WatchEvent::Pods(Seen::Deleted(pod_key(gone))));
         world.controller.observe(without_annotation(number));
         world.controller.reaches("work", |progress| !progress.converged).await;
         world.controller.converged().await;
@@ -437,21 +457,28 @@ async fn law_8_an_address_leaves_before_it_is_given_again() {
 fn load_balancers(contents: &Contents) -> Vec<(String, String)> {
     let rows = contents.0.iter().filter(|((table, _, _), _)| table == "Load_Balancer");
     let mut rows: Vec<_> = rows
-        .map(|((_, _, uuid), row)| (format!("{uuid:?}"), row.get("vips").cloned().unwrap_or_default()))
+        .map(|((_, _, uuid), row)| {
+            (format!("{uuid:?}"), row.get("vips").cloned().unwrap_or_default())
+        })
         .collect();
     rows.sort();
     rows
 }
 
-/// The groups of the first namespace's isolated pods, of which [`Step::Policy`] 0 of kind 0 selects all.
+/// The groups of the first namespace's isolated pods, of which [`Step::Policy`] 0 of kind 0 selects
+/// all.
 fn of_isolated_pods(port: &str) -> Vec<String> {
-    let groups = ["Ingress", "Egress"].map(|direction| ObjectId::isolated("ns0", direction).hashed());
+    let groups =
+        ["Ingress", "Egress"].map(|direction| ObjectId::isolated("ns0", direction).hashed());
     if port.starts_with("ns0_") { groups.into() } else { Vec::new() }
 }
 
 /// The group of the first namespace's pods, which has the rules of its EgressFirewall.
 fn of_pods_with_rules(port: &str) -> Vec<String> {
-    port.starts_with("ns0_").then(|| ObjectId::namespace_group("ns0").hashed()).into_iter().collect()
+    port.starts_with("ns0_")
+        .then(|| ObjectId::namespace_group("ns0").hashed())
+        .into_iter()
+        .collect()
 }
 
 /// The group that lets nodes reach their pods, whatever policies say.
@@ -460,12 +487,15 @@ fn of_management_ports(port: &str) -> Vec<String> {
     port.starts_with("k8s-").then(group).into_iter().collect()
 }
 
-fn same(now: &Contents, before: &Contents) {
+pub(crate) fn same(now: &Contents, before: &Contents) {
     let differing = |a: &Contents, b: &Contents| -> Vec<String> {
         let other = |((table, name, uuid), row): &(&(String, String, _), &Row)| {
             b.0.get(&(table.clone(), name.clone(), *uuid)) != Some(*row)
         };
-        a.0.iter().filter(other).map(|((table, name, _), row)| format!("{table} {name}: {row:?}")).collect()
+        a.0.iter()
+            .filter(other)
+            .map(|((table, name, _), row)| format!("{table} {name}: {row:?}"))
+            .collect()
     };
     let (now, before) = (differing(now, before), differing(before, now));
     assert!(now.is_empty() && before.is_empty(), "now: {now:#?}\nbefore: {before:#?}");
@@ -480,8 +510,8 @@ fn law_1_restarts_and_crashes_lose_nothing() {
     });
 }
 
-/// Found by law 7: an address stayed in a set after its pod had lost the annotation, while the pod's node was
-/// not there.
+/// Found by law 7: an address stayed in a set after its pod had lost the annotation, while the
+/// pod's node was not there.
 #[test]
 fn an_address_that_no_annotation_has_any_longer_leaves_its_sets() {
     let history = [

@@ -1,5 +1,5 @@
-//! What can happen to a cluster, as data: generated at random, shrunk when a law breaks, and readable when
-//! printed.
+//! What can happen to a cluster, as data: generated at random, shrunk when a law breaks, and
+//! readable when printed.
 
 use proptest::prelude::*;
 
@@ -42,12 +42,19 @@ pub(crate) enum Step {
         kind: u32,
     },
     PolicyGone(u32),
-    /// The EgressFirewall of a namespace comes or changes. `kind`: as `policies::objects::firewall` has them.
+    /// The EgressFirewall of a namespace comes or changes. `kind`: as `policies::objects::firewall`
+    /// has them.
     Firewall {
         namespace: u32,
         kind: u32,
     },
     FirewallGone(u32),
+    /// The EgressQoS of a namespace comes or changes. `kind`: as `policies::objects::qos` has them.
+    Qos {
+        namespace: u32,
+        kind: u32,
+    },
+    QosGone(u32),
     /// The name in rules has another address.
     Resolved(u8),
     NamespaceLabelled {
@@ -171,6 +178,8 @@ pub(crate) fn observed() -> impl Strategy<Value = Step> {
         2 => POLICIES.prop_map(Step::PolicyGone),
         3 => (0_u32..3, 0_u32..6).prop_map(|(namespace, kind)| Step::Firewall { namespace, kind }),
         1 => (0_u32..3).prop_map(Step::FirewallGone),
+        2 => (0_u32..3, 0_u32..5).prop_map(|(namespace, kind)| Step::Qos { namespace, kind }),
+        1 => (0_u32..3).prop_map(Step::QosGone),
         1 => (0_u8..3).prop_map(Step::Resolved),
         1 => (0_u32..3, 0_u32..2).prop_map(|(namespace, label)| Step::NamespaceLabelled { namespace, label }),
         2 => (0_u32..3, any::<bool>()).prop_map(|(namespace, is_on)| Step::Multicast { namespace, is_on }),

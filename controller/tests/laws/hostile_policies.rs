@@ -1,5 +1,6 @@
-//! Policies and EgressFirewalls that break their schema, or are of a size that no person writes: what cannot
-//! be used is an event with a reason, it opens nothing, and others are written beside it at the usual cost.
+//! Policies and EgressFirewalls that break their schema, or are of a size that no person writes:
+//! what cannot be used is an event with a reason, it opens nothing, and others are written beside
+//! it at the usual cost.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -8,9 +9,13 @@ use contract::{
     ovn::ObjectId,
 };
 use controller::{
-    observation::{Observation, Seen},
-    reconcile::Report,
-    store::wire::{ClusterPolicyObject, EgressFirewallObject, OfCluster, PolicyObject},
+    engine::reconcile::Report,
+    kinds::{
+        cluster_policy::wire::{ClusterPolicyObject, OfCluster},
+        egress_firewall::object::EgressFirewallObject,
+        network_policy::wire::PolicyObject,
+    },
+    watch_event::{Seen, WatchEvent},
 };
 use kubeapi::watch::Watched;
 use serde::de::DeserializeOwned;
@@ -42,14 +47,14 @@ impl Scene {
         controller.observe(all_nodes([node(1)]));
         controller.observe(all_pods((0..3).map(|number| pod(number, 1, 0))));
         let namespaces = (0..3).map(|number| (namespace(number), labelled(0))).collect();
-        controller.observe(Observation::Namespaces(Seen::All(namespaces)));
+        controller.observe(WatchEvent::Namespaces(Seen::All(namespaces)));
         controller.converged().await;
         Self { controller, neighbours: 0, northbound }
     }
 
-    /// Observes the object and a policy of another namespace, and waits for the rows of both. Returns the
-    /// reasons of what was told of the object.
-    async fn beside(&mut self, object: Observation) -> Vec<&'static str> {
+    /// Observes the object and a policy of another namespace, and waits for the rows of both.
+    /// Returns the reasons of what was told of the object.
+    async fn beside(&mut self, object: WatchEvent) -> Vec<&'static str> {
         self.neighbours += 1;
         let name = format!("good{}", self.neighbours);
         let port = 1000 + self.neighbours;
@@ -69,25 +74,25 @@ impl Scene {
         told.into_iter().filter_map(reason).collect()
     }
 
-    /// Over a connection of its own: while thousands of rows are compared, nothing answers the server's probes.
+    /// Over a connection of its own: while thousands of rows are compared, nothing answers the
+    /// server's probes.
     async fn contents(&self) -> Contents {
         contents(&self.northbound.open().await).await
     }
 
     /// Rows that are written when a pod of the namespace `ns1` comes.
     async fn cost_of_a_neighbours_pod(&mut self, number: u32) -> f64 {
-        let rows = |controller: &Running| controller.counted("ovnkube_controller_nb_rows_written_total");
+        let rows =
+            |controller: &Running| controller.counted("ovnkube_controller_nb_rows_written_total");
         let before = rows(&self.controller);
-        self.controller.told_after([Observation::Pods(Seen::Applied(pod(number, 1, 0)))]).await;
+        self.controller.told_after([WatchEvent::Pods(Seen::Applied(pod(number, 1, 0)))]).await;
         rows(&self.controller) - before
     }
 }
 
 fn reason(report: Report) -> Option<&'static str> {
     match report {
-        Report::PolicyTrouble(of) => Some(of.why.reason()),
-        Report::ClusterPolicyTrouble(of) => Some(of.why.reason()),
-        Report::EgressFirewallTrouble(of) => Some(of.why.reason()),
+        Report::Problem(of) => Some(of.reason),
         Report::Names(_) | Report::Reread(_) => None,
         other => panic!("{other:?}"),
     }
@@ -97,21 +102,22 @@ fn read<T: Watched + DeserializeOwned>(object: &Value) -> T::Value {
     serde_json::from_str::<T>(&object.to_string()).unwrap().value().unwrap()
 }
 
-fn policy(namespace: &str, name: &str, spec: Value) -> Observation {
-    let object = json!({"metadata": {"namespace": namespace, "name": name, "uid": name}, "spec": spec});
-    Observation::Policies(Seen::Applied(read::<PolicyObject>(&object)))
-}
-
-fn of_cluster(spec: Value) -> Observation {
-    let object = json!({"metadata": {"name": "hostile", "uid": "1", "generation": 1}, "spec": spec});
-    let policy = read::<ClusterPolicyObject<OfCluster>>(&object);
-    Observation::ClusterPolicies(ClusterPolicyKind::ClusterNetworkPolicy, Seen::Applied(policy))
-}
-
-fn firewall(spec: Value) -> Observation {
+fn policy(namespace: &str, name: &str, spec: Value) -> WatchEvent {
     let object =
-        json!({"metadata": {"namespace": "ns0", "name": "default", "uid": "1"}, "spec": spec, "status": 7});
-    Observation::EgressFirewalls(Seen::Applied(read::<EgressFirewallObject>(&object)))
+        json!({"metadata": {"namespace": namespace, "name": name, "uid": name}, "spec": spec});
+    WatchEvent::Policies(Seen::Applied(read::<PolicyObject>(&object)))
+}
+
+fn of_cluster(spec: Value) -> WatchEvent {
+    let object =
+        json!({"metadata": {"name": "hostile", "uid": "1", "generation": 1}, "spec": spec});
+    let policy = read::<ClusterPolicyObject<OfCluster>>(&object);
+    WatchEvent::ClusterPolicies(ClusterPolicyKind::ClusterNetworkPolicy, Seen::Applied(policy))
+}
+
+fn firewall(spec: Value) -> WatchEvent {
+    let object = json!({"metadata": {"namespace": "ns0", "name": "default", "uid": "1"}, "spec": spec, "status": 7});
+    WatchEvent::custom(Seen::Applied(read::<EgressFirewallObject>(&object)))
 }
 
 fn is_isolated(rows: &Contents, direction: &str, port: &str) -> bool {
@@ -120,10 +126,10 @@ fn is_isolated(rows: &Contents, direction: &str, port: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_network_policy_that_breaks_its_schema_is_told_and_isolates_and_its_neighbours_are_written() {
+async fn a_network_policy_that_breaks_its_schema_is_told_and_isolates_and_its_neighbours_are_written()
+ {
     let mut scene = Scene::begin().await;
-    let rule =
-        |peer: Value, port: Value| json!({"podSelector": {}, "ingress": [{"from": [peer], "ports": [port]}]});
+    let rule = |peer: Value, port: Value| json!({"podSelector": {}, "ingress": [{"from": [peer], "ports": [port]}]});
     let all = || json!({"podSelector": {}});
     for (spec, expected) in [
         (json!("nonsense"), "UnreadableSpec"),
@@ -139,7 +145,10 @@ async fn a_network_policy_that_breaks_its_schema_is_told_and_isolates_and_its_ne
         (json!({"podSelector": {}, "policyTypes": ["Sideways"]}), "UnknownPolicyType"),
         (rule(json!({}), json!({})), "UnusablePeer"),
         (rule(json!({"ipBlock": {"cidr": ""}}), json!({})), "NoNetwork"),
-        (rule(json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["fd00::/8"]}}), json!({})), "NoNetwork"),
+        (
+            rule(json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["fd00::/8"]}}), json!({})),
+            "NoNetwork",
+        ),
         (rule(all(), json!({"port": 0})), "NoPort"),
         (rule(all(), json!({"port": 70000})), "NoPort"),
         (rule(all(), json!({"port": 90, "endPort": 80})), "NoPort"),
@@ -154,11 +163,13 @@ async fn a_network_policy_that_breaks_its_schema_is_told_and_isolates_and_its_ne
         let rows = scene.contents().await;
         assert!(is_isolated(&rows, "Ingress", "ns0_p0"), "{spec}");
         let opens = rows.0.iter().filter(|((table, id, _), row)| {
-            table == "ACL" && id.contains(&format!(":ns0:{name}:")) && row["action"].starts_with("allow")
+            table == "ACL"
+                && id.contains(&format!(":ns0:{name}:"))
+                && row["action"].starts_with("allow")
         });
         assert_eq!(opens.count(), 0, "{spec}");
         let gone = PolicyKey::new("ns0", &name).unwrap();
-        scene.controller.told_after([Observation::Policies(Seen::Deleted(gone))]).await;
+        scene.controller.told_after([WatchEvent::Policies(Seen::Deleted(gone))]).await;
     }
 }
 
@@ -191,8 +202,9 @@ async fn a_policy_of_the_cluster_that_breaks_its_schema_is_told_and_its_neighbou
     let mut scene = Scene::begin().await;
     let rule = |rule: Value| spec(json!("Admin"), json!(5), json!([rule]));
     let to = |peer: Value| rule(json!({"action": "Accept", "to": [peer]}));
-    let port =
-        |port: Value| rule(json!({"action": "Accept", "to": [{"namespaces": {}}], "protocols": [port]}));
+    let port = |port: Value| {
+        rule(json!({"action": "Accept", "to": [{"namespaces": {}}], "protocols": [port]}))
+    };
     for (broken, expected) in [
         (json!(5), "UnreadableSpec"),
         (json!({"tier": {"name": "Admin"}}), "UnreadableSpec"),
@@ -202,7 +214,10 @@ async fn a_policy_of_the_cluster_that_breaks_its_schema_is_told_and_its_neighbou
         (spec(json!("Admin"), json!(1001), json!([])), "UnusablePriority"),
         (spec(json!("Admin"), json!(-1), json!([])), "UnusablePriority"),
         (spec(json!("Baseline"), json!(i64::MAX), json!([])), "UnusablePriority"),
-        (json!({"tier": "Admin", "priority": 5, "subject": {"pods": {}, "namespaces": {}}}), "NoSubject"),
+        (
+            json!({"tier": "Admin", "priority": 5, "subject": {"pods": {}, "namespaces": {}}}),
+            "NoSubject",
+        ),
         (rule(json!({"action": "Permit", "to": [{"namespaces": {}}]})), "UnknownAction"),
         (rule(json!({"action": "Accept"})), "UnusablePeer"),
         (to(json!({"networks": [5]})), "UnusablePeer"),
@@ -217,7 +232,10 @@ async fn a_policy_of_the_cluster_that_breaks_its_schema_is_told_and_its_neighbou
         (port(json!({"icmp": {}})), "NoPort"),
     ] {
         assert_eq!(scene.beside(of_cluster(broken.clone())).await, [expected], "{broken}");
-        assert_eq!(scene.beside(of_cluster(spec(json!("Admin"), json!(5), json!([])))).await, [""; 0]);
+        assert_eq!(
+            scene.beside(of_cluster(spec(json!("Admin"), json!(5), json!([])))).await,
+            [""; 0]
+        );
     }
 }
 
@@ -255,11 +273,15 @@ async fn ten_thousand_ip_blocks_cost_their_own_policy_alone() {
     let mut scene = Scene::begin().await;
     let usual = scene.cost_of_a_neighbours_pod(4).await;
     let net = |number: usize| format!("172.{}.{}.0/24", 16 + number / 256, number % 256);
-    let plain: Vec<Value> = (0..MANY).map(|number| json!({"ipBlock": {"cidr": net(number)}})).collect();
+    let plain: Vec<Value> =
+        (0..MANY).map(|number| json!({"ipBlock": {"cidr": net(number)}})).collect();
     let spec = json!({"podSelector": {}, "ingress": [{"from": plain}]});
     assert_eq!(scene.beside(policy("ns0", "blocks", spec)).await, [""; 0]);
     let of_policy = |rows: &Contents| -> Vec<String> {
-        let acls = rows.0.iter().filter(|((table, id, _), _)| table == "ACL" && id.contains(":ns0:blocks:"));
+        let acls = rows
+            .0
+            .iter()
+            .filter(|((table, id, _), _)| table == "ACL" && id.contains(":ns0:blocks:"));
         acls.map(|(_, row)| row["match"].clone()).collect()
     };
     let acls = of_policy(&scene.contents().await);
@@ -270,7 +292,8 @@ async fn ten_thousand_ip_blocks_cost_their_own_policy_alone() {
 
     let except = |number: usize| net(number).replace(".0/24", ".128/25");
     let blocks = |from: std::ops::Range<usize>| -> Vec<Value> {
-        from.map(|number| json!({"ipBlock": {"cidr": net(number), "except": [except(number)]}})).collect()
+        from.map(|number| json!({"ipBlock": {"cidr": net(number), "except": [except(number)]}}))
+            .collect()
     };
     let spec = json!({"podSelector": {}, "ingress": [{"from": blocks(0..MANY)}]});
     assert_eq!(scene.beside(policy("ns0", "blocks", spec)).await, [""; 0]);
@@ -286,8 +309,8 @@ async fn ten_thousand_ip_blocks_cost_their_own_policy_alone() {
     assert_eq!(of_policy(&scene.contents().await).len(), 1);
 }
 
-/// Each of them was searched for in all that follows it, and among all before it: seconds in which nothing else is
-/// done, at each comparison.
+/// Each of them was searched for in all that follows it, and among all before it: seconds in which
+/// nothing else is done, at each comparison.
 #[tokio::test]
 async fn blocks_with_exceptions_of_both_families_are_compared_in_the_time_of_their_number() {
     let mut scene = Scene::begin().await;
@@ -305,7 +328,8 @@ async fn blocks_with_exceptions_of_both_families_are_compared_in_the_time_of_the
     let took = computed() - before;
     assert!(took < Duration::from_secs(30), "{took:.1?} of computing");
     let rows = scene.contents().await;
-    let acl = rows.0.iter().find(|((table, id, _), _)| table == "ACL" && id.contains(":ns0:blocks:"));
+    let acl =
+        rows.0.iter().find(|((table, id, _), _)| table == "ACL" && id.contains(":ns0:blocks:"));
     let matching = &acl.expect("its rule").1["match"];
     assert!(
         matching.contains("10.0.0.128/25") && matching.contains("fd1b:57:8000::/33"),
@@ -321,8 +345,7 @@ async fn a_policy_beyond_a_limit_isolates_and_allows_nothing_and_the_event_names
     let usual = scene.cost_of_a_neighbours_pod(4).await;
     let port = |number: usize| json!({"ports": [{"port": number}]});
     let peer = |number: usize| json!({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": format!("a{number}")}}});
-    let block =
-        |number: usize| json!({"ipBlock": {"cidr": format!("10.{}.{}.0/24", number / 256, number % 256)}});
+    let block = |number: usize| json!({"ipBlock": {"cidr": format!("10.{}.{}.0/24", number / 256, number % 256)}});
     let blocks: Vec<Value> = (0..20_000).map(block).collect();
     for (name, ingress, expected) in [
         (
@@ -347,7 +370,7 @@ async fn a_policy_beyond_a_limit_isolates_and_allows_nothing_and_the_event_names
         let told: Vec<(String, &str)> = told
             .iter()
             .filter_map(|report| match report {
-                Report::PolicyTrouble(of) => Some((of.why.to_string(), of.why.reason())),
+                Report::Problem(of) => Some((of.note.clone(), of.reason)),
                 _ => None,
             })
             .collect();
@@ -355,8 +378,10 @@ async fn a_policy_beyond_a_limit_isolates_and_allows_nothing_and_the_event_names
         assert_eq!(told, [(wanted, "TooLarge")], "{name}");
         let rows = scene.contents().await;
         assert!(is_isolated(&rows, "Ingress", "ns0_p0"), "{name}");
-        let acls =
-            rows.0.keys().filter(|(table, id, _)| table == "ACL" && id.contains(&format!(":ns0:{name}:")));
+        let acls = rows
+            .0
+            .keys()
+            .filter(|(table, id, _)| table == "ACL" && id.contains(&format!(":ns0:{name}:")));
         assert_eq!(acls.count(), 0, "{name}");
     }
     assert_eq!(scene.cost_of_a_neighbours_pod(7).await, usual);
@@ -369,12 +394,13 @@ async fn a_new_namespace_among_many_changes_no_rule_that_selects_namespaces() {
     let spec = json!({"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": {}}]}]});
     assert_eq!(scene.beside(policy("ns0", "all", spec)).await, [""; 0]);
     let matching = |rows: &Contents| {
-        let acl = rows.0.iter().find(|((table, id, _), _)| table == "ACL" && id.contains(":ns0:all:"));
+        let acl =
+            rows.0.iter().find(|((table, id, _), _)| table == "ACL" && id.contains(":ns0:all:"));
         acl.map(|(_, row)| row["match"].clone()).expect("its rule")
     };
     let few = matching(&scene.contents().await);
     assert_eq!(few.matches('$').count() % 3, 0, "{few}");
-    let new = |number| Observation::Namespaces(Seen::Applied((namespace(number), labelled(0))));
+    let new = |number| WatchEvent::Namespaces(Seen::Applied((namespace(number), labelled(0))));
     for number in 3..9 {
         scene.beside(new(number)).await;
     }
@@ -383,10 +409,9 @@ async fn a_new_namespace_among_many_changes_no_rule_that_selects_namespaces() {
     scene.beside(new(9)).await;
     let rows = scene.contents().await;
     assert_eq!(matching(&rows), many);
-    let set = rows
-        .0
-        .iter()
-        .find(|((table, ..), row)| table == "Address_Set" && row["external_ids"].contains("LS{}_LS{}"));
+    let set = rows.0.iter().find(|((table, ..), row)| {
+        table == "Address_Set" && row["external_ids"].contains("LS{}_LS{}")
+    });
     let addresses = &set.expect("the set of the selector").1["addresses"];
     for address in ["10.0.1.3", "10.0.1.44", "10.0.1.85"] {
         assert!(addresses.contains(address), "{addresses}");
@@ -394,14 +419,14 @@ async fn a_new_namespace_among_many_changes_no_rule_that_selects_namespaces() {
 }
 
 /// A policy of a namespace, created in this second.
-fn aged(name: &str, created: u32, ports: std::ops::Range<u32>) -> Observation {
+fn aged(name: &str, created: u32, ports: std::ops::Range<u32>) -> WatchEvent {
     let ports: Vec<Value> = ports.map(|port| json!({"ports": [{"port": port}]})).collect();
     let created = format!("2024-01-01T00:00:{created:02}Z");
     let object = json!({
         "metadata": {"namespace": "ns0", "name": name, "uid": name, "resourceVersion": "7", "creationTimestamp": created},
         "spec": {"podSelector": {}, "ingress": ports},
     });
-    Observation::Policies(Seen::Applied(read::<PolicyObject>(&object)))
+    WatchEvent::Policies(Seen::Applied(read::<PolicyObject>(&object)))
 }
 
 /// As the watches do: the policies that are to be read again.
@@ -424,9 +449,9 @@ async fn the_newest_policies_of_a_namespace_beyond_its_limits_are_closed_until_t
     let told = scene.controller.told_after([aged("c", 3, 1..4001), aged("b", 2, 1..4001)]).await;
     assert!(told.is_empty(), "{told:?}");
     let told = scene.controller.told_after([aged("a", 4, 1..4001)]).await;
-    let [Report::PolicyTrouble(of)] = &told[..] else { panic!("{told:?}") };
+    let [Report::Problem(of)] = &told[..] else { panic!("{told:?}") };
     assert_eq!(
-        (of.subject.name(), of.why.reason(), &*of.why.to_string()),
+        (of.object.name(), of.reason, &*of.note),
         (
             "a",
             "TooLarge",
@@ -439,17 +464,17 @@ async fn the_newest_policies_of_a_namespace_beyond_its_limits_are_closed_until_t
     assert!(is_isolated(&rows, "Ingress", "ns0_p0"));
     // An older one takes the room of the newest.
     let told = scene.controller.told_after([aged("older", 1, 1..501)]).await;
-    let [Report::PolicyTrouble(of)] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((of.subject.name(), of.why.reason()), ("c", "TooLarge"));
+    let [Report::Problem(of)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((of.object.name(), of.reason), ("c", "TooLarge"));
     let rows = scene.contents().await;
     assert_eq!(["a", "b", "c", "older"].map(|name| acls(&rows, name)), [0, 4000, 0, 500]);
     let gone = PolicyKey::new("ns0", "older").unwrap();
-    let told = scene.controller.told_after([Observation::Policies(Seen::Deleted(gone))]).await;
+    let told = scene.controller.told_after([WatchEvent::Policies(Seen::Deleted(gone))]).await;
     assert_eq!(rereads(&told), ["c"], "the elder of both");
-    let Observation::Policies(Seen::Applied((key, policy))) = aged("c", 3, 1..4001) else {
+    let WatchEvent::Policies(Seen::Applied((key, policy))) = aged("c", 3, 1..4001) else {
         panic!("a policy")
     };
-    let told = scene.controller.told_after([Observation::Reread(key, Box::new(policy))]).await;
+    let told = scene.controller.told_after([WatchEvent::Reread(key, Box::new(policy))]).await;
     assert!(told.is_empty(), "{told:?}");
     let rows = scene.contents().await;
     assert_eq!(["a", "b", "c", "older"].map(|name| acls(&rows, name)), [0, 4000, 4000, 0]);
@@ -458,7 +483,8 @@ async fn the_newest_policies_of_a_namespace_beyond_its_limits_are_closed_until_t
 #[tokio::test]
 async fn equal_rules_are_written_once() {
     let mut scene = Scene::begin().await;
-    let rules = [vec![json!({}); 10_000], vec![json!({"ports": [{"port": 1}]}), json!({})]].concat();
+    let rules =
+        [vec![json!({}); 10_000], vec![json!({"ports": [{"port": 1}]}), json!({})]].concat();
     let spec = json!({"podSelector": {}, "ingress": rules});
     assert_eq!(scene.beside(policy("ns0", "equal", spec)).await, [""; 0]);
     let rows = scene.contents().await;
@@ -470,7 +496,8 @@ async fn equal_rules_are_written_once() {
 #[tokio::test]
 async fn a_firewall_or_a_policy_of_the_cluster_beyond_a_limit_denies_everything() {
     let mut scene = Scene::begin().await;
-    let ports: Vec<Value> = (1..=40_000).map(|port| json!({"protocol": "TCP", "port": port})).collect();
+    let ports: Vec<Value> =
+        (1..=40_000).map(|port| json!({"protocol": "TCP", "port": port})).collect();
     let rule = json!({"type": "Allow", "to": {"cidrSelector": "192.0.2.0/24"}, "ports": ports});
     let told = scene.beside(firewall(json!({"egress": [rule]}))).await;
     assert_eq!(told, ["TooLarge"]);
@@ -479,11 +506,17 @@ async fn a_firewall_or_a_policy_of_the_cluster_beyond_a_limit_denies_everything(
     let nets: Vec<String> =
         (0..40_000).map(|number| format!("10.{}.{}.0/24", number / 256, number % 256)).collect();
     let rule = json!({"action": "Accept", "to": [{"networks": nets}]});
-    assert_eq!(scene.beside(of_cluster(spec(json!("Admin"), json!(5), json!([rule])))).await, ["TooLarge"]);
+    assert_eq!(
+        scene.beside(of_cluster(spec(json!("Admin"), json!(5), json!([rule])))).await,
+        ["TooLarge"]
+    );
     let rows = scene.contents().await;
     for owner in ["EgressFirewall:ns0:", "ClusterNetworkPolicy:hostile:"] {
-        let acls: Vec<_> =
-            rows.0.iter().filter(|((table, id, _), _)| table == "ACL" && id.contains(owner)).collect();
+        let acls: Vec<_> = rows
+            .0
+            .iter()
+            .filter(|((table, id, _), _)| table == "ACL" && id.contains(owner))
+            .collect();
         let [(_, acl)] = &acls[..] else { panic!("{owner}: {acls:?}") };
         assert_eq!(acl["action"], "drop", "{owner}");
     }
@@ -501,8 +534,7 @@ async fn names_of_253_characters_with_dots_are_different_policies() {
     for last in ["a", "b"] {
         let name = long(last);
         assert_eq!(name.len(), 253);
-        let spec =
-            json!({"podSelector": {}, "egress": [{"ports": [{"port": 80}]}], "policyTypes": ["Egress"]});
+        let spec = json!({"podSelector": {}, "egress": [{"ports": [{"port": 80}]}], "policyTypes": ["Egress"]});
         assert_eq!(scene.beside(policy("ns0", &name, spec)).await, [""; 0]);
         groups.insert(ObjectId::policy(&PolicyKey::new("ns0", &name).unwrap()).hashed());
     }
@@ -518,12 +550,15 @@ async fn names_of_253_characters_with_dots_are_different_policies() {
 async fn selectors_with_a_thousand_values_select_what_one_value_selects() {
     let mut scene = Scene::begin().await;
     let usual = scene.cost_of_a_neighbours_pod(4).await;
-    let values = |own: &str| (0..VALUES).map(|n| format!("v{n}")).chain([own.to_owned()]).collect::<Vec<_>>();
+    let values = |own: &str| {
+        (0..VALUES).map(|n| format!("v{n}")).chain([own.to_owned()]).collect::<Vec<_>>()
+    };
     let one_of = |operator: &str, own: &str| {
         let expression = json!({"key": "app", "operator": operator, "values": values(own)});
         json!({ "matchExpressions": [expression] })
     };
-    let labels: serde_json::Map<String, Value> = (0..VALUES).map(|n| (format!("k{n}"), json!("v"))).collect();
+    let labels: serde_json::Map<String, Value> =
+        (0..VALUES).map(|n| (format!("k{n}"), json!("v"))).collect();
     // The label of pod 0 is `app: a0`, and of pod 1 `app: a1`.
     let peers = json!([
         {"namespaceSelector": {}, "podSelector": one_of("In", "a1")},
@@ -559,5 +594,9 @@ async fn selectors_with_a_thousand_values_select_what_one_value_selects() {
         without.len() == 1 && without[0].contains(&address(0)) && !without[0].contains(&address(1)),
         "{without:?}"
     );
-    assert_eq!(scene.cost_of_a_neighbours_pod(10).await, usual + 1.0, "the pod's address is in one more set");
+    assert_eq!(
+        scene.cost_of_a_neighbours_pod(10).await,
+        usual + 1.0,
+        "the pod's address is in one more set"
+    );
 }

@@ -1,15 +1,15 @@
-//! Services without pods: a connection to one that is idled is an event, and it is refused again some time
-//! after that.
+//! Services without pods: a connection to one that is idled is an event, and it is refused again
+//! some time after that.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use controller::{
     config::ClusterConfig,
-    observation::{Observation, Seen},
-    reconcile::Report,
+    engine::reconcile::Report,
     rows::load_balancer::Protocol,
-    store::{Service, ServicePort},
+    watch_event::{Seen, WatchEvent},
 };
+use kubeapi::services::{Service, ServicePort};
 use ovsdb::{Connection, Transaction, Where};
 
 use crate::{
@@ -23,8 +23,14 @@ use crate::{
 /// Upstream's time, and some more.
 const LONG: Duration = Duration::from_secs(31);
 
-fn service(idled: bool) -> Observation {
-    let port = ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port: None };
+fn service(idled: bool) -> WatchEvent {
+    let port = ServicePort {
+        name: None,
+        protocol: Protocol::Tcp,
+        port: 80,
+        target: None,
+        node_port: None,
+    };
     let service = Service {
         uid: "u".into(),
         cluster_ips: ["172.16.0.1".parse().unwrap()].into(),
@@ -34,7 +40,7 @@ fn service(idled: bool) -> Observation {
         affinity: (!idled).then_some(60),
         ..Service::default()
     };
-    Observation::Services(Seen::Applied((service_key(0), service)))
+    WatchEvent::Services(Seen::Applied((service_key(0), service)))
 }
 
 /// Whether a connection is an event, and whether it is refused.
@@ -47,15 +53,16 @@ async fn options(connection: &Connection) -> [bool; 2] {
 }
 
 #[tokio::test]
-async fn a_service_that_is_idled_no_longer_refuses_connections_only_after_its_pods_had_time_to_start() {
+async fn a_service_that_is_idled_no_longer_refuses_connections_only_after_its_pods_had_time_to_start()
+ {
     let northbound = Northbound::start();
     let connection = northbound.open().await;
     let mut controller =
         Running::start(northbound.endpoint(), ClusterConfig { empty_lb_events: true, ..config() });
     controller.observe(all_nodes([node(1)]));
     controller.observe(all_pods([]));
-    controller.observe(Observation::Services(Seen::All(Vec::new())));
-    controller.observe(Observation::Slices(Seen::All(Vec::new())));
+    controller.observe(WatchEvent::Services(Seen::All(Vec::new())));
+    controller.observe(WatchEvent::Slices(Seen::All(Vec::new())));
     no_policies().into_iter().for_each(|list| controller.observe(list));
     controller.converged().await;
     let settled = controller.settled();
@@ -63,8 +70,8 @@ async fn a_service_that_is_idled_no_longer_refuses_connections_only_after_its_po
     controller.settles_after(settled).await;
     assert_eq!(options(&connection).await, [true, false]);
     // `kubectl describe` finds the event by the UID. A Service that is not there needs no pods.
-    controller.observe(Observation::Connection(service_key(1)));
-    controller.observe(Observation::Connection(service_key(0)));
+    controller.observe(WatchEvent::Connection(service_key(1)));
+    controller.observe(WatchEvent::Connection(service_key(0)));
     let told = async {
         loop {
             if let Report::NeedPods { service, uid } = controller.reports.recv().await.unwrap() {

@@ -14,7 +14,8 @@ const PORTS: [(Protocol, u16); 4] =
 
 /// Each pod's connections to each address outside of the cluster.
 pub(crate) fn leaving(world: &World) -> Vec<(&Pod, IpAddr, Place)> {
-    let pairs = world.pods.iter().flat_map(|pod| outside(world).into_iter().map(move |to| (pod, to)));
+    let pairs =
+        world.pods.iter().flat_map(|pod| outside(world).into_iter().map(move |to| (pod, to)));
     pairs.flat_map(|(pod, to)| places(to).map(move |at| (pod, to, at))).collect()
 }
 
@@ -23,7 +24,11 @@ fn places(to: IpAddr) -> impl Iterator<Item = Place> {
 }
 
 /// The first packet of the connection, and the switch where it enters.
-pub(crate) fn packet(pod: &Pod, to: IpAddr, Place { is_ipv6, protocol, port }: Place) -> (String, String) {
+pub(crate) fn packet(
+    pod: &Pod,
+    to: IpAddr,
+    Place { is_ipv6, protocol, port }: Place,
+) -> (String, String) {
     let node = Node { number: pod.node, zone: None };
     let is_on_switch = |host: &u8| node.subnet_address(*host, is_ipv6) == to;
     let mac = node.mac((ROUTER + 1..=u8::MAX).find(is_on_switch).unwrap_or(ROUTER));

@@ -1,7 +1,8 @@
-//! OVN's logical network: what ovn-northd makes of the rows, asked one packet at a time with ovn-trace.
+//! OVN's logical network: what ovn-northd makes of the rows, asked one packet at a time with
+//! ovn-trace.
 //!
-//! ovn-trace reads the southbound database once and then answers on its control socket (`ovs-appctl(8)`), so
-//! that a packet costs a millisecond instead of a process.
+//! ovn-trace reads the southbound database once and then answers on its control socket
+//! (`ovs-appctl(8)`), so that a packet costs a millisecond instead of a process.
 
 use std::{
     cell::Cell,
@@ -94,7 +95,9 @@ impl Logical {
 
     /// The number of logical flows that follow from the rows.
     pub(crate) fn flows(&self) -> usize {
-        self.sbctl(&["--bare", "--columns=priority", "list", "Logical_Flow"]).split_whitespace().count()
+        self.sbctl(&["--bare", "--columns=priority", "list", "Logical_Flow"])
+            .split_whitespace()
+            .count()
     }
 
     /// What ovn-sbctl prints, once ovn-northd has written what follows from the rows.
@@ -107,8 +110,8 @@ impl Logical {
     /// The network that follows from the rows, for that many traces.
     pub(crate) fn traces(&self, count: usize) -> Traces {
         self.sync();
-        // It returns when it has read the database, and goes on in the background.
-        // A socket of its own: the one before may still be about to end, and removes its socket then.
+        // It returns when it has read the database, and goes on in the background. A socket of its
+        // own: the one before may still be about to end, and removes its socket then.
         let number = self.traces.replace(self.traces.get() + 1);
         let socket = self.scratch.join(format!("trace-{number}.ctl"));
         program::output(
@@ -141,7 +144,10 @@ impl Traces {
 
     fn ask(&mut self, method: &str, parameters: &[&str]) -> Result<String, String> {
         let request = json!({ "id": 0, "method": method, "params": parameters }).to_string();
-        self.connection.get_mut().write_all(request.as_bytes()).map_err(|error| error.to_string())?;
+        self.connection
+            .get_mut()
+            .write_all(request.as_bytes())
+            .map_err(|error| error.to_string())?;
         let mut answers = serde_json::Deserializer::from_reader(&mut self.connection);
         let answer = Value::deserialize(&mut answers).map_err(|error| error.to_string())?;
         match (answer["result"].as_str(), answer["error"].as_str()) {
@@ -190,7 +196,9 @@ fn packet(Probe { client, protocol, address, port }: &Probe) -> String {
 pub(crate) fn answer(trace: &str) -> Result<Answer, String> {
     let lists = trace.lines().filter_map(|line| {
         let line = line.trim();
-        let list = line.strip_prefix("ct_lb_mark(backends=").or_else(|| line.strip_prefix("ct_lb(backends="));
+        let list = line
+            .strip_prefix("ct_lb_mark(backends=")
+            .or_else(|| line.strip_prefix("ct_lb(backends="));
         list?.split([';', ')']).next()
     });
     let lists: Vec<&str> = lists.collect();

@@ -39,3 +39,4 @@ mod templates;
 mod unreadable_nodes;
 mod world;
 mod worst_namespace;
+mod zones;

@@ -1,10 +1,11 @@
-//! Multicast of namespaces as it comes and goes: with the annotation, the namespace, and the option.
+//! Multicast of namespaces as it comes and goes: with the annotation, the namespace, and the
+//! option.
 
 use controller::{
     config::{ClusterConfig, Multicast},
-    observation::{Observation, Seen},
-    reconcile::Report,
-    store::wire::NamespaceObject,
+    engine::reconcile::Report,
+    kinds::{egress_firewall::object::EgressFirewall, namespace::wire::NamespaceObject},
+    watch_event::{Seen, WatchEvent},
 };
 use kubeapi::watch::Watched;
 use ovsdb::Connection;
@@ -17,7 +18,8 @@ use crate::{
     running::Running,
 };
 
-/// A controller with two nodes and three pods, the first and the last of which are of one namespace.
+/// A controller with two nodes and three pods, the first and the last of which are of one
+/// namespace.
 struct Scene {
     controller: Running,
     connection: Connection,
@@ -44,8 +46,8 @@ impl Scene {
         Self { controller, connection, northbound }
     }
 
-    /// Another process with this option and this annotation. Returns how much it has written, and what it has
-    /// told.
+    /// Another process with this option and this annotation. Returns how much it has written, and
+    /// what it has told.
     async fn restart(&mut self, multicast: Multicast, annotation: &str) -> (u64, Vec<String>) {
         let another = Running::without_services(self.northbound.endpoint(), with(multicast));
         std::mem::replace(&mut self.controller, another).kill().await;
@@ -57,7 +59,7 @@ impl Scene {
     }
 
     /// Observes what changes rows. Returns what was told.
-    async fn observe(&mut self, observations: impl IntoIterator<Item = Observation>) -> Vec<String> {
+    async fn observe(&mut self, observations: impl IntoIterator<Item = WatchEvent>) -> Vec<String> {
         texts(self.controller.told_after(observations).await)
     }
 
@@ -72,7 +74,9 @@ impl Scene {
         let elements = |column: &str| {
             let text = row.get(column).map_or("", String::as_str);
             let names = text.split(", ").filter(|name| !name.is_empty());
-            let short = |name: &str| name.trim_matches(['<', '>']).replace("default-network-controller:", "");
+            let short = |name: &str| {
+                name.trim_matches(['<', '>']).replace("default-network-controller:", "")
+            };
             let mut names: Vec<String> = names.map(short).collect();
             names.sort();
             names
@@ -89,17 +93,17 @@ async fn begin(controller: &mut Running) {
 
 fn texts(told: impl IntoIterator<Item = Report>) -> Vec<String> {
     let text = |report| match report {
-        Report::NamespaceTrouble(of) => Some(format!("{}: {}", of.subject, of.why)),
+        Report::Problem(of) => Some(format!("{}: {}", of.object.name(), of.note)),
         _ => None,
     };
     told.into_iter().filter_map(text).collect()
 }
 
-fn namespace(multicast: &str) -> Observation {
+fn namespace(multicast: &str) -> WatchEvent {
     let annotations = json!({"k8s.ovn.org/multicast-enabled": multicast});
     let object = json!({"metadata": {"name": "ns0", "uid": "1", "annotations": annotations}});
     let object: NamespaceObject = serde_json::from_value(object).unwrap();
-    Observation::Namespaces(Seen::Applied(object.value().unwrap()))
+    WatchEvent::Namespaces(Seen::Applied(object.value().unwrap()))
 }
 
 fn group(acls: &[&str]) -> Option<Group> {
@@ -126,7 +130,9 @@ fn rows_with(all: &Contents, text: &str) -> Vec<String> {
 async fn a_namespace_has_multicast_as_long_as_its_annotation_says_true_and_nonsense_is_told_once() {
     let mut scene = Scene::begin(Multicast::On).await;
     assert_eq!(scene.group().await, None);
-    for (value, expected) in [("true", group(&RULES)), ("false", None), ("true", group(&RULES)), ("", None)] {
+    for (value, expected) in
+        [("true", group(&RULES)), ("false", None), ("true", group(&RULES)), ("", None)]
+    {
         assert_eq!(scene.observe([namespace(value)]).await, [""; 0], "{value:?}");
         assert_eq!(scene.group().await, expected, "{value:?}");
         let set = set(&scene.contents().await);
@@ -134,21 +140,25 @@ async fn a_namespace_has_multicast_as_long_as_its_annotation_says_true_and_nonse
     }
     scene.observe([namespace("true")]).await;
     let told = scene.observe([namespace("yes"), namespace("yes")]).await;
-    assert!(told.len() == 1 && told[0].contains("\"yes\", which is neither true nor false"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("\"yes\", which is neither true nor false"),
+        "{told:?}"
+    );
     assert_eq!(scene.group().await, None, "what is no switch opens nothing");
     scene.observe([namespace("true")]).await;
-    let gone = Observation::Namespaces(Seen::Deleted("ns0".into()));
+    let gone = WatchEvent::Namespaces(Seen::Deleted("ns0".into()));
     scene.observe([gone]).await;
     assert_eq!((scene.group().await, set(&scene.contents().await)), (None, None));
 }
 
-/// The group is the EgressFirewall's, too: each takes its own rules away, and the last one the group.
+/// The group is the EgressFirewall's, too: each takes its own rules away, and the last one the
+/// group.
 #[tokio::test]
 async fn an_egress_firewall_and_multicast_share_the_group_and_leave_each_others_rules() {
     let rule = "EgressFirewall:ns0:0";
     let both = group(&[&[rule][..], &RULES].concat());
-    let put = || Observation::EgressFirewalls(Seen::Applied(firewall(0, 0)));
-    let gone = || Observation::EgressFirewalls(Seen::Deleted("ns0".into()));
+    let put = || WatchEvent::custom(Seen::Applied(firewall(0, 0)));
+    let gone = || WatchEvent::custom::<EgressFirewall>(Seen::Deleted("ns0".into()));
     let mut scene = Scene::begin(Multicast::On).await;
     for (observation, expected) in [
         (put(), group(&[rule])),
@@ -170,16 +180,27 @@ async fn without_the_option_nothing_of_multicast_is_left_and_with_it_a_restart_w
     let mut scene = Scene::begin(Multicast::On).await;
     scene.observe([namespace("true")]).await;
     let before = scene.contents().await;
-    assert_eq!(scene.restart(Multicast::On, "true").await, (0, vec![]), "law 2: a restart is quiet");
+    assert_eq!(
+        scene.restart(Multicast::On, "true").await,
+        (0, vec![]),
+        "law 2: a restart is quiet"
+    );
 
     let (_, told) = scene.restart(Multicast::Off, "true").await;
-    assert!(told.len() == 1 && told[0].contains("without the option --enable-multicast"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("without the option --enable-multicast"),
+        "{told:?}"
+    );
     let off = scene.contents().await;
     assert_eq!((rows_with(&off, "mcast"), rows_with(&off, "Multicast")), (vec![], vec![]));
     // The set stays: of namespaces with a set at the start, upstream may have one for each.
     assert_eq!(scene.group().await, None);
-    let routers = contract::ovn::ObjectId::cluster_port_group(contract::ovn::ROUTER_PORT_GROUP).hashed();
-    assert_eq!(off.row("Port_Group", &routers).unwrap().get("ports").map_or("", String::as_str), "");
+    let routers =
+        contract::ovn::ObjectId::cluster_port_group(contract::ovn::ROUTER_PORT_GROUP).hashed();
+    assert_eq!(
+        off.row("Port_Group", &routers).unwrap().get("ports").map_or("", String::as_str),
+        ""
+    );
 
     scene.restart(Multicast::On, "true").await;
     let texts = |all: &Contents| {
@@ -193,9 +214,12 @@ async fn without_the_option_nothing_of_multicast_is_left_and_with_it_a_restart_w
 async fn an_annotation_without_the_option_is_told_and_opens_nothing() {
     let mut scene = Scene::begin(Multicast::Off).await;
     // The pods of another namespace change rows.
-    let other = |number| Observation::Pods(Seen::Applied(pod(number, 1, 0)));
+    let other = |number| WatchEvent::Pods(Seen::Applied(pod(number, 1, 0)));
     let told = scene.observe([namespace("true"), namespace("true"), other(4)]).await;
-    assert!(told.len() == 1 && told[0].contains("without the option --enable-multicast"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("without the option --enable-multicast"),
+        "{told:?}"
+    );
     assert_eq!((scene.group().await, set(&scene.contents().await)), (None, None));
     assert_eq!(scene.observe([namespace("false"), other(7)]).await, [""; 0]);
 }

@@ -1,8 +1,9 @@
-//! Policies are what Kubernetes' API reference says: random worlds, the controller's rows, what OVN makes of
-//! them, and the package `oracle`, which knows the reference and not the product.
+//! Policies are what Kubernetes' API reference says: random worlds, the controller's rows, what OVN
+//! makes of them, and the package `oracle`, which knows the reference and not the product.
 //!
-//! Each world is asked for each pair of pods, and for the nodes' own connections, in both families, at ports
-//! with and without names. `OVN_LAWS_CASES` sets the number of worlds; the default is a few.
+//! Each world is asked for each pair of pods, and for the nodes' own connections, in both families,
+//! at ports with and without names. `OVN_LAWS_CASES` sets the number of worlds; the default is a
+//! few.
 
 pub(crate) mod objects;
 
@@ -10,11 +11,14 @@ use std::{fmt, net::IpAddr};
 
 use contract::{names::ClusterPolicyKind, policy_annotation::DRY_RUN};
 use controller::{
-    observation::{Observation, Seen},
-    store::wire::{
-        ClusterPolicyObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline, OfCluster, PodObject,
-        PolicyObject,
+    kinds::{
+        cluster_policy::wire::{ClusterPolicyObject, OfAdmin, OfBaseline, OfCluster},
+        namespace::wire::NamespaceObject,
+        network_policy::wire::PolicyObject,
+        node::wire::NodeObject,
+        pod::wire::PodObject,
     },
+    watch_event::{Seen, WatchEvent},
 };
 use oracle::{
     policies::{
@@ -39,7 +43,8 @@ use crate::{
 
 /// The host number of the router's port in a node's subnets.
 const ROUTER: u8 = 1;
-/// Where connections lead: the numbers that pods give to names, one in a range, one that nobody names.
+/// Where connections lead: the numbers that pods give to names, one in a range, one that nobody
+/// names.
 const PLACES: [(Protocol, u16); 6] = [
     (Protocol::Tcp, 80),
     (Protocol::Tcp, 8080),
@@ -71,15 +76,16 @@ fn differences_with_outside(bench: &Bench, world: &World) -> Vec<String> {
         let trace = traces.of_packet(&datapath, &packet);
         let (expected, seen) = (world.lets_out(pod, to, place), leaves(&trace));
         if seen != expected {
-            let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
+            let what =
+                if expected { "closed, and should be open" } else { "open, and should be closed" };
             found.push(format!("{pod:?}\n  to {to}\n  at {place:?} is {what}\n{trace}"));
         }
     }
     found
 }
 
-/// The same of a world in which some policies are dry runs: it is as if they were not there, and what they
-/// would drop is logged, if there are tiers of ACLs.
+/// The same of a world in which some policies are dry runs: it is as if they were not there, and
+/// what they would drop is logged, if there are tiers of ACLs.
 fn differences_of_dry_runs(
     bench: &Bench,
     Staged { world, dry_runs }: &Staged,
@@ -99,7 +105,8 @@ fn differences_of_dry_runs(
     let mut found = Vec::new();
     ask(bench, world, |client, server, place, trace| {
         found.extend(difference(&without, client, server, place, trace));
-        let (now, then) = (without.allows(client, server, place), world.allows(client, server, place));
+        let (now, then) =
+            (without.allows(client, server, place), world.allows(client, server, place));
         let is_logged = trace.contains("DryRun:");
         let what = match (is_logged, now, then) {
             (true, _, true) => "is logged, and would not be dropped",
@@ -124,11 +131,18 @@ fn ask(bench: &Bench, world: &World, mut answered: impl FnMut(End<'_>, &Pod, Pla
 }
 
 /// What the trace shows, if the model says something else.
-fn difference(world: &World, client: End<'_>, server: &Pod, place: Place, trace: &str) -> Option<String> {
+fn difference(
+    world: &World,
+    client: End<'_>,
+    server: &Pod,
+    place: Place,
+    trace: &str,
+) -> Option<String> {
     let port = format!("{}_{}", server.namespace, server.name);
     let (seen, expected) = (delivered(trace) == Some(&port), world.allows(client, server, place));
     let what = if expected { "closed, and should be open" } else { "open, and should be closed" };
-    (seen != expected).then(|| format!("{client:?}\n  to {server:?}\n  at {place:?} is {what}\n{trace}"))
+    (seen != expected)
+        .then(|| format!("{client:?}\n  to {server:?}\n  at {place:?} is {what}\n{trace}"))
 }
 
 /// A world in which some policies are dry runs.
@@ -148,7 +162,9 @@ impl fmt::Display for Staged {
 fn questions(world: &World) -> impl Iterator<Item = (End<'_>, &Pod, Place)> {
     let nodes = world.nodes().into_iter().map(|node| End::Node(node.number));
     let clients: Vec<End<'_>> = world.pods.iter().map(End::Pod).chain(nodes).collect();
-    let pairs = clients.into_iter().flat_map(|client| world.pods.iter().map(move |server| (client, server)));
+    let pairs = clients
+        .into_iter()
+        .flat_map(|client| world.pods.iter().map(move |server| (client, server)));
     let pairs = pairs.filter(|(client, server)| *client != End::Pod(server));
     pairs.flat_map(|(client, server)| {
         let places = [false, true].into_iter().flat_map(|is_ipv6| {
@@ -159,7 +175,11 @@ fn questions(world: &World) -> impl Iterator<Item = (End<'_>, &Pod, Place)> {
 }
 
 /// The first packet of the connection, and the switch where it enters.
-fn packet(client: End<'_>, server: &Pod, Place { is_ipv6, protocol, port }: Place) -> (String, String) {
+fn packet(
+    client: End<'_>,
+    server: &Pod,
+    Place { is_ipv6, protocol, port }: Place,
+) -> (String, String) {
     let (number, host, inport) = match client {
         End::Pod(pod) => (pod.node, pod.host, format!("{}_{}", pod.namespace, pod.name)),
         End::Node(number) => (number, End::HOST, format!("k8s-node{number}")),
@@ -184,30 +204,37 @@ pub(crate) fn observe(controller: &Running, world: &World, manifests: Manifests)
     let of_kind = |kind: ClusterPolicyKind| -> Vec<Value> {
         cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).cloned().collect()
     };
-    let nodes = oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
-    controller.observe(Observation::Nodes(Seen::All(values::<NodeObject>(&nodes))));
-    controller.observe(Observation::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))));
-    controller.observe(Observation::Pods(Seen::All(values::<PodObject>(&pods))));
-    controller.observe(Observation::Policies(Seen::All(values::<PolicyObject>(&policies))));
+    let nodes =
+        oracle::World { nodes: world.nodes(), ..oracle::World::default() }.manifests().nodes;
+    controller.observe(WatchEvent::Nodes(Seen::All(values::<NodeObject>(&nodes))));
+    controller.observe(WatchEvent::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))));
+    controller.observe(WatchEvent::Pods(Seen::All(values::<PodObject>(&pods))));
+    controller.observe(WatchEvent::Policies(Seen::All(values::<PolicyObject>(&policies))));
     for kind in ClusterPolicyKind::ALL {
         let objects = of_kind(kind);
         let read = match kind {
-            ClusterPolicyKind::ClusterNetworkPolicy => values::<ClusterPolicyObject<OfCluster>>(&objects),
-            ClusterPolicyKind::AdminNetworkPolicy => values::<ClusterPolicyObject<OfAdmin>>(&objects),
+            ClusterPolicyKind::ClusterNetworkPolicy => {
+                values::<ClusterPolicyObject<OfCluster>>(&objects)
+            }
+            ClusterPolicyKind::AdminNetworkPolicy => {
+                values::<ClusterPolicyObject<OfAdmin>>(&objects)
+            }
             ClusterPolicyKind::BaselineAdminNetworkPolicy => {
                 values::<ClusterPolicyObject<OfBaseline>>(&objects)
             }
         };
-        controller.observe(Observation::ClusterPolicies(kind, Seen::All(read)));
+        controller.observe(WatchEvent::ClusterPolicies(kind, Seen::All(read)));
     }
     // However the objects spell it.
     for (name, addresses) in names() {
         let addresses = addresses.iter().copied().collect();
-        controller.observe(Observation::Name(name.into(), Ok(addresses)));
+        controller.observe(WatchEvent::Name(name.into(), Ok(addresses)));
     }
-    controller.observe(Observation::EgressFirewalls(Seen::All(Vec::new())));
-    controller.observe(Observation::Services(Seen::All(Vec::new())));
-    controller.observe(Observation::Slices(Seen::All(Vec::new())));
+    let others = WatchEvent::no_optional_kinds().into_iter();
+    let others = others.filter(|list| matches!(list, WatchEvent::Custom(_)));
+    others.for_each(|list| controller.observe(list));
+    controller.observe(WatchEvent::Services(Seen::All(Vec::new())));
+    controller.observe(WatchEvent::Slices(Seen::All(Vec::new())));
 }
 
 #[test]
@@ -224,8 +251,8 @@ fn the_tiers_decide_in_their_order_in_random_worlds() {
     nothing_differs(&tiered_world(passes), |world| differences_with_outside(&bench, world));
 }
 
-/// A dry run that passed over what isolates a pod would open it; one in the way of a node's own connections would
-/// close it.
+/// A dry run that passed over what isolates a pod would open it; one in the way of a node's own
+/// connections would close it.
 #[test]
 fn a_dry_run_changes_no_verdict_and_logs_what_it_would_drop_in_random_worlds() {
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! Services are what Kubernetes' API reference says: random worlds, the controller's rows, what OVN makes of
-//! them, and the package `oracle`, which knows the reference and not the product.
+//! Services are what Kubernetes' API reference says: random worlds, the controller's rows, what OVN
+//! makes of them, and the package `oracle`, which knows the reference and not the product.
 //!
 //! Each world is asked as each client, pods and hosts of every node, at each address and port.
 //! `OVN_LAWS_CASES` sets the number of worlds; the default is a few.
@@ -12,12 +12,10 @@ use std::{
 
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
-    observation::{Observation, Seen},
-    store::{
-        Namespace,
-        wire::{NodeObject, PodObject, ServiceObject, SliceObject},
-    },
+    kinds::{namespace::object::Namespace, node::wire::NodeObject, pod::wire::PodObject},
+    watch_event::{Seen, WatchEvent},
 };
+use kubeapi::services::{ServiceObject, SliceObject};
 use kubeapi::watch::Watched;
 use oracle::{Answer, Probe, World, answer as model, probes, random::world};
 use proptest::{
@@ -62,7 +60,8 @@ fn is_of_ovn(Probe { client, address, .. }: &Probe) -> bool {
     client.pod.is_some() || !client.node.addresses().contains(address)
 }
 
-/// How a connection fails to arrive at a pod, if all backends are pods. The trace follows one of them.
+/// How a connection fails to arrive at a pod, if all backends are pods. The trace follows one of
+/// them.
 fn missed(world: &World, expected: &Answer, trace: &str) -> Option<String> {
     // ovn-trace cannot follow what learns an affinity.
     let Answer::OneOf(backends) = expected else { return None };
@@ -78,7 +77,8 @@ fn missed(world: &World, expected: &Answer, trace: &str) -> Option<String> {
 }
 
 pub(crate) fn config() -> ClusterConfig {
-    let subnet = |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
+    let subnet =
+        |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
     let parse = |texts: [&str; 2]| texts.map(|text| text.parse().unwrap()).into();
     ClusterConfig {
         cluster_subnets: vec![subnet("10.244.0.0/16", 24), subnet("fd00:10:244::/48", 64)],
@@ -92,16 +92,17 @@ pub(crate) fn config() -> ClusterConfig {
 
 fn observe(controller: &Running, world: &World) {
     let oracle::manifest::Manifests { nodes, pods, services, slices } = world.manifests();
-    controller.observe(Observation::Nodes(Seen::All(values::<NodeObject>(&nodes))));
-    controller.observe(Observation::Pods(Seen::All(values::<PodObject>(&pods))));
-    controller.observe(Observation::Services(Seen::All(values::<ServiceObject>(&services))));
-    controller.observe(Observation::Slices(Seen::All(values::<SliceObject>(&slices))));
+    controller.observe(WatchEvent::Nodes(Seen::All(values::<NodeObject>(&nodes))));
+    controller.observe(WatchEvent::Pods(Seen::All(values::<PodObject>(&pods))));
+    controller.observe(WatchEvent::Services(Seen::All(values::<ServiceObject>(&services))));
+    controller.observe(WatchEvent::Slices(Seen::All(values::<SliceObject>(&slices))));
     let of_pods = pods.iter().filter_map(|pod| pod["metadata"]["namespace"].as_str());
     let namespaces: BTreeSet<Arc<str>> = of_pods.map(Into::into).collect();
     let namespaces = namespaces.into_iter().map(|name| (name, Namespace::default())).collect();
-    let others = no_policies().into_iter().filter(|list| !matches!(list, Observation::Namespaces(_)));
+    let others =
+        no_policies().into_iter().filter(|list| !matches!(list, WatchEvent::Namespaces(_)));
     others.for_each(|list| controller.observe(list));
-    controller.observe(Observation::Namespaces(Seen::All(namespaces)));
+    controller.observe(WatchEvent::Namespaces(Seen::All(namespaces)));
 }
 
 pub(crate) fn values<T: Watched + DeserializeOwned>(objects: &[Value]) -> Vec<T::Value> {
@@ -111,8 +112,8 @@ pub(crate) fn values<T: Watched + DeserializeOwned>(objects: &[Value]) -> Vec<T:
         .collect()
 }
 
-/// Random worlds in which the product does nothing differently from the model; prints the smallest one in
-/// which it does.
+/// Random worlds in which the product does nothing differently from the model; prints the smallest
+/// one in which it does.
 pub(crate) fn nothing_differs<W: Display + Debug>(
     worlds: &impl Strategy<Value = W>,
     differences: impl Fn(&W) -> Vec<String>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use controller::{key::Key, reconcile::Report};
+use controller::{engine::reconcile::Report, key::Key};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -21,7 +21,10 @@ async fn a_refused_pod_is_reported_once_holds_up_nobody_and_goes_on_when_it_can(
     for pod in 1..7 {
         world.happen(Step::Pod { pod, node: 1 }).await;
     }
-    world.controller.reaches("one is refused", |progress| progress.converged && progress.failing == 1).await;
+    world
+        .controller
+        .reaches("one is refused", |progress| progress.converged && progress.failing == 1)
+        .await;
     let ports = world.ports_of_pods(&world.contents().await);
     assert_eq!(ports.len(), 6, "five of ours and the one in the way: {ports:?}");
 
@@ -34,11 +37,20 @@ async fn a_refused_pod_is_reported_once_holds_up_nobody_and_goes_on_when_it_can(
     );
     assert!(error.contains("ns0_p3") && error.contains("index"), "{error}");
 
+    // Said for as long as it lasts, once it is clear that it does not pass.
+    let refused = "refuses the rows of pod";
+    let is_said = |why: Option<&str>| why.is_some_and(|why| why.contains(refused));
+    world
+        .controller
+        .reaches("it is in the state", |progress| is_said(progress.refused_objects.as_deref()))
+        .await;
+
     // The row in the way is gone: the retry does not wait for a timer.
     let begun = Instant::now();
     world.rest().await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert_eq!(world.controller.reports.recv().await, Some(Report::Recovered { key: Key::Pod(pod_key(3)) }));
+    let report = world.controller.reports.recv().await;
+    assert_eq!(report, Some(Report::Recovered { key: Key::Pod(pod_key(3)) }));
     assert!(world.controller.reports.try_recv().is_err());
     world.end().await;
 }
@@ -76,8 +88,8 @@ async fn rows_that_somebody_changes_again_and_again_are_repaired_more_and_more_s
 async fn pods_wait_for_a_switch_that_cannot_be_made_yet() {
     let mut world = World::new().await;
     world.rest().await;
-    // The name of the node's link is taken. The node's rows are refused together, so there is no switch for
-    // the pod.
+    // The name of the node's link is taken. The node's rows are refused together, so there is no
+    // switch for the pod.
     world.foreign(Foreign::TakesLink(1)).await;
     world.happen(Step::Pod { pod: 1, node: 1 }).await;
     world.happen(Step::Node(1)).await;

@@ -8,12 +8,18 @@ use std::{
 use controller::{
     Controller,
     config::ClusterConfig,
-    doubt::Doubted,
+    engine::{
+        northbound::connect,
+        reconcile::{Progress, Report, Stopped},
+    },
+    kinds::{
+        cluster_policy::condition::PolicyCondition, namespace::object::Namespace,
+        pod::annotation::PodAnnotation,
+    },
     metrics::Metrics,
-    northbound::connect,
-    observation::{Observation, Seen},
-    reconcile::{Progress, Report, Stopped},
-    store::{Namespace, PodAnnotation, PolicyCondition, Store},
+    safety_brake::HeldLists,
+    watch_event::{Seen, WatchEvent},
+    world::Store,
 };
 use kubeapi::election::Leadership;
 use ovsdb::{Endpoint, Options};
@@ -45,19 +51,19 @@ pub(crate) fn at_once() -> Options {
 }
 
 /// The namespaces of all pods.
-pub(crate) fn all_namespaces() -> Observation {
+pub(crate) fn all_namespaces() -> WatchEvent {
     let namespaces = (0..3).map(|number| (format!("ns{number}").into(), Namespace::default()));
-    Observation::Namespaces(Seen::All(namespaces.collect()))
+    WatchEvent::Namespaces(Seen::All(namespaces.collect()))
 }
 
 pub(crate) struct Running {
-    observations: mpsc::UnboundedSender<Observation>,
+    observations: mpsc::UnboundedSender<WatchEvent>,
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) annotations: mpsc::UnboundedReceiver<PodAnnotation>,
     pub(crate) conditions: mpsc::UnboundedReceiver<PolicyCondition>,
     /// The doubts, which are not among `reports`.
-    pub(crate) doubts: watch::Receiver<Option<Doubted>>,
+    pub(crate) doubts: watch::Receiver<Option<HeldLists>>,
     metrics: prometheus::Registry,
     collectors: Metrics,
     task: JoinHandle<Stopped>,
@@ -70,7 +76,11 @@ impl Running {
     }
 
     /// A controller that goes on without a kind of objects that cannot be read after this time.
-    pub(crate) fn with_patience(patience: Duration, endpoint: Endpoint, config: ClusterConfig) -> Self {
+    pub(crate) fn with_patience(
+        patience: Duration,
+        endpoint: Endpoint,
+        config: ClusterConfig,
+    ) -> Self {
         let (_client, northbound) = connect(endpoint.into(), at_once());
         let (observations, observed) = mpsc::unbounded_channel();
         let (annotate, annotations) = mpsc::unbounded_channel();
@@ -81,7 +91,7 @@ impl Running {
         tokio::spawn(async move {
             while let Some(report) = all_reports.recv().await {
                 match report {
-                    Report::Doubt(doubted) => drop(doubt.send_replace(doubted)),
+                    Report::HeldLists(doubted) => drop(doubt.send_replace(doubted)),
                     other => drop(other_reports.send(other)),
                 }
             }
@@ -119,20 +129,20 @@ impl Running {
     /// A controller that knows already that there are no Services.
     pub(crate) fn without_services(endpoint: Endpoint, config: ClusterConfig) -> Self {
         let running = Self::start(endpoint, config);
-        running.observe(Observation::Services(Seen::All(Vec::new())));
-        running.observe(Observation::Slices(Seen::All(Vec::new())));
+        running.observe(WatchEvent::Services(Seen::All(Vec::new())));
+        running.observe(WatchEvent::Slices(Seen::All(Vec::new())));
         running.observe(all_namespaces());
-        running.observe(Observation::Policies(Seen::All(Vec::new())));
-        Observation::no_optional_kinds().into_iter().for_each(|list| running.observe(list));
+        running.observe(WatchEvent::Policies(Seen::All(Vec::new())));
+        WatchEvent::no_optional_kinds().into_iter().for_each(|list| running.observe(list));
         running
     }
 
-    pub(crate) fn observe(&self, observation: Observation) {
+    pub(crate) fn observe(&self, observation: WatchEvent) {
         self.observations.send(observation).unwrap();
     }
 
     /// The channel of observations, for another thread.
-    pub(crate) fn sender(&self) -> mpsc::UnboundedSender<Observation> {
+    pub(crate) fn sender(&self) -> mpsc::UnboundedSender<WatchEvent> {
         self.observations.clone()
     }
 
@@ -151,10 +161,12 @@ impl Running {
     }
 
     /// Waits until the controller doubts a list.
-    pub(crate) async fn doubted(&mut self, mut what: impl FnMut(&Doubted) -> bool) {
-        let reached =
-            timeout(deadline(), self.doubts.wait_for(|doubted| doubted.as_ref().is_some_and(&mut what)))
-                .await;
+    pub(crate) async fn doubted(&mut self, mut what: impl FnMut(&HeldLists) -> bool) {
+        let reached = timeout(
+            deadline(),
+            self.doubts.wait_for(|doubted| doubted.as_ref().is_some_and(&mut what)),
+        )
+        .await;
         let reached = reached.map(|doubted| doubted.unwrap().clone());
         reached.unwrap_or_else(|_| {
             panic!("not doubted within {:?}; last seen: {:?}", deadline(), *self.doubts.borrow())
@@ -178,24 +190,26 @@ impl Running {
     /// Number of objects whose rows were found or made right, each change counted.
     pub(crate) fn settled(&self) -> u64 {
         let families = self.metrics.gather();
-        let family = families.iter().find(|family| family.name() == "ovnkube_controller_settle_seconds");
+        let family =
+            families.iter().find(|family| family.name() == "ovnkube_controller_settle_seconds");
         family.map_or(0, |family| {
             family.get_metric().iter().map(|metric| metric.get_histogram().get_sample_count()).sum()
         })
     }
 
-    /// Waits until more objects have settled, and none is dirty. Some of their rows must change: progress
-    /// that stays the same wakes nothing.
+    /// Waits until more objects have settled, and none is dirty. Some of their rows must change:
+    /// progress that stays the same wakes nothing.
     pub(crate) async fn settles_after(&self, before: u64) {
         let mut progress = self.progress.clone();
         let over = progress.wait_for(|progress| progress.converged && self.settled() > before);
         timeout(deadline(), over).await.expect("objects settle").unwrap();
     }
 
-    /// Observes these, and waits for the rows, none of which may be refused. Returns what was told meanwhile.
+    /// Observes these, and waits for the rows, none of which may be refused. Returns what was told
+    /// meanwhile.
     pub(crate) async fn told_after(
         &mut self,
-        observations: impl IntoIterator<Item = Observation>,
+        observations: impl IntoIterator<Item = WatchEvent>,
     ) -> Vec<Report> {
         let settled = self.settled();
         // No await in between: the controller sees all of them before it compares any.

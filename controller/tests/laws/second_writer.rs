@@ -1,5 +1,5 @@
-//! Another writer of the same database. It changes rows of the controller, and has rows of its own, which
-//! must stay as they are.
+//! Another writer of the same database. It changes rows of the controller, and has rows of its own,
+//! which must stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,8 +53,13 @@ fn find(contents: &Contents, table: &str, name: &str) -> Option<Uuid> {
 /// A Service's load balancers.
 fn balancers(contents: &Contents, service: u32) -> impl Iterator<Item = Uuid> {
     let begins = format!("Service_{}_", service_key(service));
-    let of_service = move |table: &str, name: &str| table == "Load_Balancer" && name.starts_with(&begins);
-    contents.0.keys().filter(move |(table, name, _)| of_service(table, name)).map(|(_, _, uuid)| *uuid)
+    let of_service =
+        move |table: &str, name: &str| table == "Load_Balancer" && name.starts_with(&begins);
+    contents
+        .0
+        .keys()
+        .filter(move |(table, name, _)| of_service(table, name))
+        .map(|(_, _, uuid)| *uuid)
 }
 
 impl SecondWriter {
@@ -68,12 +73,16 @@ impl SecondWriter {
                 .find(|(table, name, _)| table == "ACL" && name.starts_with(&begins))
                 .map(|(_, _, uuid)| *uuid)
         };
-        let take = |transaction: &mut Transaction, table: &str, column: &str, element: Option<Uuid>| {
+        let take = |transaction: &mut Transaction,
+                    table: &str,
+                    column: &str,
+                    element: Option<Uuid>| {
             if let Some(element) = element {
                 transaction.mutate(table, Where::all(), vec![Mutation::delete(column, element)]);
             }
         };
-        // A row of its own may have the name that the controller's row should have; it is left alone.
+        // A row of its own may have the name that the controller's row should have; it is left
+        // alone.
         let is_own = |row: &Uuid| self.own.values().any(|own| own.uuid == *row);
         let find = |table: &str, name: String| find(&now, table, &name).filter(|row| !is_own(row));
         let update_port = |transaction: &mut Transaction, pod: u32, columns: Row| {
@@ -85,15 +94,22 @@ impl SecondWriter {
             Drift::PortLosesAddresses(pod) => {
                 update_port(&mut transaction, pod, Row::new().with("addresses", Datum::Set(vec![])))
             }
-            Drift::PortLosesIds(pod) => {
-                update_port(&mut transaction, pod, Row::new().with("external_ids", Datum::Map(vec![])))
-            }
+            Drift::PortLosesIds(pod) => update_port(
+                &mut transaction,
+                pod,
+                Row::new().with("external_ids", Datum::Map(vec![])),
+            ),
             Drift::PortGetsOption(pod) => {
                 let options = Datum::map([("requested-chassis", "elsewhere"), ("theirs", "kept")]);
                 update_port(&mut transaction, pod, Row::new().with("options", options));
             }
             Drift::PortLeavesSwitch(pod) => {
-                take(&mut transaction, "Logical_Switch", "ports", find("Logical_Switch_Port", port(pod)));
+                take(
+                    &mut transaction,
+                    "Logical_Switch",
+                    "ports",
+                    find("Logical_Switch_Port", port(pod)),
+                );
             }
             Drift::PortEntersSwitch { pod, node } => {
                 if let Some(element) = find("Logical_Switch_Port", port(pod)) {
@@ -119,7 +135,12 @@ impl SecondWriter {
                 );
             }
             Drift::PortLeavesGroups(pod) => {
-                take(&mut transaction, "Port_Group", "ports", find("Logical_Switch_Port", port(pod)));
+                take(
+                    &mut transaction,
+                    "Port_Group",
+                    "ports",
+                    find("Logical_Switch_Port", port(pod)),
+                );
             }
             Drift::PortEntersGroups(pod) => {
                 if let Some(element) = find("Logical_Switch_Port", port(pod)) {
@@ -136,7 +157,11 @@ impl SecondWriter {
             }
             Drift::PolicyAclsChanged => {
                 for acl in of_policies(&now, "ACL") {
-                    transaction.update("ACL", acl, Row::new().with("match", "ip4").with("action", "allow"));
+                    transaction.update(
+                        "ACL",
+                        acl,
+                        Row::new().with("match", "ip4").with("action", "allow"),
+                    );
                 }
             }
             Drift::SetsGone => {
@@ -146,14 +171,18 @@ impl SecondWriter {
             }
             Drift::SetsChanged => {
                 for set in of_policies(&now, "Address_Set") {
-                    transaction.update("Address_Set", set, Row::new().with("addresses", "10.9.9.9"));
+                    transaction.update(
+                        "Address_Set",
+                        set,
+                        Row::new().with("addresses", "10.9.9.9"),
+                    );
                 }
             }
             // With a switch, all of its rows are deleted: not one that holds rows of its own.
             Drift::SwitchGone(node) => {
                 let switch = find("Logical_Switch", node_name(node).to_string());
-                if let Some(switch) =
-                    switch.filter(|switch| !self.own.values().any(|own| own.holder == Some(*switch)))
+                if let Some(switch) = switch
+                    .filter(|switch| !self.own.values().any(|own| own.holder == Some(*switch)))
                 {
                     transaction.delete("Logical_Switch", switch);
                 }
@@ -213,15 +242,25 @@ impl SecondWriter {
                     Row::new().with("gateway_chassis", Datum::Set(vec![])),
                 );
             }
-            Drift::AclGone(node) => take(&mut transaction, "Logical_Switch", "acls", node_acl(node)),
+            Drift::AclGone(node) => {
+                take(&mut transaction, "Logical_Switch", "acls", node_acl(node))
+            }
             Drift::AclTwice(node) => {
                 let Some(acl) = node_acl(node) else { return };
-                let id =
-                    now.0.keys().find(|(_, _, uuid)| *uuid == acl).map(|(_, name, _)| name.clone()).unwrap();
-                let row = Row::new().with("direction", "to-lport").with("action", "drop").with("match", "1");
+                let id = now
+                    .0
+                    .keys()
+                    .find(|(_, _, uuid)| *uuid == acl)
+                    .map(|(_, name, _)| name.clone())
+                    .unwrap();
+                let row = Row::new()
+                    .with("direction", "to-lport")
+                    .with("action", "drop")
+                    .with("match", "1");
                 let twin = transaction.insert(
                     "ACL",
-                    row.with("priority", 1).with("external_ids", Datum::map([("k8s.ovn.org/id", id)])),
+                    row.with("priority", 1)
+                        .with("external_ids", Datum::map([("k8s.ovn.org/id", id)])),
                 );
                 transaction.mutate(
                     "Logical_Switch",
@@ -230,11 +269,16 @@ impl SecondWriter {
                 );
             }
             Drift::GroupsGone => {
-                transaction.delete("Port_Group", Condition::excludes("external_ids", somebody_else()));
+                transaction
+                    .delete("Port_Group", Condition::excludes("external_ids", somebody_else()));
             }
             Drift::GroupsEmptied => {
                 let others = Condition::excludes("external_ids", somebody_else());
-                transaction.update("Port_Group", others, Row::new().with("ports", Datum::Set(vec![])));
+                transaction.update(
+                    "Port_Group",
+                    others,
+                    Row::new().with("ports", Datum::Set(vec![])),
+                );
             }
             // The ports of all nodes go with the router.
             Drift::RouterGone => {
@@ -262,8 +306,9 @@ impl SecondWriter {
                     if balancers(&now, service).any(|balancer| balancer == *uuid) {
                         let owner = service_key(service).to_string();
                         let ids = [("k8s.ovn.org/kind", "Service"), ("k8s.ovn.org/owner", &*owner)];
-                        let row =
-                            Row::new().with("name", name.as_str()).with("external_ids", Datum::map(ids));
+                        let row = Row::new()
+                            .with("name", name.as_str())
+                            .with("external_ids", Datum::map(ids));
                         transaction.insert("Load_Balancer", row);
                     }
                 }
@@ -301,8 +346,11 @@ impl SecondWriter {
             }
             Foreign::LookAlike => {
                 let of = self.insert_holder(connection, &id("lookalike")).await;
-                for name in [format!("stor-age{count}"), format!("k8s-log{count}"), format!("rtos-{count}_x")]
-                {
+                for name in [
+                    format!("stor-age{count}"),
+                    format!("k8s-log{count}"),
+                    format!("rtos-{count}_x"),
+                ] {
                     self.insert(
                         connection,
                         "Logical_Switch_Port",
@@ -337,7 +385,10 @@ impl SecondWriter {
             }
             Foreign::QosOnSwitch(node) => {
                 if let Some(of) = switch(node) {
-                    let row = Row::new().with("direction", "to-lport").with("match", "0").with("priority", 5);
+                    let row = Row::new()
+                        .with("direction", "to-lport")
+                        .with("match", "0")
+                        .with("priority", 5);
                     self.insert(connection, "QoS", &id("qos"), row, Some((of, "qos_rules"))).await;
                 }
             }
@@ -348,53 +399,97 @@ impl SecondWriter {
                     .filter(|(table, _, _)| table == "Logical_Switch_Port")
                     .map(|(_, _, uuid)| *uuid)
                     .collect();
-                self.insert(connection, "Port_Group", &id("group"), Row::new().with("ports", ports), None)
-                    .await;
+                self.insert(
+                    connection,
+                    "Port_Group",
+                    &id("group"),
+                    Row::new().with("ports", ports),
+                    None,
+                )
+                .await;
             }
             Foreign::TakesName(pod) => {
                 let of = self.insert_holder(connection, &id("thief")).await;
-                self.insert(connection, "Logical_Switch_Port", &port(pod), Row::new(), Some((of, "ports")))
-                    .await;
+                self.insert(
+                    connection,
+                    "Logical_Switch_Port",
+                    &port(pod),
+                    Row::new(),
+                    Some((of, "ports")),
+                )
+                .await;
             }
             Foreign::TakesLink(node) => {
                 let of = self.insert_holder(connection, &id("thief")).await;
                 let name = format!("stor-{}", node_name(node));
-                self.insert(connection, "Logical_Switch_Port", &name, Row::new(), Some((of, "ports"))).await;
+                self.insert(
+                    connection,
+                    "Logical_Switch_Port",
+                    &name,
+                    Row::new(),
+                    Some((of, "ports")),
+                )
+                .await;
             }
             Foreign::ReleasesNames => self.release(connection).await,
         }
     }
 
     /// Puts a port with these columns on a switch.
-    pub(crate) async fn port(&mut self, connection: &Connection, switch: &str, name: &str, columns: Row) {
+    pub(crate) async fn port(
+        &mut self,
+        connection: &Connection,
+        switch: &str,
+        name: &str,
+        columns: Row,
+    ) {
         let mut transaction = Transaction::new();
         let row = columns.with("name", name).with("external_ids", somebody_else());
         let inserted = transaction.insert("Logical_Switch_Port", row);
-        transaction.mutate("Logical_Switch", named(switch), vec![Mutation::insert("ports", &inserted)]);
+        transaction.mutate(
+            "Logical_Switch",
+            named(switch),
+            vec![Mutation::insert("ports", &inserted)],
+        );
         self.with_stale_port(connection, transaction).await;
     }
 
     pub(crate) async fn no_ports(&mut self, connection: &Connection) {
         let mut transaction = Transaction::new();
         let contents = contents(connection).await;
-        let is_own = |row: &crate::database::Row| row.get("external_ids").is_some_and(|ids| ids == OWNER);
-        let ports =
-            contents.0.iter().filter(|((table, ..), row)| table == "Logical_Switch_Port" && is_own(row));
+        let is_own =
+            |row: &crate::database::Row| row.get("external_ids").is_some_and(|ids| ids == OWNER);
+        let ports = contents
+            .0
+            .iter()
+            .filter(|((table, ..), row)| table == "Logical_Switch_Port" && is_own(row));
         for ((_, _, port), _) in ports {
-            transaction.mutate("Logical_Switch", Where::all(), vec![Mutation::delete("ports", *port)]);
+            transaction.mutate(
+                "Logical_Switch",
+                Where::all(),
+                vec![Mutation::delete("ports", *port)],
+            );
         }
         self.with_stale_port(connection, transaction).await;
     }
 
     pub(crate) async fn switch(&mut self, connection: &Connection, name: &str) {
         let mut transaction = Transaction::new();
-        transaction
-            .insert("Logical_Switch", Row::new().with("name", name).with("external_ids", somebody_else()));
+        transaction.insert(
+            "Logical_Switch",
+            Row::new().with("name", name).with("external_ids", somebody_else()),
+        );
         connection.transact(transaction).await.unwrap();
     }
 
     /// A router with one port.
-    pub(crate) async fn router(&mut self, connection: &Connection, port: &str, mac: &str, network: &str) {
+    pub(crate) async fn router(
+        &mut self,
+        connection: &Connection,
+        port: &str,
+        mac: &str,
+        network: &str,
+    ) {
         let mut transaction = Transaction::new();
         let row = Row::new().with("name", port).with("mac", mac).with("networks", network);
         let inserted = transaction.insert("Logical_Router_Port", row);
@@ -405,14 +500,19 @@ impl SecondWriter {
         self.with_stale_port(connection, transaction).await;
     }
 
-    /// Adds a port of no pod to the same transaction: the controller has seen all of it once that port is
-    /// gone.
+    /// Adds a port of no pod to the same transaction: the controller has seen all of it once that
+    /// port is gone.
     async fn with_stale_port(&mut self, connection: &Connection, mut transaction: Transaction) {
         self.count += 1;
         let ids = Datum::map([("namespace", "stale"), ("pod", "true")]);
-        let row = Row::new().with("name", format!("stale_p{}", self.count)).with("external_ids", ids);
+        let row =
+            Row::new().with("name", format!("stale_p{}", self.count)).with("external_ids", ids);
         let inserted = transaction.insert("Logical_Switch_Port", row);
-        transaction.mutate("Logical_Switch", named("n1"), vec![Mutation::insert("ports", &inserted)]);
+        transaction.mutate(
+            "Logical_Switch",
+            named("n1"),
+            vec![Mutation::insert("ports", &inserted)],
+        );
         connection.transact(transaction).await.unwrap();
     }
 
@@ -432,7 +532,8 @@ impl SecondWriter {
         }
         connection.transact(transaction).await.unwrap();
         self.own.retain(|_, own| {
-            !thieves.contains(&own.uuid) && !own.holder.is_some_and(|holder| thieves.contains(&holder))
+            !thieves.contains(&own.uuid)
+                && !own.holder.is_some_and(|holder| thieves.contains(&holder))
         });
     }
 
@@ -441,8 +542,8 @@ impl SecondWriter {
         self.own[&("Logical_Switch", name.to_owned())].uuid
     }
 
-    /// Inserts a row, and adds it to a set of `holder`; without effect if the holder is gone or the name is
-    /// taken.
+    /// Inserts a row, and adds it to a set of `holder`; without effect if the holder is gone or the
+    /// name is taken.
     async fn insert(
         &mut self,
         connection: &Connection,
@@ -473,14 +574,21 @@ impl SecondWriter {
     pub(crate) fn harmed(&self, contents: &Contents) -> Vec<String> {
         let mut harmed = self.harmed_before.clone();
         for ((table, name), own) in &self.own {
-            let Some((_, row)) = contents.0.iter().find(|((_, _, uuid), _)| *uuid == own.uuid) else {
+            let Some((_, row)) = contents.0.iter().find(|((_, _, uuid), _)| *uuid == own.uuid)
+            else {
                 harmed.push(format!("{table} {name} is gone"));
                 continue;
             };
             let theirs = |column: &str| {
                 matches!(
                     column,
-                    "external_ids" | "name" | "type" | "direction" | "action" | "match" | "priority"
+                    "external_ids"
+                        | "name"
+                        | "type"
+                        | "direction"
+                        | "action"
+                        | "match"
+                        | "priority"
                 )
             };
             let written = |(column, value): &(&String, &String)| {
@@ -524,7 +632,8 @@ fn of_policies(now: &Contents, table: &str) -> Vec<Uuid> {
     ];
     let is_own = |row: &BTreeMap<String, String>| {
         let ids = row.get("external_ids").map_or("", String::as_str);
-        ids.split(", ").any(|id| kinds.iter().any(|kind| id == format!("k8s.ovn.org/owner-type={kind}")))
+        ids.split(", ")
+            .any(|id| kinds.iter().any(|kind| id == format!("k8s.ovn.org/owner-type={kind}")))
     };
     let rows = now.0.iter().filter(|((of, _, _), row)| of == table && is_own(row));
     rows.map(|((_, _, uuid), _)| *uuid).collect()

@@ -4,10 +4,13 @@ use std::{path::PathBuf, time::Duration};
 
 use contract::names::{ServiceKey, SliceKey};
 use controller::{
-    observation::{Observation, Seen},
+    kinds::node::object::Node,
+    problem::Family,
     rows::load_balancer::Protocol,
-    store::{Condition, Endpoint, Hints, Node, Service, ServicePort, Slice, SlicePort, Traffic},
-    trouble::Family,
+    watch_event::{Seen, WatchEvent},
+};
+use kubeapi::services::{
+    Condition, Endpoint, Hints, Service, ServicePort, Slice, SlicePort, Traffic,
 };
 use ovsdb::Endpoint as Database;
 use testkit::proxy::Proxy;
@@ -40,8 +43,8 @@ struct Cluster {
     _northbound: Northbound,
 }
 
-/// What an event costs: keys that were compared, rows that were written, bytes that were sent to the
-/// database, each on average, and the median of the CPU time.
+/// What an event costs: keys that were compared, rows that were written, bytes that were sent to
+/// the database, each on average, and the median of the CPU time.
 #[derive(Debug)]
 struct Cost {
     keys: f64,
@@ -65,16 +68,16 @@ impl Cluster {
         let mut controller = Running::start(Database::Unix(proxied), config());
         controller.observe(all_nodes((1..=NODES).map(node)));
         controller.observe(all_pods([]));
-        controller.observe(Observation::Services(Seen::All(all)));
-        controller.observe(Observation::Slices(Seen::All(slices)));
+        controller.observe(WatchEvent::Services(Seen::All(all)));
+        controller.observe(WatchEvent::Slices(Seen::All(slices)));
         no_policies().into_iter().for_each(|list| controller.observe(list));
         controller.converged().await;
         Self { services, controller, proxy, _northbound: northbound }
     }
 
-    /// Waits until an event is over: it is of one key at least, and nothing is dirty any more. Returns the
-    /// CPU time.
-    async fn happen(&self, event: Observation) -> Duration {
+    /// Waits until an event is over: it is of one key at least, and nothing is dirty any more.
+    /// Returns the CPU time.
+    async fn happen(&self, event: WatchEvent) -> Duration {
         let settled = self.controller.settled();
         let begun = computed();
         self.controller.observe(event);
@@ -133,7 +136,8 @@ fn slice(number: u32, generation: u32) -> (SliceKey, Slice) {
         service: Some(key(number)),
         family: Some(Family::V4),
         endpoints_count: 5,
-        ports: [SlicePort { name: Some("p80".into()), protocol: Protocol::Tcp, port: Some(8080) }].into(),
+        ports: [SlicePort { name: Some("p80".into()), protocol: Protocol::Tcp, port: Some(8080) }]
+            .into(),
         endpoints: (0..5).map(endpoint).collect(),
         triggered: None,
         unusable: None,
@@ -142,31 +146,31 @@ fn slice(number: u32, generation: u32) -> (SliceKey, Slice) {
 }
 
 /// One endpoint of a Service is another one.
-fn of_slice(_: &Cluster, number: u32) -> Observation {
-    Observation::Slices(Seen::Applied(slice(number, number % 50)))
+fn of_slice(_: &Cluster, number: u32) -> WatchEvent {
+    WatchEvent::Slices(Seen::Applied(slice(number, number % 50)))
 }
 
 /// A field of a Service is another one.
-fn of_service(cluster: &Cluster, number: u32) -> Observation {
-    Observation::Services(Seen::Applied((key(0), service(0, cluster.services, number))))
+fn of_service(cluster: &Cluster, number: u32) -> WatchEvent {
+    WatchEvent::Services(Seen::Applied((key(0), service(0, cluster.services, number))))
 }
 
 /// A node has another chassis, which no Service depends on.
-fn of_node_alone(_: &Cluster, number: u32) -> Observation {
+fn of_node_alone(_: &Cluster, number: u32) -> WatchEvent {
     let node = Node { chassis: Some(format!("another-{number}")), ..node(1) };
-    Observation::Nodes(Seen::Applied(node))
+    WatchEvent::Nodes(Seen::Applied(node))
 }
 
 /// A node has another address, at which node ports are.
-fn of_node_ports(_: &Cluster, number: u32) -> Observation {
+fn of_node_ports(_: &Cluster, number: u32) -> WatchEvent {
     let address = std::net::IpAddr::from([192, 168, 77, u8::try_from(number).unwrap()]);
-    Observation::Nodes(Seen::Applied(Node { host_addresses: vec![address], ..node(2) }))
+    WatchEvent::Nodes(Seen::Applied(Node { host_addresses: vec![address], ..node(2) }))
 }
 
 /// The clusters take turns, to be slowed down alike by a busy machine.
 async fn costs<const CLUSTERS: usize>(
     mut clusters: [&mut Cluster; CLUSTERS],
-    event: impl Fn(&Cluster, u32) -> Observation,
+    event: impl Fn(&Cluster, u32) -> WatchEvent,
 ) -> [Cost; CLUSTERS] {
     let mut took = [const { Vec::new() }; CLUSTERS];
     let before = clusters.each_ref().map(|cluster| cluster.counted());
@@ -178,7 +182,8 @@ async fn costs<const CLUSTERS: usize>(
     }
     let mut each = clusters.iter().zip(before).zip(took).map(|((cluster, before), took)| {
         let now = cluster.counted();
-        let [keys, rows, bytes] = [0, 1, 2].map(|place| (now[place] - before[place]) / f64::from(EVENTS));
+        let [keys, rows, bytes] =
+            [0, 1, 2].map(|place| (now[place] - before[place]) / f64::from(EVENTS));
         Cost { keys, rows, bytes, time: median(took) }
     });
     std::array::from_fn(|_| each.next().expect("one of each cluster"))
@@ -188,7 +193,7 @@ async fn costs<const CLUSTERS: usize>(
 async fn compare(
     what: &str,
     clusters: [&mut Cluster; 2],
-    event: impl Fn(&Cluster, u32) -> Observation,
+    event: impl Fn(&Cluster, u32) -> WatchEvent,
     most: [f64; 3],
 ) {
     let [few, many] = costs(clusters, event).await;
@@ -213,8 +218,8 @@ async fn law_5_a_change_of_a_service_costs_the_same_among_a_hundred_and_among_th
     compare("a node's address", [&mut few, &mut many], of_node_ports, of_address).await;
 }
 
-/// A Service that depends on nodes: on where its endpoints are, on a zone, on addresses, or by an endpoint
-/// that is a host.
+/// A Service that depends on nodes: on where its endpoints are, on a zone, on addresses, or by an
+/// endpoint that is a host.
 fn per_node(number: u32) -> ((ServiceKey, Service), (SliceKey, Slice)) {
     // The last ones have node ports, here of none.
     let mut of_nodes = service(number, u32::MAX, 0);
@@ -223,7 +228,10 @@ fn per_node(number: u32) -> ((ServiceKey, Service), (SliceKey, Slice)) {
         0 => of_nodes.internal = Traffic::Local,
         1 => {
             let hints = Hints { zones: ["east".into()].into(), nodes: [].into() };
-            of_slice.endpoints.iter_mut().for_each(|endpoint| endpoint.hints = Some(Box::new(hints.clone())));
+            of_slice
+                .endpoints
+                .iter_mut()
+                .for_each(|endpoint| endpoint.hints = Some(Box::new(hints.clone())));
         }
         2 => of_nodes.ports[0].node_port = Some(30_000 + u16::try_from(number).unwrap()),
         _ => of_slice.endpoints[0].address = crate::cluster::host(1),
@@ -231,10 +239,10 @@ fn per_node(number: u32) -> ((ServiceKey, Service), (SliceKey, Slice)) {
     ((key(number), of_nodes), (slice_key, of_slice))
 }
 
-/// What a node must cost among a thousand Services that depend on nodes. While it has no subnet, nothing.
-/// When it gets one, each Service: its switch has the Service's load balancer from then on. Another address,
-/// the Services with node ports: each has one at that address. Another zone, those with hints for zones.
-/// Another chassis, none.
+/// What a node must cost among a thousand Services that depend on nodes. While it has no subnet,
+/// nothing. When it gets one, each Service: its switch has the Service's load balancer from then
+/// on. Another address, the Services with node ports: each has one at that address. Another zone,
+/// those with hints for zones. Another chassis, none.
 #[tokio::test]
 async fn law_5_a_node_costs_the_services_whose_load_balancers_it_changes() {
     let of_all = 4 * OF_EACH;
@@ -251,21 +259,22 @@ async fn law_5_a_node_costs_the_services_whose_load_balancers_it_changes() {
     let moved = Node { host_addresses: addresses, ..joined.clone() };
     let in_zone = Node { topology_zone: Some("east".into()), ..moved.clone() };
     let chassis = Node { chassis: Some("another".to_owned()), ..in_zone.clone() };
-    let applied = |node| Observation::Nodes(Seen::Applied(node));
-    // The node's own key counts where its rows follow from the change, and that of its gateway when it goes.
-    // The second limit is rows: those of a node, and for a Service its own load balancer or the link to one.
+    let applied = |node| WatchEvent::Nodes(Seen::Applied(node));
+    // The node's own key counts where its rows follow from the change, and that of its gateway when
+    // it goes. The second limit is rows: those of a node, and for a Service its own load balancer
+    // or the link to one.
     let events = [
         ("a new node", applied(Node::named(&name)), 1.0, 0.0),
         ("its subnet", applied(joined), all + 1.0, all + 20.0),
         ("its address", applied(moved), each, each),
         ("its zone", applied(in_zone), each, 2.0 * each),
         ("its chassis", applied(chassis), 1.0, 3.0),
-        ("it goes", Observation::Nodes(Seen::Deleted(name)), all + 2.0, 2.0 * each + 20.0),
+        ("it goes", WatchEvent::Nodes(Seen::Deleted(name)), all + 2.0, 2.0 * each + 20.0),
     ];
     for (generation, (what, event, keys, rows)) in (1..).zip(events) {
         let [keys_before, rows_before, _] = cluster.counted();
         cluster.controller.observe(event);
-        cluster.happen(Observation::Slices(Seen::Applied(slice(of_all, generation)))).await;
+        cluster.happen(WatchEvent::Slices(Seen::Applied(slice(of_all, generation)))).await;
         let [keys_after, rows_after, _] = cluster.counted();
         let (compared, written) = (keys_after - keys_before - 1.0, rows_after - rows_before - 1.0);
         eprintln!("{what}: {compared} keys, {written} rows");
@@ -278,14 +287,17 @@ async fn law_5_a_node_costs_the_services_whose_load_balancers_it_changes() {
 async fn one_more_port_of_a_service_with_a_thousand_costs_one_entry() {
     let mut cluster = Cluster::of(FEW).await;
     let with = |ports: u16| {
-        let service =
-            Service { ports: (0..ports).map(|number| port(1000 + number)).collect(), ..service(0, FEW, 0) };
-        Observation::Services(Seen::Applied((key(0), service)))
+        let service = Service {
+            ports: (0..ports).map(|number| port(1000 + number)).collect(),
+            ..service(0, FEW, 0)
+        };
+        WatchEvent::Services(Seen::Applied((key(0), service)))
     };
     cluster.controller.observe(with(PORTS));
     cluster.controller.reaches("work", |progress| !progress.converged).await;
     cluster.controller.converged().await;
-    let [cost] = costs([&mut cluster], |_, number| with(PORTS + u16::try_from(number).unwrap())).await;
+    let [cost] =
+        costs([&mut cluster], |_, number| with(PORTS + u16::try_from(number).unwrap())).await;
     eprintln!("{cost:?}");
     assert!(cost.rows <= 1.0 && cost.bytes < 700.0, "{cost:?}");
 }

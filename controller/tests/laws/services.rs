@@ -3,11 +3,8 @@
 use std::net::IpAddr;
 
 use contract::names::{ServiceKey, SliceKey};
-use controller::{
-    rows::load_balancer::Protocol,
-    store::{Condition, Endpoint, Service, ServicePort, Slice, SlicePort, Traffic},
-    trouble::Family,
-};
+use controller::{problem::Family, rows::load_balancer::Protocol};
+use kubeapi::services::{Condition, Endpoint, Service, ServicePort, Slice, SlicePort, Traffic};
 
 use crate::cluster::{host, node_name};
 
@@ -33,8 +30,13 @@ pub(crate) fn service(number: u32, kind: u32, generation: u32) -> (ServiceKey, S
     let service = Service {
         uid: format!("service-{number}-{generation}").into(),
         cluster_ips: if kind == 7 { [].into() } else { [IpAddr::from([172, 16, 0, octet])].into() },
-        external_ips: if kind == 6 { [IpAddr::from([203, 0, 113, octet])].into() } else { [].into() },
-        ports: [port("web", Protocol::Tcp, 80, node_port), port("dns", Protocol::Udp, 53, None)].into(),
+        external_ips: if kind == 6 {
+            [IpAddr::from([203, 0, 113, octet])].into()
+        } else {
+            [].into()
+        },
+        ports: [port("web", Protocol::Tcp, 80, node_port), port("dns", Protocol::Udp, 53, None)]
+            .into(),
         affinity: (kind == 4).then_some(60),
         internal: if kind == 5 { Traffic::Local } else { Traffic::Cluster },
         external: if kind == 6 { Traffic::Local } else { Traffic::Cluster },
@@ -45,7 +47,11 @@ pub(crate) fn service(number: u32, kind: u32, generation: u32) -> (ServiceKey, S
 
 /// A slice with a pod of the node behind both ports. That of slice 1 is the host itself.
 pub(crate) fn slice(number: u32, service: u32, node: u32) -> (SliceKey, Slice) {
-    let port = |name: &str, protocol, port| SlicePort { name: Some(name.into()), protocol, port: Some(port) };
+    let port = |name: &str, protocol, port| SlicePort {
+        name: Some(name.into()),
+        protocol,
+        port: Some(port),
+    };
     let pod = format!("10.{}.{}.{}", node / 256, node % 256, 200 + number).parse().unwrap();
     let slice = Slice {
         service: Some(service_key(service)),

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use controller::{
-    observation::{Observation, Seen},
-    store::{Annotated, Pod},
+    kinds::pod::object::{Annotated, Pod},
+    watch_event::{Seen, WatchEvent},
 };
 use ovsdb::{Datum, Mutation, Transaction};
 
@@ -22,21 +22,25 @@ fn mirror(uid: &str, hash: &str) -> Pod {
 }
 
 fn appear(controller: &Running, pod: Pod) {
-    controller.observe(Observation::Pods(Seen::Applied((pod_key(1), pod))));
+    controller.observe(WatchEvent::Pods(Seen::Applied((pod_key(1), pod))));
 }
 
 fn disappear(controller: &Running) {
-    controller.observe(Observation::Pods(Seen::Deleted(pod_key(1))));
+    controller.observe(WatchEvent::Pods(Seen::Deleted(pod_key(1))));
 }
 
 /// The pod's port: its row, addresses and options.
 fn port(contents: &Contents) -> Option<(String, String, String)> {
     let ((_, _, uuid), row) = contents.0.iter().find(|((_, name, _), _)| name == "ns1_p1")?;
-    Some((uuid.to_string(), row["addresses"].clone(), row.get("options").cloned().unwrap_or_default()))
+    Some((
+        uuid.to_string(),
+        row["addresses"].clone(),
+        row.get("options").cloned().unwrap_or_default(),
+    ))
 }
 
-/// The port of the next mirror pod had another address and `iface-id-ver` than the sandbox, which does not
-/// change: the pod lost its network.
+/// The port of the next mirror pod had another address and `iface-id-ver` than the sandbox, which
+/// does not change: the pod lost its network.
 #[tokio::test]
 async fn law_6_a_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_anew() {
     let northbound = Northbound::start();
@@ -50,7 +54,7 @@ async fn law_6_a_static_pod_keeps_its_port_when_its_mirror_is_deleted_and_made_a
     assert_eq!(&*controller.annotations.recv().await.unwrap().uid, "mirror-1");
 
     disappear(&controller);
-    controller.observe(Observation::Nodes(Seen::Applied(node(2))));
+    controller.observe(WatchEvent::Nodes(Seen::Applied(node(2))));
     controller.reaches("work", |progress| !progress.converged).await;
     controller.converged().await;
     assert_eq!(port(&contents(&connection).await), before, "without a mirror");
@@ -123,7 +127,8 @@ async fn upstreams_port_of_a_static_pod_is_adopted_as_it_is_until_its_mirror_is_
     controller.converged().await;
     controller.kill().await;
     let mut transaction = Transaction::new();
-    let port_row = contents(&connection).await.0.keys().find(|(_, name, _)| name == "ns1_p1").unwrap().2;
+    let port_row =
+        contents(&connection).await.0.keys().find(|(_, name, _)| name == "ns1_p1").unwrap().2;
     transaction.mutate(
         "Logical_Switch_Port",
         port_row,

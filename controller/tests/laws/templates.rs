@@ -1,13 +1,13 @@
-//! Node ports with variables for the addresses of nodes: what OVN makes of them, and which databases keep a
-//! load balancer for each node.
+//! Node ports with variables for the addresses of nodes: what OVN makes of them, and which
+//! databases keep a load balancer for each node.
 
 use controller::{
     config::{ClusterConfig, Templates},
-    observation::{Observation, Seen},
+    problem::Family,
     rows::load_balancer::Protocol,
-    store::{Condition, Endpoint, Service, ServicePort, Slice, SlicePort},
-    trouble::Family,
+    watch_event::{Seen, WatchEvent},
 };
+use kubeapi::services::{Condition, Endpoint, Service, ServicePort, Slice, SlicePort};
 use ovsdb::{Connection, Transaction, Where};
 
 use crate::{
@@ -31,7 +31,8 @@ async fn cluster(northbound: &Northbound, templates: Templates) -> Running {
     cluster_of(northbound, templates, Some(30_000), [NODES, SERVICES]).await
 }
 
-/// A cluster in which each Service has a pod. `first`: the first Service's node port, if they have any.
+/// A cluster in which each Service has a pod. `first`: the first Service's node port, if they have
+/// any.
 async fn cluster_of(
     northbound: &Northbound,
     templates: Templates,
@@ -58,7 +59,7 @@ async fn cluster_of(
         };
         (service_key(number), service)
     });
-    controller.observe(Observation::Services(Seen::All(all.collect())));
+    controller.observe(WatchEvent::Services(Seen::All(all.collect())));
     let slices = (0..services).map(|number| {
         let slice = Slice {
             service: Some(service_key(number)),
@@ -77,7 +78,7 @@ async fn cluster_of(
         };
         (slice_key(number), slice)
     });
-    controller.observe(Observation::Slices(Seen::All(slices.collect())));
+    controller.observe(WatchEvent::Slices(Seen::All(slices.collect())));
     no_policies().into_iter().for_each(|list| controller.observe(list));
     controller.converged().await;
     controller
@@ -91,8 +92,8 @@ async fn texts(connection: &Connection, table: &str, column: &str) -> Vec<String
     outcome.rows(rows).iter().filter_map(|row| row.string(column)).map(str::to_owned).collect()
 }
 
-/// How many load balancers node ports have with variables, and how many without; how many chassis have
-/// variables.
+/// How many load balancers node ports have with variables, and how many without; how many chassis
+/// have variables.
 async fn found(connection: &Connection) -> [usize; 3] {
     let names = texts(connection, "Load_Balancer", "name").await;
     let count = |part: &str| names.iter().filter(|name| name.contains(part)).count();
@@ -108,9 +109,11 @@ const WITHOUT: [usize; 3] = [0, (SERVICES * NODES) as usize, 0];
 #[tokio::test]
 async fn logical_flows_of_node_ports_do_not_grow_with_the_nodes() {
     let mut flows = Vec::new();
-    for (templates, first) in
-        [(Templates::Never, None), (Templates::Never, Some(30_000)), (Templates::Always, Some(30_000))]
-    {
+    for (templates, first) in [
+        (Templates::Never, None),
+        (Templates::Never, Some(30_000)),
+        (Templates::Always, Some(30_000)),
+    ] {
         let logical = Logical::start();
         let controller = cluster_of(&logical.northbound, templates, first, [NODES, SERVICES]).await;
         let found = found(&logical.northbound.open().await).await;
@@ -128,7 +131,8 @@ async fn many() {
     for first in [None, Some(30_000)] {
         let logical = Logical::start();
         let begun = std::time::Instant::now();
-        let controller = cluster_of(&logical.northbound, Templates::AsFound, first, [120, 2_000]).await;
+        let controller =
+            cluster_of(&logical.northbound, Templates::AsFound, first, [120, 2_000]).await;
         let converged = begun.elapsed();
         let flows = logical.flows();
         eprintln!(
@@ -141,7 +145,8 @@ async fn many() {
 
 #[tokio::test]
 async fn a_database_keeps_the_node_ports_that_it_has_unless_an_option_says_otherwise() {
-    for (first, kind) in [(Templates::Never, WITHOUT), (Templates::Always, WITH), (Templates::AsFound, WITH)]
+    for (first, kind) in
+        [(Templates::Never, WITHOUT), (Templates::Always, WITH), (Templates::AsFound, WITH)]
     {
         let northbound = Northbound::start();
         let connection = northbound.open().await;
@@ -163,7 +168,7 @@ async fn variables_go_with_their_node_and_follow_its_addresses() {
     let connection = northbound.open().await;
     let mut controller = cluster(&northbound, Templates::Always).await;
     let mut seen = async |event| {
-        controller.observe(Observation::Nodes(event));
+        controller.observe(WatchEvent::Nodes(event));
         controller.reaches("work", |progress| !progress.converged).await;
         controller.converged().await;
     };
@@ -174,20 +179,31 @@ async fn variables_go_with_their_node_and_follow_its_addresses() {
     moved.host_addresses = vec!["192.168.9.9".parse().unwrap(), "192.168.9.8".parse().unwrap()];
     seen(Seen::Applied(moved)).await;
     let mut query = Transaction::new();
-    let rows =
-        query.select("Chassis_Template_Var", ovsdb::Condition::equal("chassis", "chassis-4"), &["variables"]);
+    let rows = query.select(
+        "Chassis_Template_Var",
+        ovsdb::Condition::equal("chassis", "chassis-4"),
+        &["variables"],
+    );
     let outcome = connection.transact(query).await.unwrap();
-    let variables: Vec<(String, String)> = outcome.rows(rows)[0].map("variables").into_iter().collect();
+    let variables: Vec<(String, String)> =
+        outcome.rows(rows)[0].map("variables").into_iter().collect();
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    assert_eq!(variables, [pair("NODEIP_IPv4_0", "192.168.9.8"), pair("NODEIP_IPv4_1", "192.168.9.9")]);
+    assert_eq!(
+        variables,
+        [pair("NODEIP_IPv4_0", "192.168.9.8"), pair("NODEIP_IPv4_1", "192.168.9.9")]
+    );
     let mut query = Transaction::new();
     let name = "Service_ns0/s0_TCP_node_switch_template_IPv4";
-    let rows = query.select("Load_Balancer", ovsdb::Condition::equal("name", name), &["vips", "options"]);
+    let rows =
+        query.select("Load_Balancer", ovsdb::Condition::equal("name", name), &["vips", "options"]);
     let outcome = connection.transact(query).await.unwrap();
     let row = &outcome.rows(rows)[0];
     let vips: Vec<(String, String)> = row.map("vips").into_iter().collect();
     let backend = "10.0.1.10:8080";
-    assert_eq!(vips, [pair("^NODEIP_IPv4_0:30000", backend), pair("^NODEIP_IPv4_1:30000", backend)]);
+    assert_eq!(
+        vips,
+        [pair("^NODEIP_IPv4_0:30000", backend), pair("^NODEIP_IPv4_1:30000", backend)]
+    );
     let options = row.map("options");
     assert_eq!(options["template"], "true");
     assert_eq!(options["address-family"], "ipv4");

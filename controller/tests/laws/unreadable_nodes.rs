@@ -2,8 +2,8 @@
 
 use contract::node_annotation::NODE_SUBNETS;
 use controller::{
-    observation::{Observation, Seen},
-    store::{Node, Unreadable},
+    kinds::node::object::{Node, Unreadable},
+    watch_event::{Seen, WatchEvent},
 };
 use ovsdb::{Condition, Datum, Mutation, Row, Transaction};
 
@@ -17,15 +17,15 @@ use crate::{
 /// The service's own lists, and those of all other kinds but nodes.
 fn tell(controller: &Running) {
     controller.observe(all_pods([]));
-    controller.observe(Observation::Namespaces(Seen::All(Vec::new())));
-    controller.observe(Observation::Policies(Seen::All(Vec::new())));
-    Observation::no_optional_kinds().into_iter().for_each(|list| controller.observe(list));
-    controller.observe(Observation::Services(Seen::All(vec![service(2, 0, 0)])));
-    controller.observe(Observation::Slices(Seen::All(vec![slice(2, 2, 1)])));
+    controller.observe(WatchEvent::Namespaces(Seen::All(Vec::new())));
+    controller.observe(WatchEvent::Policies(Seen::All(Vec::new())));
+    WatchEvent::no_optional_kinds().into_iter().for_each(|list| controller.observe(list));
+    controller.observe(WatchEvent::Services(Seen::All(vec![service(2, 0, 0)])));
+    controller.observe(WatchEvent::Slices(Seen::All(vec![slice(2, 2, 1)])));
 }
 
-/// One such node at a start kept the former load balancers of all Services, on all nodes: two with one address,
-/// one of them with endpoints that are gone.
+/// One such node at a start kept the former load balancers of all Services, on all nodes: two with
+/// one address, one of them with endpoints that are gone.
 #[tokio::test]
 async fn a_former_load_balancer_stays_on_the_switch_of_an_unreadable_node_alone() {
     let northbound = Northbound::start();
@@ -64,15 +64,23 @@ async fn a_former_load_balancer_stays_on_the_switch_of_an_unreadable_node_alone(
     assert_eq!(now.row("Load_Balancer", "Service_ns2/s2_TCP_former"), None);
     let on = |switch: &str| {
         let row = now.row("Logical_Switch", switch).unwrap();
-        row.get("load_balancer").is_some_and(|all| all.contains("<Service_ns2/s2_TCP_node_switch_n2>"))
+        row.get("load_balancer")
+            .is_some_and(|all| all.contains("<Service_ns2/s2_TCP_node_switch_n2>"))
     };
     assert_eq!(["n1", "n2"].map(on), [false, true]);
 
-    controller.observe(Observation::Nodes(Seen::Applied(node(2))));
+    controller.observe(WatchEvent::Nodes(Seen::Applied(node(2))));
     controller.reaches("it is read", |now| now.converged).await;
     let begun = std::time::Instant::now();
-    while contents(&connection).await.row("Load_Balancer", "Service_ns2/s2_TCP_node_switch_n2").is_some() {
-        assert!(begun.elapsed() < crate::running::deadline(), "it stays although the node can be read");
+    while contents(&connection)
+        .await
+        .row("Load_Balancer", "Service_ns2/s2_TCP_node_switch_n2")
+        .is_some()
+    {
+        assert!(
+            begun.elapsed() < crate::running::deadline(),
+            "it stays although the node can be read"
+        );
         tokio::task::yield_now().await;
     }
     controller.stop().await;

@@ -1,5 +1,6 @@
-//! The worst namespace that the API server takes: thousands of objects of a megabyte, which come while pods of another
-//! namespace do. What counts is what these notice, and for how long the northbound database is silent.
+//! The worst namespace that the API server takes: thousands of objects of a megabyte, which come
+//! while pods of another namespace do. What counts is what these notice, and for how long the
+//! northbound database is silent.
 
 use std::{
     sync::{
@@ -10,8 +11,8 @@ use std::{
 };
 
 use controller::{
-    observation::{Observation, Seen},
-    store::wire::PolicyObject,
+    kinds::network_policy::wire::PolicyObject,
+    watch_event::{Seen, WatchEvent},
 };
 use kubeapi::watch::Watched;
 use ovsdb::{Condition, Connection, Transaction, Where};
@@ -29,8 +30,8 @@ const PODS: usize = 40;
 /// Between two questions to the database. It answers in less, so that it is asked most of the time.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Specifications of the largest sizes and the largest costs, as text. With each number in the place of `NUMBER` they
-/// are others.
+/// Specifications of the largest sizes and the largest costs, as text. With each number in the
+/// place of `NUMBER` they are others.
 fn specifications() -> Vec<String> {
     let ingress = |rules: Vec<Value>| json!({"podSelector": {}, "ingress": rules}).to_string();
     let net = |number: usize| format!("10.{}.{}.0/24", number / 256 % 256, number % 256);
@@ -62,7 +63,7 @@ fn specifications() -> Vec<String> {
 }
 
 /// As the watch reads it.
-fn policy(number: usize, specifications: &[String]) -> Observation {
+fn policy(number: usize, specifications: &[String]) -> WatchEvent {
     let spec = specifications[number % specifications.len()].replace("NUMBER", &number.to_string());
     let (minutes, seconds) = (number / 60 % 60, number % 60);
     let created = format!("2024-01-01T{:02}:{minutes:02}:{seconds:02}Z", number / 3600);
@@ -72,7 +73,7 @@ fn policy(number: usize, specifications: &[String]) -> Observation {
     });
     let object = format!(r#"{{"metadata": {metadata}, "spec": {spec}}}"#);
     let object = serde_json::from_str::<PolicyObject>(&object).unwrap();
-    Observation::Policies(Seen::Applied(object.value().unwrap()))
+    WatchEvent::Policies(Seen::Applied(object.value().unwrap()))
 }
 
 /// How long the database takes to answer, at worst, in microseconds.
@@ -105,7 +106,7 @@ async fn attached(controller: &Running, connection: &Connection, number: u32) ->
     let (key, pod) = pod(3 * number + 1, 1 + number, 0);
     let name = format!("{}_{}", key.namespace(), key.name());
     let begun = Instant::now();
-    controller.observe(Observation::Pods(Seen::Applied((key, pod))));
+    controller.observe(WatchEvent::Pods(Seen::Applied((key, pod))));
     loop {
         let mut transaction = Transaction::new();
         let named = Condition::equal("name", name.as_str());
@@ -119,7 +120,9 @@ async fn attached(controller: &Running, connection: &Connection, number: u32) ->
 
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let of = |line: &str| line.strip_prefix("VmRSS:")?.trim().trim_end_matches(" kB").parse::<u64>().ok();
+    let of = |line: &str| {
+        line.strip_prefix("VmRSS:")?.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
     status.lines().find_map(of).unwrap() / 1024
 }
 
@@ -172,7 +175,7 @@ async fn the_worst_namespace() {
         beside.push(attached(&controller, &connection, number).await);
         most_memory = most_memory.max(memory());
         let gone = pod(3 * number + 1, 1 + number, 0).0;
-        controller.observe(Observation::Pods(Seen::Deleted(gone)));
+        controller.observe(WatchEvent::Pods(Seen::Deleted(gone)));
     }
     let specifications = hostile.join().unwrap();
     let (pods, came) = (beside.len(), begun.elapsed());
@@ -186,13 +189,15 @@ async fn the_worst_namespace() {
     // The largest that counts is changed again and again.
     let mut churned = Vec::new();
     for number in 0..PODS {
-        let ports: Vec<Value> =
-            (0..4_000).map(|port| json!({"ports": [{"port": 1 + port + number % 2 * 4_000}]})).collect();
+        let ports: Vec<Value> = (0..4_000)
+            .map(|port| json!({"ports": [{"port": 1 + port + number % 2 * 4_000}]}))
+            .collect();
         let spec = [json!({"podSelector": {}, "ingress": ports}).to_string()];
         controller.observe(policy(2, &spec));
-        churned.push(attached(&controller, &connection, u32::try_from(200 + number).unwrap()).await);
+        churned
+            .push(attached(&controller, &connection, u32::try_from(200 + number).unwrap()).await);
         let gone = pod(u32::try_from(3 * (200 + number) + 1).unwrap(), 1, 0).0;
-        controller.observe(Observation::Pods(Seen::Deleted(gone)));
+        controller.observe(WatchEvent::Pods(Seen::Deleted(gone)));
     }
     let (median_churned, most_churned) = figures(churned);
     let silent_churned = silence.take();

@@ -7,7 +7,7 @@ use testkit::{Database, Scratch};
 pub(crate) struct Server {
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Connection,
-    _database: Database,
+    database: Database,
     _scratch: Scratch,
 }
 
@@ -25,7 +25,15 @@ impl Server {
         let server = Database::of_schema(scratch.path(), "db", schema);
         let endpoint = Endpoint::Unix(scratch.join("db.sock"));
         let connection = Connection::open(&endpoint, database, Options::default()).await.unwrap();
-        Self { endpoint, connection, _database: server, _scratch: scratch }
+        Self { endpoint, connection, database: server, _scratch: scratch }
+    }
+
+    /// The transactions that have changed the database since it was created, each as the record of
+    /// its file (ovsdb(5)).
+    #[allow(dead_code, reason = "one of the tests asks for it")]
+    pub(crate) fn records(&self) -> Vec<String> {
+        let file = std::fs::read_to_string(self.database.file()).unwrap();
+        file.split("OVSDB JSON ").skip(2).map(str::to_owned).collect()
     }
 
     pub(crate) fn endpoints(&self) -> Endpoints {

@@ -1,4 +1,5 @@
-//! Arithmetic of addresses: every address derived from a subnet is inside it, whatever its size and position.
+//! Arithmetic of addresses: every address derived from a subnet is inside it, whatever its size and
+//! position.
 
 use std::net::IpAddr;
 
@@ -37,7 +38,11 @@ fn check_subnet(subnet: &IpNet, offset: u128, other: &IpNet) {
                     subnet.contains(&found.addr()) && found.prefix_len() == subnet.prefix_len(),
                     "{subnet}: {found}"
                 );
-                assert_eq!(number(found.addr()) - number(subnet.network()), offset, "{subnet}: {found}");
+                assert_eq!(
+                    number(found.addr()) - number(subnet.network()),
+                    offset,
+                    "{subnet}: {found}"
+                );
             }
             None => assert!(!holds || offset >= 1 << bits, "{subnet} has room for {offset}"),
         }

@@ -1,5 +1,5 @@
-//! Allocation of addresses and subnets: no two owners share one, none is outside of its range or reserved,
-//! and no request is refused while one is free.
+//! Allocation of addresses and subnets: no two owners share one, none is outside of its range or
+//! reserved, and no request is refused while one is free.
 
 mod subnets;
 
@@ -35,19 +35,25 @@ fn subnet(u: &mut Unstructured<'_>) -> Result<IpNet> {
 }
 
 fn check_addresses(u: &mut Unstructured<'_>) -> Result<()> {
-    let subnets: Vec<IpNet> = (0..u.int_in_range(1..=3)?).map(|_| subnet(u)).collect::<Result<_>>()?;
+    let subnets: Vec<IpNet> =
+        (0..u.int_in_range(1..=3)?).map(|_| subnet(u)).collect::<Result<_>>()?;
     let (mut addresses, mut owners) = (Addresses::default(), BTreeMap::<IpAddr, PodKey>::new());
     while !u.is_empty() {
-        let pod = PodKey::new("shop", &format!("p{}", u.int_in_range(0..=9)?)).expect("a good name");
+        let pod =
+            PodKey::new("shop", &format!("p{}", u.int_in_range(0..=9)?)).expect("a good name");
         let subnet = *u.choose(&subnets)?;
-        let near = ovn::nth(&subnet, u.int_in_range(0..=40)?).map_or(subnet.network(), |net| net.addr());
+        let near =
+            ovn::nth(&subnet, u.int_in_range(0..=40)?).map_or(subnet.network(), |net| net.addr());
         match u.int_in_range(0..=6)? {
-            0..=2 => {
-                give(&mut addresses, &mut owners, &pod, &subnets[..=u.int_in_range(0..=subnets.len() - 1)?])
-            }
+            0..=2 => give(
+                &mut addresses,
+                &mut owners,
+                &pod,
+                &subnets[..=u.int_in_range(0..=subnets.len() - 1)?],
+            ),
             3 => {
-                let nets =
-                    [near, *u.choose(&[near, subnet.broadcast(), subnets[0].network()])?].map(IpNet::from);
+                let nets = [near, *u.choose(&[near, subnet.broadcast(), subnets[0].network()])?]
+                    .map(IpNet::from);
                 claim(&mut addresses, &mut owners, &pod, &nets);
             }
             4 => {
@@ -70,7 +76,12 @@ fn check_addresses(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-fn give(addresses: &mut Addresses, owners: &mut BTreeMap<IpAddr, PodKey>, pod: &PodKey, subnets: &[IpNet]) {
+fn give(
+    addresses: &mut Addresses,
+    owners: &mut BTreeMap<IpAddr, PodKey>,
+    pod: &PodKey,
+    subnets: &[IpNet],
+) {
     match addresses.give(pod, subnets, |_| false) {
         Ok(given) => {
             assert_eq!(given.len(), subnets.len());
@@ -80,27 +91,37 @@ fn give(addresses: &mut Addresses, owners: &mut BTreeMap<IpAddr, PodKey>, pod: &
                     "{net} is not of {subnet}"
                 );
                 assert!(!ovn::reserved(subnet, net.addr()), "{net} is reserved");
-                assert_eq!(owners.insert(net.addr(), pod.clone()), None, "{net} had an owner already");
+                assert_eq!(
+                    owners.insert(net.addr(), pod.clone()),
+                    None,
+                    "{net} had an owner already"
+                );
             }
         }
         Err(Exhausted { subnet }) => {
             assert!(subnets.contains(&subnet));
-            // The same subnet may be requested twice, and so may one inside another: each request needs an
-            // address of its own.
+            // The same subnet may be requested twice, and so may one inside another: each request
+            // needs an address of its own.
             let asked = subnets.len();
-            let free = subnet
-                .hosts()
-                .take(MANY)
-                .filter(|address| !ovn::reserved(&subnet, *address) && !owners.contains_key(address));
+            let free = subnet.hosts().take(MANY).filter(|address| {
+                !ovn::reserved(&subnet, *address) && !owners.contains_key(address)
+            });
             assert!(free.count() < asked, "{subnet} is said to be exhausted");
         }
     }
 }
 
-fn claim(addresses: &mut Addresses, owners: &mut BTreeMap<IpAddr, PodKey>, pod: &PodKey, nets: &[IpNet]) {
-    let other =
-        nets.iter().find_map(|net| owners.get_key_value(&net.addr()).filter(|(_, owner)| *owner != pod));
-    let expected = other.map_or(Ok(()), |(address, by)| Err(Taken { address: *address, by: by.clone() }));
+fn claim(
+    addresses: &mut Addresses,
+    owners: &mut BTreeMap<IpAddr, PodKey>,
+    pod: &PodKey,
+    nets: &[IpNet],
+) {
+    let other = nets
+        .iter()
+        .find_map(|net| owners.get_key_value(&net.addr()).filter(|(_, owner)| *owner != pod));
+    let expected =
+        other.map_or(Ok(()), |(address, by)| Err(Taken { address: *address, by: by.clone() }));
     assert_eq!(addresses.claim(pod, nets), expected);
     if expected.is_ok() {
         owners.extend(nets.iter().map(|net| (net.addr(), pod.clone())));

@@ -1,5 +1,5 @@
-//! The list of attachments that GC must keep: it is read completely or refused. If an entry got lost, GC
-//! would remove a running pod's network.
+//! The list of attachments that GC must keep: it is read completely or refused. If an entry got
+//! lost, GC would remove a running pod's network.
 
 use contract::{
     names::{IfName, SandboxId},

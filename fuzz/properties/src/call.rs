@@ -1,5 +1,5 @@
-//! The variables of a call: DEL accepts everything that ADD accepts, `CNI_ARGS` never prevents a DEL, and
-//! parsed values can be written and parsed again.
+//! The variables of a call: DEL accepts everything that ADD accepts, `CNI_ARGS` never prevents a
+//! DEL, and parsed values can be written and parsed again.
 
 use cni::invocation::{Call, Environment, Subject};
 use contract::cni_args::PodArgs;
@@ -17,14 +17,19 @@ pub fn check(data: &[u8]) {
     let environment: Environment = variables.iter().cloned().collect();
     let with = |name: &str, value: Option<&str>| {
         let others = variables.iter().filter(|(other, _)| other != name).cloned();
-        let call =
-            others.chain(value.map(|value| (name.to_owned(), value.to_owned()))).collect::<Environment>();
+        let call = others
+            .chain(value.map(|value| (name.to_owned(), value.to_owned())))
+            .collect::<Environment>();
         Call::parse(&call)
     };
 
     match Call::parse(&environment) {
         Err(error) => {
-            assert!(error.to_string().len() <= LONGEST_ERROR, "an error of {} bytes", error.to_string().len())
+            assert!(
+                error.to_string().len() <= LONGEST_ERROR,
+                "an error of {} bytes",
+                error.to_string().len()
+            )
         }
         Ok(Call::Add(subject) | Call::Check(subject)) => {
             assert!(subject.netns.is_some(), "only DEL may come without a namespace");
@@ -38,9 +43,12 @@ pub fn check(data: &[u8]) {
         Ok(Call::About | Call::Version | Call::Gc | Call::Status) => {}
     }
     let del = |args| {
-        let others =
-            variables.iter().filter(|(name, _)| name != "CNI_ARGS" && name != "CNI_COMMAND").cloned();
-        let args = Option::into_iter(args).map(|args: &str| ("CNI_ARGS".to_owned(), args.to_owned()));
+        let others = variables
+            .iter()
+            .filter(|(name, _)| name != "CNI_ARGS" && name != "CNI_COMMAND")
+            .cloned();
+        let args =
+            Option::into_iter(args).map(|args: &str| ("CNI_ARGS".to_owned(), args.to_owned()));
         let call: Environment =
             others.chain([("CNI_COMMAND".to_owned(), "DEL".to_owned())]).chain(args).collect();
         Call::parse(&call).is_ok()
@@ -59,7 +67,11 @@ fn check_subject(Subject { sandbox, if_name, netns: _, pod: _ }: &Subject) {
 fn check_args(text: &str) {
     match PodArgs::parse(text) {
         Err(error) => {
-            assert!(error.to_string().len() <= LONGEST_ERROR, "an error of {} bytes", error.to_string().len())
+            assert!(
+                error.to_string().len() <= LONGEST_ERROR,
+                "an error of {} bytes",
+                error.to_string().len()
+            )
         }
         Ok(args) => {
             let PodArgs { pod, uid, infra_container_id } = &args;

@@ -1,6 +1,6 @@
-//! The configuration file. Parsed entries can be written with quotes and mean the same when they are read
-//! again, whatever the line ends and whatever precedes them. Problems are reported in single lines, without
-//! secrets.
+//! The configuration file. Parsed entries can be written with quotes and mean the same when they
+//! are read again, whatever the line ends and whatever precedes them. Problems are reported in
+//! single lines, without secrets.
 
 use std::path::Path;
 
@@ -53,11 +53,15 @@ pub fn check(data: &[u8]) {
 /// Each entry and each fault has a line of its own, with the number that an editor shows.
 fn check_lines(text: &str, entries: &[Entry], faults: &[Fault]) {
     let lines = text.matches('\n').count() + 1;
-    let mut used: Vec<usize> =
-        entries.iter().map(|entry| entry.line).chain(faults.iter().map(|fault| fault.line)).collect();
+    let mut used: Vec<usize> = entries
+        .iter()
+        .map(|entry| entry.line)
+        .chain(faults.iter().map(|fault| fault.line))
+        .collect();
     used.sort_unstable();
     assert!(
-        used.windows(2).all(|pair| pair[0] < pair[1]) && used.iter().all(|line| (1..=lines).contains(line)),
+        used.windows(2).all(|pair| pair[0] < pair[1])
+            && used.iter().all(|line| (1..=lines).contains(line)),
         "{used:?} of {lines}"
     );
     for Entry { key, line, .. } in entries {
@@ -72,9 +76,13 @@ fn said(text: &str) -> Said {
     for sentence in said.problems.iter().chain(&said.notes) {
         assert!(sentence.len() <= LONGEST_ERROR, "a sentence of {} bytes", sentence.len());
         assert!(!sentence.contains(char::is_control), "{sentence:?}");
-        let place = sentence.strip_prefix(PATH).and_then(|rest| rest.strip_prefix(':')?.split_once(':'));
+        let place =
+            sentence.strip_prefix(PATH).and_then(|rest| rest.strip_prefix(':')?.split_once(':'));
         let line = place.and_then(|(line, _)| line.parse::<usize>().ok());
-        assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{sentence:?} of {lines} lines");
+        assert!(
+            line.is_some_and(|line| (1..=lines).contains(&line)),
+            "{sentence:?} of {lines} lines"
+        );
     }
     let is_secret = said.values.get("k8s-token").is_some_and(|(token, _)| token.contains(SECRET));
     if is_secret && text.matches(SECRET).count() == 1 {
@@ -86,14 +94,17 @@ fn said(text: &str) -> Said {
     said
 }
 
-fn meaning(Entry { section, subsection, key, value, line: _ }: &Entry) -> (&str, Option<&str>, &str, &str) {
+fn meaning(
+    Entry { section, subsection, key, value, line: _ }: &Entry,
+) -> (&str, Option<&str>, &str, &str) {
     (section, subsection.as_deref(), key, value)
 }
 
 /// The entry in the most conservative spelling.
 fn written(Entry { section, subsection, key, value, line: _ }: &Entry) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-    let subsection = subsection.as_deref().map(|name| format!(" {}", quoted(name))).unwrap_or_default();
+    let subsection =
+        subsection.as_deref().map(|name| format!(" {}", quoted(name))).unwrap_or_default();
     let value = quoted(value).replace('\n', "\\n").replace('\t', "\\t").replace('\u{8}', "\\b");
     format!("[{section}{subsection}]\n{key} = {value} # {section}\n")
 }

@@ -1,10 +1,10 @@
-//! Flows that a bridge tells: any flow that can be written is read as the same value, and what is understood
-//! of any answer means the same when it is written and read again.
+//! Flows that a bridge tells: any flow that can be written is read as the same value, and what is
+//! understood of any answer means the same when it is written and read again.
 
 use arbitrary::{Result, Unstructured};
 use uplink::flows::{
-    Action, Commit, ConnectionState, Ct, Family, Icmp, Match, Nat, OfPort, Packet, Protocol, Slot, Vlan,
-    bridge_side,
+    Action, Commit, ConnectionState, Ct, Family, Icmp, Match, Nat, OfPort, Packet, Protocol, Slot,
+    Vlan, bridge_side,
 };
 
 use crate::draw;

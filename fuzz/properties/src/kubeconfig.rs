@@ -1,5 +1,5 @@
-//! The files that configure the API server's client: a kubeconfig has exactly the effect of its fields, and
-//! no error in it, in a token or in certificates shows a byte of a secret.
+//! The files that configure the API server's client: a kubeconfig has exactly the effect of its
+//! fields, and no error in it, in a token or in certificates shows a byte of a secret.
 
 mod drawn;
 mod open_fields;
@@ -26,11 +26,12 @@ const TOKEN: &str = "/etc/kubernetes/token";
 const AUTHORITY: &str = "/etc/kubernetes/ca.crt";
 const URL: &str = "https://10.0.0.1:6443";
 
-/// A secret that must not appear in any message, unless the kubeconfig also has it in a field that is public.
+/// A secret that must not appear in any message, unless the kubeconfig also has it in a field that
+/// is public.
 const SECRET: &str = "s3cr3tS3CR3Ts3cr3t";
 
-/// `data` is a kubeconfig; after `T` a token file, after `P` certificates, after `D` the source of a drawn
-/// kubeconfig.
+/// `data` is a kubeconfig; after `T` a token file, after `P` certificates, after `D` the source of
+/// a drawn kubeconfig.
 pub fn check(data: &[u8]) {
     match data.split_first() {
         Some((b'T', token)) => check_token(token),
@@ -53,7 +54,8 @@ impl Machine {
 
     /// The client configuration for the API server, or the error.
     fn material(&self, api_server: &ApiServer) -> Result<ConnectionConfig, String> {
-        let read = || ConnectionConfig::read(api_server, &mut Reader::new(self, RandomState::new()));
+        let read =
+            || ConnectionConfig::read(api_server, &mut Reader::new(self, RandomState::new()));
         let (first, second) = (read(), read());
         assert_eq!(
             first.as_ref().map(shown).map_err(ToString::to_string),
@@ -61,8 +63,10 @@ impl Machine {
         );
         let material = first.map_err(|error| error.to_string());
         let said = material.as_ref().map_or_else(Clone::clone, shown);
-        let is_secret =
-            !self.0.get(Path::new(CONFIG)).is_some_and(|config| open_fields::mention(config, SECRET));
+        let is_secret = !self
+            .0
+            .get(Path::new(CONFIG))
+            .is_some_and(|config| open_fields::mention(config, SECRET));
         assert!(!is_secret || !said.contains(SECRET), "{said}");
         match &material {
             Ok(material) => check_material(material),
@@ -105,23 +109,35 @@ fn check_material(material: &ConnectionConfig) {
         config.cluster_url
     );
     assert_eq!(origin.url.split_once("://").map(|(scheme, _)| scheme), Some(scheme));
-    assert_eq!(config.root_cert.is_some(), origin.authority.contains(" in "), "{}", origin.authority);
+    assert_eq!(
+        config.root_cert.is_some(),
+        origin.authority.contains(" in "),
+        "{}",
+        origin.authority
+    );
     let AuthInfo { token, password, exec, auth_provider, token_file, .. } = &config.auth_info;
     assert!(
         exec.is_none() && auth_provider.is_none() && token_file.is_none(),
         "something that is not followed"
     );
     let secrets = [token, password].into_iter().flatten().map(ExposeSecret::expose_secret);
-    for secret in secrets.filter(|secret| secret.len() > 16 && !origin_texts(material).contains(*secret)) {
+    for secret in
+        secrets.filter(|secret| secret.len() > 16 && !origin_texts(material).contains(*secret))
+    {
         assert!(!shown(material).contains(secret), "a secret is shown");
     }
     if let Some(token) = token.as_ref().map(ExposeSecret::expose_secret) {
-        assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()), "{token:?}");
-        http::HeaderValue::from_str(&format!("Bearer {token}")).expect("a token is sent as a header");
+        assert!(
+            !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()),
+            "{token:?}"
+        );
+        http::HeaderValue::from_str(&format!("Bearer {token}"))
+            .expect("a token is sent as a header");
     }
 }
 
-/// Everything that messages may show of a configuration: its names, which may equal its secrets by chance.
+/// Everything that messages may show of a configuration: its names, which may equal its secrets by
+/// chance.
 fn origin_texts(material: &ConnectionConfig) -> String {
     format!("{:?}", material.origin)
 }
@@ -132,7 +148,8 @@ fn check_token(file: &[u8]) {
         credential: Some(Credential::TokenFile(TOKEN.into())),
     };
     let text = String::from_utf8_lossy(file);
-    let is_good = !text.trim().is_empty() && text.trim().bytes().all(|byte| byte.is_ascii_graphic());
+    let is_good =
+        !text.trim().is_empty() && text.trim().bytes().all(|byte| byte.is_ascii_graphic());
     match Machine::with(TOKEN, file).material(&way) {
         Ok(material) => {
             let token = material.config.auth_info.token.expect("it was accepted");
@@ -145,7 +162,10 @@ fn check_token(file: &[u8]) {
 
 fn check_authorities(pem: &[u8]) {
     let way = ApiServer {
-        cluster: Cluster::Url { url: URL.to_owned(), authority: Some(Authority::File(AUTHORITY.into())) },
+        cluster: Cluster::Url {
+            url: URL.to_owned(),
+            authority: Some(Authority::File(AUTHORITY.into())),
+        },
         credential: None,
     };
     match Machine::with(AUTHORITY, pem).material(&way) {

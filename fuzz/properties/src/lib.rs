@@ -1,10 +1,10 @@
-//! Properties that must hold for any input from outside, as functions of bytes that panic if the property is
-//! violated.
+//! Properties that must hold for any input from outside, as functions of bytes that panic if the
+//! property is violated.
 //!
-//! The fuzzer calls them (`fuzz/fuzz_targets`, one file per target), and the tests of this package call them
-//! with the seeds (`fuzz/corpus-seeds`), so that a seed that breaks a property is noticed without a fuzzer.
-//! There is no I/O here, except for metrics of this process, and for the system's certificate authorities,
-//! which are read once.
+//! The fuzzer calls them (`fuzz/fuzz_targets`, one file per target), and the tests of this package
+//! call them with the seeds (`fuzz/corpus-seeds`), so that a seed that breaks a property is noticed
+//! without a fuzzer. There is no I/O here, except for metrics of this process, and for the system's
+//! certificate authorities, which are read once.
 //!
 //! | target | input | comes from |
 //! |---|---|---|
@@ -82,6 +82,6 @@ pub const TARGETS: &[Target] = &[
     ("wire", wire::check),
 ];
 
-/// Limit for an error text in bytes: quotations of refused input are cut, and the sentence around them is
-/// short.
+/// Limit for an error text in bytes: quotations of refused input are cut, and the sentence around
+/// them is short.
 const LONGEST_ERROR: usize = 2048;

@@ -1,4 +1,5 @@
-//! Log lines: whatever a value contains, an event is one line of bounded length without control characters.
+//! Log lines: whatever a value contains, an event is one line of bounded length without control
+//! characters.
 
 use std::{
     io::{self, Write},

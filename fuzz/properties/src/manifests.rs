@@ -1,5 +1,5 @@
-//! Pod manifests: parsed pods can be written as YAML and as JSON, in one list or as several documents, and
-//! give the same pods. A JSON file is parsed as JSON, even where YAML would differ.
+//! Pod manifests: parsed pods can be written as YAML and as JSON, in one list or as several
+//! documents, and give the same pods. A JSON file is parsed as JSON, even where YAML would differ.
 
 use contract::names::PodKey;
 use serde::Serialize;
@@ -39,7 +39,11 @@ pub fn check(data: &[u8]) {
 fn parse(text: &str) -> Option<Pods> {
     let parsed = manifest::parse(text);
     if let Err(error) = &parsed {
-        assert!(error.to_string().len() <= LONGEST_ERROR, "an error of {} bytes", error.to_string().len());
+        assert!(
+            error.to_string().len() <= LONGEST_ERROR,
+            "an error of {} bytes",
+            error.to_string().len()
+        );
     }
     parsed.ok()
 }
@@ -70,6 +74,10 @@ fn ascii(value: &Value) -> String {
     value
         .to_string()
         .chars()
-        .map(|character| if character.is_ascii() { character.to_string() } else { escapes(character) })
+        .map(
+            |character| {
+                if character.is_ascii() { character.to_string() } else { escapes(character) }
+            },
+        )
         .collect()
 }

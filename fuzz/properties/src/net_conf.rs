@@ -1,6 +1,6 @@
-//! The CNI configuration on standard input: an accepted configuration can be written in one canonical form
-//! and means the same when it is read again, also inside a list with one plugin. Knows the keys that the
-//! product reads, not their effects.
+//! The CNI configuration on standard input: an accepted configuration can be written in one
+//! canonical form and means the same when it is read again, also inside a list with one plugin.
+//! Knows the keys that the product reads, not their effects.
 
 use cni::result::PrevResult;
 use contract::{
@@ -32,7 +32,8 @@ pub fn check(data: &[u8]) {
     // A runtime passes the plugin's configuration, cnitool may pass the whole list.
     let mut plugin = written.clone();
     let fields = plugin.as_object_mut().expect("an object is written");
-    let shared = ["cniVersion", "name"].map(|key| (key, fields.remove(key).expect("both are written")));
+    let shared =
+        ["cniVersion", "name"].map(|key| (key, fields.remove(key).expect("both are written")));
     let mut list = json!({"plugins": [plugin]});
     shared.into_iter().for_each(|(key, value)| list[key] = value);
     assert_eq!(write(&read(&list)), written, "the same as a list of one");
@@ -52,7 +53,8 @@ fn read(written: &Value) -> NetConf {
         .unwrap_or_else(|error| panic!("{written} is refused: {error}"))
 }
 
-/// Writes every field in its canonical form, without the previous result, which is passed on unchanged.
+/// Writes every field in its canonical form, without the previous result, which is passed on
+/// unchanged.
 fn write(conf: &NetConf) -> Value {
     let NetConf {
         version,

@@ -1,13 +1,13 @@
-//! A node's annotations: each parsed value can be written and read again; subnets have room for a router, a
-//! node and a pod.
+//! A node's annotations: each parsed value can be written and read again; subnets have room for a
+//! router, a node and a pod.
 
 use std::collections::BTreeMap;
 
 use crate::LONGEST_ERROR;
 use contract::{
     node_annotation::{
-        self, ALL, DEFAULT_NETWORK, HOST_CIDRS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MACS, NODE_SUBNETS,
-        NodeAnnotations, PerNetwork, TRANSIT_ADDRESSES,
+        self, ALL, DEFAULT_NETWORK, HOST_CIDRS, JOIN_ADDRESSES, LEGACY_SUBNET, MANAGEMENT_MACS,
+        NODE_SUBNETS, NodeAnnotations, PerNetwork, TRANSIT_ADDRESSES,
     },
     ovn as addresses,
 };
@@ -24,6 +24,7 @@ pub fn check(data: &[u8]) {
             node.join_addresses().err(),
             node.transit_addresses().err(),
             node.chassis_id().err(),
+            node.encap_ips().err(),
             node.host_cidrs().err(),
             node.management_mac().err(),
             node.gateway().unreadable,
@@ -61,7 +62,8 @@ fn check_subnets(text: &str) {
         let mut written = PerNetwork::default();
         written.set_subnets(DEFAULT_NETWORK, &subnets);
         assert_eq!(
-            with(NODE_SUBNETS, &written.to_string(), |node| node.subnets()).expect("it was just written"),
+            with(NODE_SUBNETS, &written.to_string(), |node| node.subnets())
+                .expect("it was just written"),
             subnets
         );
     }
@@ -84,9 +86,11 @@ fn check_addresses(text: &str) {
     }
     if let Ok(found) = with(HOST_CIDRS, text, |node| node.host_cidrs()) {
         let written = node_annotation::host_cidrs_text(&found);
-        let again = with(HOST_CIDRS, &written, |node| node.host_cidrs()).expect("it was just written");
+        let again =
+            with(HOST_CIDRS, &written, |node| node.host_cidrs()).expect("it was just written");
         assert!(
-            again.iter().all(|cidr| found.contains(cidr)) && found.iter().all(|cidr| again.contains(cidr))
+            again.iter().all(|cidr| found.contains(cidr))
+                && found.iter().all(|cidr| again.contains(cidr))
         );
         assert_eq!(node_annotation::host_cidrs_text(&again), written, "a second writing differs");
     }

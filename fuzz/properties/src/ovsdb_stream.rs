@@ -1,6 +1,6 @@
-//! The stream of a database server: however it is cut into pieces, the same messages come out, and each is
-//! parsed or refused without a panic. The answer to an echo has its parameters. A message that is both too
-//! large and too deep may be refused for either reason.
+//! The stream of a database server: however it is cut into pieces, the same messages come out, and
+//! each is parsed or refused without a panic. The answer to an echo has its parameters. A message
+//! that is both too large and too deep may be refused for either reason.
 
 use ovsdb::{
     FrameError, FrameLimits, Framer,
@@ -15,15 +15,25 @@ const LIMITS: FrameLimits = FrameLimits { size: 512, depth: 12 };
 pub fn check(data: &[u8]) {
     let Some((cuts, stream)) = data.split_at_checked(4) else { return };
     let whole = messages([stream]);
-    let mut places: Vec<usize> =
-        cuts.iter().map(|cut| usize::from(*cut) * stream.len() / 255).chain([0, stream.len()]).collect();
+    let mut places: Vec<usize> = cuts
+        .iter()
+        .map(|cut| usize::from(*cut) * stream.len() / 255)
+        .chain([0, stream.len()])
+        .collect();
     places.sort_unstable();
     let cut = messages(places.windows(2).map(|pair| &stream[pair[0]..pair[1]]));
-    for (how, pieces) in
-        [(format!("cut at {places:?}"), cut), ("byte by byte".to_owned(), messages(stream.chunks(1)))]
-    {
+    for (how, pieces) in [
+        (format!("cut at {places:?}"), cut),
+        ("byte by byte".to_owned(), messages(stream.chunks(1))),
+    ] {
         assert_eq!(pieces.0, whole.0, "{how}");
-        assert_eq!(pieces.1.is_some(), whole.1.is_some(), "{how}: {:?} and {:?}", pieces.1, whole.1);
+        assert_eq!(
+            pieces.1.is_some(),
+            whole.1.is_some(),
+            "{how}: {:?} and {:?}",
+            pieces.1,
+            whole.1
+        );
     }
 
     for message in whole.0 {
@@ -51,8 +61,8 @@ fn messages<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Vec<u8>>, Op
 
 fn check_message(message: Vec<u8>) {
     let Ok(kind) = fuzzing::read(message.clone()) else { return };
-    // Only a number out of range, in a part that `read` skips, can prevent a parsed message from being a JSON
-    // value.
+    // Only a number out of range, in a part that `read` skips, can prevent a parsed message from
+    // being a JSON value.
     let Ok(value) = serde_json::from_slice::<Value>(&message) else { return };
     match kind {
         Kind::Answer(id, _) => assert_eq!(value["id"].as_u64(), Some(id)),

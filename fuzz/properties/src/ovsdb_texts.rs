@@ -1,4 +1,5 @@
-//! Other texts of a database server or an administrator: values, schemas, results of transactions, endpoints.
+//! Other texts of a database server or an administrator: values, schemas, results of transactions,
+//! endpoints.
 
 use ovsdb::{Atom, Datum, Endpoints, Mutation, Row, Schema, Transaction, Where, fuzzing};
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,7 +17,9 @@ pub fn check(data: &[u8]) {
     }
     check_outcome(text);
     match text.parse::<Endpoints>() {
-        Ok(endpoints) => assert_eq!(endpoints.to_string().parse().as_ref(), Ok(&endpoints), "{endpoints}"),
+        Ok(endpoints) => {
+            assert_eq!(endpoints.to_string().parse().as_ref(), Ok(&endpoints), "{endpoints}")
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
@@ -27,8 +30,8 @@ fn check_value<T: Serialize + DeserializeOwned + std::fmt::Debug>(text: &str) {
     let Ok(written) = serde_json::to_string(&value) else {
         return assert!(text.contains("\\u0000"), "{value:?} cannot be written");
     };
-    let again: T =
-        serde_json::from_str(&written).unwrap_or_else(|error| panic!("{written} is refused: {error}"));
+    let again: T = serde_json::from_str(&written)
+        .unwrap_or_else(|error| panic!("{written} is refused: {error}"));
     // A real number may change in its last digit; nothing else may change.
     let shown = format!("{value:?}");
     if !shown.contains("Real(") {
@@ -36,7 +39,8 @@ fn check_value<T: Serialize + DeserializeOwned + std::fmt::Debug>(text: &str) {
     }
 }
 
-/// A transaction with one operation per form of result: all handles of an accepted result can be used.
+/// A transaction with one operation per form of result: all handles of an accepted result can be
+/// used.
 fn check_outcome(text: &str) {
     let mut transaction = Transaction::new();
     let inserted = transaction.insert("Port", Row::new().with("name", "x"));

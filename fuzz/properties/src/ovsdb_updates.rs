@@ -1,6 +1,6 @@
-//! Updates of a monitor: rows that were changed step by step equal those of a full snapshot, in all three
-//! forms of updates. Whatever an update contains, the rows after it can be written as a snapshot and read
-//! again.
+//! Updates of a monitor: rows that were changed step by step equal those of a full snapshot, in all
+//! three forms of updates. Whatever an update contains, the rows after it can be written as a
+//! snapshot and read again.
 
 mod history;
 
@@ -23,8 +23,8 @@ ovsdb::table! {
 
 pub(crate) const FORMS: [Form; 3] = [Form::Rfc, Form::Conditional, Form::Since];
 
-/// `data` is the parameters of an update or the result of a monitor request, in JSON; otherwise the source of
-/// a drawn history.
+/// `data` is the parameters of an update or the result of a monitor request, in JSON; otherwise the
+/// source of a drawn history.
 pub fn check(data: &[u8]) {
     if let (Some(b'[' | b'{'), Ok(text)) = (data.first(), std::str::from_utf8(data)) {
         return FORMS.into_iter().for_each(|form| check_text(form, text));
@@ -47,7 +47,9 @@ fn check_text(form: Form, text: &str) {
         assert!(changes <= text.len() + 1, "more changes than the text has room for");
         if result.is_ok() {
             let mut again = empty();
-            fuzzing::load(&mut again, form, &snapshot_of(form, &replica)).1.expect("it was just written");
+            fuzzing::load(&mut again, form, &snapshot_of(form, &replica))
+                .1
+                .expect("it was just written");
             assert_eq!(rows(&again), rows(&replica), "{form:?}");
         }
     }

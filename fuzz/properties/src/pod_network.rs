@@ -1,5 +1,6 @@
-//! A pod's annotations: an accepted annotation can be written and read again, passes the wire unchanged, and
-//! becomes a plan and a result of every version. Entries of other networks are preserved.
+//! A pod's annotations: an accepted annotation can be written and read again, passes the wire
+//! unchanged, and becomes a plan and a result of every version. Entries of other networks are
+//! preserved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,9 @@ pub fn check(data: &[u8]) {
             }
         }
     }
-    if let Ok(Some(found)) = PodNetwork::from_annotations(&annotation(LEGACY, text), &Network::Default) {
+    if let Ok(Some(found)) =
+        PodNetwork::from_annotations(&annotation(LEGACY, text), &Network::Default)
+    {
         check_accepted(&found, &Network::Default);
     }
     check_bandwidth(text);
@@ -49,8 +52,9 @@ fn annotation(key: &str, text: &str) -> BTreeMap<String, String> {
 }
 
 fn check_accepted(found: &PodNetwork, network: &Network) {
-    let written =
-        found.write(network, None).unwrap_or_else(|error| panic!("{found:?} cannot be written: {error}"));
+    let written = found
+        .write(network, None)
+        .unwrap_or_else(|error| panic!("{found:?} cannot be written: {error}"));
     let again = PodNetwork::from_annotations(&annotation(POD_NETWORKS, &written), network);
     assert_eq!(
         again.unwrap_or_else(|error| panic!("{written} is refused: {error}")).as_ref(),
@@ -83,7 +87,10 @@ fn check_others(text: &str, found: &PodNetwork, network: &Network) {
         .write(network, Some(text))
         .unwrap_or_else(|error| panic!("{text} was read, and is refused now: {error}"));
     assert_eq!(keys(&together), keys(text));
-    assert_eq!(PodNetwork::parse(&together, network).expect("it was just written").as_ref(), Some(found));
+    assert_eq!(
+        PodNetwork::parse(&together, network).expect("it was just written").as_ref(),
+        Some(found)
+    );
 }
 
 fn check_plan(found: &PodNetwork, network: &Network) {
@@ -111,8 +118,12 @@ fn check_plan(found: &PodNetwork, network: &Network) {
         found.addresses.len()
     );
 
-    let host =
-        HostEnd { name: attachment.identity.sandbox.host_if_name(), mac: found.mac, index: 2, pod_index: 3 };
+    let host = HostEnd {
+        name: attachment.identity.sandbox.host_if_name(),
+        mac: found.mac,
+        index: 2,
+        pod_index: 3,
+    };
     let result = CniResult::of(&attachment, &host, "/run/netns/x");
     for version in SpecVersion::ALL {
         let rendered = result.render(version);
@@ -127,7 +138,8 @@ fn check_bandwidth(text: &str) {
         Ok(found) => {
             let rate = found.ingress.expect("the annotation is there");
             assert!((1_000..=1_000_000_000_000_000).contains(&rate), "{rate}");
-            let plain = Bandwidth::from_annotations(&annotation(INGRESS_ANNOTATION, &rate.to_string()));
+            let plain =
+                Bandwidth::from_annotations(&annotation(INGRESS_ANNOTATION, &rate.to_string()));
             assert_eq!(plain, Ok(found), "{text} and its number in digits");
         }
     }

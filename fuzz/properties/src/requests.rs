@@ -1,6 +1,6 @@
-//! Requests to the server: each is answered in time with a response that its caller can parse, or refused
-//! with an error that it can parse. Whatever the plugin reports, metrics stay finite in number and value, and
-//! events are single short lines.
+//! Requests to the server: each is answered in time with a response that its caller can parse, or
+//! refused with an error that it can parse. Whatever the plugin reports, metrics stay finite in
+//! number and value, and events are single short lines.
 
 use std::{
     collections::BTreeMap,
@@ -13,18 +13,23 @@ use contract::{
     error::{CniError, Code},
     mtu::Mtu,
     names::PodKey,
-    wire::{MAX_BODY, Response, StatusAnswer, WatchAnswer},
+    wire::{MAX_BODY, NodeAnswer, Response, StatusAnswer, TraceAnswer, WatchAnswer},
 };
 use kubeapi::events::Recorder;
+use podnet::pod_look::wire::InsideAnswer;
 use prometheus::{Registry, TextEncoder};
 use serde_json::Value;
 use server::{
+    conditions::Conditions,
     daemons::Daemons,
     events::Events,
     metrics::Metrics,
     pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, SourceDescription},
     ports::Ports,
-    requests::{AddDefaults, ApiPath, ApiRequest, ApiResponse, Body, HandlerState, InFlight, Phase},
+    requests::{
+        AddDefaults, ApiPath, ApiRequest, ApiResponse, Body, HandlerState, InFlight, Phase,
+        SwitchPlaces,
+    },
 };
 use tokio::{
     runtime::Builder,
@@ -51,12 +56,14 @@ const NETWORK: &str = r#"{"default":{"mac_address":"0a:58:0a:f4:01:05","ip_addre
 pub fn check(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (head, body) = (&data[..end], data.get(end + 1..).unwrap_or_default());
-    let Some((method, path)) = std::str::from_utf8(head).ok().and_then(|head| head.split_once(' ')) else {
+    let Some((method, path)) = std::str::from_utf8(head).ok().and_then(|head| head.split_once(' '))
+    else {
         return;
     };
     let Ok(method) = method.parse() else { return };
     assert!(body.len() <= MAX_BODY);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    let runtime =
+        Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let (recorder, mut events) = Recorder::fake(16);
         let (phases, phase) = watch::channel(Phase::Running);
@@ -103,6 +110,9 @@ enum Kind {
     Watch,
     Port,
     Report,
+    Node,
+    Trace,
+    Inside,
 }
 
 impl Kind {
@@ -116,6 +126,9 @@ impl Kind {
             ApiRequest::Watch(_) => Self::Watch,
             ApiRequest::Port(_) => Self::Port,
             ApiRequest::Metrics(_) => Self::Report,
+            ApiRequest::Node => Self::Node,
+            ApiRequest::Trace(_) => Self::Trace,
+            ApiRequest::Inside(_) => Self::Inside,
         }
     }
 }
@@ -123,9 +136,13 @@ impl Kind {
 /// Longest time that the caller of this request may have to wait.
 fn patience(asked: &ApiRequest) -> Duration {
     match asked {
-        ApiRequest::Cni(request) => request.timeout_ms.map_or(USUAL, Duration::from_millis).min(MOST),
+        ApiRequest::Cni(request) => {
+            request.timeout_ms.map_or(USUAL, Duration::from_millis).min(MOST)
+        }
         ApiRequest::Watch(_) => END,
-        ApiRequest::Port(_) | ApiRequest::Metrics(_) => Duration::ZERO,
+        ApiRequest::Port(_) | ApiRequest::Metrics(_) | ApiRequest::Node => Duration::ZERO,
+        // At most two questions with the patience of a daemon each.
+        ApiRequest::Trace(_) | ApiRequest::Inside(_) => Duration::from_secs(5),
     }
 }
 
@@ -151,6 +168,9 @@ fn check_answer(kind: Kind, ApiResponse { status, body }: &mut ApiResponse) {
         Kind::Del => assert!(read::<Value>(body)["Result"].is_null()),
         Kind::Status => drop(read::<StatusAnswer>(body)),
         Kind::Watch => drop(read::<WatchAnswer>(body)),
+        Kind::Node => drop(read::<NodeAnswer>(body)),
+        Kind::Trace => drop(read::<TraceAnswer>(body)),
+        Kind::Inside => drop(read::<InsideAnswer>(body)),
         Kind::Report => {
             assert!(body.is_empty());
             check_measurements();
@@ -171,7 +191,8 @@ fn check_refusal(ApiResponse { status, body }: &ApiResponse) {
 }
 
 fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> T {
-    serde_json::from_slice(body).unwrap_or_else(|error| panic!("{}: {error}", String::from_utf8_lossy(body)))
+    serde_json::from_slice(body)
+        .unwrap_or_else(|error| panic!("{}: {error}", String::from_utf8_lossy(body)))
 }
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::new);
@@ -181,7 +202,9 @@ static METRICS: LazyLock<Arc<Metrics>> =
     LazyLock::new(|| Arc::new(Metrics::register(&REGISTRY).expect("the registry has no others")));
 
 fn check_measurements() {
-    let text = TextEncoder::new().encode_to_string(&REGISTRY.gather()).expect("measurements can be written");
+    let text = TextEncoder::new()
+        .encode_to_string(&REGISTRY.gather())
+        .expect("measurements can be written");
     assert!(text.lines().count() <= MOST_LINES, "{} lines", text.lines().count());
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse::<f64>().ok());
@@ -198,11 +221,18 @@ fn handler_state(phase: watch::Receiver<Phase>, events: Events) -> HandlerState 
         add,
         phase,
         adds: InFlight::default(),
+        calls: InFlight::default(),
         metrics,
         events,
         daemons: Daemons::default(),
         predecessor: None,
         ports: Ports::channel().0,
+        node: "n1".to_owned(),
+        conditions: Conditions::default(),
+        switch: SwitchPlaces::without_rules(
+            "unix:/nonexistent/db.sock".parse().expect("an endpoint"),
+            "/nonexistent".into(),
+        ),
     }
 }
 
@@ -223,8 +253,10 @@ impl Default for Known {
             ("bad", vec![(POD_NETWORKS, r#"{"default":{"ip_addresses":["x\u0000"]}}"#)]),
         ];
         for (name, annotations) in annotations {
-            let annotations =
-                annotations.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned())).collect();
+            let annotations = annotations
+                .into_iter()
+                .map(|(key, text)| (key.to_owned(), text.to_owned()))
+                .collect();
             pods.put(
                 &PodKey::new("shop", name).expect("a good name"),
                 PodFacts { uid: "u1".to_owned(), annotations },

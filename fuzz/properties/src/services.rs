@@ -1,5 +1,6 @@
-//! Services and EndpointSlices: what is parsed keeps to its own rules, and the load balancers that follow are
-//! addresses with addresses of the same family. They do not depend on the order in which objects come.
+//! Services and EndpointSlices: what is parsed keeps to its own rules, and the load balancers that
+//! follow are addresses with addresses of the same family. They do not depend on the order in which
+//! objects come.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -9,11 +10,11 @@ use contract::{
 };
 use controller::{
     config::{ClusterConfig, ClusterSubnet},
-    desired::desired,
     key::Key,
-    observation::{Observation, Seen},
+    kinds::{desired, node::object::Node},
     rows::{DesiredRow, Value},
-    store::{Node, Store},
+    watch_event::{Seen, WatchEvent},
+    world::Store,
 };
 use kubeapi::{
     services::{Family, RangeObject, Service, ServiceObject, Slice, SliceObject},
@@ -22,7 +23,8 @@ use kubeapi::{
 
 use crate::LONGEST_ERROR;
 
-/// Backends of a Service over all of its addresses, in the rows of both nodes, as switch and as router.
+/// Backends of a Service over all of its addresses, in the rows of both nodes, as switch and as
+/// router.
 const MOST_BACKENDS: usize = 4 * SERVICE_BACKENDS.most;
 
 /// `data` is one object a line. What is no JSON is ignored, as a watch ends there.
@@ -31,11 +33,14 @@ pub fn check(data: &[u8]) {
     let mut services = BTreeMap::<ServiceKey, Service>::new();
     let mut slices = BTreeMap::<SliceKey, Slice>::new();
     for line in text.lines() {
-        if let Ok(Ok((key, service))) = serde_json::from_str::<ServiceObject>(line).map(Watched::value) {
+        if let Ok(Ok((key, service))) =
+            serde_json::from_str::<ServiceObject>(line).map(Watched::value)
+        {
             check_service(&service);
             services.insert(key, service);
         }
-        if let Ok(Ok((key, slice))) = serde_json::from_str::<SliceObject>(line).map(Watched::value) {
+        if let Ok(Ok((key, slice))) = serde_json::from_str::<SliceObject>(line).map(Watched::value)
+        {
             check_slice(&slice);
             slices.insert(key, slice);
         }
@@ -45,9 +50,9 @@ pub fn check(data: &[u8]) {
     let services = || services.iter().map(|(key, service)| (key.clone(), service.clone()));
     let slices = || slices.iter().map(|(key, slice)| (key.clone(), slice.clone()));
     let applied = |is_reversed| {
-        let services = services().map(|service| Observation::Services(Seen::Applied(service)));
-        let slices = slices().map(|slice| Observation::Slices(Seen::Applied(slice)));
-        let mut all: Vec<Observation> = services.chain(slices).collect();
+        let services = services().map(|service| WatchEvent::Services(Seen::Applied(service)));
+        let slices = slices().map(|slice| WatchEvent::Slices(Seen::Applied(slice)));
+        let mut all: Vec<WatchEvent> = services.chain(slices).collect();
         if is_reversed {
             all.reverse();
         }
@@ -62,7 +67,10 @@ pub fn check(data: &[u8]) {
 }
 
 fn check_service(service: &Service) {
-    assert!(service.ports.iter().all(|port| port.port != 0 && port.node_port != Some(0)), "{service:?}");
+    assert!(
+        service.ports.iter().all(|port| port.port != 0 && port.node_port != Some(0)),
+        "{service:?}"
+    );
     check_text(service.unusable.as_ref().map(ToString::to_string));
 }
 
@@ -83,7 +91,10 @@ fn check_rows(service: &Service, rows: &[DesiredRow]) {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), rows.len(), "two rows have one name");
-    assert!(rows.is_empty() || !service.cluster_ips.is_empty(), "rows of a Service without an address");
+    assert!(
+        rows.is_empty() || !service.cluster_ips.is_empty(),
+        "rows of a Service without an address"
+    );
     let mut sum = 0;
     for (_, value) in rows.iter().flat_map(|row| &row.columns) {
         let Value::Lists(vips) = value else { continue };
@@ -94,7 +105,10 @@ fn check_rows(service: &Service, rows: &[DesiredRow]) {
                 .filter(|backend| !backend.is_empty())
                 .map(|backend| backend.parse().expect("an address with a port"))
                 .collect();
-            assert!(backends.iter().all(|backend| backend.is_ipv4() == vip.is_ipv4()), "{vip}: {backends:?}");
+            assert!(
+                backends.iter().all(|backend| backend.is_ipv4() == vip.is_ipv4()),
+                "{vip}: {backends:?}"
+            );
             assert!(backends.is_sorted_by(|one, next| one < next), "{vip}: {backends:?}");
             sum += backends.len();
         }
@@ -103,9 +117,11 @@ fn check_rows(service: &Service, rows: &[DesiredRow]) {
 }
 
 /// A store with two nodes, in two zones, that has seen this.
-fn store(observations: Vec<Observation>) -> Store {
-    let subnet =
-        |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().expect("a subnet"), host_length };
+fn store(observations: Vec<WatchEvent>) -> Store {
+    let subnet = |cidr: &str, host_length| ClusterSubnet {
+        cidr: cidr.parse().expect("a subnet"),
+        host_length,
+    };
     let cluster_subnets = vec![subnet("10.244.0.0/16", 24), subnet("fd00:10:244::/48", 64)];
     let mut store = Store::new(ClusterConfig { cluster_subnets, ..ClusterConfig::default() });
     let node = |number: u8, zone: &str| Node {
@@ -114,7 +130,10 @@ fn store(observations: Vec<Observation>) -> Store {
         topology_zone: Some(zone.into()),
         ..Node::named(&format!("node{number}"))
     };
-    store.observe(Observation::Nodes(Seen::All(vec![node(1, "east"), node(2, "west")])), &mut |_, _| ());
+    store.observe(
+        WatchEvent::Nodes(Seen::All(vec![node(1, "east"), node(2, "west")])),
+        &mut |_, _| (),
+    );
     observations.into_iter().for_each(|observation| store.observe(observation, &mut |_, _| ()));
     store
 }

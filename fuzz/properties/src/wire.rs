@@ -1,10 +1,14 @@
-//! Bodies on the server's socket: each parsed body can be sent on, and means the same at the other end.
+//! Bodies on the server's socket: each parsed body can be sent on, and means the same at the other
+//! end.
 
 use std::fmt::Debug;
 
 use contract::{
     error::{CniError, Code},
-    wire::{Metrics, PodInterface, PortRequest, PortStatus, Request, Response, WatchAnswer, WatchRequest},
+    wire::{
+        Metrics, PodInterface, PortRequest, PortStatus, Request, Response, WatchAnswer,
+        WatchRequest,
+    },
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -29,7 +33,10 @@ pub fn check(data: &[u8]) {
     if let Some(request) = read::<WatchRequest>(data) {
         assert_eq!(resent(&request), request);
         if let Ok(pod) = request.pod() {
-            assert_eq!((pod.namespace(), pod.name()), (request.namespace.as_str(), request.name.as_str()));
+            assert_eq!(
+                (pod.namespace(), pod.name()),
+                (request.namespace.as_str(), request.name.as_str())
+            );
         }
     }
     if let Some(request) = read::<PortRequest>(data) {

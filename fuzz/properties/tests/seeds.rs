@@ -1,5 +1,5 @@
-//! Every property holds for every seed of its target, also if the seed is cut off anywhere. Targets, their
-//! files and their seeds are complete.
+//! Every property holds for every seed of its target, also if the seed is cut off anywhere.
+//! Targets, their files and their seeds are complete.
 
 use std::{
     fs,
@@ -14,8 +14,10 @@ fn fuzz_dir() -> PathBuf {
 }
 
 fn names_in(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry can be read").path()).collect();
+    let entries =
+        fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("an entry can be read").path()).collect();
     paths.sort();
     paths
 }

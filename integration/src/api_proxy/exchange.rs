@@ -17,7 +17,8 @@ use super::{API_SERVER, Answer, Fault, Of, Shared};
 pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
     stream.set_nodelay(true)?;
     let client = Box::new(shared.acceptor.accept(stream).await?);
-    let request = Asked::read(client).await.context("the client hung up in the middle of a request")?;
+    let request =
+        Asked::read(client).await.context("the client hung up in the middle of a request")?;
     let onward = request.onward();
     let asked = super::Asked::from(&request);
     let (is_watch, mut truncate) = (asked.is(&Of::Watches), false);
@@ -40,15 +41,16 @@ pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
     let mut upstream = shared.connector.connect(name, upstream).await?;
     upstream.write_all(&onward).await?;
     let (mut from_client, mut to_client) = tokio::io::split(request.into_stream());
-    // A client that leaves ends the connection to the API server, too: a watch would go on for ever.
+    // A client that leaves ends the connection to the API server, too: a watch would go on for
+    // ever.
     tokio::select! {
         passed = pass_on(&mut upstream, &mut to_client, |first| first && truncate || is_watch && shared.truncates()) => passed,
         left = until_the_client_leaves(&mut from_client) => left,
     }
 }
 
-/// Passes an answer on as it comes. `truncates` decides for each piece of the body whether it ends in its
-/// middle; its argument tells whether the piece is the first one.
+/// Passes an answer on as it comes. `truncates` decides for each piece of the body whether it ends
+/// in its middle; its argument tells whether the piece is the first one.
 async fn pass_on(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),

@@ -51,7 +51,12 @@ mod tests {
     use super::*;
 
     fn asked(method: &str, path: &str) -> Asked {
-        Asked { at: Instant::now(), method: method.to_owned(), path: path.to_owned(), token: "t".to_owned() }
+        Asked {
+            at: Instant::now(),
+            method: method.to_owned(),
+            path: path.to_owned(),
+            token: "t".to_owned(),
+        }
     }
 
     #[test]

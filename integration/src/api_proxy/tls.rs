@@ -1,5 +1,5 @@
-//! Both ends of TLS: towards clients as the API server, towards the API server as a client without a
-//! certificate.
+//! Both ends of TLS: towards clients as the API server, towards the API server as a client without
+//! a certificate.
 
 use std::sync::Arc;
 
@@ -22,8 +22,10 @@ pub(super) fn acceptor(credentials: &Credentials) -> Result<TlsAcceptor> {
         .and_then(Iterator::collect)
         .with_context(|| format!("read {}", file.display()))?;
     let file = credentials.server_key();
-    let key = PrivateKeyDer::from_pem_file(&file).with_context(|| format!("read {}", file.display()))?;
-    let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let key =
+        PrivateKeyDer::from_pem_file(&file).with_context(|| format!("read {}", file.display()))?;
+    let config =
+        ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     Ok(TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key)?)))
 }
 
@@ -31,8 +33,11 @@ pub(super) fn acceptor(credentials: &Credentials) -> Result<TlsAcceptor> {
 pub(super) fn connector(credentials: &Credentials) -> Result<TlsConnector> {
     let file = credentials.authority();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&file).with_context(|| format!("read {}", file.display()))?)?;
-    let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    roots.add(
+        CertificateDer::from_pem_file(&file).with_context(|| format!("read {}", file.display()))?,
+    )?;
+    let config =
+        ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
 }
 

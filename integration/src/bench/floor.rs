@@ -1,9 +1,9 @@
 //! The floor as a contestant: the work that no ADD and no DEL can avoid, done by one process whose
 //! connections are already open.
 //!
-//! ADD: veth with its peer in the pod, one transaction, then address, up and route while ovs-vswitchd works,
-//! then `ovn-installed`. DEL: one transaction, and the link. There is no exec, no server, no check of earlier
-//! state, no guard and no rollback.
+//! ADD: veth with its peer in the pod, one transaction, then address, up and route while
+//! ovs-vswitchd works, then `ovn-installed`. DEL: one transaction, and the link. There is no exec,
+//! no server, no check of earlier state, no guard and no rollback.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,9 @@ use podnet::{
     netlink::Netlink,
     netns::{Inside, Netns},
 };
-use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use rtnetlink::{
+    AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
+};
 use serde_json::Value;
 use tokio::{runtime::Runtime, time::timeout};
 
@@ -115,17 +117,24 @@ impl Floor {
         let begun = lap(parts, Stage::Veth, begun);
         self.runtime.block_on(async {
             let port = pod.pod.port();
-            let ids = [(IFACE_ID, &port[..]), (IFACE_ID_VER, uid), (ATTACHED_MAC, mac), (SANDBOX, sandbox)];
+            let ids = [
+                (IFACE_ID, &port[..]),
+                (IFACE_ID_VER, uid),
+                (ATTACHED_MAC, mac),
+                (SANDBOX, sandbox),
+            ];
             let mut tx = Transaction::new();
             let row = Row::new().with("name", link).with("external_ids", ovsdb::Datum::map(ids));
             let interface = tx.insert("Interface", row);
-            let port = tx.insert("Port", Row::new().with("name", link).with("interfaces", &interface));
+            let port =
+                tx.insert("Port", Row::new().with("name", link).with("interfaces", &interface));
             let bridge = Condition::equal("name", INTEGRATION_BRIDGE);
             tx.mutate("Bridge", bridge, vec![Mutation::insert("ports", &port)]);
-            // Monitor and transaction go out together, without a round trip in between. ovsdb-server handles
-            // them in order, so the monitor sees the row from its insertion.
+            // Monitor and transaction go out together, without a round trip in between.
+            // ovsdb-server handles them in order, so the monitor sees the row from its insertion.
             let watch = Monitor::new().table::<Interface>(Condition::equal("name", link));
-            let (watch, outcome) = tokio::join!(self.connection.monitor(watch), self.connection.transact(tx));
+            let (watch, outcome) =
+                tokio::join!(self.connection.monitor(watch), self.connection.transact(tx));
             let (mut watch, outcome) = (watch?, outcome?);
             let committed = lap(parts, Stage::Port, begun);
             // While ovs-vswitchd creates the port, the pod's interface is configured.
@@ -143,7 +152,8 @@ impl Floor {
         let mut tx = Transaction::new();
         let bridge = Condition::equal("name", INTEGRATION_BRIDGE);
         tx.mutate("Bridge", bridge, vec![Mutation::delete("ports", port)]);
-        self.runtime.block_on(async { timeout(PATIENCE, self.connection.transact(tx)).await })??;
+        self.runtime
+            .block_on(async { timeout(PATIENCE, self.connection.transact(tx)).await })??;
         let begun = lap(parts, Stage::Port, begun);
         // With it goes its peer.
         let link = LinkMessageBuilder::<LinkUnspec>::new().name(pod.host_interface()).build();
@@ -152,10 +162,10 @@ impl Floor {
         Ok(())
     }
 
-    /// Creates a veth pair with the peer `eth0` in the pod, and brings `host`, the node's end, up. The node's
-    /// end gets no IPv6 link-local address: it is not needed, and each address and route is an event for
-    /// every daemon that follows links. The kernel accepts `IFLA_INET6_ADDR_GEN_MODE` only for an existing
-    /// link, so the second message sets it.
+    /// Creates a veth pair with the peer `eth0` in the pod, and brings `host`, the node's end, up.
+    /// The node's end gets no IPv6 link-local address: it is not needed, and each address and route
+    /// is an event for every daemon that follows links. The kernel accepts
+    /// `IFLA_INET6_ADDR_GEN_MODE` only for an existing link, so the second message sets it.
     fn add_veth(&self, host: &str, FloorPod { pod, netns, .. }: &FloorPod<'_>) -> Result<()> {
         let peer = LinkMessageBuilder::<LinkUnspec>::new()
             .name("eth0".to_owned())
@@ -180,16 +190,21 @@ fn configure_eth0(FloorPod { pod, inside, .. }: &FloorPod<'_>) -> Result<()> {
     let (IpNet::V4(net), IpAddr::V4(gateway)) = (pod.addresses[0], pod.gateways[0]) else {
         bail!("the first address is not of IPv4")
     };
-    let address = AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(net.addr(), net.prefix_len());
+    let address =
+        AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(net.addr(), net.prefix_len());
     let up = LinkMessageBuilder::<LinkUnspec>::new().index(index).up();
     let route = RouteMessageBuilder::<Ipv4Addr>::new().output_interface(index).gateway(gateway);
     // Up before the route: the kernel refuses a route over a link that is down (ENETDOWN).
-    let messages =
-        vec![(NewAddress(address.build()), ADD), (SetLink(up.build()), 0), (NewRoute(route.build()), ADD)];
+    let messages = vec![
+        (NewAddress(address.build()), ADD),
+        (SetLink(up.build()), 0),
+        (NewRoute(route.build()), ADD),
+    ];
     Ok(inside.netlink.request_all(messages).map_err(|(_, error)| error)?)
 }
 
-/// Waits until the port works. Since the transaction was `committed`, ovs-vswitchd works beside the caller.
+/// Waits until the port works. Since the transaction was `committed`, ovs-vswitchd works beside the
+/// caller.
 async fn installed(
     watch: &mut Monitored,
     interface: Uuid,

@@ -12,7 +12,8 @@ use super::{
     processes::Growth,
 };
 
-/// Largest permitted size of the plugin's executable in bytes. Each CNI call executes the file anew.
+/// Largest permitted size of the plugin's executable in bytes. Each CNI call executes the file
+/// anew.
 const MAX_PLUGIN: u64 = 4_000_000;
 
 /// One criterion, and whether it is met.
@@ -43,23 +44,32 @@ const P50: Figure = ("p50", |summary| summary.times.p50, f64::le);
 const P99: Figure = ("p99 of the median round", Summary::usual_p99, f64::le);
 const RATE: Figure = ("rate", |summary| summary.rate, f64::ge);
 
-/// One figure of the plugin, compared with the same figure of another contestant: which call, how many at
-/// once, the limit in words, and computed from the other contestant's figure.
+/// One figure of the plugin, compared with the same figure of another contestant: which call, how
+/// many at once, the limit in words, and computed from the other contestant's figure.
 type Comparison = (Verb, usize, Figure, Contestant, &'static str, fn(f64) -> f64);
 
 const COMPARISONS: [Comparison; 5] = [
     (Verb::Add, 1, P50, Contestant::Floor, "at most the floor's + 5 ms", |floor| floor + 5.0),
     (Verb::Add, 32, P99, Contestant::Floor, "at most 1.5 times the floor's", |floor| 1.5 * floor),
-    (Verb::Add, 100, RATE, Contestant::Floor, "at least 0.9 times the floor's", |floor| 0.9 * floor),
-    (Verb::Del, 1, P50, Contestant::Floor, "at most 1.3 times the floor's + 2 ms", |f| 1.3 * f + 2.0),
-    (Verb::Version, 1, P50, Contestant::BinTrue, "at most that of /bin/true + 1 ms", |time| time + 1.0),
+    (Verb::Add, 100, RATE, Contestant::Floor, "at least 0.9 times the floor's", |floor| {
+        0.9 * floor
+    }),
+    (Verb::Del, 1, P50, Contestant::Floor, "at most 1.3 times the floor's + 2 ms", |f| {
+        1.3 * f + 2.0
+    }),
+    (Verb::Version, 1, P50, Contestant::BinTrue, "at most that of /bin/true + 1 ms", |time| {
+        time + 1.0
+    }),
 ];
 /// Only where upstream's plugin was measured.
 const WITH_UPSTREAM: Comparison =
-    (Verb::Add, 100, RATE, Contestant::Upstream, "at least 8 times upstream's", |other| 8.0 * other);
+    (Verb::Add, 100, RATE, Contestant::Upstream, "at least 8 times upstream's", |other| {
+        8.0 * other
+    });
 
 impl Gate {
-    /// Every criterion. `leftovers` is the difference of the node before and after, if there is one.
+    /// Every criterion. `leftovers` is the difference of the node before and after, if there is
+    /// one.
     pub(crate) fn all(
         summaries: &[Summary],
         phases: &[Phase],
@@ -67,17 +77,23 @@ impl Gate {
         leftovers: Option<String>,
         plugin_bytes: u64,
     ) -> Vec<Self> {
-        let was_upstream = summaries.iter().any(|summary| summary.cell.contestant == Contestant::Upstream);
+        let was_upstream =
+            summaries.iter().any(|summary| summary.cell.contestant == Contestant::Upstream);
         let comparisons = COMPARISONS.iter().chain(was_upstream.then_some(&WITH_UPSTREAM));
         // Exact: an executable is smaller than 2^52 bytes.
-        let size = format!("{:.2} MB, limit {:.2}", plugin_bytes as f64 / 1e6, MAX_PLUGIN as f64 / 1e6);
+        let size =
+            format!("{:.2} MB, limit {:.2}", plugin_bytes as f64 / 1e6, MAX_PLUGIN as f64 / 1e6);
         let equal = "links, namespaces and rows are what they were before";
         comparisons
             .map(|comparison| Self::compare(comparison, summaries))
             .chain([
                 Self::outcome("size of the plugin", plugin_bytes <= MAX_PLUGIN, size),
                 Self::no_errors(phases),
-                Self::outcome(equal, leftovers.is_none(), leftovers.unwrap_or_else(|| "equal".to_owned())),
+                Self::outcome(
+                    equal,
+                    leftovers.is_none(),
+                    leftovers.unwrap_or_else(|| "equal".to_owned()),
+                ),
                 Self::nothing_held(processes),
             ])
             .collect()
@@ -101,14 +117,21 @@ impl Gate {
             ),
             _ => (false, "not measured".to_owned()),
         };
-        Self { demand: format!("{verb}, {at_once} at once: {name} {words}"), kind: Kind::Time, holds, found }
+        Self {
+            demand: format!("{verb}, {at_once} at once: {name} {words}"),
+            kind: Kind::Time,
+            holds,
+            found,
+        }
     }
 
-    /// Counts failed calls, also in the warm-up. Failures of upstream's plugin are shown in the table only.
+    /// Counts failed calls, also in the warm-up. Failures of upstream's plugin are shown in the
+    /// table only.
     fn no_errors(phases: &[Phase]) -> Self {
         let phases = phases.iter().filter(|phase| phase.cell.contestant != Contestant::Upstream);
-        let calls: Vec<_> =
-            phases.flat_map(|phase| phase.calls.iter().map(|call| (phase.cell, &call.error))).collect();
+        let calls: Vec<_> = phases
+            .flat_map(|phase| phase.calls.iter().map(|call| (phase.cell, &call.error)))
+            .collect();
         let errors = calls.iter().filter(|(_, error)| error.is_some()).count();
         let first = calls.iter().find_map(|(cell, error)| Some((cell, error.as_ref()?)));
         let first = first.map(|(Cell { verb, at_once, contestant, .. }, error)| {
@@ -183,7 +206,9 @@ mod tests {
         };
         assert_eq!(missed(None, None, 4_000_000, 0), "");
         assert!(missed(None, None, 4_000_001, 0).contains("size"));
-        assert!(missed(Some("code 11"), None, 1, 0).contains("1 errors; first: ours ADD of 8: code 11"));
+        assert!(
+            missed(Some("code 11"), None, 1, 0).contains("1 errors; first: ours ADD of 8: code 11")
+        );
         assert!(missed(None, Some("+ link x"), 1, 0).contains("+ link x"));
         assert!(missed(None, None, 1, 1).contains("21 descriptors (before 20)"));
     }
@@ -196,7 +221,8 @@ mod tests {
         };
         // The calls that were not made and the server that was not sampled are the two more.
         assert_eq!(missed(&[]), COMPARISONS.len() + 2);
-        let cell = Cell { verb: Verb::Add, ports: 0, at_once: 100, contestant: Contestant::Upstream };
+        let cell =
+            Cell { verb: Verb::Add, ports: 0, at_once: 100, contestant: Contestant::Upstream };
         assert_eq!(missed(&[summary(cell, 2.0)]), COMPARISONS.len() + 3);
     }
 }

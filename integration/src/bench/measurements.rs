@@ -1,4 +1,5 @@
-//! What is measured: every call of every phase; and the figures of calls: percentiles, rates, CPU time. Pure.
+//! What is measured: every call of every phase; and the figures of calls: percentiles, rates, CPU
+//! time. Pure.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -70,7 +71,8 @@ pub(crate) struct Phase {
     /// Wall time from the first start to the last end, in milliseconds.
     pub(crate) wall: f64,
     pub(crate) calls: Vec<Call>,
-    /// CPU time of the whole phase, until the daemons are idle; empty if the phase is too short to measure it.
+    /// CPU time of the whole phase, until the daemons are idle; empty if the phase is too short to
+    /// measure it.
     pub(crate) cpu: CpuTimes,
 }
 
@@ -78,8 +80,8 @@ pub(crate) struct Phase {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Call {
     pub(crate) duration: f64,
-    /// Its stages; `outside`, the start and the end of the process; `between`, what no stage accounts for.
-    /// Parts may overlap.
+    /// Its stages; `outside`, the start and the end of the process; `between`, what no stage
+    /// accounts for. Parts may overlap.
     pub(crate) parts: BTreeMap<String, f64>,
     /// The error of a call that failed; such a call is excluded from the figures.
     pub(crate) error: Option<String>,
@@ -141,8 +143,10 @@ impl Summary {
         for (part, time) in succeeded.iter().flat_map(|call| &call.parts) {
             parts.entry(part.clone()).or_default().push(*time);
         }
-        let rounds: Vec<Percentiles> =
-            phases.iter().map(|phase| Percentiles::of(phase.succeeded().map(|call| call.duration))).collect();
+        let rounds: Vec<Percentiles> = phases
+            .iter()
+            .map(|phase| Percentiles::of(phase.succeeded().map(|call| call.duration)))
+            .collect();
         Self {
             cell,
             calls: succeeded.len(),
@@ -156,8 +160,8 @@ impl Summary {
         }
     }
 
-    /// The p99 of the median round. One disturbance by other load decides the p99 of its round and that of
-    /// all calls, but not that of the median round.
+    /// The p99 of the median round. One disturbance by other load decides the p99 of its round and
+    /// that of all calls, but not that of the median round.
     pub(crate) fn usual_p99(&self) -> f64 {
         median(self.rounds_p99.iter().copied())
     }
@@ -207,7 +211,8 @@ mod tests {
 
     #[test]
     fn rounds_are_put_together_and_the_first_does_not_count() {
-        let summary = summary(&[(0, 1.0, &[900.0]), (1, 40.0, &[10.0, 30.0]), (2, 20.0, &[20.0])], None);
+        let summary =
+            summary(&[(0, 1.0, &[900.0]), (1, 40.0, &[10.0, 30.0]), (2, 20.0, &[20.0])], None);
         assert_eq!((summary.calls, summary.times.p50, summary.times.max), (3, 20.0, 30.0));
         assert_eq!((&summary.rounds[..], summary.rate), (&[10.0, 20.0][..], 50.0));
         assert_eq!((summary.cpu[&Process::Caller], summary.parts["veth"].p50), (4.0, 10.0));

@@ -1,4 +1,5 @@
-//! CPU time, memory, descriptors and threads of the daemons; of those the last two must not grow during a run.
+//! CPU time, memory, descriptors and threads of the daemons; of those the last two must not grow
+//! during a run.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,13 +14,15 @@ use serde::Serialize;
 use super::measurements::{Contestant, Process};
 use crate::report::milliseconds;
 
-/// Limit of the wait for idle threads: the runtime ends a blocking thread after ten seconds without work.
+/// Limit of the wait for idle threads: the runtime ends a blocking thread after ten seconds without
+/// work.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Milliseconds.
 pub(crate) type CpuTimes = BTreeMap<Process, f64>;
 
-/// CPU time so far of `contestant`: this process, or the children that it has started and waited for.
+/// CPU time so far of `contestant`: this process, or the children that it has started and waited
+/// for.
 pub(crate) fn cpu_of_caller(contestant: Contestant) -> Result<f64> {
     let is_own = contestant == Contestant::Floor;
     let usage = getrusage(if is_own { UsageWho::RUSAGE_SELF } else { UsageWho::RUSAGE_CHILDREN })?;
@@ -48,8 +51,8 @@ pub(crate) fn holdings(node: &Node) -> Result<BTreeMap<Program, Held>> {
 }
 
 impl Growth {
-    /// The daemons now, and what they held `before`, after a wait for connections and threads of the last
-    /// calls to end. A process that still holds more is reported, not an error.
+    /// The daemons now, and what they held `before`, after a wait for connections and threads of
+    /// the last calls to end. A process that still holds more is reported, not an error.
     pub(crate) fn since(before: &BTreeMap<Program, Held>, node: &Node) -> Result<Vec<Self>> {
         let growth = |(process, after)| Self { process, before: before[&process], after };
         let all = || -> Result<Vec<Self>> { Ok(holdings(node)?.into_iter().map(growth).collect()) };

@@ -1,4 +1,5 @@
-//! The result of a run: a table for the terminal, and `bench.json`, whose fields are those of [`Report`].
+//! The result of a run: a table for the terminal, and `bench.json`, whose fields are those of
+//! [`Report`].
 
 use std::fmt;
 
@@ -35,7 +36,10 @@ pub(crate) const FORMAT: u32 = 5;
 
 impl Report {
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "verb     there  at once                 calls  p50 ms  p90 ms  p99 ms  max ms   per s")?;
+        write!(
+            f,
+            "verb     there  at once                 calls  p50 ms  p90 ms  p99 ms  max ms   per s"
+        )?;
         write!(f, "   CPU ms per call:")?;
         // The columns of CPU times.
         let processes = [Process::Caller].into_iter().chain(Program::ALL.map(Process::Daemon));
@@ -45,7 +49,9 @@ impl Report {
         for summary in &self.cells {
             let Cell { verb, ports, at_once, contestant } = summary.cell;
             writeln!(f, "{}", if last.replace(verb) == Some(verb) { "" } else { "\n" })?;
-            let Summary { calls, errors, times: Percentiles { p50, p90, p99, max }, rate, cpu, .. } = summary;
+            let Summary {
+                calls, errors, times: Percentiles { p50, p90, p99, max }, rate, cpu, ..
+            } = summary;
             write!(f, "{verb:<8}{ports:>6}{at_once:>9}  {contestant:<10}{calls:>8}")?;
             write!(f, "{p50:>8.2}{p90:>8.2}{p99:>8.2}{max:>8.2}{rate:>8.1}{:19}", "")?;
             for process in &processes {
@@ -68,10 +74,12 @@ impl Report {
         for summary in self.cells.iter().filter(|summary| summary.cell.ports == 0) {
             let Cell { verb, at_once, contestant, .. } = summary.cell;
             let mut parts: Vec<_> = summary.parts.iter().collect();
-            parts
-                .sort_by_key(|(part, _)| Stage::ALL.iter().position(|stage| stage.name() == *part).ok_or(()));
-            let parts =
-                parts.iter().map(|(part, times)| format!("{part} {:.2} ({:.2})", times.p50, times.p99));
+            parts.sort_by_key(|(part, _)| {
+                Stage::ALL.iter().position(|stage| stage.name() == *part).ok_or(())
+            });
+            let parts = parts
+                .iter()
+                .map(|(part, times)| format!("{part} {:.2} ({:.2})", times.p50, times.p99));
             let parts = parts.collect::<Vec<_>>().join(", ");
             if !parts.is_empty() {
                 writeln!(f, "  {verb}, {at_once} at once, {contestant}: {parts}")?;

@@ -1,10 +1,10 @@
-//! Chaos: pods come and go while the plugin, the server and the daemons are killed at random moments.
-//! Afterwards DEL has to remove everything that is left, and the pods that are attached need to have their
-//! network.
+//! Chaos: pods come and go while the plugin, the server and the daemons are killed at random
+//! moments. Afterwards DEL has to remove everything that is left, and the pods that are attached
+//! need to have their network.
 //!
-//! The lab calls the plugin as a container runtime does: a sandbox is owed a DEL from the moment its ADD
-//! starts until a DEL of it succeeds. The same seed makes the same decisions; their effects differ from run
-//! to run.
+//! The lab calls the plugin as a container runtime does: a sandbox is owed a DEL from the moment
+//! its ADD starts until a DEL of it succeeds. The same seed makes the same decisions; their effects
+//! differ from run to run.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -36,12 +36,12 @@ use worker::{Remains, Worker};
 /// Runtime threads, and the pods of each: several calls are under way whenever a daemon is killed.
 const WORKERS: usize = 4;
 const PODS: usize = 5;
-/// How long the daemons may take to reconnect to each other once nothing kills them any more. It bounds a
-/// hang and measures no speed.
+/// How long the daemons may take to reconnect to each other once nothing kills them any more. It
+/// bounds a hang and measures no speed.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// Kill the plugin, the server and the daemons at random moments while pods come and go; fail if a DEL leaves
-/// anything behind.
+/// Kill the plugin, the server and the daemons at random moments while pods come and go; fail if a
+/// DEL leaves anything behind.
 #[derive(Debug, Clone, Args)]
 pub struct Chaos {
     /// For how long.
@@ -53,11 +53,12 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// Brings chaos to the first node of `lab`, reports progress to `say`, and returns what was done.
+    /// Brings chaos to the first node of `lab`, reports progress to `say`, and returns what was
+    /// done.
     ///
     /// # Errors
-    /// If a call or a daemon fails for another reason than the injected faults, a pod lacks its network
-    /// afterwards, or a DEL leaves something behind.
+    /// If a call or a daemon fails for another reason than the injected faults, a pod lacks its
+    /// network afterwards, or a DEL leaves something behind.
     pub fn run(&self, lab: &Lab, say: &mut dyn FnMut(&str)) -> Result<Tally> {
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         say(&format!(
@@ -89,10 +90,15 @@ impl Chaos {
         // Before the DELs, which detach these pods.
         self.network_is_back(lab, &witnesses, &remains.attached)?;
         for pod in &remains.owed {
-            eventually(&format!("DEL of {}", pod.sandbox), RECOVERY, || node.runtime().del(pod)?.success())?;
+            eventually(&format!("DEL of {}", pod.sandbox), RECOVERY, || {
+                node.runtime().del(pod)?.success()
+            })?;
             tally.dels.succeeded += 1;
         }
-        remains.namespaces.iter().try_for_each(|pod| node.remove_namespaces(slice::from_ref(pod)))?;
+        remains
+            .namespaces
+            .iter()
+            .try_for_each(|pod| node.remove_namespaces(slice::from_ref(pod)))?;
         before.must_equal(&node.census()?).context("something is left")?;
         say("nothing is left");
         Ok(tally)
@@ -119,17 +125,19 @@ impl Chaos {
         Ok((tally, remains))
     }
 
-    /// Waits until the witnesses and the pods whose last ADD succeeded reach each other, without another call
-    /// of the plugin.
+    /// Waits until the witnesses and the pods whose last ADD succeeded reach each other, without
+    /// another call of the plugin.
     fn network_is_back(&self, lab: &Lab, witnesses: &[Pod], attached: &[Pod]) -> Result<()> {
         let (first, second) = (&witnesses[0], &witnesses[1]);
         eventually("pods that were there before have their network", RECOVERY, || {
             lab.ping(first, second.address())
         })?;
         for pod in attached {
-            eventually(&format!("{}, whose ADD succeeded, has its network", pod.sandbox), RECOVERY, || {
-                lab.ping(pod, first.address())
-            })?;
+            eventually(
+                &format!("{}, whose ADD succeeded, has its network", pod.sandbox),
+                RECOVERY,
+                || lab.ping(pod, first.address()),
+            )?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Soak: thousands of pods come and go on one node while a constant number stays attached; the resources of
-//! the node must not grow.
+//! Soak: thousands of pods come and go on one node while a constant number stays attached; the
+//! resources of the node must not grow.
 //!
-//! No process is killed here: each call must succeed. After each round no call is under way and as many pods
-//! are attached as at the start. So rows, links and files must have the same numbers again; memory may differ
-//! by what the allocator keeps.
+//! No process is killed here: each call must succeed. After each round no call is under way and as
+//! many pods are attached as at the start. So rows, links and files must have the same numbers
+//! again; memory may differ by what the allocator keeps.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -34,12 +34,12 @@ pub use sample::Sample;
 
 /// After this many failures the run ends: further ones add no information.
 const MOST_FAILURES: usize = 10;
-/// Interval of progress messages: often enough to show that the run is alive, without flooding a log of
-/// hours.
+/// Interval of progress messages: often enough to show that the run is alive, without flooding a
+/// log of hours.
 const SAYING: Duration = Duration::from_secs(15);
 
-/// Let pods come and go for a long time; fail if the server or what is left of them grows, or if any call
-/// fails.
+/// Let pods come and go for a long time; fail if the server or what is left of them grows, or if
+/// any call fails.
 ///
 /// All samples, with their fields, go to soak/soak.json in cargo's target directory.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -61,13 +61,13 @@ impl Soak {
         (self.cycles / 12).clamp(1, 100).min(self.churn)
     }
 
-    /// Soaks the first node of `lab`, reports progress to `say`, and returns the results. A missed demand is
-    /// in the report, not an error.
+    /// Soaks the first node of `lab`, reports progress to `say`, and returns the results. A missed
+    /// demand is in the report, not an error.
     ///
     /// # Errors
     ///
-    /// A size that is too small, a server that does not start, or a failure of the lab's own commands. Failed
-    /// CNI calls are in the report.
+    /// A size that is too small, a server that does not start, or a failure of the lab's own
+    /// commands. Failed CNI calls are in the report.
     pub fn run(&self, lab: &Lab, say: &mut dyn FnMut(&str)) -> Result<Report> {
         ensure!(
             self.cycles > 0 && self.churn > 1 && self.at_once > 0,
@@ -78,8 +78,8 @@ impl Soak {
         let before = node.census()?;
         say(&format!("attaching {} pods", self.churn));
         pods.fill(self.churn)?;
-        // Compacted before the first sample and before the last, so that both sizes are those of live rows
-        // only.
+        // Compacted before the first sample and before the last, so that both sizes are those of
+        // live rows only.
         sample::compact(node)?;
 
         let began = Instant::now();
@@ -106,7 +106,8 @@ impl Soak {
         samples.push(Sample::take(lab, node, done, began)?.with_compacted());
         let seconds = began.elapsed().as_secs_f64();
         pods.empty()?;
-        let left = before.must_equal(&node.census()?).err().map(|difference| format!("{difference:#}"));
+        let left =
+            before.must_equal(&node.census()?).err().map(|difference| format!("{difference:#}"));
         Ok(Report::new(self.clone(), seconds, done, samples, pods.failures, left))
     }
 }

@@ -11,7 +11,8 @@ use super::{api::Api, credentials::Credentials};
 pub const MANIFEST: &str = include_str!("../../../conf/kubernetes/ovn-kubernetes-node.yaml");
 
 /// The deployment of the control plane.
-const CONTROL_PLANE: &str = include_str!("../../../conf/kubernetes/ovn-kubernetes-control-plane.yaml");
+const CONTROL_PLANE: &str =
+    include_str!("../../../conf/kubernetes/ovn-kubernetes-control-plane.yaml");
 
 const NAMESPACE: &str = "ovn-kubernetes";
 /// Service account of the server on a node.
@@ -19,7 +20,8 @@ pub const NODE: &str = "ovn-kubernetes-node";
 /// Service account of the control plane.
 pub const MASTER: &str = "ovn-kubernetes-control-plane";
 
-/// Creates the deployments' namespace, accounts, roles and bindings; writes a token of each account.
+/// Creates the deployments' namespace, accounts, roles and bindings; writes a token of each
+/// account.
 pub fn grant(api: &Api, credentials: &Credentials) -> Result<()> {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     for (account, manifest) in [(NODE, MANIFEST), (MASTER, CONTROL_PLANE)] {
@@ -52,8 +54,9 @@ pub fn token_of_node(api: &Api, node: &str) -> Result<String> {
     token(api, NODE, Some(node))
 }
 
-/// From now on, the token of the servers on nodes is that of this node's pod, and the API server lets it annotate its
-/// own node only. The other nodes' servers are refused, and annotate nothing any more.
+/// From now on, the token of the servers on nodes is that of this node's pod, and the API server
+/// lets it annotate its own node only. The other nodes' servers are refused, and annotate nothing
+/// any more.
 pub fn own_node_only(api: &Api, credentials: &Credentials, node: &str) -> Result<()> {
     create_own_node_only(api)?;
     credentials.write_token(NODE, &token(api, NODE, Some(node))?)
@@ -78,11 +81,13 @@ fn objects(manifest: &str) -> impl Iterator<Item = Result<Value>> {
     documents.map(|object| Value::deserialize(object).context("read the deployment's manifest"))
 }
 
-/// A token of a service account, for a program on this node; valid for a day, which is longer than any test.
+/// A token of a service account, for a program on this node; valid for a day, which is longer than
+/// any test.
 fn token(api: &Api, account: &str, node: Option<&str>) -> Result<String> {
     let node = node.map(|node| json!({"apiVersion": "v1", "kind": "Node", "name": node}));
     let spec = json!({"expirationSeconds": 86_400, "boundObjectRef": node});
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
     let answer = api.create(&path, &request)?;
     Ok(answer["status"]["token"].as_str().context("the API server gave no token")?.to_owned())

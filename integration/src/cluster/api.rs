@@ -1,4 +1,5 @@
-//! The API server as an administrator uses it. Objects are JSON, and calls block until the answer comes.
+//! The API server as an administrator uses it. Objects are JSON, and calls block until the answer
+//! comes.
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
@@ -42,15 +43,16 @@ impl Api {
 
     /// A client with the credential in this kubeconfig.
     pub fn with(file: &Path, url: &str) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let client = runtime.block_on(async {
             let kubeconfig =
                 Kubeconfig::read_from(file).with_context(|| format!("read {}", file.display()))?;
             let mut config =
                 Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
             config.cluster_url = url.parse()?;
-            // Short: an API server that does not answer must not use up the time of the caller, which tries
-            // again.
+            // Short: an API server that does not answer must not use up the time of the caller,
+            // which tries again.
             config.connect_timeout = Some(Duration::from_secs(2));
             anyhow::Ok(Client::try_from(config)?)
         })?;
@@ -85,14 +87,18 @@ impl Api {
     /// The answer to GET of `path`, as text.
     pub fn text(&self, path: &str) -> Result<String> {
         let request = Request::get(path).body(Vec::new())?;
-        self.runtime.block_on(self.client.request_text(request)).with_context(|| format!("GET {path}"))
+        self.runtime
+            .block_on(self.client.request_text(request))
+            .with_context(|| format!("GET {path}"))
     }
 
     fn call(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
         let what = format!("{method} {path}");
         let request = Request::builder().method(method).uri(path);
         let request = match body {
-            Some((kind, value)) => request.header("content-type", kind).body(serde_json::to_vec(value)?)?,
+            Some((kind, value)) => {
+                request.header("content-type", kind).body(serde_json::to_vec(value)?)?
+            }
             None => request.body(Vec::new())?,
         };
         self.runtime.block_on(self.client.request(request)).context(what)

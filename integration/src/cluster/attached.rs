@@ -38,7 +38,8 @@ impl Cluster {
             .as_ref()
             .and_then(|spec| spec.node_name.as_deref())
             .with_context(|| format!("{key} has no node"))?;
-        let node = self.lab.nodes.iter().find(|known| known.name == node).context("the pod's node")?;
+        let node =
+            self.lab.nodes.iter().find(|known| known.name == node).context("the pod's node")?;
         let network = PodNetwork::from_annotations(pod.annotations(), &Network::Default)?
             .with_context(|| format!("{key} has no network"))?;
         let host = match network.addresses.first().map(IpNet::addr) {
@@ -50,22 +51,27 @@ impl Cluster {
         attached.mac = network.mac.to_string();
         attached.addresses = network.addresses;
         attached.gateways = network.gateways;
-        attached.routes =
-            network.routes.iter().filter_map(|route| Some((route.destination, route.next_hop?))).collect();
+        attached.routes = network
+            .routes
+            .iter()
+            .filter_map(|route| Some((route.destination, route.next_hop?)))
+            .collect();
         attached.namespace = pod.namespace().unwrap_or_default();
         attached.name = pod.name_any();
         attached.uid = pod.uid().unwrap_or_default();
         let condition = format!("external_ids:iface-id={}", attached.port());
-        let sandbox = node.vsctl(["--bare", "--columns=external_ids", "find", "Interface", &condition])?;
+        let sandbox =
+            node.vsctl(["--bare", "--columns=external_ids", "find", "Interface", &condition])?;
         let sandbox = sandbox.split_whitespace().find_map(|pair| pair.strip_prefix("sandbox="));
-        attached.sandbox =
-            sandbox.with_context(|| format!("no interface with {condition} on {}", node.name))?.to_owned();
+        attached.sandbox = sandbox
+            .with_context(|| format!("no interface with {condition} on {}", node.name))?
+            .to_owned();
         attached.netns = namespace_of(node, &attached.sandbox)?;
         Ok(attached)
     }
 
-    /// The running pod `namespace/name` of any network, as a pod of the lab that knows no more than what sending
-    /// packets needs: its node, its network namespace and its address.
+    /// The running pod `namespace/name` of any network, as a pod of the lab that knows no more than
+    /// what sending packets needs: its node, its network namespace and its address.
     ///
     /// # Errors
     /// If the pod is unknown, has no address, or not one sandbox.
@@ -75,7 +81,8 @@ impl Cluster {
         let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let node = self.lab.nodes.iter().find(|node| name == Some(node.name.as_str()));
         let node = node.context("the pod's node")?;
-        let address: IpAddr = address_of(pod).with_context(|| format!("{key} has no address"))?.parse()?;
+        let address: IpAddr =
+            address_of(pod).with_context(|| format!("{key} has no address"))?.parse()?;
         let uid = pod.uid().unwrap_or_default();
         let of_pod = format!("{OF_PODS},labels.\"io.kubernetes.pod.uid\"=={uid}");
         let sandboxes = containers(node, &["list", "--quiet", &of_pod])?;
@@ -92,11 +99,14 @@ impl Cluster {
     }
 }
 
-/// The network namespace of a sandbox: the runtime chose its path, which is in the OCI configuration.
+/// The network namespace of a sandbox: the runtime chose its path, which is in the OCI
+/// configuration.
 fn namespace_of(node: &Node, sandbox: &str) -> Result<PathBuf> {
     let info = containers(node, &["info", sandbox])?;
-    let info: serde_json::Value = serde_json::from_str(&info).context("what ctr says of the sandbox")?;
-    let namespaces = info["Spec"]["linux"]["namespaces"].as_array().context("namespaces of the sandbox")?;
+    let info: serde_json::Value =
+        serde_json::from_str(&info).context("what ctr says of the sandbox")?;
+    let namespaces =
+        info["Spec"]["linux"]["namespaces"].as_array().context("namespaces of the sandbox")?;
     let network = namespaces
         .iter()
         .find(|namespace| namespace["type"] == "network")
@@ -126,6 +136,7 @@ pub fn address_of(pod: &KubernetesPod) -> Option<&str> {
 
 /// Whether the pod is ready, and with it all its containers.
 pub fn is_ready(pod: &KubernetesPod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let conditions =
+        pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -1,5 +1,6 @@
-//! Nodes without kubelets: their objects and those of EndpointSlices are written by hand, and the plugins are
-//! called as a container runtime calls them, with the configuration that is on the node.
+//! Nodes without kubelets: their objects and those of EndpointSlices are written by hand, and the
+//! plugins are called as a container runtime calls them, with the configuration that is on the
+//! node.
 //!
 //! Must not know: which network a node has.
 
@@ -19,8 +20,8 @@ use serde_json::{Value, json};
 use super::{Cluster, worker};
 use crate::{Lab, Node, Pod, eventually, mounts};
 
-/// How long the nodes may take until they take pods: an idle machine needs some seconds, an emulated processor
-/// minutes.
+/// How long the nodes may take until they take pods: an idle machine needs some seconds, an
+/// emulated processor minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Cluster {
@@ -32,7 +33,10 @@ impl Cluster {
     pub(super) fn write_node(&self, node: &Node) -> Result<()> {
         let nodes = "/api/v1/nodes";
         let name = &node.name;
-        self.api.create(nodes, &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}))?;
+        self.api.create(
+            nodes,
+            &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}),
+        )?;
         let addresses: Vec<Value> = worker::addresses(node, self.families)
             .split(',')
             .map(|address| json!({"type": "InternalIP", "address": address}))
@@ -47,8 +51,8 @@ impl Cluster {
         })
     }
 
-    /// Starts a pod of the API server, as it was created, on its node: a network namespace in which nothing runs yet.
-    /// Tells the API server that the pod is ready.
+    /// Starts a pod of the API server, as it was created, on its node: a network namespace in which
+    /// nothing runs yet. Tells the API server that the pod is ready.
     ///
     /// # Errors
     /// If the object names no node of the lab, or a plugin fails.
@@ -61,8 +65,8 @@ impl Cluster {
         Ok(pod)
     }
 
-    /// Writes what the controller of EndpointSlices would: the pod is all there is behind the Service, an object
-    /// of the API server whose target ports are numbers.
+    /// Writes what the controller of EndpointSlices would: the pod is all there is behind the
+    /// Service, an object of the API server whose target ports are numbers.
     pub fn write_endpoint(&self, service: &Value, pod: &Pod) -> Result<()> {
         let name = &service["metadata"]["name"];
         let ports = service["spec"]["ports"].as_array().context("a Service has ports")?;
@@ -70,7 +74,8 @@ impl Cluster {
             .iter()
             .map(|port| json!({"name": port["name"], "port": port["targetPort"], "protocol": port["protocol"]}))
             .collect();
-        let target = json!({"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid});
+        let target =
+            json!({"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid});
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
@@ -84,8 +89,8 @@ impl Cluster {
     }
 }
 
-/// Attaches a pod to the network, as it was created in an API server, on the node that the object names: a network
-/// namespace in which nothing runs yet.
+/// Attaches a pod to the network, as it was created in an API server, on the node that the object
+/// names: a network namespace in which nothing runs yet.
 ///
 /// # Errors
 /// If the object names no node of the lab, or a plugin fails.
@@ -103,11 +108,13 @@ pub fn attach(lab: &Lab, object: &Value) -> Result<Pod> {
     pod.uid = text("/metadata/uid")?;
     node.add_namespaces(slice::from_ref(&pod))?;
     let result = add(node, &pod).with_context(|| format!("attach {} on {name}", pod.name))?;
-    let addresses = result["ips"].as_array().into_iter().flatten().filter_map(|ip| ip["address"].as_str());
+    let addresses =
+        result["ips"].as_array().into_iter().flatten().filter_map(|ip| ip["address"].as_str());
     pod.addresses = addresses.map(str::parse).collect::<Result<Vec<IpNet>, _>>()?;
     let interfaces = result["interfaces"].as_array().into_iter().flatten();
-    let own =
-        interfaces.filter(|interface| interface["name"] == "eth0").find_map(|eth0| eth0["mac"].as_str());
+    let own = interfaces
+        .filter(|interface| interface["name"] == "eth0")
+        .find_map(|eth0| eth0["mac"].as_str());
     own.unwrap_or_default().clone_into(&mut pod.mac);
     ensure!(!pod.addresses.is_empty(), "no address for {}: {result}", pod.name);
     Ok(pod)

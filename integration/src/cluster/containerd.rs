@@ -1,5 +1,5 @@
-//! Which containerd runs a node's pods: Debian's, which knows neither STATUS nor CNI 1.1.0, or version 2,
-//! which asks for STATUS every few seconds.
+//! Which containerd runs a node's pods: Debian's, which knows neither STATUS nor CNI 1.1.0, or
+//! version 2, which asks for STATUS every few seconds.
 
 use std::{env, path::Path};
 
@@ -47,7 +47,8 @@ impl Containerd {
             Self::Two => {
                 let directory = programs::containerd_2()?;
                 let daemon = node.new_named_daemon(directory.join("containerd"), arguments);
-                // containerd runs the first shim in PATH, and Debian's belongs to the other version.
+                // containerd runs the first shim in PATH, and Debian's belongs to the other
+                // version.
                 daemon.set_environment(vec![("PATH".to_owned(), path_with(&directory)?)]);
                 Ok(daemon)
             }
@@ -57,6 +58,7 @@ impl Containerd {
 
 fn path_with(first: &Path) -> Result<String> {
     let usual = prerequisites::search_path();
-    let path = env::join_paths(std::iter::once(first.to_path_buf()).chain(env::split_paths(&usual)))?;
+    let path =
+        env::join_paths(std::iter::once(first.to_path_buf()).chain(env::split_paths(&usual)))?;
     path.into_string().ok().context("PATH is text")
 }

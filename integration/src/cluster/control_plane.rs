@@ -1,4 +1,5 @@
-//! The central programs of Kubernetes, in the lab's root: etcd, API server, controller manager, scheduler.
+//! The central programs of Kubernetes, in the lab's root: etcd, API server, controller manager,
+//! scheduler.
 
 use std::{
     fs,
@@ -38,10 +39,11 @@ pub fn services(families: Families) -> String {
 pub const OTHER_URL: &str = "https://172.30.0.1:7443";
 
 const ETCD: &str = "http://127.0.0.1:2379";
-/// How long certificates are valid that the cluster signs. No program of the lab has any but the servers of
-/// nodes that a test has request one, which it sees renewed.
+/// How long certificates are valid that the cluster signs. No program of the lab has any but the
+/// servers of nodes that a test has request one, which it sees renewed.
 pub const SIGNED_FOR: Duration = Duration::from_secs(30);
-/// How long the API server may take to be ready: an idle machine needs 3 s, an emulated processor minutes.
+/// How long the API server may take to be ready: an idle machine needs 3 s, an emulated processor
+/// minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The central programs. Each can be stopped and started again.
@@ -63,13 +65,19 @@ impl ControlPlane {
         Self::start_with(credentials, api, families, &[])
     }
 
-    /// The same without service accounts, which the controller manager would create: a pod needs none.
+    /// The same without service accounts, which the controller manager would create: a pod needs
+    /// none.
     pub fn without_service_accounts(
         credentials: &Credentials,
         api: &Api,
         families: Families,
     ) -> Result<Self> {
-        Self::start_with(credentials, api, families, &["--disable-admission-plugins=ServiceAccount"])
+        Self::start_with(
+            credentials,
+            api,
+            families,
+            &["--disable-admission-plugins=ServiceAccount"],
+        )
     }
 
     fn start_with(
@@ -105,8 +113,8 @@ impl ControlPlane {
     }
 }
 
-/// The API server of another cluster, without nodes and pods. The accounts of this cluster may do everything
-/// there.
+/// The API server of another cluster, without nodes and pods. The accounts of this cluster may do
+/// everything there.
 #[derive(Debug)]
 pub struct OtherApiServer {
     pub api: Api,
@@ -131,14 +139,21 @@ impl OtherApiServer {
                 format!("--tls-private-key-file={}", credentials.server_key().display()),
                 format!("--token-auth-file={}", tokens.display()),
                 "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-                format!("--service-account-key-file={}", credentials.service_account_key().display()),
-                format!("--service-account-signing-key-file={}", credentials.service_account_key().display()),
+                format!(
+                    "--service-account-key-file={}",
+                    credentials.service_account_key().display()
+                ),
+                format!(
+                    "--service-account-signing-key-file={}",
+                    credentials.service_account_key().display()
+                ),
                 "--authorization-mode=AlwaysAllow".to_owned(),
             ],
         );
         etcd.spawn()?;
         let api = Api::at(credentials, OTHER_URL)?;
-        api_server.start_within(PATIENCE, || api.read("/api/v1/namespaces/kube-system").map(drop))?;
+        api_server
+            .start_within(PATIENCE, || api.read("/api/v1/namespaces/kube-system").map(drop))?;
         Ok(Self { api, _etcd: etcd, _api_server: api_server })
     }
 }
@@ -197,7 +212,10 @@ fn api_server(credentials: &Credentials, families: Families, options: &[&str]) -
 fn controller_manager(credentials: &Credentials) -> Result<Daemon> {
     let arguments = [
         format!("--kubeconfig={}", credentials.kubeconfig(CONTROLLER_MANAGER).display()),
-        format!("--service-account-private-key-file={}", credentials.service_account_key().display()),
+        format!(
+            "--service-account-private-key-file={}",
+            credentials.service_account_key().display()
+        ),
         format!("--root-ca-file={}", credentials.authority().display()),
         format!("--cluster-signing-cert-file={}", credentials.authority().display()),
         format!("--cluster-signing-key-file={}", credentials.authority_key().display()),

@@ -1,5 +1,5 @@
-//! The identities in the cluster: a certificate authority, the API server's certificate, and a token for each
-//! client.
+//! The identities in the cluster: a certificate authority, the API server's certificate, and a
+//! token for each client.
 
 use std::{
     fs,
@@ -37,8 +37,8 @@ impl Credentials {
         for user in users.into_iter().chain(nodes.iter().map(|node| kubelet(node))) {
             let groups = match user.as_str() {
                 ADMIN => "system:masters",
-                // The node authorizer and NodeRestriction recognise a kubelet by this group and its user
-                // name.
+                // The node authorizer and NodeRestriction recognise a kubelet by this group and its
+                // user name.
                 node if node.starts_with("system:node:") => "system:nodes",
                 _ => "",
             };
@@ -85,8 +85,8 @@ impl Credentials {
             .with_context(|| format!("write the token of {account}"))
     }
 
-    /// A table of tokens for another cluster's API server: the administrator's, and those of the deployments'
-    /// accounts, which their own API server has signed.
+    /// A table of tokens for another cluster's API server: the administrator's, and those of the
+    /// deployments' accounts, which their own API server has signed.
     pub(crate) fn tokens_elsewhere(&self) -> Result<PathBuf> {
         let mut table = fs::read_to_string(self.token_table())?;
         // The rights are those of the administrator's group.
@@ -99,7 +99,8 @@ impl Credentials {
         Ok(file)
     }
 
-    /// Writes a configuration file (kubeconfig) with which `account` reaches the API server at `url`.
+    /// Writes a configuration file (kubeconfig) with which `account` reaches the API server at
+    /// `url`.
     pub fn write_kubeconfig(&self, account: &str, url: &str) -> Result<PathBuf> {
         let token = fs::read_to_string(self.token(account))?;
         let file = self.kubeconfig(account);
@@ -107,14 +108,16 @@ impl Credentials {
         Ok(file)
     }
 
-    /// Writes a configuration file (kubeconfig) with the certificate and the key in `pem`, both in one file, as
-    /// servers of nodes keep them.
+    /// Writes a configuration file (kubeconfig) with the certificate and the key in `pem`, both in
+    /// one file, as servers of nodes keep them.
     pub fn write_certificate_kubeconfig(&self, name: &str, pem: &str) -> Result<PathBuf> {
         let certificate = self.directory.join(format!("{name}.pem"));
         fs::write(&certificate, pem)?;
         let file = self.kubeconfig(name);
-        let mut config: Value = serde_json::from_str(&self.kubeconfig_text(name, "", control_plane::URL))?;
-        config["users"][0]["user"] = json!({"client-certificate": certificate, "client-key": certificate});
+        let mut config: Value =
+            serde_json::from_str(&self.kubeconfig_text(name, "", control_plane::URL))?;
+        config["users"][0]["user"] =
+            json!({"client-certificate": certificate, "client-key": certificate});
         fs::write(&file, config.to_string())?;
         Ok(file)
     }
@@ -148,7 +151,8 @@ impl Credentials {
     fn certificates(&self) -> Result<()> {
         let openssl = |arguments: &str| {
             let words = arguments.split_whitespace();
-            command::output(Command::new("openssl").args(words).current_dir(&self.directory)).map(drop)
+            command::output(Command::new("openssl").args(words).current_dir(&self.directory))
+                .map(drop)
         };
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30";
         openssl(&format!("req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=lab-authority"))?;

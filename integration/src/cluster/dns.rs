@@ -1,4 +1,5 @@
-//! CoreDNS: two replicas, and their Service `kube-dns` at the address that every kubelet tells its pods.
+//! CoreDNS: two replicas, and their Service `kube-dns` at the address that every kubelet tells its
+//! pods.
 //!
 //! Must not know: how a Service gets to its pods.
 
@@ -18,8 +19,8 @@ pub const NAMESPACE: &str = "kube-system";
 /// Replicas in the manifest.
 const REPLICAS: usize = 2;
 
-/// How long CoreDNS may take to be ready: a second after its pods' network on an idle machine; the rest is
-/// for a busy one.
+/// How long CoreDNS may take to be ready: a second after its pods' network on an idle machine; the
+/// rest is for a busy one.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Address of the Service in a cluster of these families.
@@ -31,7 +32,8 @@ pub(super) fn address(families: Families) -> &'static str {
 }
 
 impl Cluster {
-    /// Starts CoreDNS and waits until both replicas are ready, i.e. have read the cluster's services.
+    /// Starts CoreDNS and waits until both replicas are ready, i.e. have read the cluster's
+    /// services.
     ///
     /// # Errors
     /// If they are not ready in time.
@@ -40,7 +42,8 @@ impl Cluster {
         self.each_node(|node, worker| worker.import_image(node, &archive))?;
         let [fallthrough, forward, others] = match &self.name_server {
             Some(_) => {
-                let forward = format!("forward . {}", self.lab.world().addresses(Machine::Resolver)[0]);
+                let forward =
+                    format!("forward . {}", self.lab.world().addresses(Machine::Resolver)[0]);
                 ["fallthrough in-addr.arpa ip6.arpa".to_owned(), forward.clone(), forward]
             }
             None => [
@@ -60,7 +63,8 @@ impl Cluster {
         self.kubectl(["create", "--filename", &file.to_string_lossy()])?;
         self.pods.wait("both replicas of CoreDNS are ready", PATIENCE, |known| {
             let prefix = format!("{NAMESPACE}/coredns-");
-            let ready = known.iter().filter(|(key, pod)| key.starts_with(&prefix) && is_ready(pod)).count();
+            let ready =
+                known.iter().filter(|(key, pod)| key.starts_with(&prefix) && is_ready(pod)).count();
             ensure!(ready == REPLICAS, "{ready} are");
             Ok(())
         })

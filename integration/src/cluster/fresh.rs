@@ -1,5 +1,5 @@
-//! Nodes as machines on which nothing of the network was ever installed: no Open vSwitch, no OVN, no plugin. The
-//! address of a node is on its NIC.
+//! Nodes as machines on which nothing of the network was ever installed: no Open vSwitch, no OVN,
+//! no plugin. The address of a node is on its NIC.
 //!
 //! Must not know: what is installed on them.
 
@@ -25,7 +25,9 @@ impl Cluster {
             }
             node.shell("rm -rf /etc/openvswitch/* /run/openvswitch/* /run/ovn/*")?;
             let plugins = node.path(mounts::PLUGINS);
-            for plugin in fs::read_dir(&plugins).with_context(|| format!("list {}", plugins.display()))? {
+            for plugin in
+                fs::read_dir(&plugins).with_context(|| format!("list {}", plugins.display()))?
+            {
                 fs::remove_file(plugin?.path())?;
             }
             worker.kubelet.spawn()
@@ -46,7 +48,8 @@ pub(super) fn configure_nic(node: &Node) -> Result<()> {
 
 /// Ends Open vSwitch and OVN on a node.
 pub(super) fn remove_switch(node: &Node) -> Result<()> {
-    // Told to exit, unlike by a signal, ovn-controller removes its chassis, and with it the tunnels of the others.
+    // Told to exit, unlike by a signal, ovn-controller removes its chassis, and with it the tunnels
+    // of the others.
     node.run(["ovn-appctl", "--target=ovn-controller", "exit"])?;
     eventually("ovn-controller has ended", PATIENCE, || {
         ensure!(!node.ovn_controller.is_running(), "it is running");

@@ -1,5 +1,5 @@
-//! Nodes and a Service's endpoints that must stay in service. Checks every state that the API server reports
-//! of them, not only the first and the last.
+//! Nodes and a Service's endpoints that must stay in service. Checks every state that the API
+//! server reports of them, not only the first and the last.
 
 use std::{
     fmt,
@@ -29,14 +29,16 @@ pub struct InService {
 }
 
 impl Cluster {
-    /// Watches all nodes, and the endpoints of the Service `default/SERVICE`: `endpoints` of them are ready
-    /// now and have to stay so.
+    /// Watches all nodes, and the endpoints of the Service `default/SERVICE`: `endpoints` of them
+    /// are ready now and have to stay so.
     pub fn keep_in_service(&self, service: &str, endpoints: usize) -> InService {
-        let of_service = watcher::Config::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let of_service =
+            watcher::Config::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = Api::<EndpointSlice>::namespaced(self.api.client.clone(), "default");
         let too_few = move |slice: &EndpointSlice| {
             let ready = ready_endpoints(slice);
-            (ready != endpoints).then(|| format!("{} has {ready} of {endpoints} endpoints", slice.name_any()))
+            (ready != endpoints)
+                .then(|| format!("{} has {ready} of {endpoints} endpoints", slice.name_any()))
         };
         InService {
             nodes: Watch::begin(
@@ -93,7 +95,9 @@ impl Watch {
             while let Some(event) = events.next().await {
                 let (states, wrong) = match event {
                     Ok(Event::InitApply(object) | Event::Apply(object)) => (1, judge(&object)),
-                    Ok(Event::Delete(object)) => (1, Some(format!("{} was deleted", object.name_any()))),
+                    Ok(Event::Delete(object)) => {
+                        (1, Some(format!("{} was deleted", object.name_any())))
+                    }
                     Ok(Event::Init | Event::InitDone) | Err(_) => (0, None),
                 };
                 let mut seen = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,10 +122,11 @@ impl Drop for Watch {
     }
 }
 
-/// Why the node is out of service: it gets no new pods, and its pods leave their Services. None for a node
-/// that is ready.
+/// Why the node is out of service: it gets no new pods, and its pods leave their Services. None for
+/// a node that is ready.
 fn not_ready(node: &Node) -> Option<String> {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let conditions =
+        node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     match conditions.iter().find(|condition| condition.type_ == "Ready") {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => Some(format!(

@@ -1,4 +1,5 @@
-//! What pods could leave behind on the nodes and in OVN: recorded before them, and compared after them.
+//! What pods could leave behind on the nodes and in OVN: recorded before them, and compared after
+//! them.
 
 use std::time::Duration;
 
@@ -21,25 +22,28 @@ impl Cluster {
         Ok(Leftovers { nodes, ports: self.logical_ports()? })
     }
 
-    /// Waits until no pod is left in the namespace `default` and everything is as it was `before` the first
-    /// one: links, namespaces, rows of Open vSwitch, tracked connections, logical ports.
+    /// Waits until no pod is left in the namespace `default` and everything is as it was `before`
+    /// the first one: links, namespaces, rows of Open vSwitch, tracked connections, logical ports.
     pub fn must_leave_nothing(&self, before: &Leftovers) -> Result<()> {
         self.pods.wait("the last pod is gone", Duration::from_secs(60), |pods| {
-            let left: Vec<&String> = pods.keys().filter(|key| key.starts_with("default/")).collect();
+            let left: Vec<&String> =
+                pods.keys().filter(|key| key.starts_with("default/")).collect();
             ensure!(left.is_empty(), "{left:?}");
             Ok(())
         })?;
-        // A pod may be gone from the API server a moment before its last network namespace is. Open vSwitch's
-        // own connection tracker keeps a ping for 60 s after its last packet. A static pod keeps its logical
-        // port for 120 s after its mirror is gone; the rest of the 140 s is for a busy machine.
+        // A pod may be gone from the API server a moment before its last network namespace is. Open
+        // vSwitch's own connection tracker keeps a ping for 60 s after its last packet. A static
+        // pod keeps its logical port for 120 s after its mirror is gone; the rest of the 140 s is
+        // for a busy machine.
         eventually("nothing is left of the pods", Duration::from_secs(140), || {
             for (node, before) in self.lab.nodes.iter().zip(&before.nodes) {
                 before.must_equal(&node.census()?).with_context(|| format!("on {}", node.name))?;
-                // Of both datapaths. Without the module nf_conntrack the kernel has no such file, and tracks
-                // nothing.
+                // Of both datapaths. Without the module nf_conntrack the kernel has no such file,
+                // and tracks nothing.
                 let tracked = node.run(["ovs-appctl", "dpctl/dump-conntrack"])?
                     + &node.run(["cat", "/proc/net/nf_conntrack"]).unwrap_or_default();
-                let of_pods: Vec<&str> = tracked.lines().filter(|line| line.contains("=10.244.")).collect();
+                let of_pods: Vec<&str> =
+                    tracked.lines().filter(|line| line.contains("=10.244.")).collect();
                 ensure!(
                     of_pods.is_empty(),
                     "{}: connections of pods are still tracked: {of_pods:#?}",
@@ -53,7 +57,8 @@ impl Cluster {
     }
 
     fn logical_ports(&self) -> Result<String> {
-        let ports = self.lab.central.nbctl(["--bare", "--columns=name", "list", "Logical_Switch_Port"])?;
+        let ports =
+            self.lab.central.nbctl(["--bare", "--columns=name", "list", "Logical_Switch_Port"])?;
         let mut ports: Vec<&str> = ports.split_whitespace().collect();
         ports.sort_unstable();
         Ok(ports.join(" "))

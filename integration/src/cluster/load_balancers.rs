@@ -1,6 +1,6 @@
-//! What a cloud provider does for Services of type `LoadBalancer`, and nothing else: it writes an address
-//! into their status, and clients outside of the cluster reach the address by way of the nodes that serve it.
-//! What becomes of their packets on a node is the network's part.
+//! What a cloud provider does for Services of type `LoadBalancer`, and nothing else: it writes an
+//! address into their status, and clients outside of the cluster reach the address by way of the
+//! nodes that serve it. What becomes of their packets on a node is the network's part.
 
 use std::{
     collections::BTreeMap,
@@ -22,14 +22,16 @@ use routes::{Balancing, Routes, Spread};
 
 mod routes;
 
-/// First address of the pool of each family, from the ranges for documentation (RFC 5737, RFC 3849).
+/// First address of the pool of each family, from the ranges for documentation (RFC 5737, RFC
+/// 3849).
 const POOL_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 const POOL_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x198, 0x51, 0, 0, 0, 0);
 /// What keeps a Service until its address has been given back; Kubernetes' own name.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 impl Cluster {
-    /// Gives every Service of type `LoadBalancer` its addresses, from now on until the cluster ends.
+    /// Gives every Service of type `LoadBalancer` its addresses, from now on until the cluster
+    /// ends.
     ///
     /// # Errors
     /// If clients outside of the cluster do not get their addresses.
@@ -43,12 +45,14 @@ impl Cluster {
         let nodes = self.lab.nodes.iter().map(|node| node.index).collect();
         self.api.runtime.spawn(async move {
             let services = kube::Api::<Service>::all(client.clone());
-            let events = watcher(services, watcher::Config::default()).backoff(Soon).applied_objects();
+            let events =
+                watcher(services, watcher::Config::default()).backoff(Soon).applied_objects();
             pin_mut!(events);
             let mut pool = Pool { nodes, served: BTreeMap::new() };
             while let Some(event) = events.next().await {
                 let Ok(service) = event else { continue };
-                let api = kube::Api::namespaced(client.clone(), &service.namespace().unwrap_or_default());
+                let api =
+                    kube::Api::namespaced(client.clone(), &service.namespace().unwrap_or_default());
                 match pool.serve(&api, &service).await {
                     Ok(()) => {}
                     // It went meanwhile.
@@ -112,8 +116,12 @@ impl Pool {
         let Some(number) = (1..=u8::MAX).find(|number| !is_taken(*number)) else {
             anyhow::bail!("all addresses are taken");
         };
-        let addresses: Vec<IpAddr> =
-            spec.ip_families.unwrap_or_default().iter().map(|family| address(family, number)).collect();
+        let addresses: Vec<IpAddr> = spec
+            .ip_families
+            .unwrap_or_default()
+            .iter()
+            .map(|family| address(family, number))
+            .collect();
         let mut routes = Routes::new(addresses.clone(), self.nodes.clone());
         routes.follow(balancing);
         self.served.insert(uid, Served { number, routes });

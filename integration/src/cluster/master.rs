@@ -1,5 +1,5 @@
-//! The project's own control plane as processes: `ovnkube --init-master`, or one of its roles alone, with
-//! exactly the rights that its deployment grants.
+//! The project's own control plane as processes: `ovnkube --init-master`, or one of its roles
+//! alone, with exactly the rights that its deployment grants.
 
 use std::{
     io::{Read as _, Write as _},
@@ -30,9 +30,16 @@ pub const BOTH: &str = "--init-master";
 /// Option for the controller alone.
 pub const CONTROLLER: &str = "--init-ovnkube-controller";
 
-/// One instance of the control plane, not running yet. `roles` is the option that selects its roles. `name`
-/// is its identity in the Lease and names its log. It serves `/readyz` and `/metrics` on `port` of 127.0.0.1.
-pub fn instance(roles: &str, name: &str, port: u16, credentials: &Credentials, network: &Network) -> Daemon {
+/// One instance of the control plane, not running yet. `roles` is the option that selects its
+/// roles. `name` is its identity in the Lease and names its log. It serves `/readyz` and `/metrics`
+/// on `port` of 127.0.0.1.
+pub fn instance(
+    roles: &str,
+    name: &str,
+    port: u16,
+    credentials: &Credentials,
+    network: &Network,
+) -> Daemon {
     let Network { cluster_subnets, service_cidrs, options } = network;
     let logs = Path::new(mounts::LOGS).join("kubernetes");
     let mut arguments = vec![
@@ -76,8 +83,8 @@ pub fn leads(port: u16) -> Result<bool> {
 }
 
 fn get(port: u16, path: &str) -> Result<String> {
-    let mut stream =
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("connect to port {port}"))?;
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+        .with_context(|| format!("connect to port {port}"))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(
         format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes(),

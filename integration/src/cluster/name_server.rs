@@ -1,6 +1,6 @@
-//! The world's name server: CoreDNS on the machine `resolver`, which the cluster's own CoreDNS asks for names
-//! that are not of the cluster. It knows the machines as `web.example.org` and so on, and a blueprint's
-//! further names, with an address's name for each; there are no others.
+//! The world's name server: CoreDNS on the machine `resolver`, which the cluster's own CoreDNS asks
+//! for names that are not of the cluster. It knows the machines as `web.example.org` and so on, and
+//! a blueprint's further names, with an address's name for each; there are no others.
 //!
 //! Must not know: who asks.
 
@@ -53,7 +53,12 @@ pub(super) fn start(world: &World, others: &[Name]) -> Result<Daemon> {
         command.arg(format!("--net={}", Machine::Resolver.namespace())).arg("--").arg(&program);
         Ok(command)
     };
-    let daemon = Daemon::new("coredns on the resolver", log, program, ["-conf", &corefile.to_string_lossy()]);
+    let daemon = Daemon::new(
+        "coredns on the resolver",
+        log,
+        program,
+        ["-conf", &corefile.to_string_lossy()],
+    );
     daemon.spawn()?;
     let own = world.addresses(Machine::Resolver)[0].to_string();
     eventually("the world's name server answers", PATIENCE, || {
@@ -66,10 +71,11 @@ pub(super) fn start(world: &World, others: &[Name]) -> Result<Daemon> {
 /// Takes the program out of the cluster's own image (`docker save`'s format, of one layer).
 fn unpack(directory: &Path) -> Result<PathBuf> {
     let image = programs::dns_image()?;
-    let script =
-        r#"tar --extract --to-stdout --file "$1" layer.tar | tar --extract --directory "$2" ./coredns"#;
+    let script = r#"tar --extract --to-stdout --file "$1" layer.tar | tar --extract --directory "$2" ./coredns"#;
     let mut shell = Command::new("bash");
-    command::output(shell.args(["-euo", "pipefail", "-c", script, "bash"]).arg(image).arg(directory))?;
+    command::output(
+        shell.args(["-euo", "pipefail", "-c", script, "bash"]).arg(image).arg(directory),
+    )?;
     Ok(directory.join("coredns"))
 }
 
@@ -88,7 +94,11 @@ fn configuration<'a>(names: impl Iterator<Item = &'a Name> + Clone) -> String {
         for address in addresses {
             let kind = if address.is_ipv4() { "A" } else { "AAAA" };
             template(kind, name, &format!(r#"answer "{{{{ .Name }}}} 60 IN {kind} {address}""#));
-            template("PTR", &reverse(*address), &format!(r#"answer "{{{{ .Name }}}} 60 IN PTR {name}.""#));
+            template(
+                "PTR",
+                &reverse(*address),
+                &format!(r#"answer "{{{{ .Name }}}} 60 IN PTR {name}.""#),
+            );
         }
     }
     // There is the name, and nothing of the kind that is asked for.
@@ -105,7 +115,8 @@ fn reverse(address: IpAddr) -> String {
         }
         IpAddr::V6(address) => {
             let digits = format!("{:032x}", address.to_bits());
-            digits.chars().rev().fold(String::new(), |name, digit| format!("{name}{digit}.")) + "ip6.arpa"
+            digits.chars().rev().fold(String::new(), |name, digit| format!("{name}{digit}."))
+                + "ip6.arpa"
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What the northbound database should hold for the current nodes and pods, derived here from the API
-//! server's objects, and what it does hold.
+//! What the northbound database should hold for the current nodes and pods, derived here from the
+//! API server's objects, and what it does hold.
 //!
-//! Must not know how the control plane decides. Names and columns are those of upstream's databases.
+//! Must not know how the control plane decides. Names and columns are those of upstream's
+//! databases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,21 +61,28 @@ ovsdb::table! {
 }
 
 impl Cluster {
-    /// Waits until the northbound database has exactly the switches, routers, ports and ACLs that the current
-    /// nodes and pods should have.
+    /// Waits until the northbound database has exactly the switches, routers, ports and ACLs that
+    /// the current nodes and pods should have.
     pub fn northbound_must_match(&self) -> Result<()> {
         self.northbound_must_match_within(Duration::from_secs(20))
     }
 
     /// The same with another time limit, for many nodes and pods.
     pub fn northbound_must_match_within(&self, patience: Duration) -> Result<()> {
-        eventually("the northbound database has what nodes and pods need, and no more", patience, || {
-            let (wanted, found) = (self.wanted_rows()?, self.northbound_rows()?);
-            let missing: Vec<&String> = wanted.difference(&found).collect();
-            let more: Vec<&String> = found.difference(&wanted).collect();
-            ensure!(missing.is_empty() && more.is_empty(), "missing: {missing:#?}\nnot wanted: {more:#?}");
-            Ok(())
-        })
+        eventually(
+            "the northbound database has what nodes and pods need, and no more",
+            patience,
+            || {
+                let (wanted, found) = (self.wanted_rows()?, self.northbound_rows()?);
+                let missing: Vec<&String> = wanted.difference(&found).collect();
+                let more: Vec<&String> = found.difference(&wanted).collect();
+                ensure!(
+                    missing.is_empty() && more.is_empty(),
+                    "missing: {missing:#?}\nnot wanted: {more:#?}"
+                );
+                Ok(())
+            },
+        )
     }
 
     /// The subnet that a node's annotation gives it.
@@ -93,7 +101,9 @@ impl Cluster {
             format!("ACL of {ALL_NODES}: to-lport, priority 1001"),
             format!("ACL of {ALL_NODES}: from-lport, priority 1001"),
         ]);
-        for node in self.api.read("/api/v1/nodes")?["items"].as_array().context("a list of nodes")? {
+        for node in
+            self.api.read("/api/v1/nodes")?["items"].as_array().context("a list of nodes")?
+        {
             let name = node["metadata"]["name"].as_str().context("a node's name")?;
             // A node without a subnet has no rows: name it, instead of the rows that are missing.
             subnet(node)?;
@@ -123,7 +133,8 @@ impl Cluster {
     fn northbound_rows(&self) -> Result<BTreeSet<String>> {
         let rows = self.api.runtime.block_on(read())?;
         let mut lines = BTreeSet::new();
-        let (mut switch_of, mut router_of, mut acl_of) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut switch_of, mut router_of, mut acl_of) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (_, switch) in rows.rows::<LogicalSwitch>() {
             lines.insert(format!("switch {}", switch.name));
             switch_of.extend(switch.ports.iter().map(|port| (*port, switch.name.clone())));
@@ -142,7 +153,10 @@ impl Cluster {
         };
         for (uuid, acl) in rows.rows::<Acl>() {
             let Acl { priority, direction } = acl;
-            lines.insert(format!("ACL of {}: {direction}, priority {priority}", owner(&acl_of, uuid)));
+            lines.insert(format!(
+                "ACL of {}: {direction}, priority {priority}",
+                owner(&acl_of, uuid)
+            ));
         }
         for (uuid, port) in rows.rows::<LogicalRouterPort>() {
             lines.insert(format!("router port of {}: {}", owner(&router_of, uuid), port.name));
@@ -189,7 +203,8 @@ fn of_gateway(node: &str) -> [String; 7] {
 }
 
 async fn read() -> Result<Monitored> {
-    let connection = Connection::open(&NORTHBOUND.parse()?, "OVN_Northbound", Options::default()).await?;
+    let connection =
+        Connection::open(&NORTHBOUND.parse()?, "OVN_Northbound", Options::default()).await?;
     let monitor = Monitor::new()
         .table::<LogicalSwitch>(Where::all())
         .table::<LogicalSwitchPort>(Where::all())
@@ -215,18 +230,21 @@ impl PodPort {
     }
 }
 
-/// The port that a pod should have, by its annotation. None for pods without a node, pods on the host's
-/// network, and pods that have ended: these need no port.
+/// The port that a pod should have, by its annotation. None for pods without a node, pods on the
+/// host's network, and pods that have ended: these need no port.
 fn port(pod: &Pod) -> Result<Option<PodPort>> {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return Ok(None) };
     let Some(node) = &spec.node_name else { return Ok(None) };
-    if spec.host_network == Some(true) || matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+    if spec.host_network == Some(true)
+        || matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    {
         return Ok(None);
     }
     let network = pod.annotations().get(NETWORK).context("the pod has no annotation")?;
     let network: Value = serde_json::from_str(network)?;
     let network = &network["default"];
-    let addresses = network["ip_addresses"].as_array().context("addresses")?.iter().filter_map(Value::as_str);
+    let addresses =
+        network["ip_addresses"].as_array().context("addresses")?.iter().filter_map(Value::as_str);
     let addresses: Vec<&str> = addresses.filter_map(|address| address.split('/').next()).collect();
     let mac = network["mac_address"].as_str().context("a MAC")?;
     Ok(Some(PodPort {
@@ -242,5 +260,8 @@ fn subnet(node: &Value) -> Result<String> {
         .as_str()
         .with_context(|| format!("{} has no subnet", node["metadata"]["name"]))?;
     let subnets: Value = serde_json::from_str(text)?;
-    subnets["default"][0].as_str().map(str::to_owned).with_context(|| format!("{text} has no subnet"))
+    subnets["default"][0]
+        .as_str()
+        .map(str::to_owned)
+        .with_context(|| format!("{text} has no subnet"))
 }

@@ -35,11 +35,13 @@ impl Pods {
         let pods = Self::default();
         let (seen, client) = (pods.clone(), api.client.clone());
         api.runtime.spawn(async move {
-            // A constant pause: a test takes the API server away for as long as it likes, and must not wait
-            // for a long backoff afterwards.
-            let events = watcher(kube::Api::<Pod>::all(client), watcher::Config::default()).backoff(Soon);
+            // A constant pause: a test takes the API server away for as long as it likes, and must
+            // not wait for a long backoff afterwards.
+            let events =
+                watcher(kube::Api::<Pod>::all(client), watcher::Config::default()).backoff(Soon);
             pin_mut!(events);
-            // Known pods that the list under way has not named: those that remain at its end are gone.
+            // Known pods that the list under way has not named: those that remain at its end are
+            // gone.
             let mut missing = Known::new();
             while let Some(event) = events.next().await {
                 match event {
@@ -81,7 +83,8 @@ impl Pods {
             if left.is_zero() {
                 return Err(anyhow!("not within {deadline:?}: {what}; last seen: {seen:#}"));
             }
-            known = self.0.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+            known =
+                self.0.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -105,7 +108,8 @@ impl Pods {
     }
 }
 
-/// A backoff of 200 ms, for ever: an API server that comes back is seen at once, and a dead one costs little.
+/// A backoff of 200 ms, for ever: an API server that comes back is seen at once, and a dead one
+/// costs little.
 #[derive(Debug)]
 pub(super) struct Soon;
 

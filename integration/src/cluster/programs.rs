@@ -1,5 +1,5 @@
-//! Where the programs and images of a cluster are: `integration/cluster/programs.sh` builds some, Debian has
-//! the rest.
+//! Where the programs and images of a cluster are: `integration/cluster/programs.sh` builds some,
+//! Debian has the rest.
 
 use std::{
     env,
@@ -13,8 +13,8 @@ use crate::{executable, prerequisites};
 
 /// Image of the sandbox's container, which holds the namespaces of a pod open.
 pub const PAUSE: &str = "localhost/pause:1";
-/// Image of test pods: busybox, agnhost's servers and clients, curl and wget. Its entry point is `/agnhost
-/// netexec`.
+/// Image of test pods: busybox, agnhost's servers and clients, curl and wget. Its entry point is
+/// `/agnhost netexec`.
 pub const AGNHOST: &str = "localhost/agnhost:1";
 /// Image of CoreDNS.
 pub const COREDNS: &str = "localhost/coredns:1";
@@ -49,7 +49,8 @@ fn built(what: &str) -> Result<PathBuf> {
     executable::made(&format!("kubernetes/{what}"), "kubernetes")
 }
 
-/// Checks everything that a cluster needs beyond a lab, so that one run reports all that is missing.
+/// Checks everything that a cluster needs beyond a lab, so that one run reports all that is
+/// missing.
 ///
 /// # Errors
 /// If a program or a plugin is missing, with the command that installs it.
@@ -61,10 +62,15 @@ pub fn verify() -> Result<()> {
         .into_iter()
         .filter(|program| !in_path(program))
         .map(str::to_owned);
-    let plugins =
-        ["loopback", "bridge", "host-local"].map(|plugin| Path::new(reference::PLUGINS).join(plugin));
+    let plugins = ["loopback", "bridge", "host-local"]
+        .map(|plugin| Path::new(reference::PLUGINS).join(plugin));
     let missing: Vec<String> = programs
-        .chain(plugins.iter().filter(|plugin| !plugin.is_file()).map(|plugin| plugin.display().to_string()))
+        .chain(
+            plugins
+                .iter()
+                .filter(|plugin| !plugin.is_file())
+                .map(|plugin| plugin.display().to_string()),
+        )
         .collect();
     ensure!(
         missing.is_empty(),

@@ -1,6 +1,7 @@
-//! Nodes with the reference network, beside those with the project's: the plugins `bridge` and `host-local`, a
-//! route to the pods of each other such node, one rule that masquerades, and kube-proxy in nftables mode with its
-//! defaults. The kernel forwards everything, and the node's NIC is no port of a switch.
+//! Nodes with the reference network, beside those with the project's: the plugins `bridge` and
+//! `host-local`, a route to the pods of each other such node, one rule that masquerades, and
+//! kube-proxy in nftables mode with its defaults. The kernel forwards everything, and the node's
+//! NIC is no port of a switch.
 //!
 //! Must not know: what is compared.
 
@@ -42,7 +43,8 @@ pub fn plugin(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The configuration of the plugin `bridge` with `host-local`: a bridge of this name, and pods in this subnet.
+/// The configuration of the plugin `bridge` with `host-local`: a bridge of this name, and pods in
+/// this subnet.
 pub fn bridge(name: &str, subnet: &str) -> Value {
     json!({
         "type": "bridge", "bridge": name, "isGateway": true, "ipMasq": false,
@@ -82,8 +84,14 @@ impl Cluster {
                   add chain ip lab postrouting {{ type nat hook postrouting priority srcnat; }}
                   add rule ip lab postrouting ip saddr {PODS} ip daddr != {PODS} masquerade'"
         ))?;
-        // Here, too, the kernel may leave checksums and segments to the NIC: no switch in userspace sees them.
-        command::output(Command::new("ethtool").args(["-K", &format!("fabric{index}"), "tx", "on"]))?;
+        // Here, too, the kernel may leave checksums and segments to the NIC: no switch in userspace
+        // sees them.
+        command::output(Command::new("ethtool").args([
+            "-K",
+            &format!("fabric{index}"),
+            "tx",
+            "on",
+        ]))?;
         if self.lab.has_world() {
             node.run(["ip", "route", "add", "default", "via", world::ROUTER])?;
         }

@@ -1,5 +1,5 @@
-//! Routes from the lab's root to pods: what a router in front of the nodes would have. With them the API
-//! server reaches pods, which it does for `kubectl get --raw …/proxy/` and for webhooks.
+//! Routes from the lab's root to pods: what a router in front of the nodes would have. With them
+//! the API server reaches pods, which it does for `kubectl get --raw …/proxy/` and for webhooks.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -11,7 +11,8 @@ use super::{Cluster, PATIENCE};
 use crate::{command, eventually, fabric};
 
 impl Cluster {
-    /// Adds a route to the pods of each node. Of nodes that forward ([`Blueprint::forwarding`](super::Blueprint)).
+    /// Adds a route to the pods of each node. Of nodes that forward
+    /// ([`Blueprint::forwarding`](super::Blueprint)).
     pub fn route_to_pods(&self) -> Result<()> {
         for node in &self.lab.nodes {
             let path = format!("/api/v1/nodes/{}", node.name);

@@ -1,5 +1,5 @@
-//! Makes a node of Kubernetes of a lab's node: containerd, kubelet and the project's server, in the node's
-//! namespaces.
+//! Makes a node of Kubernetes of a lab's node: containerd, kubelet and the project's server, in the
+//! node's namespaces.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
@@ -21,7 +21,8 @@ pub const CONTAINERD: &str = "/run/containerd/containerd.sock";
 /// Manifests in this directory of the node are static pods.
 pub const STATIC_PODS: &str = "/etc/kubernetes/manifests";
 
-/// How long containerd may take to listen, while all nodes of a cluster start at once on a busy machine.
+/// How long containerd may take to listen, while all nodes of a cluster start at once on a busy
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The Kubernetes daemons of a node.
@@ -47,7 +48,8 @@ impl Worker {
         // Before the kubelet, which does not start without its `cgroupRoot`.
         cgroups::create(&group)?;
         let configure = |path: &str, text: &str| {
-            fs::write(node.path(path), text).with_context(|| format!("write {path} of {}", node.name))
+            fs::write(node.path(path), text)
+                .with_context(|| format!("write {path} of {}", node.name))
         };
         fs::create_dir_all(node.path(STATIC_PODS))?;
         configure(containerd::CONFIGURATION, containerd.configuration())?;
@@ -84,7 +86,8 @@ impl Worker {
     /// Imports the image in an archive, as `docker save` writes it, into containerd.
     pub fn import_image(&self, node: &Node, archive: &Path) -> Result<()> {
         // Absolute, because ctr runs in the mount namespace of the node.
-        let archive = archive.canonicalize().with_context(|| format!("find {}", archive.display()))?;
+        let archive =
+            archive.canonicalize().with_context(|| format!("find {}", archive.display()))?;
         node.run([
             "ctr",
             "--address",
@@ -99,7 +102,8 @@ impl Worker {
     }
 }
 
-/// Installs the reference plugin `portmap` on a node. Returns the option with which the server chains it.
+/// Installs the reference plugin `portmap` on a node. Returns the option with which the server
+/// chains it.
 pub(crate) fn chain_portmap(node: &Node) -> Result<String> {
     let file = "/etc/openvswitch/cni-chain.json";
     fs::write(node.path(file), r#"[{"type":"portmap","capabilities":{"portMappings":true}}]"#)
@@ -147,7 +151,8 @@ pub(crate) fn server_arguments(
     ];
     match identity {
         Identity::Token => {
-            arguments.push(format!("--k8s-token-file={}", credentials.token(access::NODE).display()));
+            arguments
+                .push(format!("--k8s-token-file={}", credentials.token(access::NODE).display()));
         }
         Identity::Certificate => {
             let bootstrap = credentials.kubeconfig(&kubelet(node));

@@ -1,6 +1,7 @@
-//! Control plane and server of a node that has OVN's databases for itself, as two processes: the cluster manager,
-//! and the controller together with the node's server. The command lines are the same for this project's
-//! programs and for upstream's, so that either can take the place of the other.
+//! Control plane and server of a node that has OVN's databases for itself, as two processes: the
+//! cluster manager, and the controller together with the node's server. The command lines are the
+//! same for this project's programs and for upstream's, so that either can take the place of the
+//! other.
 //!
 //! Must not know: what the programs do.
 
@@ -29,9 +30,9 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// The programs in `directory` for a node with the cluster's gateway, not running yet. `name` is that of
-    /// their logs; `ready` is a part of what the server logs once the node is ready. `options` are those of this
-    /// implementation alone.
+    /// The programs in `directory` for a node with the cluster's gateway, not running yet. `name`
+    /// is that of their logs; `ready` is a part of what the server logs once the node is ready.
+    /// `options` are those of this implementation alone.
     ///
     /// # Errors
     /// If `directory` has no `ovnkube`, or the cluster no gateways.
@@ -44,8 +45,8 @@ impl Zone {
         options: &[String],
     ) -> Result<Self> {
         let program = directory.join(executable::SERVER).canonicalize();
-        let program =
-            program.with_context(|| format!("{} of {}", executable::SERVER, directory.display()))?;
+        let program = program
+            .with_context(|| format!("{} of {}", executable::SERVER, directory.display()))?;
         let logs = Path::new(mounts::LOGS).join(&node.name);
         let log = logs.join(format!("{name}.log"));
         let daemon = |roles: &[&str], log: &Path, options: &[String]| {
@@ -56,11 +57,13 @@ impl Zone {
                 format!("--k8s-service-cidrs={}", control_plane::SERVICES),
                 format!("--logfile={}", log.display()),
             ];
-            let daemon = node.new_daemon(&program, roles.chain(both).chain(options.iter().cloned()));
+            let daemon =
+                node.new_daemon(&program, roles.chain(both).chain(options.iter().cloned()));
             daemon.set_environment(vec![("K8S_NODE".to_owned(), node.name.clone())]);
             daemon
         };
-        let mode = cluster.gateway.and_then(GatewayMode::option).context("the cluster has no gateways")?;
+        let mode =
+            cluster.gateway.and_then(GatewayMode::option).context("the cluster has no gateways")?;
         let common = [
             format!("--cnilogfile={}", logs.join("cni.log").display()),
             mode.to_owned(),
@@ -84,7 +87,11 @@ impl Zone {
         let before = said().len();
         self.manager.spawn()?;
         self.server.start_within(PATIENCE, || {
-            ensure!(said()[before..].contains(self.ready), "{} does not say so", self.log.display());
+            ensure!(
+                said()[before..].contains(self.ready),
+                "{} does not say so",
+                self.log.display()
+            );
             Ok(())
         })
     }
@@ -111,8 +118,9 @@ pub fn give_databases(node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Gives the node what upstream's programs expect of an administrator where Open vSwitch has the userspace datapath: the
-/// host's own stack does not answer for the NIC in the bridge; and their plugin.
+/// Gives the node what upstream's programs expect of an administrator where Open vSwitch has the
+/// userspace datapath: the host's own stack does not answer for the NIC in the bridge; and their
+/// plugin.
 pub fn prepare_for_upstream(node: &Node, directory: &Path) -> Result<()> {
     let plugin = node.path(mounts::PLUGINS).join(executable::PLUGIN);
     fs::remove_file(&plugin).with_context(|| format!("remove {}", plugin.display()))?;
@@ -120,6 +128,7 @@ pub fn prepare_for_upstream(node: &Node, directory: &Path) -> Result<()> {
     node.run(["nft", NOT_THE_HOSTS]).map(drop)
 }
 
-/// A NIC of a userspace bridge is read by the host, too, which would answer a pod's connections with RST.
+/// A NIC of a userspace bridge is read by the host, too, which would answer a pod's connections
+/// with RST.
 const NOT_THE_HOSTS: &str = "add table netdev lab
     add chain netdev lab ingress { type filter hook ingress device eth0 priority 0; policy drop; }";

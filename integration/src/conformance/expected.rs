@@ -29,7 +29,8 @@ fn of_lane(text: &str, lane: Lane) -> BTreeSet<String> {
 }
 
 fn with(text: &str, lane: Lane, names: &[String]) -> String {
-    let (head, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+    let (head, lines): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with('#'));
     let mut lines: BTreeSet<String> = lines.into_iter().map(str::to_owned).collect();
     lines.extend(names.iter().map(|name| format!("{lane} {name}")));
     head.into_iter().map(str::to_owned).chain(lines).map(|line| line + "\n").collect()

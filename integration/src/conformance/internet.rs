@@ -1,5 +1,5 @@
-//! The Internet, as far as the suite asks for it: names, and addresses that accept connections, beyond the
-//! router of the nodes.
+//! The Internet, as far as the suite asks for it: names, and addresses that accept connections,
+//! beyond the router of the nodes.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! The suites of the network-policy-api project as processes: Go's test programs, one after the other, because
-//! their policies are of the whole cluster and have the same pods.
+//! The suites of the network-policy-api project as processes: Go's test programs, one after the
+//! other, because their policies are of the whole cluster and have the same pods.
 
 use std::{
     fs::{self, File},
@@ -27,8 +27,8 @@ const TIME_LIMIT: &str = "1h";
 /// Begins the names of the suites' namespaces.
 const NAMESPACES: &str = "network-policy-conformance-";
 
-/// How long these may take to go: their pods have 30 s to end, and do not use them all; the rest is for a busy
-/// machine.
+/// How long these may take to go: their pods have 30 s to end, and do not use them all; the rest is
+/// for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The test of each program that contains all others.
@@ -52,7 +52,10 @@ struct Suite {
 }
 
 const SUITES: [Suite; 2] = [
-    Suite { name: "admin-network-policy", features: "AdminNetworkPolicy,BaselineAdminNetworkPolicy" },
+    Suite {
+        name: "admin-network-policy",
+        features: "AdminNetworkPolicy,BaselineAdminNetworkPolicy",
+    },
     Suite { name: "cluster-network-policy", features: "ClusterNetworkPolicy" },
 ];
 
@@ -75,7 +78,8 @@ impl Suites {
         files_in(&self.0.join("images"))
     }
 
-    /// Runs the selected tests; `say` hears of each when it begins. What the suites print goes to `results`.
+    /// Runs the selected tests; `say` hears of each when it begins. What the suites print goes to
+    /// `results`.
     pub(super) fn run(
         &self,
         cluster: &Cluster,
@@ -88,10 +92,15 @@ impl Suites {
         for suite in &SUITES {
             let names = self.list(cluster, suite, focus)?;
             let needs_sctp = |name: &String| sctp == Sctp::Absent && name.contains(OF_SCTP);
-            let (left_out, selected): (Vec<String>, Vec<String>) = names.into_iter().partition(needs_sctp);
+            let (left_out, selected): (Vec<String>, Vec<String>) =
+                names.into_iter().partition(needs_sctp);
             specs.extend(left_out.into_iter().map(|name| {
                 let name = format!("{GROUP} {name}");
-                Spec { name, outcome: Outcome::Skipped(WITHOUT_SCTP.to_owned()), time: Duration::ZERO }
+                Spec {
+                    name,
+                    outcome: Outcome::Skipped(WITHOUT_SCTP.to_owned()),
+                    time: Duration::ZERO,
+                }
             }));
             // The suite makes its pods, whether a test follows or not.
             if !selected.is_empty() {
@@ -134,7 +143,8 @@ impl Suites {
         // Both together: why it ended early is on standard error.
         let (lines, end) = io::pipe()?;
         program.current_dir(results).stdin(Stdio::null()).stdout(end.try_clone()?).stderr(end);
-        let mut child = program.spawn().with_context(|| format!("start the suite {}", suite.name))?;
+        let mut child =
+            program.spawn().with_context(|| format!("start the suite {}", suite.name))?;
         // It has the end of the pipe, too.
         drop(program);
         let mut output = Output::new(sctp);
@@ -160,8 +170,8 @@ impl Suites {
     }
 }
 
-/// Waits until nothing is left of the suite before, which deletes its namespaces and does not wait. The next
-/// one cannot create anything in a namespace of the same name that is still there.
+/// Waits until nothing is left of the suite before, which deletes its namespaces and does not wait.
+/// The next one cannot create anything in a namespace of the same name that is still there.
 fn wait_for_namespaces(cluster: &Cluster) -> Result<()> {
     eventually("the namespaces of the suite before are gone", PATIENCE, || {
         let all = cluster.api.read("/api/v1/namespaces")?;
@@ -174,7 +184,8 @@ fn wait_for_namespaces(cluster: &Cluster) -> Result<()> {
 }
 
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
     files.sort();
     Ok(files)

@@ -53,12 +53,13 @@ impl Suite {
     /// Archives of the images that specs ask for.
     pub(super) fn images(&self) -> Result<Vec<PathBuf>> {
         let directory = self.0.join("images");
-        let entries = fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
+        let entries =
+            fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?;
         entries.map(|entry| Ok(entry?.path())).collect()
     }
 
-    /// Runs the selected specs; `say` hears of each when it ends. The suite's report and output go to
-    /// `results`.
+    /// Runs the selected specs; `say` hears of each when it ends. The suite's report and output go
+    /// to `results`.
     pub(super) fn run(
         &self,
         cluster: &Cluster,
@@ -74,7 +75,9 @@ impl Suite {
         ginkgo.args(["--no-color", "-v", "--silence-skips", "--json-report=report.json"]);
         ginkgo.arg(format!("--output-dir={}", results.display()));
         ginkgo.arg(format!("--procs={procs}")).arg(format!("--timeout={TIME_LIMIT}"));
-        ginkgo.arg(format!("--focus={}", selection.focus)).arg(format!("--skip={}", selection.skip()));
+        ginkgo
+            .arg(format!("--focus={}", selection.focus))
+            .arg(format!("--skip={}", selection.skip()));
         ginkgo.arg(self.0.join("bin/e2e.test")).arg("--");
         ginkgo.arg(format!("--kubeconfig={}", cluster.credentials.kubeconfig(ADMIN).display()));
         ginkgo.arg(format!("--num-nodes={}", cluster.workers.len()));
@@ -102,8 +105,9 @@ impl Suite {
         }
         // The report says what failed; the status says it, too.
         child.wait()?;
-        let text = fs::read_to_string(&report)
-            .with_context(|| format!("read {}: the suite did not run, see its output", report.display()))?;
+        let text = fs::read_to_string(&report).with_context(|| {
+            format!("read {}: the suite did not run, see its output", report.display())
+        })?;
         specs(&text)
     }
 }
@@ -139,18 +143,24 @@ fn specs(text: &str) -> Result<Vec<Spec>> {
     let mut specs = Vec::new();
     for report in reports {
         let reasons = report.special_suite_failure_reasons.unwrap_or_default();
-        let serious = reasons.iter().find(|reason| !reason.starts_with("Detected Programmatic Focus"));
+        let serious =
+            reasons.iter().find(|reason| !reason.starts_with("Detected Programmatic Focus"));
         for spec in report.spec_reports.unwrap_or_default() {
             let is_spec = spec.leaf_node_type == "It";
             let spec = spec.into_spec();
-            // What comes before and after all specs counts if it fails, and then it stands for all of them.
+            // What comes before and after all specs counts if it fails, and then it stands for all
+            // of them.
             if is_spec || matches!(spec.outcome, Outcome::Failed(_)) {
                 specs.push(spec);
             }
         }
         if let Some(reason) = serious {
             let outcome = Outcome::Failed(reason.clone());
-            specs.push(Spec { name: "the suite as a whole".to_owned(), outcome, time: Duration::ZERO });
+            specs.push(Spec {
+                name: "the suite as a whole".to_owned(),
+                outcome,
+                time: Duration::ZERO,
+            });
         }
     }
     Ok(specs)
@@ -159,7 +169,11 @@ fn specs(text: &str) -> Result<Vec<Spec>> {
 impl SpecReport {
     fn into_spec(self) -> Spec {
         let mut texts = self.container_hierarchy_texts.unwrap_or_default();
-        texts.push(if self.leaf_node_text.is_empty() { self.leaf_node_type } else { self.leaf_node_text });
+        texts.push(if self.leaf_node_text.is_empty() {
+            self.leaf_node_type
+        } else {
+            self.leaf_node_text
+        });
         let message = self.failure.and_then(|failure| failure.message).unwrap_or_default();
         let outcome = match self.state.as_str() {
             "passed" => Outcome::Passed,

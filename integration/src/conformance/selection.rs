@@ -122,8 +122,14 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// `project`: the only one; without it that of Kubernetes if there is a `focus`, and else all of them.
-    pub(super) fn new(lane: Lane, sctp: Sctp, project: Option<Project>, focus: Option<&str>) -> Self {
+    /// `project`: the only one; without it that of Kubernetes if there is a `focus`, and else all
+    /// of them.
+    pub(super) fn new(
+        lane: Lane,
+        sctp: Sctp,
+        project: Option<Project>,
+        focus: Option<&str>,
+    ) -> Self {
         let focus_of_group = quoted(GROUP);
         let projects = match (project, focus) {
             (Some(project), _) => vec![project],
@@ -135,7 +141,8 @@ impl Selection {
             sctp,
             projects,
             // Go's regular expressions have no "and": the name of the group is at its beginning.
-            focus: focus.map_or(focus_of_group.clone(), |focus| format!("{focus_of_group}.*({focus})")),
+            focus: focus
+                .map_or(focus_of_group.clone(), |focus| format!("{focus_of_group}.*({focus})")),
             focus_of_policies: focus.map(str::to_owned),
             is_partial: focus.is_some(),
         }
@@ -144,7 +151,14 @@ impl Selection {
     pub(super) fn quick(lane: Lane, sctp: Sctp) -> Self {
         let names: Vec<String> = QUICK.iter().map(|name| quoted(name)).collect();
         let projects = vec![Project::Kubernetes];
-        Self { lane, sctp, projects, focus: names.join("|"), focus_of_policies: None, is_partial: true }
+        Self {
+            lane,
+            sctp,
+            projects,
+            focus: names.join("|"),
+            focus_of_policies: None,
+            is_partial: true,
+        }
     }
 
     /// Whether the suite of `project` runs.
@@ -154,7 +168,8 @@ impl Selection {
 
     /// Of the specs that have to pass, those of the suites that run.
     pub(super) fn expected(&self, names: BTreeSet<String>) -> BTreeSet<String> {
-        let runs = |name: &String| self.projects.iter().any(|project| name.starts_with(project.group()));
+        let runs =
+            |name: &String| self.projects.iter().any(|project| name.starts_with(project.group()));
         names.into_iter().filter(runs).collect()
     }
 
@@ -230,7 +245,8 @@ mod tests {
     fn only_specs_of_the_suites_that_run_are_expected() {
         let names = ["[sig-network] a", "[network-policy-api] b"].map(str::to_owned);
         let expected = |project| {
-            Selection::new(Lane::Ipv4, Sctp::Present, project, None).expected(BTreeSet::from(names.clone()))
+            Selection::new(Lane::Ipv4, Sctp::Present, project, None)
+                .expected(BTreeSet::from(names.clone()))
         };
         assert_eq!(expected(None).len(), 2);
         assert_eq!(expected(Some(Project::NetworkPolicyApi)), BTreeSet::from([names[1].clone()]));

@@ -10,7 +10,8 @@ use super::{
     selection::Selection,
 };
 
-/// Parts of names of the specs that upstream's continuous integration skips, or that skip themselves there.
+/// Parts of names of the specs that upstream's continuous integration skips, or that skip
+/// themselves there.
 const SKIPPED_UPSTREAM: &[&str] = &[
     "LoadBalancers ",
     "on one named port",
@@ -40,7 +41,11 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    pub(super) fn new(specs: Vec<Spec>, selection: &Selection, expected: &BTreeSet<String>) -> Self {
+    pub(super) fn new(
+        specs: Vec<Spec>,
+        selection: &Selection,
+        expected: &BTreeSet<String>,
+    ) -> Self {
         let by_name: BTreeMap<&str, &Outcome> =
             specs.iter().map(|spec| (spec.name.as_str(), &spec.outcome)).collect();
         let missed = expected
@@ -79,7 +84,10 @@ impl Verdict {
     /// Specs that passed and are not expected to yet.
     pub(super) fn newly_passed(&self) -> Vec<String> {
         let passed = self.specs.iter().filter(|spec| spec.outcome == Outcome::Passed);
-        passed.filter(|spec| !self.expected.contains(&spec.name)).map(|spec| spec.name.clone()).collect()
+        passed
+            .filter(|spec| !self.expected.contains(&spec.name))
+            .map(|spec| spec.name.clone())
+            .collect()
     }
 
     fn count(&self, which: impl Fn(&Outcome) -> bool) -> usize {
@@ -117,7 +125,8 @@ impl fmt::Display for Verdict {
             )?;
         }
         let is = |wanted: &Outcome| matches!(wanted, Outcome::Failed(_));
-        let skipped = self.count(|outcome| matches!(outcome, Outcome::Skipped(_))) + self.left_out.len();
+        let skipped =
+            self.count(|outcome| matches!(outcome, Outcome::Skipped(_))) + self.left_out.len();
         let ahead = self
             .specs
             .iter()

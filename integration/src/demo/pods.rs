@@ -1,5 +1,5 @@
-//! The pods of the demo: their state before the runtime calls the plugin, its calls as a container runtime
-//! makes them, and their packets.
+//! The pods of the demo: their state before the runtime calls the plugin, its calls as a container
+//! runtime makes them, and their packets.
 
 use std::{
     net::IpAddr,
@@ -44,7 +44,8 @@ pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> [String; 7] {
     let arguments = runtime::cni_args(pod);
     // The UID and the container ID are too long for a line; the container ID is shown above.
     let short: Vec<&str> = arguments.split(';').filter(|argument| argument.len() < 40).collect();
-    let input = ["cniVersion", "name"].map(|key| format!("\"{key}\":{}", runtime.config[key])).join(",");
+    let input =
+        ["cniVersion", "name"].map(|key| format!("\"{key}\":{}", runtime.config[key])).join(",");
     let lines = [
         String::new(),
         set("CNI_COMMAND", "ADD") + &set("CNI_CONTAINERID", &format!("{}…", &pod.sandbox[..12])),
@@ -61,13 +62,18 @@ pub(crate) fn shown(runtime: &Runtime<'_>, pod: &Pod) -> [String; 7] {
 pub(crate) fn result(pod: &Pod, result: &Value) -> Result<Vec<String>> {
     let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
     let interfaces = result["interfaces"].as_array().context("the result has no interfaces")?;
-    let is_in_pod = |interface: &&Value| !interface["sandbox"].as_str().unwrap_or_default().is_empty();
-    let inside = interfaces.iter().find(is_in_pod).context("the result has no interface in the pod")?;
+    let is_in_pod =
+        |interface: &&Value| !interface["sandbox"].as_str().unwrap_or_default().is_empty();
+    let inside =
+        interfaces.iter().find(is_in_pod).context("the result has no interface in the pod")?;
     let outside = interfaces.iter().find(|interface| !is_in_pod(interface)).unwrap_or(&Value::Null);
     let (name, on_node) =
         (Paint::POD.on(text(&inside["name"])), Paint::FAINT.on(format!("on {}  ", pod.node)));
-    let mut lines =
-        vec![format!("      {name:<6}{:<22}{on_node}{}", text(&inside["mac"]), text(&outside["name"]))];
+    let mut lines = vec![format!(
+        "      {name:<6}{:<22}{on_node}{}",
+        text(&inside["mac"]),
+        text(&outside["name"])
+    )];
     for ip in result["ips"].as_array().context("the result has no addresses")? {
         let (address, gateway) = (Paint::POD.on(text(&ip["address"])), Paint::FAINT.on("gateway "));
         lines.push(format!("            {address:<22}{gateway}{}", text(&ip["gateway"])));
@@ -79,11 +85,15 @@ pub(crate) fn result(pod: &Pod, result: &Value) -> Result<Vec<String>> {
 pub(crate) fn packets_head(bytes: u64) -> String {
     let tcp = format!("TCP, {} MiB", bytes >> 20);
     Paint::FAINT
-        .on(format!("    {:<8}{:<8}{:<19}{:<16}{:>9}{tcp:>16}", "from", "to", "address", "path", "ping"))
+        .on(format!(
+            "    {:<8}{:<8}{:<19}{:<16}{:>9}{tcp:>16}",
+            "from", "to", "address", "path", "ping"
+        ))
         .to_string()
 }
 
-/// Ping and TCP from one pod to every address of another, with a line for each. Returns the rates in Mbit/s.
+/// Ping and TCP from one pod to every address of another, with a line for each. Returns the rates
+/// in Mbit/s.
 pub(crate) fn exchange(
     screen: &mut Screen,
     lab: &Lab,
@@ -99,7 +109,10 @@ pub(crate) fn exchange(
         let (ping, megabits) = measure(lab, from, to, address, bytes).context(what)?;
         let [from, to] = [from, to].map(|pod| Paint::POD.on(&pod.name));
         let (path, ping) = (Paint::FAINT.on(&path), format!("{ping:.2} ms"));
-        screen.tick(format!("{from:<8}{to:<8}{address:<19}{path:<16}{ping:>9}{:>16}", rate(megabits)))?;
+        screen.tick(format!(
+            "{from:<8}{to:<8}{address:<19}{path:<16}{ping:>9}{:>16}",
+            rate(megabits)
+        ))?;
         rates.push(megabits);
     }
     Ok(rates)
@@ -111,7 +124,8 @@ fn measure(lab: &Lab, from: &Pod, to: &Pod, address: IpAddr, bytes: u64) -> Resu
     lab.ping(from, address)?;
     let words = format!("ping -n -q -c 10 -i 0.01 -W 1 {address}");
     let report = lab.node_of(from).run_in_pod(from, words.split(' '))?;
-    let ping = average(&report).with_context(|| format!("ping does not say what it measured:\n{report}"))?;
+    let ping = average(&report)
+        .with_context(|| format!("ping does not say what it measured:\n{report}"))?;
     let began = Instant::now();
     lab.tcp_to(from, to, address, bytes)?;
     #[expect(clippy::cast_precision_loss, reason = "a rate of three digits")]
@@ -162,7 +176,10 @@ mod tests {
 
     #[test]
     fn the_average_of_a_ping_is_read_and_rates_are_short() {
-        assert_eq!(average("5 received\nrtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms\n"), Some(0.558));
+        assert_eq!(
+            average("5 received\nrtt min/avg/max/mdev = 0.498/0.558/0.621/0.050 ms\n"),
+            Some(0.558)
+        );
         assert_eq!(average("round-trip min/avg/max = 0.1/0.2/0.3 ms"), Some(0.2));
         assert_eq!(average("5 packets transmitted, 0 received"), None);
         assert_eq!([99.7, 1960.0].map(rate), ["100 Mbit/s", "2.0 Gbit/s"]);

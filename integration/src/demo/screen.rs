@@ -1,4 +1,5 @@
-//! The output of the demo: a terminal, a file or a pipe. Colours and progress are for terminals only.
+//! The output of the demo: a terminal, a file or a pipe. Colours and progress are for terminals
+//! only.
 
 use std::{
     env,
@@ -16,11 +17,13 @@ pub(crate) const WIDTH: usize = 80;
 static IN_COLOUR: LazyLock<bool> = LazyLock::new(|| {
     let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     // https://no-color.org
-    io::stdout().is_terminal() && !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
+    io::stdout().is_terminal()
+        && !set("NO_COLOR")
+        && env::var_os("TERM").is_none_or(|term| term != "dumb")
 });
 
-/// The looks of a word, by its meaning: parameters of Select Graphic Rendition (ECMA-48, 8.3.117), in colours
-/// that every terminal has.
+/// The looks of a word, by its meaning: parameters of Select Graphic Rendition (ECMA-48, 8.3.117),
+/// in colours that every terminal has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint(&'static str);
 
@@ -110,8 +113,8 @@ impl Screen {
         self.line(format!("  {}", Paint::BAD.on(text.replace('\n', "\n    "))))
     }
 
-    /// Does one step and shows how long it took. An error is explained here, once; the returned error only
-    /// names the step.
+    /// Does one step and shows how long it took. An error is explained here, once; the returned
+    /// error only names the step.
     pub(crate) fn step<T>(&mut self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.working_on(what)?;
         let began = Instant::now();

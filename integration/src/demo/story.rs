@@ -21,14 +21,16 @@ use crate::show;
 
 /// Bytes of a TCP transfer.
 const BULK: u64 = 8 << 20;
-/// Bytes of a TCP transfer to a pod whose rate is limited: at 100 Mbit/s it takes a third of a second.
+/// Bytes of a TCP transfer to a pod whose rate is limited: at 100 Mbit/s it takes a third of a
+/// second.
 const LIMITED_BULK: u64 = 4 << 20;
 
 /// Shows all sections. With `keep`, the pods stay until standard input ends.
 pub(crate) fn tell(screen: &mut Screen, keep: bool) -> Result<()> {
     let began = Instant::now();
-    screen
-        .line(Paint::STRONG.on("OVN-Kubernetes: how pods get their network, and how they lose it again"))?;
+    screen.line(
+        Paint::STRONG.on("OVN-Kubernetes: how pods get their network, and how they lose it again"),
+    )?;
     let lab = start(screen)?;
     let before = censuses(&lab)?;
     let pods = pods::plan(&lab);
@@ -68,7 +70,9 @@ fn start(screen: &mut Screen) -> Result<Lab> {
         screen.step(&what, || {
             node.start_server()?;
             // The server writes its configuration after it has started to listen.
-            eventually("it is written", Duration::from_secs(5), || node.configured_runtime().map(drop))
+            eventually("it is written", Duration::from_secs(5), || {
+                node.configured_runtime().map(drop)
+            })
         })?;
     }
     Ok(lab)
@@ -115,7 +119,11 @@ fn show_time(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
         let (title, node) = (pod.to_string(), format!(" on {}", pod.node));
         let width = WIDTH - 2 - title.len() - node.len();
         let total = Paint::STRONG.on(format!("{:.1} ms", timeline.total));
-        screen.line(format!("  {}{}{total:>width$}", Paint::POD.on(title), Paint::FAINT.on(node)))?;
+        screen.line(format!(
+            "  {}{}{total:>width$}",
+            Paint::POD.on(title),
+            Paint::FAINT.on(node)
+        ))?;
         screen.lines(timeline.bars(scale))?;
     }
     screen.line(Timeline::axis(scale))
@@ -136,8 +144,10 @@ fn show_databases(screen: &mut Screen, lab: &Lab, pods: &[Pod]) -> Result<()> {
 }
 
 fn send(screen: &mut Screen, lab: &Lab, [front, cart, stock]: &[Pod; 3]) -> Result<()> {
-    screen
-        .section("Packets", "Round trips and checksummed bytes, through switches that run in user space.")?;
+    screen.section(
+        "Packets",
+        "Round trips and checksummed bytes, through switches that run in user space.",
+    )?;
     screen.line(pods::packets_head(BULK))?;
     pods::exchange(screen, lab, [front, cart], BULK)?;
     pods::exchange(screen, lab, [cart, stock], BULK)?;
@@ -148,7 +158,10 @@ fn send(screen: &mut Screen, lab: &Lab, [front, cart, stock]: &[Pod; 3]) -> Resu
     for rate in pods::exchange(screen, lab, [stock, front], LIMITED_BULK)? {
         // The token bucket of a queue lets a burst pass at first: 20 percent of tolerance.
         let is_limited = rate <= f64::from(limit) * 1.2;
-        ensure!(is_limited, "{rate:.0} Mbit/s were received; has this kernel no HTB (module sch_htb)?");
+        ensure!(
+            is_limited,
+            "{rate:.0} Mbit/s were received; has this kernel no HTB (module sch_htb)?"
+        );
     }
     Ok(())
 }

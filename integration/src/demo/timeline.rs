@@ -1,5 +1,5 @@
-//! The stages of an ADD, which the plugin reports to the node server: parsed from the server's log, and drawn
-//! as bars.
+//! The stages of an ADD, which the plugin reports to the node server: parsed from the server's log,
+//! and drawn as bars.
 
 use anyhow::{Context as _, Result};
 use contract::stage::Stage;
@@ -21,7 +21,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// The report in `log` on the ADD of `sandbox`, as `… ms=10.2 stages="ovsdb 0.1-1.3, annotation 0.1-0.9"`.
+    /// The report in `log` on the ADD of `sandbox`, as `… ms=10.2 stages="ovsdb 0.1-1.3, annotation
+    /// 0.1-0.9"`.
     pub(crate) fn find(log: &str, sandbox: &str) -> Result<Self> {
         let span = format!(" sandbox={}]", &sandbox[..stage_log::SHOWN]);
         let line = log.lines().rfind(|line| line.contains(&span) && line.contains(" stages="));
@@ -47,7 +48,8 @@ impl Timeline {
     /// A bar for each stage; `scale` milliseconds are the full width.
     pub(crate) fn bars(&self, scale: f64) -> impl Iterator<Item = String> {
         self.stages.iter().map(move |&(stage, (start, end))| {
-            let (meaning, bar) = (Paint::FAINT.on(meaning(stage)), Paint::BAR.on(bar(start, end, scale)));
+            let (meaning, bar) =
+                (Paint::FAINT.on(meaning(stage)), Paint::BAR.on(bar(start, end, scale)));
             let took = format!("{:.1}", end - start);
             let [meant, rest] = [BAR_AT - 18, WIDTH - BAR_AT - BAR];
             format!("    {:<14}{meaning:<meant$}{bar:<BAR$}{took:>rest$}", stage.name())
@@ -77,7 +79,11 @@ fn meaning(stage: Stage) -> &'static str {
 }
 
 /// A bar of whole columns; a stage of zero length still gets one.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the bar's width")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to the bar's width"
+)]
 fn bar(start: f64, end: f64, scale: f64) -> String {
     let column = |time: f64| ((time / scale).clamp(0.0, 1.0) * BAR as f64).round() as usize;
     let first = column(start).min(BAR - 1);
@@ -100,8 +106,14 @@ the plugin succeeded ms=10.0 stages=\"annotation 0.2-1.0, ovsdb 0.0-2.0, veth 2.
         let timeline = Timeline::find(LOG, "010000030000000abc").unwrap();
         let lines: Vec<String> = timeline.bars(10.0).collect();
         assert_eq!((timeline.total, timeline.end(), lines.len()), (10.0, 10.0, 4));
-        assert!(lines[0].starts_with("    ovsdb         reach Open vSwitch        ██████ "), "{lines:?}");
-        assert!(lines[3].contains(&format!("{}{}  5.0", " ".repeat(16), "█".repeat(15))), "{lines:?}");
+        assert!(
+            lines[0].starts_with("    ovsdb         reach Open vSwitch        ██████ "),
+            "{lines:?}"
+        );
+        assert!(
+            lines[3].contains(&format!("{}{}  5.0", " ".repeat(16), "█".repeat(15))),
+            "{lines:?}"
+        );
         assert!(lines.iter().all(|line| line.chars().count() == WIDTH), "{lines:?}");
         assert_eq!(bar(BAR as f64, BAR as f64, BAR as f64).chars().last(), Some('█'));
         assert!(Timeline::find(LOG, "020000030000000abc").is_err(), "a stage without times");

@@ -8,8 +8,8 @@ use integration::{
 
 use super::screen::Paint;
 
-/// The values of `columns` in each row of a table. The tools print a paragraph for each row, and a line for
-/// each column.
+/// The values of `columns` in each row of a table. The tools print a paragraph for each row, and a
+/// line for each column.
 fn rows<const N: usize>(
     run: impl FnOnce(Vec<String>) -> Result<String>,
     columns: [&str; N],
@@ -23,7 +23,10 @@ fn rows<const N: usize>(
         let values: Vec<String> = row.lines().map(value).collect();
         <[String; N]>::try_from(values).ok().with_context(|| format!("a row of {table}: {row}"))
     };
-    text.split("\n\n").filter(|row| !row.trim().is_empty()).map(|rows| row(rows.trim_matches('\n'))).collect()
+    text.split("\n\n")
+        .filter(|row| !row.trim().is_empty())
+        .map(|rows| row(rows.trim_matches('\n')))
+        .collect()
 }
 
 /// The value of `key` in a map such as `a=b c=d`; empty if there is none.
@@ -32,20 +35,25 @@ fn value<'a>(map: &'a str, key: &str) -> &'a str {
     pairs.find(|(name, _)| *name == key).map_or("", |(_, value)| value)
 }
 
-/// The northbound database as a tree, once the ports of `pods` are up in it. `up` reaches that database a
-/// moment after the port's flows are installed.
+/// The northbound database as a tree, once the ports of `pods` are up in it. `up` reaches that
+/// database a moment after the port's flows are installed.
 pub(crate) fn logical(central: &Central, pods: &[Pod]) -> Result<Vec<String>> {
-    let words =
-        |pod: &Pod| ["--", "wait-until", "Logical_Switch_Port", &pod.port(), "up=true"].map(str::to_owned);
-    central.nbctl(pods.iter().flat_map(words)).context("wait until OVN calls the pods' ports up")?;
+    let words = |pod: &Pod| {
+        ["--", "wait-until", "Logical_Switch_Port", &pod.port(), "up=true"].map(str::to_owned)
+    };
+    central
+        .nbctl(pods.iter().flat_map(words))
+        .context("wait until OVN calls the pods' ports up")?;
     let list = |words: Vec<String>| central.nbctl(words);
     let mut switches = rows(list, ["name", "ports"], "Logical_Switch")?;
-    let mut ports = rows(list, ["addresses", "name", "_uuid", "up", "options"], "Logical_Switch_Port")?;
+    let mut ports =
+        rows(list, ["addresses", "name", "_uuid", "up", "options"], "Logical_Switch_Port")?;
     let router_ports = rows(list, ["name", "networks"], "Logical_Router_Port")?;
     switches.sort();
     ports.sort();
     let widest = ports.iter().map(|[_, name, ..]| name.len()).max().unwrap_or_default();
-    let mut lines = vec![format!("  {}{}", Paint::STRONG.on(ROUTER), Paint::FAINT.on("  logical router"))];
+    let mut lines =
+        vec![format!("  {}{}", Paint::STRONG.on(ROUTER), Paint::FAINT.on("  logical router"))];
     for (number, [switch, members]) in switches.iter().enumerate() {
         let is_last = number + 1 == switches.len();
         let (branch, stem) = if is_last { ("└─ ", "     ") } else { ("├─ ", "  │  ") };
@@ -56,7 +64,8 @@ pub(crate) fn logical(central: &Central, pods: &[Pod]) -> Result<Vec<String>> {
             match router_ports.iter().find(|[name, _]| name == value(options, "router-port")) {
                 Some([_, networks]) => gateways += &format!(" {networks}"),
                 None => {
-                    let up = if up == "true" { Paint::GOOD.on("up") } else { Paint::BAD.on("down") };
+                    let up =
+                        if up == "true" { Paint::GOOD.on("up") } else { Paint::BAD.on("down") };
                     leaves.push(format!("{:<widest$}  {addresses}  {up}", Paint::POD.on(name)));
                 }
             }
@@ -83,7 +92,11 @@ pub(crate) fn switch(node: &Node, pods: &[Pod]) -> Result<Vec<String>> {
     let bridges = rows(list, ["name", "datapath_type"], "Bridge")?;
     let [name, datapath] = bridges.iter().find(|[name, _]| name == "br-int").context("br-int")?;
     let address = node.vsctl(["get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"])?;
-    let what = format!("  {datapath} of {}, tunnels end at {}", node.name, address.trim().trim_matches('"'));
+    let what = format!(
+        "  {datapath} of {}, tunnels end at {}",
+        node.name,
+        address.trim().trim_matches('"')
+    );
     let mut ports = Vec::new();
     for [name, kind, ofport, ids, options] in
         rows(list, ["name", "type", "ofport", "external_ids", "options"], "Interface")?
@@ -102,13 +115,16 @@ pub(crate) fn switch(node: &Node, pods: &[Pod]) -> Result<Vec<String>> {
     }
     ports.sort();
     let head = format!("  {}{}", Paint::NODE.on(name), Paint::FAINT.on(what));
-    Ok([head].into_iter().chain(branches("  ", ports.into_iter().map(|(_, leaf)| leaf).collect())).collect())
+    Ok([head]
+        .into_iter()
+        .chain(branches("  ", ports.into_iter().map(|(_, leaf)| leaf).collect()))
+        .collect())
 }
 
 /// The addresses that `ip` shows in the pod.
 fn addresses(node: &Node, pod: &Pod, ifname: &str) -> Result<String> {
-    let output =
-        node.run_in_pod(pod, ["ip", "-brief", "address", "show", "dev", ifname, "scope", "global"])?;
+    let output = node
+        .run_in_pod(pod, ["ip", "-brief", "address", "show", "dev", ifname, "scope", "global"])?;
     // `eth0@if7  UP  10.244.1.5/24 fd00::5/64`
     let addresses = output.split_whitespace().skip(2).filter_map(|word| word.split_once('/'));
     Ok(addresses.map(|(address, _)| address).collect::<Vec<_>>().join(" "))
@@ -129,7 +145,8 @@ pub(crate) fn counts(nodes: &[Node], censuses: &[Vec<Census>; 3]) -> Vec<String>
     let heads = format!("{:>9}{:>11}{:>9}", "before", "with pods", "after").repeat(nodes.len());
     let line = |(word, meaning): (&str, &str)| {
         let of_node = |number: usize| {
-            let [before, with_pods, after] = censuses.each_ref().map(|censuses| censuses[number].count(word));
+            let [before, with_pods, after] =
+                censuses.each_ref().map(|censuses| censuses[number].count(word));
             let paint = if before == after { Paint::GOOD } else { Paint::BAD };
             format!("{before:>9}{:>11}{:>9}", Paint::BAR.on(with_pods), paint.on(after))
         };
@@ -149,10 +166,14 @@ mod tests {
 
     #[test]
     fn rows_and_maps_are_read() {
-        let text = "name: a\nofport  : 2\noptions : x=1 y=2\n\nname: b\nofport  : \noptions : x=3,4 z=5\n";
+        let text =
+            "name: a\nofport  : 2\noptions : x=1 y=2\n\nname: b\nofport  : \noptions : x=3,4 z=5\n";
         let read = |_| Ok(text.to_owned());
         let rows = rows(read, ["name", "ofport", "options"], "Interface").unwrap();
-        assert_eq!(rows, [["a", "2", "x=1 y=2"], ["b", "", "x=3,4 z=5"]].map(|row| row.map(str::to_owned)));
+        assert_eq!(
+            rows,
+            [["a", "2", "x=1 y=2"], ["b", "", "x=3,4 z=5"]].map(|row| row.map(str::to_owned))
+        );
         assert_eq!([value(&rows[0][2], "y"), value(&rows[1][2], "y")], ["2", ""]);
         assert_eq!(value(&rows[1][2], "x"), "3,4");
     }

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{Blueprint, Census, Lab, eventually, inside, matrix::Findings};
 
-/// How long released resources may take to be gone. A leak never goes, so the value costs time only where
-/// there is one.
+/// How long released resources may take to be gone. A leak never goes, so the value costs time only
+/// where there is one.
 const SETTLING: Duration = Duration::from_secs(12);
 /// How long daemons that came back may take until they are connected to each other.
 const RECOVERY: Duration = Duration::from_secs(30);
@@ -62,16 +62,16 @@ impl Case {
         self
     }
 
-    /// The bystanders may lose packets, because the fault breaks what forwards them. They have to reach each
-    /// other afterwards.
+    /// The bystanders may lose packets, because the fault breaks what forwards them. They have to
+    /// reach each other afterwards.
     #[must_use]
     pub fn traffic_may_stop(mut self) -> Self {
         self.traffic = Traffic::MayStop;
         self
     }
 
-    /// How long STATUS may take to succeed after the test, and resources to be released; 30 s and 12 s unless
-    /// said otherwise.
+    /// How long STATUS may take to succeed after the test, and resources to be released; 30 s and
+    /// 12 s unless said otherwise.
     #[must_use]
     pub fn calm_within(mut self, limit: Duration) -> Self {
         (self.recovery, self.settling) = (limit, limit);
@@ -85,8 +85,8 @@ impl Case {
         self
     }
 
-    /// Builds a lab, runs `body` in it, and then makes the checks of every row. Call it with a closure that
-    /// is written in the test itself, because its type names the test.
+    /// Builds a lab, runs `body` in it, and then makes the checks of every row. Call it with a
+    /// closure that is written in the test itself, because its type names the test.
     ///
     /// # Panics
     /// If something does not hold, or the test's name is not that of its row.
@@ -116,7 +116,9 @@ impl Case {
         let began = Instant::now();
         let done = body(&site);
         let took = began.elapsed();
-        done.with_context(|| format!("row {} ({}): {} does not hold", row.number, row.fault, row.expected))?;
+        done.with_context(|| {
+            format!("row {} ({}): {} does not hold", row.number, row.fault, row.expected)
+        })?;
 
         let mut findings = Findings::default();
         findings.note("it took too long", in_time(took, limit));
@@ -157,7 +159,9 @@ impl Before {
         // The kernel removes the links of a deleted namespace a moment later.
         findings.note(
             "a leak",
-            eventually("the node is as before", settling, || self.census.must_equal(&site.node.census()?)),
+            eventually("the node is as before", settling, || {
+                self.census.must_equal(&site.node.census()?)
+            }),
         );
         findings.note(
             "the server",

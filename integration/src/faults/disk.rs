@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::Node;
 
 impl Node {
-    /// Mounts a disk of so many kilobytes over `dir` and fills it to the last byte; [`Node::unmount`] undoes
-    /// it.
+    /// Mounts a disk of so many kilobytes over `dir` and fills it to the last byte;
+    /// [`Node::unmount`] undoes it.
     pub fn mount_full_disk(&self, dir: &str, kilobytes: u32) -> Result<()> {
         // The last command proves that the disk is full: one more byte has to fail.
         let fill = format!(

@@ -1,9 +1,9 @@
-//! A real API server with etcd for the lab's first node, and the proxy through which the server on that node
-//! reaches it.
+//! A real API server with etcd for the lab's first node, and the proxy through which the server on
+//! that node reaches it.
 //!
 //! Pods are written to etcd, in a form in which the API server itself may store them
-//! (`--storage-media-type=application/json`). The API server would give a pod that is created through it a
-//! UID of its own, and the lab has already told its UIDs to OVN.
+//! (`--storage-media-type=application/json`). The API server would give a pod that is created
+//! through it a UID of its own, and the lab has already told its UIDs to OVN.
 
 use std::{
     fs,
@@ -38,20 +38,21 @@ pub struct Kubernetes {
     pub api: Api,
     /// The daemons of etcd and the API server.
     pub control_plane: ControlPlane,
-    /// File with the token of the node's server. The server reads it through a link in another directory,
-    /// where no event tells of a new token.
+    /// File with the token of the node's server. The server reads it through a link in another
+    /// directory, where no event tells of a new token.
     pub token: PathBuf,
 }
 
 impl Kubernetes {
-    /// Starts everything. From its next start, the server of the lab's first node learns its pods from this
-    /// API server.
+    /// Starts everything. From its next start, the server of the lab's first node learns its pods
+    /// from this API server.
     pub fn start(lab: &Lab) -> Result<Self> {
         programs::bin_dir()?;
         let node = lab.nodes.first().context("a lab has a node")?;
         let credentials = Credentials::create(&[])?;
         let api = Api::new(&credentials)?;
-        let control_plane = ControlPlane::without_service_accounts(&credentials, &api, Families::V4)?;
+        let control_plane =
+            ControlPlane::without_service_accounts(&credentials, &api, Families::V4)?;
         access::grant(&api, &credentials)?;
         api.create(
             "/api/v1/namespaces",
@@ -87,8 +88,8 @@ impl Kubernetes {
         Ok(fs::read_to_string(&self.token)?.trim().to_owned())
     }
 
-    /// Replaces the token and returns the new one. The API server accepts both; a test makes the proxy refuse
-    /// the old one.
+    /// Replaces the token and returns the new one. The API server accepts both; a test makes the
+    /// proxy refuse the old one.
     pub fn rotate_token(&self) -> Result<String> {
         let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}});
         let answer = self.api.create(

@@ -1,4 +1,5 @@
-//! A control group with little memory, of either version of control groups. The lab removes it when it ends.
+//! A control group with little memory, of either version of control groups. The lab removes it when
+//! it ends.
 
 use std::{
     fs,
@@ -40,13 +41,17 @@ const V1: Version = Version {
     swap_beside: |limit| limit,
     events: "memory.oom_control",
 };
-const V2: Version =
-    Version { limit: "memory.max", swap: "memory.swap.max", swap_beside: |_| 0, events: "memory.events" };
+const V2: Version = Version {
+    limit: "memory.max",
+    swap: "memory.swap.max",
+    swap_beside: |_| 0,
+    events: "memory.events",
+};
 
 impl LittleMemory {
-    /// Creates a group with so many bytes. Everything that the kernel charges counts: the memory of the
-    /// processes, what the kernel keeps for them, and pages of files, which it takes back when there are too
-    /// many.
+    /// Creates a group with so many bytes. Everything that the kernel charges counts: the memory of
+    /// the processes, what the kernel keeps for them, and pages of files, which it takes back when
+    /// there are too many.
     pub fn of(bytes: u64) -> Result<Self> {
         Self::create(bytes).context(HINT)
     }
@@ -57,10 +62,11 @@ impl LittleMemory {
         let (root, home, version) = hierarchy()?;
         let group = root.join(&name).join("memory");
         fs::create_dir_all(&group).with_context(|| format!("create {}", group.display()))?;
-        // Before the limit for swap: cgroup v1 refuses one for memory and swap that is below the one for
-        // memory.
+        // Before the limit for swap: cgroup v1 refuses one for memory and swap that is below the
+        // one for memory.
         write(&group.join(version.limit), bytes)?;
-        // The file is missing if the kernel does not count swap, which is harmless where no swap is in use.
+        // The file is missing if the kernel does not count swap, which is harmless where no swap is
+        // in use.
         let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1;
         if swaps || group.join(version.swap).exists() {
             write(&group.join(version.swap), (version.swap_beside)(bytes))?;
@@ -68,8 +74,8 @@ impl LittleMemory {
         Ok(Self { group, home, version })
     }
 
-    /// Runs `start` in the group. What it starts stays there. Moving a process later is not enough: it leaves
-    /// behind what it was charged for.
+    /// Runs `start` in the group. What it starts stays there. Moving a process later is not enough:
+    /// it leaves behind what it was charged for.
     pub fn start<T>(&self, start: impl FnOnce() -> Result<T>) -> Result<T> {
         // 0 is the writing process; its children start in its group.
         write(&self.group.join("cgroup.procs"), 0)?;
@@ -81,7 +87,8 @@ impl LittleMemory {
     /// Checks that the memory was enough for the process.
     ///
     /// # Errors
-    /// If the process is not in the group, or the kernel has killed a process there for lack of memory.
+    /// If the process is not in the group, or the kernel has killed a process there for lack of
+    /// memory.
     pub fn is_enough_for(&self, pid: u32) -> Result<()> {
         let processes = read(&self.group.join("cgroup.procs"))?;
         ensure!(
@@ -103,7 +110,10 @@ fn hierarchy() -> Result<(PathBuf, PathBuf, &'static Version)> {
     let own = read(Path::new("/proc/self/cgroup"))?;
     let groups = own.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let group = |controller: &str| {
-        groups.clone().find(|(of, _)| of.split(',').any(|name| name == controller)).map(|(_, path)| path)
+        groups
+            .clone()
+            .find(|(of, _)| of.split(',').any(|name| name == controller))
+            .map(|(_, path)| path)
     };
     let root = Path::new(MOUNTED);
     let (root, path, version) = if root.join("cgroup.controllers").exists() {
@@ -120,5 +130,6 @@ fn read(file: &Path) -> Result<String> {
 }
 
 fn write(file: &Path, number: u64) -> Result<()> {
-    fs::write(file, number.to_string()).with_context(|| format!("write {number} into {}", file.display()))
+    fs::write(file, number.to_string())
+        .with_context(|| format!("write {number} into {}", file.display()))
 }

@@ -7,21 +7,22 @@ use serde::Serialize;
 
 use crate::heap;
 
-/// By how much its pages may have grown, in kilobytes, where its allocations are not counted. Wide, because
-/// the allocator cannot give back every free page.
+/// By how much its pages may have grown, in kilobytes, where its allocations are not counted. Wide,
+/// because the allocator cannot give back every free page.
 const MORE_MEMORY: u64 = 5 * 1024;
-/// By how much its allocations may have grown, in kilobytes: tables that had many entries keep their room.
+/// By how much its allocations may have grown, in kilobytes: tables that had many entries keep
+/// their room.
 const MORE_ALLOCATED: u64 = 1024;
 
 /// What one process holds at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Held {
-    /// Kilobytes of its own pages (`RssAnon` of proc(5)). Pages of its executable do not count: they come
-    /// when code runs for the first time.
+    /// Kilobytes of its own pages (`RssAnon` of proc(5)). Pages of its executable do not count:
+    /// they come when code runs for the first time.
     pub memory: u64,
-    /// Kilobytes that it has allocated and not freed, if that is counted. Pages are no measure of it: which
-    /// of them the allocator can give back depends on what was allocated between what was freed, and so on
-    /// the order in which threads ran.
+    /// Kilobytes that it has allocated and not freed, if that is counted. Pages are no measure of
+    /// it: which of them the allocator can give back depends on what was allocated between what was
+    /// freed, and so on the order in which threads ran.
     pub allocated: Option<u64>,
     /// Open descriptors.
     pub descriptors: usize,
@@ -61,7 +62,10 @@ impl Held {
             after.descriptors <= self.descriptors,
             "descriptors are open that were not before: {self}, now {after}"
         );
-        ensure!(after.threads <= self.threads, "threads run that did not before: {self}, now {after}");
+        ensure!(
+            after.threads <= self.threads,
+            "threads run that did not before: {self}, now {after}"
+        );
         let holds_more = match (self.allocated, after.allocated) {
             (Some(before), Some(after)) => after > before + MORE_ALLOCATED,
             (None, None) => after.memory > self.memory + MORE_MEMORY,
@@ -114,8 +118,10 @@ mod tests {
     #[test]
     fn pages_do_not_count_where_allocations_do() {
         COUNTED.is_back(&Held { memory: 90_000, allocated: Some(3024), ..COUNTED }).unwrap();
-        let error =
-            COUNTED.is_back(&Held { memory: 1, allocated: Some(3025), ..COUNTED }).unwrap_err().to_string();
+        let error = COUNTED
+            .is_back(&Held { memory: 1, allocated: Some(3025), ..COUNTED })
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("memory"), "{error}");
         COUNTED.is_back(&BEFORE).unwrap_err();
         BEFORE.is_back(&COUNTED).unwrap_err();

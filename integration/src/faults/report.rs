@@ -51,8 +51,8 @@ struct Test {
 }
 
 impl Faults {
-    /// Runs the tests and prints the results. The exit status is 0 if every selected row holds, or has a
-    /// reason to have no test.
+    /// Runs the tests and prints the results. The exit status is 0 if every selected row holds, or
+    /// has a reason to have no test.
     ///
     /// # Errors
     /// If there is no such row, or nextest does not run or leaves no report.
@@ -60,13 +60,16 @@ impl Faults {
         for number in &self.rows {
             ensure!(matrix::find(*number).is_some(), "there is no row {number}");
         }
-        let rows: Vec<&Row> =
-            ROWS.iter().filter(|row| self.rows.is_empty() || self.rows.contains(&row.number)).collect();
+        let rows: Vec<&Row> = ROWS
+            .iter()
+            .filter(|row| self.rows.is_empty() || self.rows.contains(&row.number))
+            .collect();
         let junit = executable::target_dir()?.join("nextest/faults/junit.xml");
         if !self.last {
             // A report of an earlier run must not stand for this one.
-            fs::remove_file(&junit)
-                .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+            fs::remove_file(&junit).or_else(|error| {
+                if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+            })?;
             self.run_tests()?;
         }
         let text = fs::read_to_string(&junit)
@@ -162,8 +165,11 @@ impl fmt::Display for Mark {
 
 fn summary(rows: &[&Row], marks: &[Mark]) -> String {
     let numbers = |which: fn(&Mark) -> bool| {
-        let numbers =
-            rows.iter().zip(marks).filter(|(_, mark)| which(mark)).map(|(row, _)| row.number.to_string());
+        let numbers = rows
+            .iter()
+            .zip(marks)
+            .filter(|(_, mark)| which(mark))
+            .map(|(row, _)| row.number.to_string());
         numbers.collect::<Vec<_>>()
     };
     let mut text = String::new();
@@ -209,10 +215,15 @@ mod tests {
         let rows: Vec<&Row> = rows.iter().collect();
         let marks = judge(&rows, &tests_in(JUNIT).unwrap());
         let failed = Mark::Failed { seconds: 3.0, tests: vec!["database::row_10_x".to_owned()] };
-        assert_eq!(marks, [Mark::Held { seconds: 3.5 }, Mark::NoTest, Mark::NotThereYet("no part"), failed]);
+        assert_eq!(
+            marks,
+            [Mark::Held { seconds: 3.5 }, Mark::NoTest, Mark::NotThereYet("no part"), failed]
+        );
         let text = summary(&rows, &marks);
         assert!(
-            text.ends_with("\n1 of 4 hold") && text.contains("failed: 10\n") && text.contains("yet: 3\n"),
+            text.ends_with("\n1 of 4 hold")
+                && text.contains("failed: 10\n")
+                && text.contains("yet: 3\n"),
             "{text}"
         );
         assert!(text.contains("without a test: 2\n"), "{text}");

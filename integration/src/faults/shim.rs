@@ -1,9 +1,9 @@
-//! Simulates a kernel that is short of something, for one process: a few calls of its C library are replaced
-//! (`LD_PRELOAD`).
+//! Simulates a kernel that is short of something, for one process: a few calls of its C library are
+//! replaced (`LD_PRELOAD`).
 //!
 //! The machine keeps its clock, its limits and its memory. Works with executables that are linked
-//! dynamically, as cargo builds them for tests. The plugin and the server of `make build` are static, and
-//! load no library.
+//! dynamically, as cargo builds them for tests. The plugin and the server of `make build` are
+//! static, and load no library.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -51,14 +51,18 @@ impl Shim {
         let control = Path::new(mounts::LAB).join(format!("shim-{program}"));
         fs::write(&control, [0; 32]).with_context(|| format!("write {}", control.display()))?;
         // The server's allocations have to be counted as before.
-        let libraries = format!("{}:{}", preload::library(Path::new(SOURCE))?.display(), heap::library()?);
+        let libraries =
+            format!("{}:{}", preload::library(Path::new(SOURCE))?.display(), heap::library()?);
         Ok(Self { libraries, control })
     }
 
     /// The environment of a process in which the faults are to happen.
     pub fn environment(&self) -> Vec<(String, String)> {
         let control = self.control.to_string_lossy().into_owned();
-        vec![(preload::VARIABLE.to_owned(), self.libraries.clone()), ("OVN_SHIM_CONTROL".to_owned(), control)]
+        vec![
+            (preload::VARIABLE.to_owned(), self.libraries.clone()),
+            ("OVN_SHIM_CONTROL".to_owned(), control),
+        ]
     }
 
     /// The same call of the plugin, in that environment.
@@ -91,7 +95,8 @@ impl Shim {
     pub fn refused_threads(&self) -> Result<i64> {
         let mut count = [0; 8];
         let file = File::open(&self.control)?;
-        file.read_exact_at(&mut count, 16).with_context(|| format!("read {}", self.control.display()))?;
+        file.read_exact_at(&mut count, 16)
+            .with_context(|| format!("read {}", self.control.display()))?;
         Ok(i64::from_ne_bytes(count))
     }
 

@@ -1,5 +1,5 @@
-//! Where a fault happens: one node, its server, two pods that exchange packets all the time, and the
-//! vocabulary in which the tests of rows are written.
+//! Where a fault happens: one node, its server, two pods that exchange packets all the time, and
+//! the vocabulary in which the tests of rows are written.
 
 use std::{
     slice,
@@ -10,10 +10,12 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
-use crate::{CniError, Lab, Node, Outcome, Pod, Runtime, eventually, peer::Echoes, runtime::Running};
+use crate::{
+    CniError, Lab, Node, Outcome, Pod, Runtime, eventually, peer::Echoes, runtime::Running,
+};
 
-/// Time limit for a call that should not wait at all: it takes some 20 ms, and a hundred times as long on a
-/// machine with a load of 30.
+/// Time limit for a call that should not wait at all: it takes some 20 ms, and a hundred times as
+/// long on a machine with a load of 30.
 pub const AT_ONCE: Duration = Duration::from_secs(2);
 /// How long programs of a busy machine may need to notice something, one after the other.
 pub const SHORTLY: Duration = Duration::from_secs(5);
@@ -37,8 +39,8 @@ pub struct Site<'lab> {
 }
 
 impl<'lab> Site<'lab> {
-    /// Starts the node's server if it does not run, attaches the two bystanders, and waits until STATUS
-    /// succeeds and they reach each other.
+    /// Starts the node's server if it does not run, attaches the two bystanders, and waits until
+    /// STATUS succeeds and they reach each other.
     pub(super) fn prepare(lab: &'lab Lab) -> Result<Self> {
         let node = lab.node_with_server()?;
         let bystanders = [lab.attached_pod(node)?, lab.attached_pod(node)?];
@@ -80,8 +82,8 @@ impl<'lab> Site<'lab> {
         Ok(pod)
     }
 
-    /// Creates the namespace of another sandbox of a pod, or of a pod that a test made itself. It is cleaned
-    /// up like the others.
+    /// Creates the namespace of another sandbox of a pod, or of a pod that a test made itself. It
+    /// is cleaned up like the others.
     pub fn adopt(&self, pod: Pod) -> Result<Pod> {
         self.node.add_namespaces(slice::from_ref(&pod))?;
         self.remember(&pod);
@@ -126,9 +128,15 @@ impl<'lab> Site<'lab> {
 
     // --- What is seen ---
 
-    /// Checks that the ADD of `pod` failed with this code, with all `words` in its message and a hint what to
-    /// look at next, and left nothing.
-    pub fn failed(&self, pod: &Pod, outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
+    /// Checks that the ADD of `pod` failed with this code, with all `words` in its message and a
+    /// hint what to look at next, and left nothing.
+    pub fn failed(
+        &self,
+        pod: &Pod,
+        outcome: &Outcome,
+        code: u32,
+        words: &[&str],
+    ) -> Result<CniError> {
         let error = failed_with(outcome, code, words)?;
         self.nothing_of(pod)?;
         Ok(error)
@@ -151,7 +159,8 @@ impl<'lab> Site<'lab> {
     /// Checks that no link and no row of this sandbox is on the node.
     pub fn nothing_of(&self, pod: &Pod) -> Result<()> {
         let census = self.node.census()?;
-        let left = [census.lines_with(&pod.host_interface()), census.lines_with(&pod.sandbox)].concat();
+        let left =
+            [census.lines_with(&pod.host_interface()), census.lines_with(&pod.sandbox)].concat();
         ensure!(left.is_empty(), "left of {}: {left:?}", pod.name);
         Ok(())
     }
@@ -160,11 +169,16 @@ impl<'lab> Site<'lab> {
     pub fn one_port_of(&self, pod: &Pod) -> Result<()> {
         let iface_id = format!("external_ids:iface-id={}", pod.port());
         let rows = self.node.vsctl(["--bare", "--columns=name", "find", "Interface", &iface_id])?;
-        ensure!(rows.split_whitespace().count() == 1, "one port expected of {}: {rows:?}", pod.name);
+        ensure!(
+            rows.split_whitespace().count() == 1,
+            "one port expected of {}: {rows:?}",
+            pod.name
+        );
         Ok(())
     }
 
-    /// Checks that the pod reaches a bystander, and the gateway of its subnet, for which OVN answers.
+    /// Checks that the pod reaches a bystander, and the gateway of its subnet, for which OVN
+    /// answers.
     pub fn has_network(&self, pod: &Pod) -> Result<()> {
         self.lab.reaches_gateway(pod)?;
         self.lab.ping(pod, self.bystanders[0].address())
@@ -200,16 +214,16 @@ impl<'lab> Site<'lab> {
         self.lab.ping(second, first.address())
     }
 
-    /// Checks that every datagram was answered. Otherwise: which were not, and what counts packets that are
-    /// dropped.
+    /// Checks that every datagram was answered. Otherwise: which were not, and what counts packets
+    /// that are dropped.
     pub(super) fn lost_nothing(&self, echoes: &Echoes) -> Result<()> {
         let Echoes { sent, received, .. } = *echoes;
         if received >= sent {
             return Ok(());
         }
         let which: Vec<String> = echoes.lost.iter().map(ToString::to_string).collect();
-        // `d`, the last number of the memory of the sockets that the switch reads ports by, counts packets that
-        // found them full.
+        // `d`, the last number of the memory of the sockets that the switch reads ports by, counts
+        // packets that found them full.
         let names = self.bystanders.each_ref().map(Pod::host_interface);
         // `sed` ends well also where it finds nothing.
         let counters = self.node.shell(&format!(
@@ -221,20 +235,22 @@ impl<'lab> Site<'lab> {
         bail!("they lost {} of {sent} packets: {}\n{counters}", sent - received, which.join(", "))
     }
 
-    /// Cleans up as a runtime does, whatever became of an ADD: DEL, which has to succeed, and then the end of
-    /// the namespace.
+    /// Cleans up as a runtime does, whatever became of an ADD: DEL, which has to succeed, and then
+    /// the end of the namespace.
     pub(super) fn clean_up(&self) -> Result<()> {
-        let pods = std::mem::take(&mut *self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner));
+        let pods =
+            std::mem::take(&mut *self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner));
         for pod in &pods {
             self.del(pod)?.success()?;
         }
-        let there: Vec<Pod> = pods.into_iter().filter(|pod| self.node.path(&pod.netns).exists()).collect();
+        let there: Vec<Pod> =
+            pods.into_iter().filter(|pod| self.node.path(&pod.netns).exists()).collect();
         self.node.remove_namespaces(&there)
     }
 }
 
-/// Checks that the call failed with this code, with all `words` in its message and a hint what to look at
-/// next.
+/// Checks that the call failed with this code, with all `words` in its message and a hint what to
+/// look at next.
 pub fn failed_with(outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniError> {
     let error = outcome.failure()?;
     ensure!(error.code == code, "code {code} expected: {error:?}");
@@ -245,8 +261,8 @@ pub fn failed_with(outcome: &Outcome, code: u32, words: &[&str]) -> Result<CniEr
     Ok(error)
 }
 
-/// Checks several times from the moment when nothing was missing any more to the end of the ADD. The best one
-/// shows plugin and server; the worst also shows what else the machine did.
+/// Checks several times from the moment when nothing was missing any more to the end of the ADD.
+/// The best one shows plugin and server; the worst also shows what else the machine did.
 ///
 /// # Errors
 /// If none is as short as rows 22 and 29 demand, or one is much longer.

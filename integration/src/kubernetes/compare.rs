@@ -1,6 +1,7 @@
-//! `integration cluster --compare ROUNDS`: bursts of pods, with this network and with the reference plugins
-//! `bridge` and `host-local` on the same node, in turn. Measures the time from creating them until all are
-//! ready, from deleting them until all are gone, and how much of it the runtime spent in the plugin.
+//! `integration cluster --compare ROUNDS`: bursts of pods, with this network and with the reference
+//! plugins `bridge` and `host-local` on the same node, in turn. Measures the time from creating
+//! them until all are ready, from deleting them until all are gone, and how much of it the runtime
+//! spent in the plugin.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -24,8 +25,8 @@ mod report;
 
 /// How long a burst may take: enough for a hundred pods on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// CNI configuration of the plugin `bridge`. The runtime uses the first file of the directory, so this one
-/// comes before ours.
+/// CNI configuration of the plugin `bridge`. The runtime uses the first file of the directory, so
+/// this one comes before ours.
 const BRIDGE_CONF: &str = "/etc/cni/net.d/00-bridge.conflist";
 const BRIDGE_PREFIX: &str = "10.99.";
 
@@ -40,8 +41,9 @@ enum Network {
 /// Measures, prints, and writes `bench/bench-cluster.json` in cargo's target directory.
 pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<()> {
     let node = &cluster.lab.nodes[0];
-    let environment =
-        Environment::of_this_machine(executable::under_test(executable::PLUGIN)?.metadata()?.len())?;
+    let environment = Environment::of_this_machine(
+        executable::under_test(executable::PLUGIN)?.metadata()?.len(),
+    )?;
     let mut bursts = Vec::new();
     for round in 0..rounds {
         let mut order = [Network::Ours, Network::Bridge];
@@ -60,8 +62,8 @@ pub(crate) fn run(cluster: &Cluster, rounds: usize, sizes: &[usize]) -> Result<(
     publish(&report, &report, "bench/bench-cluster.json")
 }
 
-/// Makes the runtime use `network`, and waits until a pod has it: the runtime reads its directory some time
-/// after the change.
+/// Makes the runtime use `network`, and waits until a pod has it: the runtime reads its directory
+/// some time after the change.
 fn switch(cluster: &Cluster, node: &Node, network: Network) -> Result<()> {
     match network {
         Network::Bridge => {
@@ -69,7 +71,8 @@ fn switch(cluster: &Cluster, node: &Node, network: Network) -> Result<()> {
             let conf = json!({"cniVersion": "1.0.0", "name": "bridge", "plugins": [plugin]});
             fs::write(node.path("/run/bridge.conflist"), conf.to_string())?;
             node.run(["mv", "/run/bridge.conflist", BRIDGE_CONF])?;
-            // The control plane does nothing for these pods, and must not take processor time from them.
+            // The control plane does nothing for these pods, and must not take processor time from
+            // them.
             if cluster.master.is_running() {
                 cluster.master.stop()?;
             }

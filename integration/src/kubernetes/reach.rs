@@ -1,4 +1,5 @@
-//! The greeting of the shell: a Deployment over all nodes, each of whose pods reaches each other one.
+//! The greeting of the shell: a Deployment over all nodes, each of whose pods reaches each other
+//! one.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -14,7 +15,8 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 /// How long the pods may take to be ready, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Creates the Deployment with two pods for each node, and returns a table of the round trips between them.
+/// Creates the Deployment with two pods for each node, and returns a table of the round trips
+/// between them.
 pub(crate) fn show(cluster: &Cluster) -> Result<String> {
     let replicas = 2 * cluster.workers.len();
     let labels = json!({"app": NAME});
@@ -49,7 +51,8 @@ pub(crate) fn show(cluster: &Cluster) -> Result<String> {
     for from in &pods {
         write!(text, "\n  {:<8}{:<16}", from.node, from.address().to_string())?;
         for to in &pods {
-            let time = if from.uid == to.uid { "-".to_owned() } else { round_trip(cluster, from, to)? };
+            let time =
+                if from.uid == to.uid { "-".to_owned() } else { round_trip(cluster, from, to)? };
             write!(text, "{time:>14}")?;
         }
     }
@@ -63,7 +66,9 @@ fn round_trip(cluster: &Cluster, from: &Pod, to: &Pod) -> Result<String> {
         .lab
         .node_of(from)
         .run_in_pod(from, ["ping", "-n", "-c", "1", "-W", "2", &to.address().to_string()])?;
-    let time =
-        answer.split_whitespace().find_map(|word| word.strip_prefix("time=")).context(answer.clone())?;
+    let time = answer
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("time="))
+        .context(answer.clone())?;
     Ok(time.to_owned())
 }

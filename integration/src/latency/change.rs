@@ -37,8 +37,8 @@ pub(crate) trait Service {
 
 /// Far longer than any time that is worth measuring.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// After so many connections in a row to other servers, none goes to the removed one any more: a fifth of a
-/// second, ten times the longest time measured.
+/// After so many connections in a row to other servers, none goes to the removed one any more: a
+/// fifth of a second, ten times the longest time measured.
 const NO_MORE: usize = 100;
 
 /// Measures one Service. `connections` to its address have begun, in vain so far. `servers` are its
@@ -63,12 +63,14 @@ pub(crate) fn measure(
 
     let begun = Moment::now();
     service.change(Backends::Second)?;
-    let last = connections.wait(&format!("no connection is answered by {first}"), PATIENCE, |seen| {
-        let after: Vec<_> = seen.iter().filter(|connection| connection.answered >= begun).collect();
-        let last = after.iter().rposition(|connection| connection.by == Some(first));
-        let in_a_row = after.len() - last.map_or(0, |last| last + 1);
-        (in_a_row >= NO_MORE).then(|| last.map_or(begun, |last| after[last].answered))
-    })?;
+    let last =
+        connections.wait(&format!("no connection is answered by {first}"), PATIENCE, |seen| {
+            let after: Vec<_> =
+                seen.iter().filter(|connection| connection.answered >= begun).collect();
+            let last = after.iter().rposition(|connection| connection.by == Some(first));
+            let in_a_row = after.len() - last.map_or(0, |last| last + 1);
+            (in_a_row >= NO_MORE).then(|| last.map_or(begun, |last| after[last].answered))
+        })?;
     let removed = last.milliseconds_since(begun);
     service.delete()?;
     Ok(Round { created, answered, added, removed })

@@ -1,8 +1,9 @@
-//! Another world: how soon a pod that starts may use the network with and without policies, and kube-burner's workload
-//! of network policies at the size of one node.
+//! Another world: how soon a pod that starts may use the network with and without policies, and
+//! kube-burner's workload of network policies at the size of one node.
 //!
-//! The API server, the control plane, OVN and the node's server are real. The node has no kubelet: pods are objects,
-//! and this program calls the plugin for them as a container runtime does, so that it knows when.
+//! The API server, the control plane, OVN and the node's server are real. The node has no kubelet:
+//! pods are objects, and this program calls the plugin for them as a container runtime does, so
+//! that it knows when.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -41,8 +42,8 @@ pub(super) mod report;
 pub(super) mod starts;
 pub(super) mod workload;
 
-/// Room on the node for all pods of the workload, and for those that start beside them: an address that was in use is
-/// not assigned again at once.
+/// Room on the node for all pods of the workload, and for those that start beside them: an address
+/// that was in use is not assigned again at once.
 const CLUSTER_SUBNETS: &str = "10.244.0.0/16/22";
 
 /// Everything that is measured.
@@ -55,8 +56,8 @@ pub(crate) struct Measured {
 /// The cluster.
 pub(crate) struct World {
     cluster: Cluster,
-    /// Pods that were removed. The lab has names for the sandboxes of 252 pods of a node, and of any number that come
-    /// after one of these.
+    /// Pods that were removed. The lab has names for the sandboxes of 252 pods of a node, and of
+    /// any number that come after one of these.
     gone: Mutex<Vec<Pod>>,
 }
 
@@ -81,7 +82,8 @@ impl World {
     }
 
     fn create_namespaces(&self, names: &[String]) -> Result<()> {
-        let objects: Vec<Value> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+        let objects: Vec<Value> =
+            names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
         self.cluster.api.create_all("/api/v1/namespaces", &objects)?;
         // No pod is admitted before.
         names.iter().try_for_each(|name| {
@@ -145,8 +147,13 @@ impl World {
     fn until_acls(&self, acls: usize) -> Result<()> {
         let condition = "external_ids:\"k8s.ovn.org/owner-type\"=NetworkPolicy";
         eventually("the policies have their rows", PATIENCE, || {
-            let found =
-                self.cluster.lab.central.nbctl(["--bare", "--columns=_uuid", "find", "ACL", condition])?;
+            let found = self.cluster.lab.central.nbctl([
+                "--bare",
+                "--columns=_uuid",
+                "find",
+                "ACL",
+                condition,
+            ])?;
             let found = found.split_whitespace().count();
             ensure!(found == acls, "{found} ACLs of {acls}");
             Ok(())
@@ -161,7 +168,8 @@ impl World {
     /// Starts a server in the pod at these ports.
     fn answering(&self, pod: &Pod, ports: impl IntoIterator<Item = u16>) -> Result<Server> {
         let address = pod.address();
-        let places: Vec<SocketAddr> = ports.into_iter().map(|port| SocketAddr::new(address, port)).collect();
+        let places: Vec<SocketAddr> =
+            ports.into_iter().map(|port| SocketAddr::new(address, port)).collect();
         self.cluster.lab.answering(pod, &places)
     }
 

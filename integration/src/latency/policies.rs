@@ -1,8 +1,8 @@
-//! NetworkPolicies of a server that is connected to all the time: how soon connections follow one that forbids
-//! them, and another that allows them again.
+//! NetworkPolicies of a server that is connected to all the time: how soon connections follow one
+//! that forbids them, and another that allows them again.
 //!
-//! The server is used for nothing else: it still has those connections whose ends a policy held back, and while
-//! it does, another from the same port of the client fails.
+//! The server is used for nothing else: it still has those connections whose ends a policy held
+//! back, and while it does, another from the same port of the client fails.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -23,9 +23,11 @@ const GROUP: &str = "latency_floor";
 /// Both policies, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Verdicts {
-    /// From the request that creates a policy until the last connection that it forbids is established.
+    /// From the request that creates a policy until the last connection that it forbids is
+    /// established.
     pub(crate) forbidden: f64,
-    /// From the request that creates another one until the first connection that it allows is established.
+    /// From the request that creates another one until the first connection that it allows is
+    /// established.
     pub(crate) allowed: f64,
 }
 
@@ -45,7 +47,11 @@ const SILENCE: f64 = 400.0;
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// `connections` to `server` are established when this begins, and when it ends.
-fn measure(policies: &impl Policies, connections: &Connections, server: SocketAddr) -> Result<Verdicts> {
+fn measure(
+    policies: &impl Policies,
+    connections: &Connections,
+    server: SocketAddr,
+) -> Result<Verdicts> {
     connections.first_by(server, LONGEST)?;
     let begun = Moment::now();
     policies.forbid()?;
@@ -59,7 +65,10 @@ fn measure(policies: &impl Policies, connections: &Connections, server: SocketAd
     let begun = Moment::now();
     policies.allow()?;
     let first = connections.wait("a connection is established again", LONGEST, |seen| {
-        seen.iter().map(|connection| connection.answered).filter(|answered| *answered >= begun).min()
+        seen.iter()
+            .map(|connection| connection.answered)
+            .filter(|answered| *answered >= begun)
+            .min()
     })?;
     let allowed = first.milliseconds_since(begun);
     policies.clear()?;
@@ -87,15 +96,19 @@ impl Site {
         Ok(verdicts)
     }
 
-    /// Creates other policies, each of which lets the server connect to one port of the client, and waits until
-    /// the node has their flows.
+    /// Creates other policies, each of which lets the server connect to one port of the client, and
+    /// waits until the node has their flows.
     pub(crate) fn add_other_policies(&self, count: usize) -> Result<()> {
         let before = self.rows("ACL")?;
         let policies: Vec<Value> = (0..count)
             .map(|number| {
                 let from = json!([{"podSelector": {"matchLabels": {"name": "first"}}}]);
                 let ports = json!([{"protocol": "TCP", "port": 10_000 + number}]);
-                policy(&format!("other-{number}"), "client", &json!([{"from": from, "ports": ports}]))
+                policy(
+                    &format!("other-{number}"),
+                    "client",
+                    &json!([{"from": from, "ports": ports}]),
+                )
             })
             .collect();
         self.cluster.api.create_all(POLICIES, &policies)?;
@@ -148,8 +161,8 @@ impl Policies for Objects<'_> {
     }
 }
 
-/// A port group with the server's port, without a policy. It has no ids, so that the control plane leaves it
-/// alone.
+/// A port group with the server's port, without a policy. It has no ids, so that the control plane
+/// leaves it alone.
 struct BareRows<'a>(&'a Site);
 
 impl BareRows<'_> {
@@ -190,7 +203,11 @@ impl Policies for BareRows<'_> {
         let mut transaction = Transaction::new();
         let group = Condition::equal("name", GROUP);
         // Rows to which none refers go by themselves.
-        transaction.update("Port_Group", group.clone(), Row::new().with("acls", Datum::Set(vec![])));
+        transaction.update(
+            "Port_Group",
+            group.clone(),
+            Row::new().with("acls", Datum::Set(vec![])),
+        );
         transaction.delete("Port_Group", group);
         self.0.transact(transaction).map(drop)
     }

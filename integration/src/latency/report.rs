@@ -51,13 +51,14 @@ const REMOVED: Change = ("endpoint removed, last connection to it", |round| roun
 /// Not a change: the part of [`CREATED`] that is the API server's, or the database's.
 const ANSWERED: Change = ("of the first: until the request is answered", |round| round.answered);
 
-/// Limits of the median and of the 90th percentile without other Services, in milliseconds. Upstream takes 29
-/// to 33, 32 to 35, and 13 to 18.
+/// Limits of the median and of the 90th percentile without other Services, in milliseconds.
+/// Upstream takes 29 to 33, 32 to 35, and 13 to 18.
 const LIMITS: [(Change, f64, Option<f64>); 3] =
     [(CREATED, 15.0, Some(20.0)), (ADDED, 15.0, None), (REMOVED, 10.0, None)];
 const FORBIDDEN: Change<Verdicts> =
     ("policy created, last connection that it forbids", |round| round.forbidden);
-const ALLOWED: Change<Verdicts> = ("policy created, first connection that it allows", |round| round.allowed);
+const ALLOWED: Change<Verdicts> =
+    ("policy created, first connection that it allows", |round| round.allowed);
 /// The same for policies. Upstream takes 16 to 19, and 21 to 26.
 const LIMITS_OF_POLICIES: [(Change<Verdicts>, f64, Option<f64>); 2] =
     [(FORBIDDEN, 12.0, Some(15.0)), (ALLOWED, 14.0, None)];
@@ -97,7 +98,9 @@ impl MeasuredPolicies {
     /// One line.
     pub(crate) fn summary(&self) -> String {
         let of = |rounds: &[Verdicts]| {
-            [FORBIDDEN, ALLOWED].map(|change| format!("{:.1}", percentiles_of(rounds, change).p50)).join(", ")
+            [FORBIDDEN, ALLOWED]
+                .map(|change| format!("{:.1}", percentiles_of(rounds, change).p50))
+                .join(", ")
         };
         format!(
             "with {} other policies: forbidden, allowed {} ms; floor {}",
@@ -119,8 +122,13 @@ fn gates<R>(limits: &[(Change<R>, f64, Option<f64>)], phases: &[(usize, &[R])]) 
     }
     for (others, rounds) in with_others {
         gates.extend(limits.iter().map(|(change, ..)| {
-            let [measured, alone] = [*rounds, *alone].map(|rounds| percentiles_of(rounds, *change).p50);
-            Gate::within(&format!("{}, median with {others} others", change.0), measured, WITH_OTHERS * alone)
+            let [measured, alone] =
+                [*rounds, *alone].map(|rounds| percentiles_of(rounds, *change).p50);
+            Gate::within(
+                &format!("{}, median with {others} others", change.0),
+                measured,
+                WITH_OTHERS * alone,
+            )
         }));
     }
     gates
@@ -129,7 +137,8 @@ fn gates<R>(limits: &[(Change<R>, f64, Option<f64>)], phases: &[(usize, &[R])]) 
 impl Rates {
     /// Connections a second, and the 99th percentile of their milliseconds.
     fn figures(turns: &[Vec<u32>]) -> String {
-        let milliseconds: Vec<f64> = turns.iter().flatten().map(|taken| f64::from(*taken) / 1e3).collect();
+        let milliseconds: Vec<f64> =
+            turns.iter().flatten().map(|taken| f64::from(*taken) / 1e3).collect();
         let seconds = milliseconds.iter().sum::<f64>() / 1e3;
         let rate = milliseconds.len() as f64 / seconds.max(f64::EPSILON);
         format!("{rate:.0} ({:.2})", Percentiles::of(milliseconds).p99)
@@ -163,11 +172,18 @@ impl fmt::Display for Report {
             "Milliseconds, median (90th percentile); floor: the same rows, by one bare transaction."
         )?;
         for Measured { others, floor, ours, rates } in &self.measured {
-            writeln!(f, "\n  {:<46}{:>16}{:>16}", format!("with {others} other Services"), "floor", "this")?;
+            writeln!(
+                f,
+                "\n  {:<46}{:>16}{:>16}",
+                format!("with {others} other Services"),
+                "floor",
+                "this"
+            )?;
             for change in [CREATED, ADDED, REMOVED, ANSWERED] {
                 line(f, change, floor, ours)?;
             }
-            let [straight, through] = [&rates.straight, &rates.through].map(|turns| Rates::figures(turns));
+            let [straight, through] =
+                [&rates.straight, &rates.through].map(|turns| Rates::figures(turns));
             writeln!(
                 f,
                 "  connections a second, one at a time (p99): straight to the pod {straight}, \
@@ -175,7 +191,13 @@ impl fmt::Display for Report {
             )?;
         }
         for MeasuredPolicies { others, floor, ours } in &self.policies {
-            writeln!(f, "\n  {:<46}{:>16}{:>16}", format!("with {others} other policies"), "floor", "this")?;
+            writeln!(
+                f,
+                "\n  {:<46}{:>16}{:>16}",
+                format!("with {others} other policies"),
+                "floor",
+                "this"
+            )?;
             for change in [FORBIDDEN, ALLOWED] {
                 line(f, change, floor, ours)?;
             }
@@ -199,8 +221,12 @@ mod tests {
     use super::*;
 
     fn measured(others: usize, milliseconds: f64) -> Measured {
-        let round =
-            Round { created: milliseconds, answered: 1.0, added: milliseconds, removed: milliseconds };
+        let round = Round {
+            created: milliseconds,
+            answered: 1.0,
+            added: milliseconds,
+            removed: milliseconds,
+        };
         Measured { others, floor: vec![round], ours: vec![round], rates: Rates::default() }
     }
 
@@ -214,7 +240,10 @@ mod tests {
     #[test]
     fn a_goal_is_missed_alone_and_with_others() {
         assert!(missed(vec![measured(0, 10.0), measured(5000, 15.0)]).is_empty());
-        assert_eq!(missed(vec![measured(0, 11.0)]), ["endpoint removed, last connection to it, median"]);
+        assert_eq!(
+            missed(vec![measured(0, 11.0)]),
+            ["endpoint removed, last connection to it, median"]
+        );
         assert_eq!(missed(vec![measured(0, 8.0), measured(5000, 12.1)]).len(), 3);
     }
 
@@ -222,7 +251,8 @@ mod tests {
     fn policies_have_goals_of_their_own() {
         let of = |forbidden, allowed| vec![Verdicts { forbidden, allowed }];
         let gates = gates(&LIMITS_OF_POLICIES, &[(0, &of(12.1, 10.0)), (2000, &of(12.1, 15.1))]);
-        let missed: Vec<&str> = gates.iter().filter(|gate| !gate.holds).map(|gate| &*gate.demand).collect();
+        let missed: Vec<&str> =
+            gates.iter().filter(|gate| !gate.holds).map(|gate| &*gate.demand).collect();
         assert_eq!(
             missed,
             [

@@ -66,24 +66,27 @@ impl Site {
         })?;
         let attached = |key: &String| cluster.attached(key);
         let (client, servers) = (attached(&keys[0])?, [attached(&keys[1])?, attached(&keys[2])?]);
-        let answer = |pod: &Pod| cluster.lab.answering(pod, &[SocketAddr::new(pod.address(), SERVER_PORT)]);
+        let answer =
+            |pod: &Pod| cluster.lab.answering(pod, &[SocketAddr::new(pod.address(), SERVER_PORT)]);
         let guarded = attached(&keys[3])?;
         let answering = [answer(&servers[0])?, answer(&servers[1])?, answer(&guarded)?];
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let options = Options { probe_interval: None, ..Options::default() };
         let endpoint = NORTHBOUND.parse()?;
-        let northbound = runtime.block_on(Connection::open(&endpoint, "OVN_Northbound", options))?;
+        let northbound =
+            runtime.block_on(Connection::open(&endpoint, "OVN_Northbound", options))?;
         Ok(Self { cluster, client, servers, guarded, _answering: answering, runtime, northbound })
     }
 
-    /// An address that no other round has. They are in the part of the range that the API server assigns
-    /// last.
+    /// An address that no other round has. They are in the part of the range that the API server
+    /// assigns last.
     pub(crate) fn address(&self, with_others: bool, round: u8, way: u8) -> IpAddr {
         Ipv4Addr::new(10, 96, 0, 20 + 100 * u8::from(with_others) + 2 * round + way).into()
     }
 
-    /// Creates other Services, each with two endpoints that do not exist, and waits until every node has
-    /// their flows.
+    /// Creates other Services, each with two endpoints that do not exist, and waits until every
+    /// node has their flows.
     pub(crate) fn add_others(&self, count: usize) -> Result<()> {
         let before = self.services()?;
         let names = (0..count).map(|number| format!("other-{number}"));
@@ -91,8 +94,10 @@ impl Site {
             .enumerate()
             .map(|(number, name)| {
                 let host = u8::try_from(2 + number % 200).unwrap_or(2);
-                let endpoints = [Ipv4Addr::new(10, 244, 200, host), Ipv4Addr::new(10, 244, 201, host)];
-                let endpoints = endpoints.map(|address| SocketAddr::new(address.into(), SERVER_PORT));
+                let endpoints =
+                    [Ipv4Addr::new(10, 244, 200, host), Ipv4Addr::new(10, 244, 201, host)];
+                let endpoints =
+                    endpoints.map(|address| SocketAddr::new(address.into(), SERVER_PORT));
                 (slice(&name, &endpoints), service(&name, None))
             })
             .unzip();
@@ -134,14 +139,15 @@ impl Site {
         Ok(round)
     }
 
-    /// Connections one after the other, in turn straight to the first server and through a Service's address.
+    /// Connections one after the other, in turn straight to the first server and through a
+    /// Service's address.
     pub(crate) fn rates(&self, address: &IpAddr) -> Result<Rates> {
         let service = Object { site: self, name: "rate".to_owned(), address: *address };
         self.cluster.api.create(SLICES, &slice(&service.name, &self.backends(Backends::First)))?;
         let before = self.services()?;
         service.create()?;
-        // Not by connecting in vain: what was tracked without the Service is not sent to its server later, from the
-        // same port of the client.
+        // Not by connecting in vain: what was tracked without the Service is not sent to its server
+        // later, from the same port of the client.
         eventually("the Service has its row", PATIENCE, || {
             ensure!(self.services()? > before, "it has not");
             Ok(())
@@ -152,8 +158,9 @@ impl Site {
         let mut rates = Rates::default();
         for _ in 0..TURNS {
             for (to, taken) in [(straight, &mut rates.straight), (through, &mut rates.through)] {
-                // What is tracked of earlier connections between the same two ports keeps Open vSwitch's userspace
-                // conntrack from translating one: "Unable to NAT due to tuple space exhaustion".
+                // What is tracked of earlier connections between the same two ports keeps Open
+                // vSwitch's userspace conntrack from translating one: "Unable to NAT due to tuple
+                // space exhaustion".
                 self.cluster.lab.nodes[0].run(["ovs-appctl", "dpctl/flush-conntrack"])?;
                 taken.push(self.cluster.lab.repeated(&self.client, to, TURN)?);
             }
@@ -281,8 +288,8 @@ impl Service for BareRow<'_> {
     }
 }
 
-/// A Service without a selector: its slice is written by hand. Without an address the API server gives it
-/// one.
+/// A Service without a selector: its slice is written by hand. Without an address the API server
+/// gives it one.
 fn service(name: &str, address: Option<IpAddr>) -> Value {
     let mut service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },

@@ -1,7 +1,7 @@
-//! The two ends of short TCP connections: a server that names the address at which a connection arrived, and
-//! a client that begins connections at fixed times, whatever became of the earlier ones. A client that waits
-//! for a lost SYN measures its own patience. A connection is closed with RST: thousands of ports in TIME_WAIT
-//! would make later ones fail.
+//! The two ends of short TCP connections: a server that names the address at which a connection
+//! arrived, and a client that begins connections at fixed times, whatever became of the earlier
+//! ones. A client that waits for a lost SYN measures its own patience. A connection is closed with
+//! RST: thousands of ports in TIME_WAIT would make later ones fail.
 
 use std::{
     io::{ErrorKind, stdin},
@@ -34,14 +34,18 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For latencies: as many as a small machine can begin, and twenty times the longest time measured.
-    pub const FAST: Self = Self { every: Duration::from_millis(2), patience: Duration::from_secs(1) };
+    /// For latencies: as many as a small machine can begin, and twenty times the longest time
+    /// measured.
+    pub const FAST: Self =
+        Self { every: Duration::from_millis(2), patience: Duration::from_secs(1) };
     /// For errors: TCP repeats a lost SYN each second, which a client does not notice as an error.
-    pub const PATIENT: Self = Self { every: Duration::from_millis(10), patience: Duration::from_secs(6) };
+    pub const PATIENT: Self =
+        Self { every: Duration::from_millis(10), patience: Duration::from_secs(6) };
 }
 
-/// The part of the time so far after which [`reach`] begins the next connection, if that is longer than its pace: the
-/// precision of what is measured. Hundreds of clients that wait for the same thing must not be what it waits for.
+/// The part of the time so far after which [`reach`] begins the next connection, if that is longer
+/// than its pace: the precision of what is measured. Hundreds of clients that wait for the same
+/// thing must not be what it waits for.
 const PRECISION: u32 = 20;
 
 /// A moment: nanoseconds of the monotonic clock, which all processes of a machine share.
@@ -99,7 +103,8 @@ pub(super) fn serve(addresses: &[SocketAddr], says: Says, report: impl Fn(&Repor
             let listener =
                 TcpListener::bind(address).await.with_context(|| format!("listen on {address}"))?;
             serving.spawn(answer_all(listener, *address, says));
-            let socket = UdpSocket::bind(address).await.with_context(|| format!("receive on {address}"))?;
+            let socket =
+                UdpSocket::bind(address).await.with_context(|| format!("receive on {address}"))?;
             serving.spawn(answer_datagrams(socket, *address, says));
         }
         report(&Report::Answering);
@@ -130,8 +135,8 @@ async fn answer_datagrams(socket: UdpSocket, server: SocketAddr, says: Says) {
     }
 }
 
-/// Begins a connection to the address at fixed times. Reports the first beat, and what becomes of each
-/// connection.
+/// Begins a connection to the address at fixed times. Reports the first beat, and what becomes of
+/// each connection.
 pub(super) fn connect(
     to: SocketAddr,
     Pace { every, patience }: Pace,
@@ -157,15 +162,17 @@ pub(super) fn connect(
     })
 }
 
-/// Begins connections to each address that a line on standard input names, until one of them is answered, which it
-/// reports. Ends with standard input.
+/// Begins connections to each address that a line on standard input names, until one of them is
+/// answered, which it reports. Ends with standard input.
 pub(super) fn reach(
     Pace { every, patience }: Pace,
     report: impl Fn(&Report) + Send + Sync + 'static,
 ) -> Result<()> {
     let report = Arc::new(report);
     let (told, mut lines) = unbounded_channel();
-    thread::spawn(move || stdin().lines().map_while(Result::ok).try_for_each(|line| told.send(line)));
+    thread::spawn(move || {
+        stdin().lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+    });
     runtime()?.block_on(async {
         report(&Report::Connecting);
         while let Some(line) = lines.recv().await {
@@ -176,7 +183,11 @@ pub(super) fn reach(
     })
 }
 
-async fn first_answer(to: SocketAddr, Pace { every, patience }: Pace, report: Arc<impl Fn(&Report)>) {
+async fn first_answer(
+    to: SocketAddr,
+    Pace { every, patience }: Pace,
+    report: Arc<impl Fn(&Report)>,
+) {
     let (begun, mut asking) = (Instant::now(), JoinSet::new());
     loop {
         asking.spawn(timeout(patience, ask(to, || {})));
@@ -194,15 +205,16 @@ async fn first_answer(to: SocketAddr, Pace { every, patience }: Pace, report: Ar
     }
 }
 
-/// Connects again and again for this time, each time when the one before was answered. Returns microseconds
-/// of each.
+/// Connects again and again for this time, each time when the one before was answered. Returns
+/// microseconds of each.
 pub(super) fn repeat(to: SocketAddr, time: Duration) -> Result<Vec<u32>> {
     runtime()?.block_on(async {
         let (end, mut taken) = (Instant::now() + time, Vec::new());
         while Instant::now() < end {
             let begun = Instant::now();
-            let connection =
-                timeout(PATIENCE, ask(to, || {})).await.with_context(|| format!("{to} is silent"))??;
+            let connection = timeout(PATIENCE, ask(to, || {}))
+                .await
+                .with_context(|| format!("{to} is silent"))??;
             ensure!(connection.by.is_some(), "{to} refused a connection, after {}", taken.len());
             taken.push(u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
         }

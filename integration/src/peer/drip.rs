@@ -1,5 +1,5 @@
-//! One long TCP connection with a byte now and then, as of an idle ssh session: it must survive what a node
-//! goes through.
+//! One long TCP connection with a byte now and then, as of an idle ssh session: it must survive
+//! what a node goes through.
 
 use std::{
     fs,
@@ -14,14 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{PATIENCE, Report, end_of_input};
 
-/// How long an answer to a byte may take. Without [`REPEAT`], TCP repeats a lost segment after 0.2, 0.6, 1.4, 3,
-/// 6.2, 12.6 and 25.4 s, or later.
+/// How long an answer to a byte may take. Without [`REPEAT`], TCP repeats a lost segment after 0.2,
+/// 0.6, 1.4, 3, 6.2, 12.6 and 25.4 s, or later.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The longest that TCP waits before it repeats a segment of a connection begun later in the network namespace, in
-/// milliseconds (since Linux 6.15). Its timer doubles with each loss, and begins with some seconds after a gap of
-/// one: a byte would wait for the timer, long after the path is back.
-const REPEAT: (&str, &str) = ("/proc/sys/net/ipv4/tcp_rto_max_ms", "1000");
+/// The longest that TCP waits before it repeats a segment of a connection begun later in the
+/// network namespace, in milliseconds (since Linux 6.15). Its timer doubles with each loss, and
+/// begins with some seconds after a gap of one: a byte would wait for the timer, long after the
+/// path is back. And how often it repeats one: 15 times, as without this, are 15 s then, and a
+/// connection that has ended shows nothing of its path.
+const REPEAT: [(&str, &str); 2] =
+    [("/proc/sys/net/ipv4/tcp_rto_max_ms", "1000"), ("/proc/sys/net/ipv4/tcp_retries2", "60")];
 
 /// How the connection went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +38,8 @@ pub struct Kept {
 /// Sends back what each connection sends, until standard input closes.
 pub(super) fn echo(address: IpAddr, port: u16, report: impl Fn(&Report)) -> Result<()> {
     repeat_often()?;
-    let listener = TcpListener::bind((address, port)).with_context(|| format!("listen on {address}"))?;
+    let listener =
+        TcpListener::bind((address, port)).with_context(|| format!("listen on {address}"))?;
     report(&Report::Listening(listener.local_addr()?));
     // It ends with the process.
     thread::spawn(move || {
@@ -48,11 +52,10 @@ pub(super) fn echo(address: IpAddr, port: u16, report: impl Fn(&Report)) -> Resu
 
 /// Has the namespace's connections follow [`REPEAT`], where the kernel can.
 fn repeat_often() -> Result<()> {
-    let (path, milliseconds) = REPEAT;
-    match fs::write(path, milliseconds) {
+    REPEAT.into_iter().try_for_each(|(path, value)| match fs::write(path, value) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         written => written.with_context(|| format!("write {path}")),
-    }
+    })
 }
 
 fn send_back(mut stream: TcpStream) {
@@ -65,11 +68,12 @@ fn send_back(mut stream: TcpStream) {
     }
 }
 
-/// Sends a byte at fixed times, and waits for each to come back. The first one is reported; the rest after one
-/// more byte when standard input closes: a connection that lasted still works then.
+/// Sends a byte at fixed times, and waits for each to come back. The first one is reported; the
+/// rest after one more byte when standard input closes: a connection that lasted still works then.
 pub(super) fn drip(to: SocketAddr, every: Duration, report: impl Fn(&Report)) -> Result<()> {
     repeat_often()?;
-    let mut stream = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(SILENCE))?;
     let until = end_of_input();

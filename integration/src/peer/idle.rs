@@ -15,9 +15,14 @@ const TURN: Duration = Duration::from_millis(500);
 /// How long one connection may take to be made.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Keeps so many connections until the process is killed: each says this first, and a byte each turn if that was
-/// anything. One that ends is made anew.
-pub(super) fn keep(to: SocketAddr, count: usize, says: &str, report: impl Fn(&Report)) -> Result<()> {
+/// Keeps so many connections until the process is killed: each says this first, and a byte each
+/// turn if that was anything. One that ends is made anew.
+pub(super) fn keep(
+    to: SocketAddr,
+    count: usize,
+    says: &str,
+    report: impl Fn(&Report),
+) -> Result<()> {
     let mut connections: Vec<Option<TcpStream>> = (0..count).map(|_| connect(to, says)).collect();
     report(&Report::Answering);
     loop {

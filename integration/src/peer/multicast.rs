@@ -25,8 +25,8 @@ pub const TO_GROUP: &str = "group";
 /// See [`TO_GROUP`].
 pub const TO_MEMBER: &str = "member";
 
-/// Joins the group, and reports the text of each datagram that arrives at the port, until standard input
-/// closes.
+/// Joins the group, and reports the text of each datagram that arrives at the port, until standard
+/// input closes.
 pub(super) fn listen(group: SocketAddr, mut report: impl FnMut(&Report)) -> Result<()> {
     let socket = UdpSocket::bind((any(group), group.port())).context("listen")?;
     let interface = netdevice::name_to_index(&socket, INTERFACE)?;
@@ -42,7 +42,9 @@ pub(super) fn listen(group: SocketAddr, mut report: impl FnMut(&Report)) -> Resu
     let mut datagram = [0; 64];
     while !until.is_finished() {
         match socket.recv(&mut datagram) {
-            Ok(length) => report(&Report::Heard(String::from_utf8_lossy(&datagram[..length]).into_owned())),
+            Ok(length) => {
+                report(&Report::Heard(String::from_utf8_lossy(&datagram[..length]).into_owned()))
+            }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(error) => return Err(error).context("receive"),
         }
@@ -50,9 +52,14 @@ pub(super) fn listen(group: SocketAddr, mut report: impl FnMut(&Report)) -> Resu
     Ok(())
 }
 
-/// Sends `count` datagrams with this number to the group, and after them some to each of the members
-/// themselves.
-pub(super) fn send(group: SocketAddr, number: u64, count: usize, members: &[SocketAddr]) -> Result<()> {
+/// Sends `count` datagrams with this number to the group, and after them some to each of the
+/// members themselves.
+pub(super) fn send(
+    group: SocketAddr,
+    number: u64,
+    count: usize,
+    members: &[SocketAddr],
+) -> Result<()> {
     let socket = UdpSocket::bind((any(group), 0))?;
     // A sender that is a member would hear itself without the network.
     if group.is_ipv4() {
@@ -63,7 +70,9 @@ pub(super) fn send(group: SocketAddr, number: u64, count: usize, members: &[Sock
         socket.set_multicast_loop_v6(false)?;
     }
     let send = |text: &str, to: SocketAddr| -> Result<()> {
-        socket.send_to(format!("{text} {number}").as_bytes(), to).with_context(|| format!("send to {to}"))?;
+        socket
+            .send_to(format!("{text} {number}").as_bytes(), to)
+            .with_context(|| format!("send to {to}"))?;
         // A pace, so that no queue on the way is too short.
         std::thread::park_timeout(EVERY);
         Ok(())

@@ -52,22 +52,26 @@ impl PeerProcess {
     pub(crate) fn report(&mut self) -> Result<Report> {
         let mut text = String::new();
         self.reports.read_line(&mut text)?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("`{}` said {text:?} (its error is above)", self.held.process.line()))
+        serde_json::from_str(&text).with_context(|| {
+            format!("`{}` said {text:?} (its error is above)", self.held.process.line())
+        })
     }
 
     /// Whether the next report comes within that time.
     pub(crate) fn reports_within(&mut self, limit: Duration) -> Result<bool> {
         let limit = Timespec::try_from(limit).ok();
         let mut output = [PollFd::new(self.reports.get_ref(), PollFlags::IN)];
-        Ok(!self.reports.buffer().is_empty() || rustix::event::poll(&mut output, limit.as_ref())? > 0)
+        Ok(!self.reports.buffer().is_empty()
+            || rustix::event::poll(&mut output, limit.as_ref())? > 0)
     }
 
     /// The next report, which says where it listens.
     pub(crate) fn address(&mut self) -> Result<SocketAddr> {
         match self.report()? {
             Report::Listening(address) => Ok(address),
-            other => bail!("`{}` reports {other:?}, not where it listens", self.held.process.line()),
+            other => {
+                bail!("`{}` reports {other:?}, not where it listens", self.held.process.line())
+            }
         }
     }
 
@@ -94,6 +98,7 @@ impl Held {
     /// Writes a line to its input.
     pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().context("its input has ended")?;
-        writeln!(stdin, "{line}").with_context(|| format!("tell `{}` of {line}", self.process.line()))
+        writeln!(stdin, "{line}")
+            .with_context(|| format!("tell `{}` of {line}", self.process.line()))
     }
 }

@@ -44,7 +44,9 @@ pub(super) fn ask_all(tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<[Vec<Rep
     runtime()?.block_on(async {
         let mut asking = JoinSet::new();
         for (number, to) in tcp.iter().copied().enumerate() {
-            asking.spawn(async move { ((0, number), ask_by_tcp(to).await.unwrap_or(Reply::Nothing)) });
+            asking.spawn(
+                async move { ((0, number), ask_by_tcp(to).await.unwrap_or(Reply::Nothing)) },
+            );
         }
         for (number, to) in udp.iter().copied().enumerate() {
             asking.spawn(async move { ((1, number), within(ask_by_udp(to)).await) });

@@ -1,5 +1,5 @@
-//! Frames by a packet socket, as a pod with NET_RAW sends them, and how many frames or datagrams with a mark
-//! arrive at an end.
+//! Frames by a packet socket, as a pod with NET_RAW sends them, and how many frames or datagrams
+//! with a mark arrive at an end.
 
 use std::{
     io::{ErrorKind, Read as _},
@@ -42,11 +42,14 @@ struct Link {
     address: [u8; 8],
 }
 
-// SAFETY: the closure gets a pointer to a whole `Link`, and its size. It has the layout of the kernel's
-// `sockaddr_ll`, all of whose bytes are initialised.
+// SAFETY: the closure gets a pointer to a whole `Link`, and its size. It has the layout of the
+// kernel's `sockaddr_ll`, all of whose bytes are initialised.
 #[expect(unsafe_code, reason = "neither rustix nor nix makes addresses of packet sockets")]
 unsafe impl SocketAddrArg for Link {
-    unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
         f(std::ptr::from_ref(self).cast(), LENGTH)
     }
 }
@@ -55,7 +58,8 @@ unsafe impl SocketAddrArg for Link {
 fn packet_socket(interface: &str, protocol: u16) -> Result<OwnedFd> {
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
         .context("a packet socket")?;
-    let index = netdevice::name_to_index(&socket, interface).with_context(|| format!("find {interface}"))?;
+    let index = netdevice::name_to_index(&socket, interface)
+        .with_context(|| format!("find {interface}"))?;
     let link = Link {
         family: AddressFamily::PACKET.as_raw(),
         protocol: protocol.to_be(),
@@ -69,7 +73,8 @@ fn packet_socket(interface: &str, protocol: u16) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Sends the frames that are lines of hexadecimal digits on standard input, so often each, one after the other.
+/// Sends the frames that are lines of hexadecimal digits on standard input, so often each, one
+/// after the other.
 pub(super) fn send_frames(interface: &str, times: u32, report: impl Fn(&Report)) -> Result<()> {
     let socket = packet_socket(interface, 0)?;
     let mut input = String::new();
@@ -108,8 +113,8 @@ pub(super) fn sniff(interface: &str, mark: &str, report: impl Fn(&Report)) -> Re
     })
 }
 
-/// Counts the datagrams with the mark that come to a port of any address, or of a group, until standard input
-/// closes.
+/// Counts the datagrams with the mark that come to a port of any address, or of a group, until
+/// standard input closes.
 pub(super) fn hear(at: SocketAddr, mark: &str, report: impl Fn(&Report)) -> Result<()> {
     let socket = UdpSocket::bind(at).with_context(|| format!("listen on {at}"))?;
     socket.set_read_timeout(Some(TURN))?;

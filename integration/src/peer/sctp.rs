@@ -1,6 +1,6 @@
-//! The first packets of SCTP associations, by raw sockets, because hardly a kernel of a test machine has SCTP: an
-//! INIT, which is answered by INIT ACK or refused by ABORT (RFC 9260, 3.2 and 3.3). They show what a load
-//! balancer does with addresses, ports and the checksum.
+//! The first packets of SCTP associations, by raw sockets, because hardly a kernel of a test
+//! machine has SCTP: an INIT, which is answered by INIT ACK or refused by ABORT (RFC 9260, 3.2 and
+//! 3.3). They show what a load balancer does with addresses, ports and the checksum.
 
 use std::{
     io::ErrorKind,
@@ -48,7 +48,8 @@ pub(super) fn answer(addresses: &[SocketAddr], report: impl Fn(&Report)) -> Resu
     let (ended, first) = mpsc::channel();
     for address in addresses.iter().copied() {
         let socket = raw_socket(address.ip())?;
-        bind(&socket, &SocketAddr::new(address.ip(), 0)).with_context(|| format!("receive on {address}"))?;
+        bind(&socket, &SocketAddr::new(address.ip(), 0))
+            .with_context(|| format!("receive on {address}"))?;
         let ended = ended.clone();
         thread::spawn(move || ended.send(answer_at(&socket, address)));
     }
@@ -85,11 +86,14 @@ fn ask(to: SocketAddr) -> Result<Reply> {
     let init = Packet { from: own_port, to: to.port(), tag: 0, chunk: Chunk::Init(tag) };
     socket.send(&init.spelled())?;
     let (end, mut buffer) = (Instant::now() + PATIENCE, [0; 1500]);
-    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    {
         socket.set_read_timeout(Some(left))?;
         let length = match socket.recv(&mut buffer) {
             Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(Reply::Refused),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                return Ok(Reply::Refused);
+            }
             Err(error) if super::would_block(&error) => break,
             Err(error) => return Err(error).context("receive"),
         };
@@ -184,7 +188,9 @@ fn checksum(packet: &[u8]) -> u32 {
 
 fn crc32c(bytes: impl Iterator<Item = u8>) -> u32 {
     !bytes.fold(!0, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(byte), |sum, _| sum >> 1 ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 })
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| {
+            sum >> 1 ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 }
+        })
     })
 }
 

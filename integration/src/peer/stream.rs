@@ -1,5 +1,5 @@
-//! The two ends of a stream of bytes: how many arrive in a time. Nothing is computed of the bytes, so that the
-//! network is what takes the time.
+//! The two ends of a stream of bytes: how many arrive in a time. Nothing is computed of the bytes,
+//! so that the network is what takes the time.
 
 use std::{
     io::{Read as _, Write as _},
@@ -46,7 +46,8 @@ pub(super) fn drain(address: SocketAddr, report: impl Fn(&Report)) -> Result<()>
 
 /// Sends for this time, and waits until the other end has read all of it and closes.
 pub(super) fn pour(to: SocketAddr, time: Duration) -> Result<Poured> {
-    let mut stream = TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&to, PATIENCE).with_context(|| format!("connect to {to}"))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let (block, begun, mut bytes) = (vec![0; BLOCK], Instant::now(), 0);

@@ -17,16 +17,16 @@ use super::percentiles::median;
 pub(crate) struct Environment {
     pub(crate) kernel: String,
     pub(crate) cpus: usize,
-    /// The kernel's ticks per second, from the resolution of its coarse clock. An RCU grace period takes
-    /// several ticks.
+    /// The kernel's ticks per second, from the resolution of its coarse clock. An RCU grace period
+    /// takes several ticks.
     pub(crate) hz: Option<u64>,
-    /// Length of an RCU grace period in milliseconds: median of 21 global `membarrier(2)` calls. The kernel
-    /// waits for one or two grace periods in every DEL, before it frees the link.
+    /// Length of an RCU grace period in milliseconds: median of 21 global `membarrier(2)` calls.
+    /// The kernel waits for one or two grace periods in every DEL, before it frees the link.
     pub(crate) grace_period: Option<f64>,
     /// Model, from `/proc/cpuinfo`.
     pub(crate) cpu: String,
-    /// `/proc/loadavg` before the first round. The benchmark itself adds 1 to 2; a higher value at the end
-    /// means that the machine had other work.
+    /// `/proc/loadavg` before the first round. The benchmark itself adds 1 to 2; a higher value at
+    /// the end means that the machine had other work.
     pub(crate) load_before: String,
     /// `/proc/loadavg` after the last round.
     pub(crate) load_after: String,
@@ -34,7 +34,8 @@ pub(crate) struct Environment {
     pub(crate) ovn: String,
     /// Datapath type of the lab's switches.
     pub(crate) datapath: &'static str,
-    /// How the kernel treats this process and its children: `normal`, or `realtime`, ahead of all others.
+    /// How the kernel treats this process and its children: `normal`, or `realtime`, ahead of all
+    /// others.
     pub(crate) scheduling: &'static str,
     /// Version of the package.
     pub(crate) version: &'static str,
@@ -53,7 +54,8 @@ impl Environment {
 
     pub(crate) fn of_this_machine(plugin_bytes: u64) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+        let model =
+            cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
         let load = load()?;
         let is_realtime = process(std::process::id())?.stat()?.policy == Some(SCHED_RR);
         let Versions { open_vswitch, ovn } = Versions::installed()?;
@@ -90,7 +92,8 @@ fn hz() -> Option<u64> {
 }
 
 fn grace_period() -> Option<f64> {
-    // A global membarrier returns after one grace period (kernel/sched/membarrier.c: synchronize_rcu).
+    // A global membarrier returns after one grace period (kernel/sched/membarrier.c:
+    // synchronize_rcu).
     let time = || {
         let began = Instant::now();
         membarrier(MembarrierCommand::Global).ok().map(|()| began.elapsed().as_secs_f64() * 1e3)
@@ -109,7 +112,16 @@ impl fmt::Display for Environment {
         let hz = self.hz.map_or_else(unknown, |hz| format!("{hz} Hz"));
         let grace_period = self.grace_period.map_or_else(unknown, |time| format!("{time:.1} ms"));
         let Self {
-            kernel, cpus, cpu, load_before, load_after, open_vswitch, ovn, datapath, scheduling, ..
+            kernel,
+            cpus,
+            cpu,
+            load_before,
+            load_after,
+            open_vswitch,
+            ovn,
+            datapath,
+            scheduling,
+            ..
         } = self;
         write!(
             f,

@@ -44,18 +44,32 @@ impl Gate {
     /// Zero means: not measured.
     pub(crate) fn no_more(demand: &str, measured: u64, goal: u64) -> Self {
         let holds = measured > 0 && measured <= goal;
-        Self { demand: demand.to_owned(), measured: measured.to_string(), goal: format!("≤ {goal}"), holds }
+        Self {
+            demand: demand.to_owned(),
+            measured: measured.to_string(),
+            goal: format!("≤ {goal}"),
+            holds,
+        }
     }
 
     pub(crate) fn exactly(demand: &str, measured: u64, goal: u64) -> Self {
         let holds = measured == goal;
-        Self { demand: demand.to_owned(), measured: measured.to_string(), goal: format!("= {goal}"), holds }
+        Self {
+            demand: demand.to_owned(),
+            measured: measured.to_string(),
+            goal: format!("= {goal}"),
+            holds,
+        }
     }
 }
 
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { demand, measured, goal, holds } = self;
-        write!(f, "{demand:<72}{measured:>12}   {goal:<12} {}", if *holds { "held" } else { "MISSED" })
+        write!(
+            f,
+            "{demand:<72}{measured:>12}   {goal:<12} {}",
+            if *holds { "held" } else { "MISSED" }
+        )
     }
 }

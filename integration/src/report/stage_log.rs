@@ -15,9 +15,9 @@ pub(crate) struct StageTimes {
 }
 
 impl StageTimes {
-    /// The parts of a call that took `duration` milliseconds for its caller: the stages; `between` them, what
-    /// none accounts for; `outside`, what the plugin cannot see: exec, the code before its clock starts, its
-    /// exit, and the wait for it.
+    /// The parts of a call that took `duration` milliseconds for its caller: the stages; `between`
+    /// them, what none accounts for; `outside`, what the plugin cannot see: exec, the code before
+    /// its clock starts, its exit, and the wait for it.
     pub(crate) fn parts(&self, duration: f64) -> BTreeMap<String, f64> {
         let stages = self.stages.iter().map(|(stage, time)| (stage.name(), *time));
         let others = [
@@ -49,7 +49,10 @@ fn add(line: &str) -> Option<(String, StageTimes)> {
     let sandbox = span.split(' ').find_map(|word| word.strip_prefix("sandbox="))?;
     let whole = message.split(' ').find_map(|word| word.strip_prefix("ms="))?.parse().ok()?;
     let (_, text) = message.split_once("stages=\"")?;
-    Some((sandbox.to_owned(), StageTimes { whole, stages: stages(text, |time| time.parse().ok())? }))
+    Some((
+        sandbox.to_owned(),
+        StageTimes { whole, stages: stages(text, |time| time.parse().ok())? },
+    ))
 }
 
 /// The stages in `ovsdb 1.5, veth 1.0"`, each with what `time` makes of the text behind it.
@@ -86,8 +89,8 @@ stages=\"ovsdb 1.0\"";
     #[test]
     fn what_no_stage_accounts_for_is_between_them_or_outside() {
         let parts = adds(LOG)["00000000000a"].parts(33.0);
-        // 30.5 less 2.0 (annotation, concurrent with ovsdb), 1.0, 0.5, 25.0 (ofport and ovn_installed,
-        // concurrent with pod), 0.1.
+        // 30.5 less 2.0 (annotation, concurrent with ovsdb), 1.0, 0.5, 25.0 (ofport and
+        // ovn_installed, concurrent with pod), 0.1.
         assert!((parts["between"] - 1.9).abs() < 1e-9, "{parts:?}");
         assert!((parts["outside"] - 2.5).abs() < 1e-9, "{parts:?}");
     }

@@ -1,4 +1,5 @@
-//! Calls to the API server, many at once. Answers are reduced to metadata, so that reading them costs little.
+//! Calls to the API server, many at once. Answers are reduced to metadata, so that reading them
+//! costs little.
 
 use std::{
     future::Future,
@@ -14,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::objects::Name;
 
-/// Calls in flight. On two processors the API server answers some 1,500 a second; more calls in flight do not
-/// make it faster.
+/// Calls in flight. On two processors the API server answers some 1,500 a second; more calls in
+/// flight do not make it faster.
 const IN_FLIGHT: usize = 64;
 /// Asks for names, labels and annotations instead of the whole object.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -23,7 +24,10 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 const FLOOR: &str = "scale.example/floor";
 
 /// Runs `act` on every item, many at once. Returns the wall time.
-pub(crate) async fn all<T, F>(items: impl IntoIterator<Item = T>, act: impl Fn(T) -> F) -> Result<Duration>
+pub(crate) async fn all<T, F>(
+    items: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> F,
+) -> Result<Duration>
 where
     F: Future<Output = Result<()>>,
 {
@@ -54,8 +58,8 @@ pub(crate) async fn remove(client: &Client, path: &str) -> Result<()> {
     call(client, Method::DELETE, path, "application/json", b"{}".to_vec()).await
 }
 
-/// Writes an annotation of the usual length to a pod, by the usual kind of patch: the floor of any annotating
-/// client.
+/// Writes an annotation of the usual length to a pod, by the usual kind of patch: the floor of any
+/// annotating client.
 pub(crate) async fn annotate(client: &Client, pod: &Name) -> Result<()> {
     let network = json!({"default": {
         "ip_addresses": ["10.128.200.201/24"], "mac_address": "0a:58:0a:80:c8:c9", "gateway_ips": ["10.128.200.1"],
@@ -67,15 +71,29 @@ pub(crate) async fn annotate(client: &Client, pod: &Name) -> Result<()> {
     }});
     let patch = json!({"metadata": {"annotations": {FLOOR: network.to_string()}}});
     let path = format!("{}/status", pod.path());
-    call(client, Method::PATCH, &path, "application/merge-patch+json", patch.to_string().into_bytes()).await
+    call(
+        client,
+        Method::PATCH,
+        &path,
+        "application/merge-patch+json",
+        patch.to_string().into_bytes(),
+    )
+    .await
 }
 
 /// Changes what `patch` (a merge patch, RFC 7396) names.
 pub(crate) async fn patch(client: &Client, path: &str, patch: &Value) -> Result<()> {
-    call(client, Method::PATCH, path, "application/merge-patch+json", serde_json::to_vec(patch)?).await
+    call(client, Method::PATCH, path, "application/merge-patch+json", serde_json::to_vec(patch)?)
+        .await
 }
 
-async fn call(client: &Client, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<()> {
+async fn call(
+    client: &Client,
+    method: Method,
+    path: &str,
+    kind: &str,
+    body: Vec<u8>,
+) -> Result<()> {
     let what = format!("{method} {path}");
     let request = Request::builder()
         .method(method)

@@ -27,13 +27,15 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Processor time of the control plane for each pod, from nothing to converged, in milliseconds.
+    /// Processor time of the control plane for each pod, from nothing to converged, in
+    /// milliseconds.
     pub(crate) fn cpu_per_pod(&self) -> f64 {
         self.converged.controller.cpu * 1e3 / self.pods as f64
     }
 }
 
-/// The phase with policies. Times are in milliseconds, from the API server's answer to the last row.
+/// The phase with policies. Times are in milliseconds, from the API server's answer to the last
+/// row.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Policies {
     pub(crate) policies: usize,
@@ -68,7 +70,8 @@ pub(crate) struct PolicyRows {
 pub(crate) struct Services {
     pub(crate) services: usize,
     pub(crate) backends: usize,
-    /// Rate at which the API server created them, each with its slice, with the control plane running.
+    /// Rate at which the API server created them, each with its slice, with the control plane
+    /// running.
     pub(crate) created_per_second: f64,
     /// From the API server's last answer until the last row was there.
     pub(crate) behind: f64,
@@ -76,13 +79,14 @@ pub(crate) struct Services {
     pub(crate) memory: f64,
     /// From an empty northbound database to all rows, with the control plane running.
     pub(crate) filled: f64,
-    /// From the start of a process until `/readyz` reported that it is ready; its transactions, the watch events of
-    /// pods meanwhile, and its processor time.
+    /// From the start of a process until `/readyz` reported that it is ready; its transactions, the
+    /// watch events of pods meanwhile, and its processor time.
     pub(crate) ready: f64,
     pub(crate) transactions: u64,
     pub(crate) pod_events: u64,
     pub(crate) cpu: f64,
-    /// From the API server's answer to the change of a slice until its row was committed, in milliseconds.
+    /// From the API server's answer to the change of a slice until its row was committed, in
+    /// milliseconds.
     pub(crate) changes: usize,
     pub(crate) rate: usize,
     pub(crate) changed: Percentiles,
@@ -115,8 +119,8 @@ impl Floor {
 pub(crate) struct Converged {
     /// Until the last pod's annotation was visible.
     pub(crate) annotated: f64,
-    /// Until the last row for a pod was committed to the northbound database: its port and, with policies, its
-    /// isolation and its place in sets.
+    /// Until the last row for a pod was committed to the northbound database: its port and, with
+    /// policies, its isolation and its place in sets.
     pub(crate) ports: f64,
     /// Transactions in the northbound database.
     pub(crate) transactions: u64,
@@ -148,8 +152,8 @@ pub(crate) struct Restart {
     pub(crate) cpu: f64,
 }
 
-/// From the start of the server of an empty northbound database, with annotations present and the control
-/// plane running.
+/// From the start of the server of an empty northbound database, with annotations present and the
+/// control plane running.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Replaced {
     pub(crate) seconds: f64,

@@ -1,41 +1,55 @@
 //! The goals. Pure.
 //!
-//! The goals are for 10,000 pods. Limits on time and memory grow in proportion with more pods, and stay the
-//! same with fewer.
+//! The goals are for 10,000 pods. Limits on time and memory grow in proportion with more pods, and
+//! stay the same with fewer.
 
 use super::figures::{Figures, Latency};
 use crate::report::gate::Gate;
 
-/// Limit for convergence from nothing, as a multiple of the API server's own time for as many patches.
+/// Limit for convergence from nothing, as a multiple of the API server's own time for as many
+/// patches.
 const FROM_NOTHING: f64 = 1.5;
 /// Limit for a restart, and for the refill of an empty northbound database, in seconds.
 const SECONDS: f64 = 2.0;
-/// Creation rate in pods a second, and the limit for the wait for port and annotation at the 99th percentile,
-/// in milliseconds.
+/// Creation rate in pods a second, and the limit for the wait for port and annotation at the 99th
+/// percentile, in milliseconds.
 const RATE: usize = 50;
 const WAIT: f64 = 20.0;
 /// Limit for the peak of resident memory, in MB.
 const MEMORY: f64 = 60.0;
-/// With 4,800 policies: limits for a restart in seconds, for the peak of memory in MB, for the wait for a port and
-/// its isolation in milliseconds, and for the processor time of a pod's two events in milliseconds.
+/// With 4,800 policies: limits for a restart in seconds, for the peak of memory in MB, for the wait
+/// for a port and its isolation in milliseconds, and for the processor time of a pod's two events
+/// in milliseconds.
 const POLICIES_SECONDS: f64 = 5.0;
 const POLICIES_MEMORY: f64 = 150.0;
 const POLICIES_WAIT: f64 = 30.0;
 const POLICIES_CPU: f64 = 2.0 * 0.5;
-/// Limit for a world with an exception in every block of its policies, as a multiple of the same world without.
+/// Limit for a world with an exception in every block of its policies, as a multiple of the same
+/// world without.
 const WITH_EXCEPTIONS: f64 = 1.2;
 /// Limit for the memory that 10,000 Services add, in MB.
 const SERVICES_MEMORY: f64 = 30.0;
 /// Number of pods that the limits above are for.
 const USUAL_PODS: usize = 10_000;
-/// Limit for the cost of a pod in the larger of two clusters, as a multiple of its cost in the smaller one.
+/// Limit for the cost of a pod in the larger of two clusters, as a multiple of its cost in the
+/// smaller one.
 const SAME_COST: f64 = 1.3;
 
 impl Gate {
     /// Every goal for one size.
     pub(crate) fn of(figures: &Figures) -> Vec<Self> {
-        let Figures { nodes, pods, floor, converged, restart, replaced, latencies, steady, rows, .. } =
-            figures;
+        let Figures {
+            nodes,
+            pods,
+            floor,
+            converged,
+            restart,
+            replaced,
+            latencies,
+            steady,
+            rows,
+            ..
+        } = figures;
         let larger = (*pods as f64 / USUAL_PODS as f64).max(1.0);
         let (seconds, memory) = match figures.policies {
             None => (SECONDS, MEMORY),
@@ -51,7 +65,12 @@ impl Gate {
             Self::at_most("restart until ready", "s", restart.ready, seconds * larger),
             Self::exactly("transactions of a restart", restart.transactions, 0),
             Self::exactly("pods written by a restart", restart.pod_events, 0),
-            Self::at_most("empty northbound database filled again", "s", replaced.seconds, seconds * larger),
+            Self::at_most(
+                "empty northbound database filled again",
+                "s",
+                replaced.seconds,
+                seconds * larger,
+            ),
             Self::exactly("pods written meanwhile", replaced.pod_events, 0),
             Self::at_most(
                 "memory, peak",
@@ -77,13 +96,23 @@ impl Gate {
                 Self::exactly("transactions of that restart", services.transactions, 0),
                 Self::exactly("pods written by that restart", services.pod_events, 0),
                 Self::at_most("slice changed to row, p99", "ms", services.changed.p99, WAIT),
-                Self::at_most("memory added by Services", "MB", services.memory, SERVICES_MEMORY * larger),
+                Self::at_most(
+                    "memory added by Services",
+                    "MB",
+                    services.memory,
+                    SERVICES_MEMORY * larger,
+                ),
             ]);
         }
         let wait = latencies.iter().find(|latency| latency.rate == RATE);
         match (wait, &figures.policies) {
             (Some(Latency { served, .. }), None) => {
-                gates.push(Self::at_most("pod created to served, p99 at 50 pods/s", "ms", served.p99, WAIT));
+                gates.push(Self::at_most(
+                    "pod created to served, p99 at 50 pods/s",
+                    "ms",
+                    served.p99,
+                    WAIT,
+                ));
             }
             (Some(Latency { isolated, cpu, .. }), Some(_)) => gates.extend([
                 Self::at_most(
@@ -109,7 +138,8 @@ impl Gate {
             SAME_COST * smaller.cpu_per_pod(),
         )];
         for latency in &larger.latencies {
-            let Some(before) = smaller.latencies.iter().find(|before| before.rate == latency.rate) else {
+            let Some(before) = smaller.latencies.iter().find(|before| before.rate == latency.rate)
+            else {
                 continue;
             };
             let demand = format!("CPU per pod at {} pods/s, {sizes}", latency.rate);
@@ -121,10 +151,17 @@ impl Gate {
     /// The goals for the same world with an exception in every block.
     pub(crate) fn of_exceptions(whole: &Figures, except: &Figures) -> Vec<Self> {
         let within = |what: &str, unit, of: fn(&Figures) -> f64| {
-            Self::at_most(&format!("{what}, with exceptions"), unit, of(except), WITH_EXCEPTIONS * of(whole))
+            Self::at_most(
+                &format!("{what}, with exceptions"),
+                unit,
+                of(except),
+                WITH_EXCEPTIONS * of(whole),
+            )
         };
         let mut gates = vec![
-            within("from an empty database to converged", "s", |figures| figures.converged.seconds()),
+            within("from an empty database to converged", "s", |figures| {
+                figures.converged.seconds()
+            }),
             within("CPU per pod from nothing", "ms", Figures::cpu_per_pod),
             within("restart until ready", "s", |figures| figures.restart.ready),
             Self::exactly("transactions of that restart", except.restart.transactions, 0),
@@ -133,19 +170,26 @@ impl Gate {
             }),
         ];
         for latency in &except.latencies {
-            let Some(before) = whole.latencies.iter().find(|before| before.rate == latency.rate) else {
+            let Some(before) = whole.latencies.iter().find(|before| before.rate == latency.rate)
+            else {
                 continue;
             };
             let at = format!("at {} pods/s, with exceptions", latency.rate);
-            // The slowest of a hundred differs from run to run. What is within the goal has not got out of hand.
+            // The slowest of a hundred differs from run to run. What is within the goal has not got
+            // out of hand.
             let p99 = (WITH_EXCEPTIONS * before.isolated.p99).max(POLICIES_WAIT);
             let limits = [
                 ("CPU of a pod", latency.cpu, WITH_EXCEPTIONS * before.cpu),
-                ("port and isolation, p50", latency.isolated.p50, WITH_EXCEPTIONS * before.isolated.p50),
+                (
+                    "port and isolation, p50",
+                    latency.isolated.p50,
+                    WITH_EXCEPTIONS * before.isolated.p50,
+                ),
                 ("port and isolation, p99", latency.isolated.p99, p99),
             ];
-            let gate =
-                |(what, measured, limit)| Self::at_most(&format!("{what} {at}"), "ms", measured, limit);
+            let gate = |(what, measured, limit)| {
+                Self::at_most(&format!("{what} {at}"), "ms", measured, limit)
+            };
             gates.extend(limits.map(gate));
         }
         gates
@@ -154,10 +198,14 @@ impl Gate {
     /// The goals for the same pods with several times the policies, which select none of them.
     pub(crate) fn of_more_policies(fewer: &Figures, more: &Figures) -> Vec<Self> {
         let count = more.policies.map_or(0, |policies| policies.policies);
-        let mut gates =
-            vec![Self::exactly("transactions of a restart with more policies", more.restart.transactions, 0)];
+        let mut gates = vec![Self::exactly(
+            "transactions of a restart with more policies",
+            more.restart.transactions,
+            0,
+        )];
         for latency in &more.latencies {
-            let Some(before) = fewer.latencies.iter().find(|before| before.rate == latency.rate) else {
+            let Some(before) = fewer.latencies.iter().find(|before| before.rate == latency.rate)
+            else {
                 continue;
             };
             let demand = format!("CPU of a pod at {} pods/s, {count} policies", latency.rate);
@@ -183,7 +231,12 @@ mod tests {
             nodes: 500,
             pods: 10_000,
             floor: Floor { patches: 5_000, seconds: 4.0 },
-            converged: Converged { annotated: 12.0, ports: 3.0, controller: usage, ..Converged::default() },
+            converged: Converged {
+                annotated: 12.0,
+                ports: 3.0,
+                controller: usage,
+                ..Converged::default()
+            },
             restart: Restart { ready: 2.0, ..Restart::default() },
             replaced: Replaced { seconds: 2.0, ..Replaced::default() },
             latencies: vec![Latency { rate: 50, served, cpu: 1.0, ..Latency::default() }],
@@ -216,7 +269,10 @@ mod tests {
             (|figures| figures.steady.peak_rss = 60.1, "memory, peak"),
             (|figures| figures.rows.pod_ports = 10_001, "ports of pods in the end"),
             (|figures| figures.rows.nodes_with_subnets = 499, "nodes with subnets"),
-            (|figures| figures.latencies[0].served.p99 = 20.1, "pod created to served, p99 at 50 pods/s"),
+            (
+                |figures| figures.latencies[0].served.p99 = 20.1,
+                "pod created to served, p99 at 50 pods/s",
+            ),
         ];
         for (spoil, demand) in beyond {
             let mut figures = at_the_limits();
@@ -275,7 +331,8 @@ mod tests {
         assert_eq!(missed(&Gate::of(&measured(both, 5.0))), [""; 0]);
         let mut late = measured(both, 5.1);
         assert_eq!(missed(&Gate::of(&late)), ["restart with Services and policies until ready"]);
-        late.services = late.services.map(|services| Services { pod_events: 1, ready: 5.0, ..services });
+        late.services =
+            late.services.map(|services| Services { pod_events: 1, ready: 5.0, ..services });
         assert_eq!(missed(&Gate::of(&late)), ["pods written by that restart"]);
     }
 
@@ -289,7 +346,11 @@ mod tests {
             let isolated = Percentiles { p50: 10.0 * times, p99: 40.0 * times, ..isolated };
             let usage = Usage { cpu: 4.0 * times, peak_rss: 60.0 * times, ..whole.steady };
             Figures {
-                converged: Converged { annotated: 12.0 * times, controller: usage, ..whole.converged },
+                converged: Converged {
+                    annotated: 12.0 * times,
+                    controller: usage,
+                    ..whole.converged
+                },
                 restart: Restart { ready: 2.0 * times, ..whole.restart },
                 latencies: vec![Latency { isolated, cpu: times, ..latency.clone() }],
                 ..whole.clone()
@@ -313,7 +374,10 @@ mod tests {
         assert_eq!(missed(&Gate::of_more_policies(&fewer, &with(1.3, 0))), [""; 0]);
         assert_eq!(
             missed(&Gate::of_more_policies(&fewer, &with(1.31, 1))),
-            ["transactions of a restart with more policies", "CPU of a pod at 50 pods/s, 48000 policies"]
+            [
+                "transactions of a restart with more policies",
+                "CPU of a pod at 50 pods/s, 48000 policies"
+            ]
         );
     }
 
@@ -349,6 +413,10 @@ mod tests {
     #[test]
     fn what_was_not_measured_does_not_hold() {
         let nothing = Figures { nodes: 1, pods: 1, ..Figures::default() };
-        assert_eq!(Gate::of(&nothing).iter().filter(|gate| gate.holds).count(), 3, "the goals of zero");
+        assert_eq!(
+            Gate::of(&nothing).iter().filter(|gate| gate.holds).count(),
+            3,
+            "the goals of zero"
+        );
     }
 }

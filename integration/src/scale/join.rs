@@ -1,8 +1,9 @@
-//! The world in which nodes with gateways join, half of them first: how soon a node has its rows, and what each
-//! further node costs.
+//! The world in which nodes with gateways join, half of them first: how soon a node has its rows,
+//! and what each further node costs.
 //!
-//! A node joins in two writes, as in a cluster: the kubelet creates its object, and its server writes the
-//! annotations. The cluster manager's numbers and subnets, and the rows, are the control plane's.
+//! A node joins in two writes, as in a cluster: the kubelet creates its object, and its server
+//! writes the annotations. The cluster manager's numbers and subnets, and the rows, are the control
+//! plane's.
 
 use std::{
     collections::BTreeMap,
@@ -76,7 +77,10 @@ pub(crate) async fn run(
     site.controller.spawn()?;
     block_in_place(|| site.until_ready(world.patience))?;
     let half = nodes / 2;
-    say(&format!("the control plane is ready; {half} nodes join in {:.0} s", WINDOW.as_secs_f64() / 2.0));
+    say(&format!(
+        "the control plane is ready; {half} nodes join in {:.0} s",
+        WINDOW.as_secs_f64() / 2.0
+    ));
     let nothing = (Tables::of(&site.central, NORTHBOUND, northd)?, world.reading()?);
     let began = Instant::now();
     let mut posts = world.join(0..half).await?;
@@ -93,7 +97,10 @@ pub(crate) async fn run(
         Northd::Off => None,
     };
     let usage = Usage::of(&site.controller)?;
-    say(&format!("all nodes have their rows, {:.1} MB; starting the control plane again", usage.rss));
+    say(&format!(
+        "all nodes have their rows, {:.1} MB; starting the control plane again",
+        usage.rss
+    ));
     let restart = world.restart().await?;
     // After the restart, which has found nothing to add.
     let waits = world.waits(&posts)?;
@@ -144,7 +151,8 @@ impl World<'_> {
         while let Some(post) = posts.join_next().await {
             posted.extend([post??]);
         }
-        let rows = self.rows.wait("every node has its rows", self.patience, |rows| rows.all(0..nodes.end));
+        let rows =
+            self.rows.wait("every node has its rows", self.patience, |rows| rows.all(0..nodes.end));
         self.site.while_running(rows).await?;
         Ok(posted.into_values().collect())
     }
@@ -153,11 +161,14 @@ impl World<'_> {
     async fn leave(&self, nodes: Range<usize>) -> Result<Left> {
         let transactions = Central::northbound_transactions()?;
         let cpu = Usage::of(&self.site.controller)?.cpu;
-        let took =
-            calls::all(nodes.clone(), async |number| calls::remove(self.site.client(), &path(number)).await)
-                .await?;
+        let took = calls::all(nodes.clone(), async |number| {
+            calls::remove(self.site.client(), &path(number)).await
+        })
+        .await?;
         let answered = Instant::now();
-        let gone = self.rows.wait("the nodes' rows are gone", self.patience, |rows| rows.none(nodes.clone()));
+        let gone = self
+            .rows
+            .wait("the nodes' rows are gone", self.patience, |rows| rows.none(nodes.clone()));
         self.site.while_running(gone).await?;
         Ok(Left {
             deleted: took.as_secs_f64(),
@@ -171,7 +182,8 @@ impl World<'_> {
     async fn restart(&self) -> Result<Restart> {
         let controller = &self.site.controller;
         block_in_place(|| controller.stop())?;
-        let (versions, transactions) = (self.versions().await?, Central::northbound_transactions()?);
+        let (versions, transactions) =
+            (self.versions().await?, Central::northbound_transactions()?);
         let began = Instant::now();
         controller.spawn()?;
         block_in_place(|| self.site.until_ready(self.patience))?;
@@ -181,18 +193,22 @@ impl World<'_> {
         Ok(Restart {
             ready,
             transactions: Central::northbound_transactions()? - transactions,
-            nodes_written: now.iter().filter(|(name, version)| versions.get(*name) != Some(*version)).count(),
+            nodes_written: now
+                .iter()
+                .filter(|(name, version)| versions.get(*name) != Some(*version))
+                .count(),
             cpu: Usage::of(controller)?.cpu,
         })
     }
 
-    /// Milliseconds from each post to the last row of its node, in the order of the posts; zero if the row was
-    /// seen before the answer.
+    /// Milliseconds from each post to the last row of its node, in the order of the posts; zero if
+    /// the row was seen before the answer.
     fn waits(&self, posts: &[Instant]) -> Result<Vec<f64>> {
         let rows = self.rows.now();
         let wait = |(number, posted): (usize, &Instant)| {
-            let last =
-                rows.last(number).with_context(|| format!("{} has no row", objects::node_name(number)))?;
+            let last = rows
+                .last(number)
+                .with_context(|| format!("{} has no row", objects::node_name(number)))?;
             Ok(last.saturating_duration_since(*posted).as_secs_f64() * 1e3)
         };
         posts.iter().enumerate().map(wait).collect()
@@ -211,8 +227,9 @@ impl World<'_> {
         let request = http::Request::get(NODES).body(Vec::new())?;
         let nodes: Value = self.site.client().request(request).await.context("list nodes")?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let version =
-            |node: &Value| (text(&node["metadata"]["name"]), text(&node["metadata"]["resourceVersion"]));
+        let version = |node: &Value| {
+            (text(&node["metadata"]["name"]), text(&node["metadata"]["resourceVersion"]))
+        };
         Ok(nodes["items"].as_array().context("a list of nodes")?.iter().map(version).collect())
     }
 }

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::report::percentiles::Percentiles;
 
-/// Duration of a phase: long enough for the rate to be steady, short enough for three rates in one run.
+/// Duration of a phase: long enough for the rate to be steady, short enough for three rates in one
+/// run.
 const SECONDS: usize = 10;
 /// Fewest pods of a phase: with 200 pods the 99th percentile is not just the slowest one.
 const AT_LEAST: usize = 200;
@@ -42,8 +43,8 @@ pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
         let mut waits = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
         for (probe, answered) in probes.iter().zip(answered) {
             let pod = pods.pods.get(&probe.key()).context("a pod is gone")?;
-            // The watch may report a pod before its creator reads the answer to the POST: the earlier time
-            // counts.
+            // The watch may report a pod before its creator reads the answer to the POST: the
+            // earlier time counts.
             let created = answered.min(pod.added);
             let annotation = pod.annotated.context("an annotation is gone")? - created;
             let there = northbound
@@ -56,7 +57,8 @@ pub(crate) async fn measure(run: &Run<'_>, rate: usize) -> Result<Latency> {
                 0 => port,
                 _ => (northbound.isolated(there).context("a pod is open")? - created).max(port),
             };
-            for (waits, wait) in waits.iter_mut().zip([port, isolated, annotation, isolated.max(annotation)])
+            for (waits, wait) in
+                waits.iter_mut().zip([port, isolated, annotation, isolated.max(annotation)])
             {
                 waits.push(wait.as_secs_f64() * 1e3);
             }

@@ -1,9 +1,9 @@
-//! The world of one node whose gateway router serves node ports: the flows of the bridge of its NIC, how soon all
-//! of them are there, and what one more costs.
+//! The world of one node whose gateway router serves node ports: the flows of the bridge of its
+//! NIC, how soon all of them are there, and what one more costs.
 //!
-//! Open vSwitch, the API server, the node's server and the control plane are real. Flows are observed by
-//! `ovs-ofctl monitor`, apart from the sizes of messages, which only their sender knows: those are from the
-//! server's log.
+//! Open vSwitch, the API server, the node's server and the control plane are real. Flows are
+//! observed by `ovs-ofctl monitor`, apart from the sizes of messages, which only their sender
+//! knows: those are from the server's log.
 
 use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Instant};
 
@@ -49,12 +49,18 @@ pub(crate) fn run(count: u16, say: &(dyn Fn(&str) + Sync)) -> Result<NodePorts> 
     say(&format!("creating {count} node ports"));
     let created = world.create(count)?;
     let with = world.flows()?;
-    say(&format!("{} flows after {created:.2} s; one more comes and goes {ROUNDS} times", with.ours));
+    say(&format!(
+        "{} flows after {created:.2} s; one more comes and goes {ROUNDS} times",
+        with.ours
+    ));
     cluster.lab.central.sync()?;
     let beside = world.rounds(count)?;
     say("starting ovs-vswitchd again");
     let switch_restarted = world.restart_switch(count)?;
-    say(&format!("the flows were back after {:.0} ms; starting the server again", switch_restarted * 1e3));
+    say(&format!(
+        "the flows were back after {:.0} ms; starting the server again",
+        switch_restarted * 1e3
+    ));
     let (server_restarted, sent) = world.restart_server(count)?;
     Ok(NodePorts {
         count,
@@ -85,7 +91,8 @@ struct Flows {
 
 impl World<'_> {
     fn flows(&self) -> Result<Flows> {
-        let text = self.node.run(["ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", BRIDGE])?;
+        let text =
+            self.node.run(["ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", BRIDGE])?;
         let ours = || text.lines().filter(|line| line.trim_start().starts_with(COOKIE));
         Ok(Flows { ours: ours().count(), ports: ours().filter_map(flow_of_port).collect() })
     }
@@ -96,7 +103,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Creates the Services. Returns the seconds from the API server's last answer until the last flow.
+    /// Creates the Services. Returns the seconds from the API server's last answer until the last
+    /// flow.
     fn create(&self, count: u16) -> Result<f64> {
         let (slices, services): (Vec<Value>, Vec<Value>) =
             (FIRST..FIRST + count).map(|port| (slice(port), service(port))).unzip();
@@ -146,14 +154,16 @@ impl World<'_> {
         Ok(rounds)
     }
 
-    /// Seconds from the first connection that the bridge of a new ovs-vswitchd accepts until all flows are there.
+    /// Seconds from the first connection that the bridge of a new ovs-vswitchd accepts until all
+    /// flows are there.
     fn restart_switch(&self, count: u16) -> Result<f64> {
         self.node.vswitchd.kill()?;
         let socket = self.node.path(format!("/run/openvswitch/{BRIDGE}.mgmt"));
         thread::scope(|scope| {
             let start = scope.spawn(|| self.node.start_vswitchd());
             let began = eventually("the bridge accepts connections", PATIENCE, || {
-                UnixStream::connect(&socket).with_context(|| format!("connect to {}", socket.display()))?;
+                UnixStream::connect(&socket)
+                    .with_context(|| format!("connect to {}", socket.display()))?;
                 Ok(Instant::now())
             })?;
             // Those that are there before the monitor count as seen when it begins: an upper limit.
@@ -165,8 +175,8 @@ impl World<'_> {
         })
     }
 
-    /// Empties the bridge while no server runs. Returns the seconds from the start of a new one until all flows are
-    /// there, and what it sent.
+    /// Empties the bridge while no server runs. Returns the seconds from the start of a new one
+    /// until all flows are there, and what it sent.
     fn restart_server(&self, count: u16) -> Result<(f64, Sent)> {
         self.node.server.stop()?;
         let cookie = format!("{COOKIE}/-1");
@@ -179,8 +189,10 @@ impl World<'_> {
         self.all_there(count)?;
         let sent = eventually("the log has the size of the largest message", PATIENCE, || {
             let sent = self.sent()?;
-            let largest =
-                sent[sent_before..].iter().max_by_key(|sent| sent.added).context("nothing was sent")?;
+            let largest = sent[sent_before..]
+                .iter()
+                .max_by_key(|sent| sent.added)
+                .context("nothing was sent")?;
             ensure!(largest.added > 0, "nothing was added");
             Ok(*largest)
         })?;

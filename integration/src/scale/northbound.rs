@@ -97,7 +97,8 @@ struct Isolation {
 const DIRECTIONS: usize = 2;
 
 impl Northbound {
-    /// Time when the last of `count` pods was isolated in both directions; an error unless exactly `count` are.
+    /// Time when the last of `count` pods was isolated in both directions; an error unless exactly
+    /// `count` are.
     pub(crate) fn all_isolated(&self, count: usize) -> Result<Option<Instant>> {
         ensure!(self.connected, "no connection");
         ensure!(self.closed == count, "{} of {count} pods are isolated", self.closed);
@@ -113,7 +114,8 @@ impl Northbound {
 
     /// When the port was isolated in both directions.
     pub(crate) fn isolated(&self, port: &Port) -> Option<Instant> {
-        let isolation = self.isolated.get(&port.uuid).filter(|isolation| isolation.groups == DIRECTIONS);
+        let isolation =
+            self.isolated.get(&port.uuid).filter(|isolation| isolation.groups == DIRECTIONS);
         isolation.map(|isolation| isolation.since)
     }
 
@@ -125,17 +127,20 @@ impl Northbound {
     }
 }
 
-/// Starts to monitor. The server may be missing at first, or be replaced later: the client reconnects.
+/// Starts to monitor. The server may be missing at first, or be replaced later: the client
+/// reconnects.
 pub(crate) fn monitor() -> Result<Seen<Northbound>> {
     let seen = Seen::<Northbound>::new();
-    let monitor =
-        Monitor::new().table::<LogicalSwitchPort>(Where::all()).table::<LogicalSwitch>(Where::all());
+    let monitor = Monitor::new()
+        .table::<LogicalSwitchPort>(Where::all())
+        .table::<LogicalSwitch>(Where::all());
     let monitor = monitor.table::<LoadBalancer>(Where::all()).table::<PortGroup>(Where::all());
     let monitor = monitor.table::<AddressSet>(Where::all()).table::<Acl>(Where::all());
-    // No probes: a server that is busy with thousands of rows answers late. The backlog is large because a
-    // whole database arrives as one message.
+    // No probes: a server that is busy with thousands of rows answers late. The backlog is large
+    // because a whole database arrives as one message.
     let options = Options { probe_interval: None, backlog: 512 << 20, ..Options::default() };
-    let (client, mut updates) = Client::start(NORTHBOUND.parse()?, "OVN_Northbound", monitor, options);
+    let (client, mut updates) =
+        Client::start(NORTHBOUND.parse()?, "OVN_Northbound", monitor, options);
     let noting = seen.clone();
     tokio::spawn(async move {
         // The connection closes when its client is dropped.
@@ -160,18 +165,22 @@ impl Northbound {
     fn apply(&mut self, changes: &Changes, updates: &Updates) {
         let now = Instant::now();
         self.changes += changes.len() as u64;
-        // Deletions first: after a replacement of the database, deleted and inserted rows have the same
-        // names.
-        let of_kind = |kind| changes.of::<LogicalSwitchPort>().filter(move |change| change.kind == kind);
-        for row in of_kind(ChangeKind::Delete).filter_map(|change| change.old::<LogicalSwitchPort>()) {
+        // Deletions first: after a replacement of the database, deleted and inserted rows have the
+        // same names.
+        let of_kind =
+            |kind| changes.of::<LogicalSwitchPort>().filter(move |change| change.kind == kind);
+        for row in
+            of_kind(ChangeKind::Delete).filter_map(|change| change.old::<LogicalSwitchPort>())
+        {
             if row.is_of_pod() {
                 self.ports.remove(&row.name);
             } else {
                 self.other_ports -= 1;
             }
         }
-        let inserted = of_kind(ChangeKind::Insert)
-            .filter_map(|change| Some((&change.uuid, updates.row::<LogicalSwitchPort>(change.uuid)?)));
+        let inserted = of_kind(ChangeKind::Insert).filter_map(|change| {
+            Some((&change.uuid, updates.row::<LogicalSwitchPort>(change.uuid)?))
+        });
         for (uuid, row) in inserted {
             if row.is_of_pod() {
                 self.ports.insert(row.name.clone(), Port { uuid: *uuid, seen: now });
@@ -221,8 +230,11 @@ impl Northbound {
 
     /// Follows the ports of a group, if it isolates them.
     fn follow_group(&mut self, change: &Change, row: Option<&PortGroup>, now: Instant) {
-        let row = row.filter(|row| row.external_ids.get(OWNER_TYPE).is_some_and(|ty| ty == NETPOL_NAMESPACE));
-        let ports: HashSet<Uuid> = row.into_iter().flat_map(|row| row.ports.iter().copied()).collect();
+        let row = row.filter(|row| {
+            row.external_ids.get(OWNER_TYPE).is_some_and(|ty| ty == NETPOL_NAMESPACE)
+        });
+        let ports: HashSet<Uuid> =
+            row.into_iter().flat_map(|row| row.ports.iter().copied()).collect();
         let before = self.groups.remove(&change.uuid).unwrap_or_default();
         for port in before.difference(&ports) {
             if let Some(isolation) = self.isolated.get_mut(port) {
@@ -235,7 +247,8 @@ impl Northbound {
             }
         }
         for port in ports.difference(&before) {
-            let isolation = self.isolated.entry(*port).or_insert(Isolation { groups: 0, since: now });
+            let isolation =
+                self.isolated.entry(*port).or_insert(Isolation { groups: 0, since: now });
             (isolation.groups, isolation.since) = (isolation.groups + 1, now);
             self.closed += usize::from(isolation.groups == DIRECTIONS);
             self.last_closed = Some(now);

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use contract::{
     mac::Mac,
-    node_annotation::{DEFAULT_NETWORK, GATEWAY_CONFIG, Gateway, GatewayEntry, GatewayMode, PerNetwork},
+    node_annotation::{
+        DEFAULT_NETWORK, GATEWAY_CONFIG, Gateway, GatewayEntry, GatewayMode, PerNetwork,
+    },
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
@@ -101,7 +103,8 @@ pub(crate) fn bridge_port(node: &str) -> String {
     format!("{BRIDGE}_{node}")
 }
 
-/// A node with the annotations that node servers write; the subnet annotation is left to the control plane.
+/// A node with the annotations that node servers write; the subnet annotation is left to the
+/// control plane.
 pub(crate) fn node(number: usize) -> Value {
     let name = node_name(number);
     let net = address(number);
@@ -128,8 +131,8 @@ pub(crate) fn node(number: usize) -> Value {
     })
 }
 
-/// A pod as a Deployment's ReplicaSet and the scheduler leave it: bound to its node, not started yet. `place`:
-/// its number within its namespace, for the selectors of policies.
+/// A pod as a Deployment's ReplicaSet and the scheduler leave it: bound to its node, not started
+/// yet. `place`: its number within its namespace, for the selectors of policies.
 pub(crate) fn pod(name: &Name, node: &str, place: usize) -> Value {
     let app = name.name.split('-').take(2).collect::<Vec<_>>().join("-");
     json!({
@@ -184,8 +187,12 @@ pub(crate) fn endpoints(number: usize, nodes: usize, backends: usize, first: &st
     (0..backends)
         .map(|place| {
             let node = (number + place) % nodes;
-            let address =
-                format!("10.{}.{}.{}", 128 + node / 256, node % 256, 3 + (number / nodes + place) % 250);
+            let address = format!(
+                "10.{}.{}.{}",
+                128 + node / 256,
+                node % 256,
+                3 + (number / nodes + place) % 250
+            );
             let address = if place == 0 { first.to_owned() } else { address };
             json!({
                 "addresses": [address], "nodeName": node_name(node),
@@ -215,8 +222,10 @@ mod tests {
 
     #[test]
     fn nodes_have_addresses_of_their_own() {
-        let addresses: BTreeSet<String> =
-            (0..70_000).step_by(7).map(|number| node(number)["status"]["addresses"][0].to_string()).collect();
+        let addresses: BTreeSet<String> = (0..70_000)
+            .step_by(7)
+            .map(|number| node(number)["status"]["addresses"][0].to_string())
+            .collect();
         assert_eq!(addresses.len(), 10_000);
         assert!(addresses.iter().all(|address| !address.contains("256")), "no number is over 255");
     }

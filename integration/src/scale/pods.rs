@@ -1,5 +1,5 @@
-//! The annotations of pods, observed by an independent watch and not reported by the program that writes
-//! them.
+//! The annotations of pods, observed by an independent watch and not reported by the program that
+//! writes them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,8 +16,8 @@ use serde::Deserialize;
 
 use super::seen::Seen;
 
-/// `resourceVersion=0` is the state of the API server's cache. Without it, the API server would wait in vain
-/// for etcd 3.4 to report a newer revision while there are no pods.
+/// `resourceVersion=0` is the state of the API server's cache. Without it, the API server would
+/// wait in vain for etcd 3.4 to report a newer revision while there are no pods.
 const LIST: &str = "/api/v1/pods?resourceVersion=0";
 /// Continues from a version.
 const WATCH: &str = "/api/v1/pods?watch=true&timeoutSeconds=14400&resourceVersion=";
@@ -105,7 +105,8 @@ impl Pods {
     /// All pods as of now. Those that are not among them are gone.
     fn list(&mut self, items: Vec<Object>) {
         self.events += 1;
-        let there: HashSet<String> = items.iter().map(|Object { metadata, .. }| metadata.key()).collect();
+        let there: HashSet<String> =
+            items.iter().map(|Object { metadata, .. }| metadata.key()).collect();
         self.pods.retain(|key, _| there.contains(key));
         self.annotated = self.pods.values().filter(|pod| pod.annotated.is_some()).count();
         items.iter().for_each(|Object { metadata, .. }| self.put(metadata));
@@ -155,17 +156,20 @@ pub(crate) fn watch(client: &Client) -> Seen<Pods> {
     seen
 }
 
-/// Lists and watches. An API server that is busy, or has just started, closes watches: the next one continues
-/// with the version of the last event, and after a version that is forgotten everything is listed again. A
-/// watch that began anew would never tell of the pods that were deleted in between.
+/// Lists and watches. An API server that is busy, or has just started, closes watches: the next one
+/// continues with the version of the last event, and after a version that is forgotten everything
+/// is listed again. A watch that began anew would never tell of the pods that were deleted in
+/// between.
 async fn follow(client: &Client, seen: &Seen<Pods>) -> Result<Infallible> {
     let mut version = None;
     loop {
         let from = match version {
             Some(version) => version,
             None => {
-                let List { metadata, items } =
-                    client.request(Request::get(LIST).body(Vec::new())?).await.context("list pods")?;
+                let List { metadata, items } = client
+                    .request(Request::get(LIST).body(Vec::new())?)
+                    .await
+                    .context("list pods")?;
                 seen.note(|pods| pods.list(items));
                 metadata.resource_version
             }
@@ -174,15 +178,20 @@ async fn follow(client: &Client, seen: &Seen<Pods>) -> Result<Infallible> {
     }
 }
 
-/// Records the events of one watch until it ends. Returns the version to continue with, if there is one.
-async fn watch_from(client: &Client, seen: &Seen<Pods>, mut version: String) -> Result<Option<String>> {
+/// Records the events of one watch until it ends. Returns the version to continue with, if there is
+/// one.
+async fn watch_from(
+    client: &Client,
+    seen: &Seen<Pods>,
+    mut version: String,
+) -> Result<Option<String>> {
     let request = Request::get(format!("{WATCH}{version}")).body(Vec::new())?;
     let lines = client.request_stream(request).await?.lines();
     let mut lines = std::pin::pin!(lines);
     while let Some(line) = lines.next().await {
         let line = line?;
-        let event: Event =
-            serde_json::from_str(&line).with_context(|| line.chars().take(200).collect::<String>())?;
+        let event: Event = serde_json::from_str(&line)
+            .with_context(|| line.chars().take(200).collect::<String>())?;
         if event.kind == "ERROR" && event.object.code == Some(GONE) {
             return Ok(None);
         }
@@ -204,7 +213,8 @@ mod tests {
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
-    /// A watch was closed while pods were deleted, and the next one began anew: they were waited for in vain.
+    /// A watch was closed while pods were deleted, and the next one began anew: they were waited
+    /// for in vain.
     #[test]
     fn pods_that_a_later_list_lacks_are_gone() {
         let mut pods = Pods::default();

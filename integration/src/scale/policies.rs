@@ -1,12 +1,13 @@
-//! The policies of a run, and the phases with them: a namespace gets another label, and a policy comes that
-//! isolates a thousand pods.
+//! The policies of a run, and the phases with them: a namespace gets another label, and a policy
+//! comes that isolates a thousand pods.
 //!
-//! The world is that of kube-burner's workload `network-policy`: twenty policies in each namespace; each selects
-//! its own share of the namespace's pods, and has one rule for each direction: some pods of five other
-//! namespaces and five blocks, at five ports and five ranges.
+//! The world is that of kube-burner's workload `network-policy`: twenty policies in each namespace;
+//! each selects its own share of the namespace's pods, and has one rule for each direction: some
+//! pods of five other namespaces and five blocks, at five ports and five ranges.
 //!
-//! Beyond twenty, policies of a namespace select no pod of the run, and their peers are those of the first twenty:
-//! a pod is selected by as many policies and is in as many sets as without them, in a cluster with more policies.
+//! Beyond twenty, policies of a namespace select no pod of the run, and their peers are those of
+//! the first twenty: a pod is selected by as many policies and is in as many sets as without them,
+//! in a cluster with more policies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +39,8 @@ const CROWD: usize = 1_000;
 /// Their namespace.
 const CROWDED: &str = "crowd";
 
-/// The peers of a rule: pods at some places in the namespaces of a ring. Equal ones are one set of addresses.
+/// The peers of a rule: pods at some places in the namespaces of a ring. Equal ones are one set of
+/// addresses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Peers {
     ring: usize,
@@ -69,8 +71,9 @@ fn ring(number: usize) -> String {
 /// All peers of all policies, each once.
 fn peers(plan: &Plan) -> BTreeSet<Peers> {
     let all = (0..plan.policies).flat_map(|policy| {
-        (0..2)
-            .map(move |direction| Peers::of(plan, policy / plan.together, policy % plan.together, direction))
+        (0..2).map(move |direction| {
+            Peers::of(plan, policy / plan.together, policy % plan.together, direction)
+        })
     });
     all.collect()
 }
@@ -106,7 +109,9 @@ fn policy(plan: &Plan, policy: usize) -> Value {
             let cidr = format!("{net}.0/24");
             match plan.blocks {
                 Blocks::Whole => json!({"ipBlock": {"cidr": cidr}}),
-                Blocks::Except => json!({"ipBlock": {"cidr": cidr, "except": [format!("{net}.64/28")]}}),
+                Blocks::Except => {
+                    json!({"ipBlock": {"cidr": cidr, "except": [format!("{net}.64/28")]}})
+                }
             }
         };
         let port = |index: usize| json!({"protocol": "TCP", "port": 8_000 + 10 * number + index});
@@ -171,23 +176,25 @@ pub(crate) async fn measure(run: &Run<'_>, say: &(dyn Fn(&str) + Sync)) -> Resul
     })
 }
 
-/// Gives the first namespace another ring, and waits until the sets have `expected` addresses. Returns the
-/// milliseconds from the API server's answer to the last change.
+/// Gives the first namespace another ring, and waits until the sets have `expected` addresses.
+/// Returns the milliseconds from the API server's answer to the last change.
 async fn relabel(run: &Run<'_>, ring: &str, expected: usize) -> Result<f64> {
     let path = format!("/api/v1/namespaces/{}", objects::namespace_name(0));
     calls::patch(run.client(), &path, &json!({"metadata": {"labels": {LABEL: ring}}})).await?;
     let answered = Instant::now();
-    let sets = run
-        .northbound
-        .wait("the sets follow the label", run.patience, |northbound| northbound.all_addresses(expected));
+    let sets = run.northbound.wait("the sets follow the label", run.patience, |northbound| {
+        northbound.all_addresses(expected)
+    });
     Ok(milliseconds(answered, run.site.while_running(sets).await?))
 }
 
-/// Creates pods in a namespace of their own, and a policy that isolates them all; removes both. Returns the
-/// milliseconds until all are isolated, and until none is, and the processor time of both in seconds.
+/// Creates pods in a namespace of their own, and a policy that isolates them all; removes both.
+/// Returns the milliseconds until all are isolated, and until none is, and the processor time of
+/// both in seconds.
 async fn crowd(run: &Run<'_>) -> Result<(f64, f64, f64)> {
     let (client, plan) = (run.client(), run.plan);
-    calls::create(client, "/api/v1/namespaces", &objects::namespace(CROWDED, &BTreeMap::new())).await?;
+    calls::create(client, "/api/v1/namespaces", &objects::namespace(CROWDED, &BTreeMap::new()))
+        .await?;
     let names: Vec<Name> =
         (0..CROWD).map(|number| Name::of_probe(CROWDED.to_owned(), "crowd", number)).collect();
     let create = async |number: usize| {
@@ -231,7 +238,12 @@ mod tests {
 
     fn own_places(plan: &Plan, number: usize) -> Vec<usize> {
         let values = &policy(plan, number)["spec"]["podSelector"]["matchExpressions"][0]["values"];
-        values.as_array().unwrap().iter().map(|place| place.as_str().unwrap().parse().unwrap()).collect()
+        values
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|place| place.as_str().unwrap().parse().unwrap())
+            .collect()
     }
 
     #[test]
@@ -246,7 +258,8 @@ mod tests {
         assert_eq!(places, (0..42).collect::<Vec<_>>());
     }
 
-    /// Otherwise a pod would cost more because it has more rows, and not because there are more policies.
+    /// Otherwise a pod would cost more because it has more rows, and not because there are more
+    /// policies.
     #[test]
     fn ten_times_the_policies_select_each_pod_once_and_have_the_same_sets() {
         let plan = Plan::of_pods(10_000, 4_800);
@@ -267,7 +280,10 @@ mod tests {
     fn an_exception_is_in_its_block() {
         let plan = Plan { blocks: Blocks::Except, ..Plan::of_pods(100, 40) };
         let from = &policy(&plan, 21)["spec"]["ingress"][0]["from"];
-        assert_eq!(from[1]["ipBlock"], json!({"cidr": "198.18.5.0/24", "except": ["198.18.5.64/28"]}));
+        assert_eq!(
+            from[1]["ipBlock"],
+            json!({"cidr": "198.18.5.0/24", "except": ["198.18.5.64/28"]})
+        );
         assert_eq!(from.as_array().unwrap().len(), 1 + FIVE);
     }
 
@@ -275,7 +291,10 @@ mod tests {
     fn each_rule_allows_five_pods_of_five_namespaces() {
         let plan = Plan::of_pods(10_000, 4_800);
         let peers = peers(&plan);
-        assert!(peers.iter().all(|peers| peers.places.len() == FIVE && peers.ring < 48), "{peers:?}");
+        assert!(
+            peers.iter().all(|peers| peers.places.len() == FIVE && peers.ring < 48),
+            "{peers:?}"
+        );
         assert!(peers.len() > 4_000, "{} sets", peers.len());
         // The last namespaces have fewer pods, and so fewer of them are in sets.
         let all = addresses(&plan);

@@ -20,9 +20,11 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn of(daemon: &Daemon) -> Result<Self> {
         let pid = daemon.running_pid()?;
-        let status = process(pid)?.status().with_context(|| format!("status of {}", daemon.name()))?;
+        let status =
+            process(pid)?.status().with_context(|| format!("status of {}", daemon.name()))?;
         // The kernel's "kB" are units of 1,024 bytes; exact, for memory is smaller than 2^52 bytes.
-        let megabytes = |kilobytes: Option<u64>| kilobytes.unwrap_or_default() as f64 * 1024.0 / 1e6;
+        let megabytes =
+            |kilobytes: Option<u64>| kilobytes.unwrap_or_default() as f64 * 1024.0 / 1e6;
         Ok(Self {
             rss: megabytes(status.vmrss),
             peak_rss: megabytes(status.vmhwm),

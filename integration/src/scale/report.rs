@@ -1,4 +1,5 @@
-//! The result of a run: text for the terminal, and a file of figures, whose fields are those of [`Report`].
+//! The result of a run: text for the terminal, and a file of figures, whose fields are those of
+//! [`Report`].
 
 use std::fmt;
 
@@ -45,7 +46,8 @@ impl Sizes {
     pub(crate) fn gates(&self) -> Vec<Gate> {
         let Some((first, further)) = self.sizes.split_first() else { return Vec::new() };
         let mut gates = Gate::of(first);
-        // The first size has the absolute goals; the further sizes are only compared with each other.
+        // The first size has the absolute goals; the further sizes are only compared with each
+        // other.
         let mut further: Vec<&Figures> = further.iter().collect();
         further.sort_by_key(|figures| figures.pods);
         if let [smallest, .., largest] = further[..] {
@@ -74,8 +76,15 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
         policies,
     } = figures;
     let floor_seconds = floor.seconds_of(*pods);
-    let Converged { annotated, ports, transactions, controller, api_server_cpu, etcd_cpu, northbound_cpu } =
-        converged;
+    let Converged {
+        annotated,
+        ports,
+        transactions,
+        controller,
+        api_server_cpu,
+        etcd_cpu,
+        northbound_cpu,
+    } = converged;
     let per_pod = |cpu: f64| cpu * 1e3 / *pods as f64;
     writeln!(f, "{nodes} nodes, {pods} pods\n")?;
     writeln!(
@@ -135,7 +144,14 @@ fn size(f: &mut fmt::Formatter<'_>, figures: &Figures) -> fmt::Result {
     writeln!(
         f,
         "  {:<10}{:>6}{:>24}{:>24}{:>24}{:>24}{:>10}{:>14}",
-        "pods/s", "pods", "port, ms", "isolated, ms", "annotation, ms", "all, ms", "CPU, ms", "transactions"
+        "pods/s",
+        "pods",
+        "port, ms",
+        "isolated, ms",
+        "annotation, ms",
+        "all, ms",
+        "CPU, ms",
+        "transactions"
     )?;
     writeln!(
         f,
@@ -225,7 +241,11 @@ fn of_services(f: &mut fmt::Formatter<'_>, figures: &Services) -> fmt::Result {
 impl<M: fmt::Display> fmt::Display for Report<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { environment, measured, gates } = self;
-        writeln!(f, "\n{environment}\n\n{measured}{:<72}{:>12}   {:<12} verdict", "", "measured", "goal")?;
+        writeln!(
+            f,
+            "\n{environment}\n\n{measured}{:<72}{:>12}   {:<12} verdict",
+            "", "measured", "goal"
+        )?;
         gates.iter().try_for_each(|gate| writeln!(f, "{gate}"))
     }
 }

@@ -90,8 +90,8 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) pods: Seen<Pods>,
     pub(crate) northbound: Seen<Northbound>,
-    /// Limit for one wait: far longer than any time that is worth measuring, and growing with the number of
-    /// pods.
+    /// Limit for one wait: far longer than any time that is worth measuring, and growing with the
+    /// number of pods.
     pub(crate) patience: Duration,
 }
 
@@ -119,7 +119,11 @@ pub(crate) async fn run(site: &Site, plan: &Plan, say: &(dyn Fn(&str) + Sync)) -
     say(&format!("{:.0} a second; starting the control plane", figures.floor.per_second()));
     figures.converged = run.converge().await?;
     let memory = || Usage::of(&site.controller).map(|usage| format!("{:.1} MB", usage.rss));
-    say(&format!("converged after {:.2} s, {}; starting it again", figures.converged.seconds(), memory()?));
+    say(&format!(
+        "converged after {:.2} s, {}; starting it again",
+        figures.converged.seconds(),
+        memory()?
+    ));
     figures.restart = run.restart().await?;
     say(&format!(
         "ready after {:.2} s, {}; replacing the northbound database by an empty one",
@@ -151,28 +155,32 @@ impl Run<'_> {
         self.site.client()
     }
 
-    /// Waits until each of `count` pods has its port and its annotation and, with policies, is isolated. Returns
-    /// the times of the last annotation and of the last row.
+    /// Waits until each of `count` pods has its port and its annotation and, with policies, is
+    /// isolated. Returns the times of the last annotation and of the last row.
     pub(crate) async fn until_served(&self, count: usize) -> Result<[Option<Instant>; 2]> {
         let [annotated, ports] = self.until_annotated_with_ports(count).await?;
         if self.plan.policies == 0 {
             return Ok([annotated, ports]);
         }
-        let isolated = self
-            .northbound
-            .wait("every pod is isolated", self.patience, |northbound| northbound.all_isolated(count));
+        let isolated = self.northbound.wait("every pod is isolated", self.patience, |northbound| {
+            northbound.all_isolated(count)
+        });
         let isolated = self.site.while_running(isolated).await?;
         Ok([annotated, ports.max(isolated)])
     }
 
-    /// Waits until each of `count` pods has its port and its annotation. Returns the times of the last
-    /// annotation and of the last port.
-    pub(crate) async fn until_annotated_with_ports(&self, count: usize) -> Result<[Option<Instant>; 2]> {
-        let annotated =
-            self.pods.wait("every pod has its annotation", self.patience, |pods| pods.all_annotated(count));
-        let ports = self
-            .northbound
-            .wait("every pod has its port", self.patience, |northbound| northbound.all_ports(count));
+    /// Waits until each of `count` pods has its port and its annotation. Returns the times of the
+    /// last annotation and of the last port.
+    pub(crate) async fn until_annotated_with_ports(
+        &self,
+        count: usize,
+    ) -> Result<[Option<Instant>; 2]> {
+        let annotated = self
+            .pods
+            .wait("every pod has its annotation", self.patience, |pods| pods.all_annotated(count));
+        let ports = self.northbound.wait("every pod has its port", self.patience, |northbound| {
+            northbound.all_ports(count)
+        });
         let (annotated, ports) =
             self.site.while_running(async { tokio::try_join!(annotated, ports) }).await?;
         Ok([annotated, ports])
@@ -184,9 +192,10 @@ impl Run<'_> {
             return Ok(None);
         }
         let count = policies::addresses(self.plan);
-        let sets = self
-            .northbound
-            .wait("every set has its addresses", self.patience, |northbound| northbound.all_addresses(count));
+        let sets =
+            self.northbound.wait("every set has its addresses", self.patience, |northbound| {
+                northbound.all_addresses(count)
+            });
         self.site.while_running(sets).await
     }
 
@@ -210,7 +219,8 @@ impl Run<'_> {
     async fn create(&self) -> Result<Duration> {
         let client = self.client();
         calls::all(0..self.plan.namespaces(), async |number| {
-            let object = objects::namespace(&objects::namespace_name(number), &policies::labels(number));
+            let object =
+                objects::namespace(&objects::namespace_name(number), &policies::labels(number));
             calls::create(client, "/api/v1/namespaces", &object).await
         })
         .await?;
@@ -231,8 +241,8 @@ impl Run<'_> {
         Ok(took)
     }
 
-    /// Annotates pods with a plain client, while the watch goes on as it does while the control plane
-    /// annotates.
+    /// Annotates pods with a plain client, while the watch goes on as it does while the control
+    /// plane annotates.
     async fn floor(&self) -> Result<Floor> {
         let patches = self.plan.pods.min(FLOOR);
         let took = calls::all(0..patches, async |number| {
@@ -245,14 +255,18 @@ impl Run<'_> {
     async fn converge(&self) -> Result<Converged> {
         let Site { kubernetes, central, controller, .. } = self.site;
         let others = [&kubernetes.api_server, &kubernetes.etcd, &central.northbound];
-        let cpu = || -> Result<Vec<f64>> { others.iter().map(|daemon| Ok(Usage::of(daemon)?.cpu)).collect() };
+        let cpu = || -> Result<Vec<f64>> {
+            others.iter().map(|daemon| Ok(Usage::of(daemon)?.cpu)).collect()
+        };
         let (before, transactions) = (cpu()?, Central::northbound_transactions()?);
         let began = Instant::now();
         controller.spawn()?;
         let [annotated, ports] = self.until_served(self.plan.pods).await?;
         let sets = self.until_in_sets().await?;
         let used: Vec<f64> = cpu()?.iter().zip(before).map(|(now, before)| now - before).collect();
-        let since = |instant: Option<Instant>| instant.map_or(0.0, |instant| (instant - began).as_secs_f64());
+        let since = |instant: Option<Instant>| {
+            instant.map_or(0.0, |instant| (instant - began).as_secs_f64())
+        };
         Ok(Converged {
             annotated: since(annotated),
             ports: since(ports.max(sets)),
@@ -297,20 +311,23 @@ impl Run<'_> {
         tokio::task::block_in_place(|| self.site.central.replace_northbound())?;
         let began = Instant::now();
         let count = self.plan.pods;
-        let filled = self.northbound.wait("every pod has its port again", self.patience, |northbound| {
-            let last = northbound.all_ports(count)?.context("no port was seen")?;
-            ensure!(last >= began, "the ports are those of before");
-            Ok(last)
-        });
+        let filled =
+            self.northbound.wait("every pod has its port again", self.patience, |northbound| {
+                let last = northbound.all_ports(count)?.context("no port was seen")?;
+                ensure!(last >= began, "the ports are those of before");
+                Ok(last)
+            });
         let filled = self.site.while_running(filled).await?;
         let [_, last] = self.until_served(count).await?;
         let filled = Some(filled).max(last).max(self.until_in_sets().await?).unwrap_or(filled);
-        let rules = self.northbound.wait("every rule is there again", self.patience, |northbound| {
-            let now = northbound.policies;
-            ensure!(now == rows, "{now:?} instead of {rows:?}");
-            Ok(northbound.last_rule)
-        });
-        let filled = self.site.while_running(rules).await?.map_or(filled, |rules| rules.max(filled));
+        let rules =
+            self.northbound.wait("every rule is there again", self.patience, |northbound| {
+                let now = northbound.policies;
+                ensure!(now == rows, "{now:?} instead of {rows:?}");
+                Ok(northbound.last_rule)
+            });
+        let filled =
+            self.site.while_running(rules).await?.map_or(filled, |rules| rules.max(filled));
         Ok(Replaced {
             seconds: (filled - began).as_secs_f64(),
             transactions: Central::northbound_transactions()?,
@@ -323,7 +340,8 @@ impl Run<'_> {
             self.client().request(http::Request::get("/api/v1/nodes").body(Vec::new())?).await?;
         let has_subnet =
             |node: &&Value| node["metadata"]["annotations"]["k8s.ovn.org/node-subnets"].is_string();
-        let nodes_with_subnets = nodes["items"].as_array().into_iter().flatten().filter(has_subnet).count();
+        let nodes_with_subnets =
+            nodes["items"].as_array().into_iter().flatten().filter(has_subnet).count();
         let northbound = self.northbound.now();
         Ok(Rows {
             pod_ports: northbound.ports.len(),
@@ -360,11 +378,15 @@ mod tests {
     fn every_pod_has_a_name_of_its_own_in_one_of_the_namespaces() {
         for (pods, policies) in [(250, 0), (1, 0), (10_000, 4_800), (100, 40)] {
             let plan = Plan::of_pods(pods, policies);
-            let listed: BTreeSet<String> = (0..plan.namespaces()).map(objects::namespace_name).collect();
+            let listed: BTreeSet<String> =
+                (0..plan.namespaces()).map(objects::namespace_name).collect();
             let names: BTreeSet<String> = (0..pods).map(|number| plan.name(number).key()).collect();
             assert_eq!(names.len(), pods);
             assert!((0..pods).all(|number| listed.contains(&plan.namespace_of(number))));
-            assert_eq!((0..plan.namespaces()).map(|number| plan.pods_in(number)).sum::<usize>(), pods);
+            assert_eq!(
+                (0..plan.namespaces()).map(|number| plan.pods_in(number)).sum::<usize>(),
+                pods
+            );
         }
     }
 }

@@ -44,8 +44,8 @@ impl<T: Default + Debug> Seen<T> {
         self.0.changed.send_replace(());
     }
 
-    /// Waits until `probe` succeeds; it runs once, and again after each change. A timeout error has the last
-    /// error of `probe`.
+    /// Waits until `probe` succeeds; it runs once, and again after each change. A timeout error has
+    /// the last error of `probe`.
     pub(crate) async fn wait<R>(
         &self,
         what: &str,

@@ -1,5 +1,5 @@
-//! The phase with Services: how long their rows take, what they add, and how fast a change of endpoints is
-//! in the database.
+//! The phase with Services: how long their rows take, what they add, and how fast a change of
+//! endpoints is in the database.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ use crate::report::percentiles::Percentiles;
 
 /// Changes of slices a second: the rate of the goal.
 const RATE: usize = 100;
-/// Most changes: ten seconds of them. Each slice changes once: on a busy machine a second change may come before the
-/// first one is a row, which then never has the first one's address.
+/// Most changes: ten seconds of them. Each slice changes once: on a busy machine a second change
+/// may come before the first one is a row, which then never has the first one's address.
 const CHANGES: usize = 1_000;
 
 /// Creates the Services and measures.
@@ -57,8 +57,8 @@ pub(crate) async fn measure(run: &Run<'_>, say: &(dyn Fn(&str) + Sync)) -> Resul
     })
 }
 
-/// Creates all Services with their slices, and waits for their rows. Returns how long the API server took,
-/// and when it gave the last answer.
+/// Creates all Services with their slices, and waits for their rows. Returns how long the API
+/// server took, and when it gave the last answer.
 async fn create(run: &Run<'_>) -> Result<(Duration, Instant)> {
     let &Plan { nodes, services, backends, .. } = run.plan;
     let client = run.client();
@@ -66,7 +66,8 @@ async fn create(run: &Run<'_>) -> Result<(Duration, Instant)> {
         // The namespaces are those of the pods.
         let namespace = run.plan.namespace_of(number % run.plan.pods);
         let first = format!("10.254.{}.{}", number / 250, number % 250 + 1);
-        let slice = objects::slice(&namespace, number, objects::endpoints(number, nodes, backends, &first));
+        let slice =
+            objects::slice(&namespace, number, objects::endpoints(number, nodes, backends, &first));
         let [of_services, of_slices] = objects::service_collections(&namespace);
         calls::create(client, &of_services, &objects::service(&namespace, number)).await?;
         calls::create(client, &of_slices, &slice).await
@@ -106,7 +107,8 @@ async fn replace(run: &Run<'_>) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Seconds until the new process is ready, its transactions, the watch events of pods, and its processor time.
+/// Seconds until the new process is ready, its transactions, the watch events of pods, and its
+/// processor time.
 fn restart(run: &Run<'_>) -> Result<(f64, u64, u64, f64)> {
     let controller = &run.site.controller;
     tokio::task::block_in_place(|| {
@@ -122,8 +124,8 @@ fn restart(run: &Run<'_>) -> Result<(f64, u64, u64, f64)> {
     })
 }
 
-/// Gives one slice after the other a new first endpoint, at a steady rate, and measures from each answer to
-/// the row.
+/// Gives one slice after the other a new first endpoint, at a steady rate, and measures from each
+/// answer to the row.
 async fn change(run: &Run<'_>) -> Result<Percentiles> {
     let &Plan { nodes, services, backends, pods, .. } = run.plan;
     let count = CHANGES.min(services);
@@ -157,7 +159,11 @@ async fn change(run: &Run<'_>) -> Result<Percentiles> {
     let northbound = run.northbound.now();
     let waits = answers.into_iter().map(|(marker, answered)| {
         // The row may be there before the answer is read.
-        Ok(northbound.marked.get(&marker).context("a change is gone")?.saturating_duration_since(answered))
+        Ok(northbound
+            .marked
+            .get(&marker)
+            .context("a change is gone")?
+            .saturating_duration_since(answered))
     });
     let waits: Vec<f64> =
         waits.map(|wait: Result<Duration>| Ok(wait?.as_secs_f64() * 1e3)).collect::<Result<_>>()?;

@@ -1,5 +1,5 @@
-//! The programs of a run: a real API server with etcd, a real northbound database, and the control plane
-//! under test.
+//! The programs of a run: a real API server with etcd, a real northbound database, and the control
+//! plane under test.
 
 use std::{future::Future, process::Command, time::Duration};
 
@@ -21,8 +21,8 @@ use kube::Client;
 const PORT: u16 = 9410;
 /// Room for 32,768 nodes with 250 pods each, or half as many with twice as many, and so on.
 const CLUSTER_SUBNET: &str = "10.128.0.0/9";
-/// Addresses of a node's subnet that no pod gets: network, gateway, management port, broadcast; and recently
-/// used addresses, which are not assigned again at once.
+/// Addresses of a node's subnet that no pod gets: network, gateway, management port, broadcast; and
+/// recently used addresses, which are not assigned again at once.
 const SPARE: usize = 16;
 
 /// The running programs, all in namespaces of their own.
@@ -48,8 +48,8 @@ impl From<bool> for Northd {
 }
 
 impl Site {
-    /// Starts everything except the control plane, which has these further options. Each node's subnet has room
-    /// for `pods_per_node` pods.
+    /// Starts everything except the control plane, which has these further options. Each node's
+    /// subnet has room for `pods_per_node` pods.
     pub(crate) fn start(pods_per_node: usize, northd: Northd, options: &[&str]) -> Result<Self> {
         programs::verify()?;
         fabric::create(&[], fabric::MTU)?;
@@ -91,7 +91,10 @@ impl Site {
     }
 
     /// Waits for `seen`; fails early if the control plane ends meanwhile.
-    pub(crate) async fn while_running<T>(&self, seen: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn while_running<T>(
+        &self,
+        seen: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let mut look = tokio::time::interval(Duration::from_millis(500));
         let mut seen = std::pin::pin!(seen);
         loop {
@@ -113,10 +116,13 @@ impl Site {
     }
 }
 
-/// The prefix length of the smallest subnet with `addresses` addresses; never longer than the usual /24.
+/// The prefix length of the smallest subnet with `addresses` addresses; never longer than the usual
+/// /24.
 fn host_prefix(addresses: usize) -> Result<u32> {
     let bits = addresses.next_power_of_two().trailing_zeros().max(8);
-    u32::checked_sub(32, bits).filter(|prefix| *prefix > 9).context("a node cannot have that many pods")
+    u32::checked_sub(32, bits)
+        .filter(|prefix| *prefix > 9)
+        .context("a node cannot have that many pods")
 }
 
 #[cfg(test)]

@@ -64,7 +64,10 @@ impl Site {
                     let of_side = figures[index].of_mut(side.network);
                     self.turn(side, &paths[index], turns.time, of_side)
                         .with_context(|| format!("{}, {what}", side.network))?;
-                    say(&format!("{what}, turn {turn} of {}, {}: {of_side}", turns.count, side.network));
+                    say(&format!(
+                        "{what}, turn {turn} of {}, {}: {of_side}",
+                        turns.count, side.network
+                    ));
                 }
             }
         }
@@ -72,12 +75,19 @@ impl Site {
     }
 
     /// One turn of one path.
-    fn turn(&self, side: &Side, path: &Path<'_>, time: Duration, figures: &mut Figures) -> Result<()> {
+    fn turn(
+        &self,
+        side: &Side,
+        path: &Path<'_>,
+        time: Duration,
+        figures: &mut Figures,
+    ) -> Result<()> {
         let lab = &self.cluster.lab;
         self.answers(path)?;
         if side.network == Network::Ours && Datapath::of_lab() == Datapath::Netdev {
-            // What is tracked of earlier connections between the same two ports keeps Open vSwitch's userspace
-            // conntrack from translating one: "Unable to NAT due to tuple space exhaustion".
+            // What is tracked of earlier connections between the same two ports keeps Open
+            // vSwitch's userspace conntrack from translating one: "Unable to NAT due to tuple space
+            // exhaustion".
             for node in &lab.nodes[..2] {
                 node.run(["ovs-appctl", "dpctl/flush-conntrack"])?;
             }
@@ -104,22 +114,24 @@ impl Site {
             .map(|(port, target)| json!({ "name": format!("port-{port}"), "port": port, "targetPort": target }))
             .collect();
         let spec = json!({ "type": "NodePort", "selector": { "name": name }, "ports": ports });
-        let service =
-            json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": spec });
+        let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": spec });
         let mut created = self.cluster.api.create(SERVICES, &service)?;
         if !self.cluster.has_kubelets() {
             self.cluster.write_endpoint(&created, server)?;
         }
         let spec = created["spec"].take();
-        let address: IpAddr = spec["clusterIP"].as_str().context("the Service has no address")?.parse()?;
+        let address: IpAddr =
+            spec["clusterIP"].as_str().context("the Service has no address")?.parse()?;
         let number = |port: usize, field: &str| {
-            let number = spec["ports"][port][field].as_u64().with_context(|| format!("no {field}"))?;
+            let number =
+                spec["ports"][port][field].as_u64().with_context(|| format!("no {field}"))?;
             anyhow::Ok(u16::try_from(number)?)
         };
         let [server_node, client_node] = self.nodes(side);
         let of_node = self.cluster.lab.world().of_node(server_node)[0];
         let node_ports = [number(0, "nodePort")?, number(1, "nodePort")?];
-        let at = |address: IpAddr, ports: [u16; 2]| ports.map(|port| SocketAddr::new(address, port));
+        let at =
+            |address: IpAddr, ports: [u16; 2]| ports.map(|port| SocketAddr::new(address, port));
         let pod = End::Pod(&side.client);
         Ok([
             Path(pod, at(web, PORTS)),

@@ -81,7 +81,10 @@ impl Both<Figures> {
     /// Ours, as a multiple of the other network's of the same turn.
     fn ratios(&self, (_, of): Compared) -> Vec<f64> {
         let Both { ours, reference } = self.each(of);
-        ours.into_iter().zip(reference).map(|(ours, reference)| ours / reference.max(f64::EPSILON)).collect()
+        ours.into_iter()
+            .zip(reference)
+            .map(|(ours, reference)| ours / reference.max(f64::EPSILON))
+            .collect()
     }
 }
 
@@ -119,12 +122,17 @@ impl Report {
             return Vec::new();
         }
         let Both { ours, reference } = self.percentiles(ANSWERED);
-        let less =
-            |what, ours, theirs| Gate::less_than(&format!("{}, {what}", ANSWERED.0), "ms", ours, theirs);
-        vec![less("median", ours.p50, reference.p50), less("90th percentile", ours.p90, reference.p90)]
+        let less = |what, ours, theirs| {
+            Gate::less_than(&format!("{}, {what}", ANSWERED.0), "ms", ours, theirs)
+        };
+        vec![
+            less("median", ours.p50, reference.p50),
+            less("90th percentile", ours.p90, reference.p90),
+        ]
     }
 
-    /// How the ways of packets relate, and no figure of either side: those of an emulated processor mean nothing.
+    /// How the ways of packets relate, and no figure of either side: those of an emulated processor
+    /// mean nothing.
     fn write_ratios(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let turns = self.paths.first().map_or(0, |path| path.ours.megabits.len());
         let (ours, reference) = (Network::Ours, Network::Reference);
@@ -171,7 +179,10 @@ impl fmt::Display for Report {
                 self.percentiles(part).each(|of| format!("{:.1} ({:.1})", of.p50, of.p90));
             writeln!(f, "  {:<52}{reference:>16}{ours:>16}", part.0)?;
         }
-        writeln!(f, "\nRequests a second, one at a time (99th percentile in ms); Mbit/s of one stream.\n")?;
+        writeln!(
+            f,
+            "\nRequests a second, one at a time (99th percentile in ms); Mbit/s of one stream.\n"
+        )?;
         for (what, paths) in PATHS.iter().zip(&self.paths) {
             let Both { ours, reference } = paths.each(Figures::to_string);
             writeln!(f, "  {what:<42}{reference:>26}{ours:>26}")?;
@@ -222,7 +233,8 @@ mod tests {
         let report = Report { paths: vec![Both { ours, reference }], ..Report::default() };
         assert!(report.holds());
         let text = report.to_string();
-        let line = text.lines().find(|line| line.contains(PATHS[0])).expect("the first path has a line");
+        let line =
+            text.lines().find(|line| line.contains(PATHS[0])).expect("the first path has a line");
         let columns = ["0.50 (0.33 to 1.00)", "2.00 (1.00 to 3.00)", "0.50 (0.10 to 0.90)"];
         let found: Vec<_> = columns.iter().map(|column| line.find(column)).collect();
         assert!(found.iter().all(Option::is_some) && found.is_sorted(), "{line}");

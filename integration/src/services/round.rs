@@ -1,4 +1,5 @@
-//! One pod that becomes ready, and its Service, whose address has refused connections from the other node so far.
+//! One pod that becomes ready, and its Service, whose address has refused connections from the
+//! other node so far.
 
 use std::{
     fmt,
@@ -33,8 +34,8 @@ pub(super) const SERVICES: &str = "/api/v1/namespaces/default/services";
 /// The port of a Service, and that of its server.
 pub(super) const PORT: u16 = 80;
 pub(super) const SERVER_PORT: u16 = 8080;
-/// For so long, in milliseconds, a Service is refused before its pod is created. kube-proxy gathers for a second
-/// what changes after a change: the pod must not wait for that.
+/// For so long, in milliseconds, a Service is refused before its pod is created. kube-proxy gathers
+/// for a second what changes after a change: the pod must not wait for that.
 const QUIET: f64 = 2000.0;
 
 /// A pod, in milliseconds from the moment at which a watch of the API server shows it as ready.
@@ -93,8 +94,9 @@ impl Site {
         Ok(service["spec"]["clusterIP"].as_str().context("the Service has no address")?.parse()?)
     }
 
-    /// A pod whose container answers as soon as it runs, with what the clients of [`integration::connections`]
-    /// read: this program, in the node's root, which has its libraries.
+    /// A pod whose container answers as soon as it runs, with what the clients of
+    /// [`integration::connections`] read: this program, in the node's root, which has its
+    /// libraries.
     pub(super) fn server(&self, name: &str, side: &Side) -> Result<Value> {
         let program = executable::of_package("integration")?;
         let container = json!({
@@ -107,11 +109,13 @@ impl Site {
         Ok(pod)
     }
 
-    /// The moment at which an EndpointSlice of the Service first has a ready endpoint, once there is one.
+    /// The moment at which an EndpointSlice of the Service first has a ready endpoint, once there
+    /// is one.
     fn first_listed(&self, service: &str) -> Arc<Mutex<Option<Moment>>> {
         let seen = Arc::new(Mutex::new(None));
         let (noting, client) = (Arc::clone(&seen), self.cluster.api.client.clone());
-        let of_service = watcher::Config::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let of_service =
+            watcher::Config::default().labels(&format!("kubernetes.io/service-name={service}"));
         self.cluster.api.runtime.spawn(async move {
             let slices = Api::<EndpointSlice>::namespaced(client, "default");
             let events = watcher::watcher(slices, of_service).default_backoff();
@@ -119,7 +123,10 @@ impl Site {
             while let Some(event) = events.next().await {
                 if let Ok(Event::InitApply(slice) | Event::Apply(slice)) = event
                     && slice.endpoints.iter().any(|endpoint| {
-                        endpoint.conditions.as_ref().is_some_and(|conditions| conditions.ready == Some(true))
+                        endpoint
+                            .conditions
+                            .as_ref()
+                            .is_some_and(|conditions| conditions.ready == Some(true))
                     })
                 {
                     *noting.lock().unwrap_or_else(PoisonError::into_inner) = Some(Moment::now());

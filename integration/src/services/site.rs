@@ -1,5 +1,5 @@
-//! The cluster of a run: two nodes with this network, two with the reference network, and on the second node of
-//! each a client.
+//! The cluster of a run: two nodes with this network, two with the reference network, and on the
+//! second node of each a client.
 
 use std::{fmt, time::Duration};
 
@@ -14,7 +14,8 @@ use integration::{
 use serde::Serialize;
 
 pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Far longer than any time that is worth measuring, and enough for pods to become ready on a busy machine.
+/// Far longer than any time that is worth measuring, and enough for pods to become ready on a busy
+/// machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What carries Services to their pods.
@@ -45,7 +46,8 @@ impl Site {
         let cluster = blueprint.build(say)?;
         say("starting a client on each side");
         let side = |network: Network, server_node: usize| {
-            let client = idle(&cluster, &format!("client-{network}"), &cluster.lab.nodes[server_node + 1])?;
+            let client =
+                idle(&cluster, &format!("client-{network}"), &cluster.lab.nodes[server_node + 1])?;
             anyhow::Ok(Side { network, server_node, client })
         };
         let sides = [side(Network::Ours, 0)?, side(Network::Reference, 2)?];
@@ -61,8 +63,8 @@ impl Site {
         [0, 1].map(|offset| &self.cluster.lab.nodes[side.server_node + offset])
     }
 
-    /// Measures while what writes the other side's rules is paused: both sides see the same objects, and must not
-    /// take processor time from each other.
+    /// Measures while what writes the other side's rules is paused: both sides see the same
+    /// objects, and must not take processor time from each other.
     pub(crate) fn alone<T>(&self, side: &Side, measure: impl FnOnce() -> Result<T>) -> Result<T> {
         let others = self.writers(match side.network {
             Network::Ours => Network::Reference,
@@ -74,11 +76,13 @@ impl Site {
         measured
     }
 
-    /// Pauses what no packet needs, for good: the API server with etcd, and what writes the rules of either side.
-    /// Where processors are slow, its idle moments cost more than a measurement can bear.
+    /// Pauses what no packet needs, for good: the API server with etcd, and what writes the rules
+    /// of either side. Where processors are slow, its idle moments cost more than a measurement can
+    /// bear.
     pub(super) fn pause_writers(&self) -> Result<()> {
         let kubernetes = [&self.cluster.control_plane.api_server, &self.cluster.control_plane.etcd];
-        let writers = [Network::Ours, Network::Reference].map(|network| self.writers(network)).concat();
+        let writers =
+            [Network::Ours, Network::Reference].map(|network| self.writers(network)).concat();
         writers.into_iter().chain(kubernetes).try_for_each(Daemon::pause)
     }
 

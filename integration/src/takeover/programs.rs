@@ -48,8 +48,9 @@ pub(super) fn ours(cluster: &Cluster) -> Result<Zone> {
     Zone::of(cluster, &cluster.lab.nodes[0], directory, "ours", "|ready ", &[])
 }
 
-/// Gives the node a link of its own to the API server. The lists that a program reads at its start come faster
-/// than a userspace switch reads the NIC, whose socket would drop other packets for them.
+/// Gives the node a link of its own to the API server. The lists that a program reads at its start
+/// come faster than a userspace switch reads the NIC, whose socket would drop other packets for
+/// them.
 fn give_way_to_api_server(node: &Node) -> Result<()> {
     let (server, pid) = (fabric::LAB_ADDRESS, node.pid());
     let here = format!(

@@ -82,8 +82,9 @@ impl Site {
         Snapshot::take(&self.cluster)
     }
 
-    /// Pods and Services come, change and go as before: the node and the world reach a new Service, a new pod gets
-    /// ready, and a Service that was there is found at another port, and at its own again.
+    /// Pods and Services come, change and go as before: the node and the world reach a new Service,
+    /// a new pod gets ready, and a Service that was there is found at another port, and at its own
+    /// again.
     pub(super) fn goes_on(&self) -> Result<()> {
         let (node, api) = (self.node(), &self.cluster.api);
         let pod = "later";
@@ -133,8 +134,8 @@ impl Site {
         })
     }
 
-    /// The addresses at which a Service is reached: its own, and its node ports on the node; first of the connections
-    /// that last, then of the others.
+    /// The addresses at which a Service is reached: its own, and its node ports on the node; first
+    /// of the connections that last, then of the others.
     pub(super) fn addresses(&self, number: u16) -> Result<[[SocketAddr; 2]; 2]> {
         let service = self.cluster.api.read(&format!("{SERVICES}/{}", name(number)))?;
         let own: IpAddr = service["spec"]["clusterIP"].as_str().context("an address")?.parse()?;
@@ -157,7 +158,8 @@ fn wait_for(cluster: &Cluster, name: &str) -> Result<Pod> {
     cluster.in_its_namespace(&key)
 }
 
-/// Which Service is of which kind; those from [`NODE_PORTS`] on have no node ports, up to [`LATER`].
+/// Which Service is of which kind; those from [`NODE_PORTS`] on have no node ports, up to
+/// [`LATER`].
 pub(super) const CLUSTER: u16 = 0;
 pub(super) const LOCAL: u16 = 1;
 pub(super) const HOST: u16 = 2;

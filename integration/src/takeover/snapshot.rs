@@ -1,5 +1,5 @@
-//! What the programs write: the northbound database, Open vSwitch's, the bridge's flows, the host's network and
-//! annotations; as rows and lines, to compare.
+//! What the programs write: the northbound database, Open vSwitch's, the bridge's flows, the host's
+//! network and annotations; as rows and lines, to compare.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,9 +88,12 @@ impl Snapshot {
 fn changed(key: &str, before: &Row, after: &Row) -> Vec<String> {
     let columns: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let differ = columns.into_iter().filter(|column| before.get(*column) != after.get(*column));
-    let value = |row: &Row, column| row.get(column).cloned().unwrap_or_else(|| "nothing".to_owned());
+    let value =
+        |row: &Row, column| row.get(column).cloned().unwrap_or_else(|| "nothing".to_owned());
     differ
-        .map(|column| format!("~ {key} {column}: {} -> {}", value(before, column), value(after, column)))
+        .map(|column| {
+            format!("~ {key} {column}: {} -> {}", value(before, column), value(after, column))
+        })
         .collect()
 }
 
@@ -125,7 +128,9 @@ fn rows(text: &str) -> Result<Rows> {
 fn pairs(column: &str, value: &Value) -> Vec<(String, String)> {
     match value[0].as_str() {
         Some("map") => array(&value[1])
-            .map(|pair| (format!("{column}:{}", pair[0].as_str().unwrap_or_default()), pair[1].to_string()))
+            .map(|pair| {
+                (format!("{column}:{}", pair[0].as_str().unwrap_or_default()), pair[1].to_string())
+            })
             .filter(|(key, _)| !STATISTICS.contains(&key.as_str()))
             .collect(),
         Some("set") if array(&value[1]).next().is_none() => Vec::new(),
@@ -133,18 +138,23 @@ fn pairs(column: &str, value: &Value) -> Vec<(String, String)> {
     }
 }
 
-/// Without cookies: where several Services need the same flow, each may be the one that it is named after.
+/// Without cookies: where several Services need the same flow, each may be the one that it is named
+/// after.
 fn flows(node: &Node) -> Result<Rows> {
-    let text = node.run("ovs-ofctl --no-stats --no-names -OOpenFlow13 dump-flows breth0".split(' '))?;
-    let flow =
-        |line: &str| line.split_once(", ").map_or_else(|| line.to_owned(), |(_, flow)| flow.to_owned());
+    let text =
+        node.run("ovs-ofctl --no-stats --no-names -OOpenFlow13 dump-flows breth0".split(' '))?;
+    let flow = |line: &str| {
+        line.split_once(", ").map_or_else(|| line.to_owned(), |(_, flow)| flow.to_owned())
+    };
     Ok(lines(&text.lines().map(flow).collect::<Vec<_>>().join("\n")))
 }
 
 /// The rules, each with the table and chain that it is in.
 fn nftables(node: &Node) -> Result<Rows> {
     let (mut path, mut lines) = (Vec::new(), Rows::new());
-    for line in node.run(["nft", "--stateless", "--terse", "list", "ruleset"])?.lines().map(str::trim) {
+    for line in
+        node.run(["nft", "--stateless", "--terse", "list", "ruleset"])?.lines().map(str::trim)
+    {
         if line == "}" {
             path.pop();
         } else if !line.is_empty() {
@@ -178,8 +188,8 @@ fn array(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Differences {
-    /// Whether every row of the northbound database is as it was, but for the mark of the cluster, which upstream's
-    /// does not have.
+    /// Whether every row of the northbound database is as it was, but for the mark of the cluster,
+    /// which upstream's does not have.
     pub(super) fn keep_the_database(&self) -> bool {
         let mark = format!(" external_ids:{CLUSTER}: nothing -> ");
         self.0[NORTHBOUND].iter().all(|line| line.starts_with('+') || line.contains(&mark))

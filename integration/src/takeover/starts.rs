@@ -1,5 +1,5 @@
-//! `integration starts`: how long a node without a network takes until it has one, with a gateway, by
-//! upstream's programs and by this project's. Each start is in a laboratory of its own, in turn.
+//! `integration starts`: how long a node without a network takes until it has one, with a gateway,
+//! by upstream's programs and by this project's. Each start is in a laboratory of its own, in turn.
 
 use std::{
     fmt, fs,
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const CONFIGURATIONS: [&str; 2] =
     ["/etc/cni/net.d/10-ovn-kubernetes.conf", "/etc/cni/net.d/10-ovn-kubernetes.conflist"];
 
-/// Measure a node's start with a gateway, from its programs' start until it is ready for pods, in turn with
-/// upstream's. Exit status 1 if this project's median is later.
+/// Measure a node's start with a gateway, from its programs' start until it is ready for pods, in
+/// turn with upstream's. Exit status 1 if this project's median is later.
 #[derive(Debug, Args)]
 pub(crate) struct Starts {
     /// Directory with upstream's two executables, built statically.
@@ -58,8 +58,8 @@ struct Start {
     programs: Programs,
     /// Until the runtime has its configuration.
     configured: f64,
-    /// Until the API server says that the node is ready, and takes pods: how soon the kubelet asks its runtime is
-    /// in it.
+    /// Until the API server says that the node is ready, and takes pods: how soon the kubelet asks
+    /// its runtime is in it.
     ready: f64,
 }
 
@@ -112,7 +112,10 @@ impl Starts {
         zone.spawn()?;
         let configurations = CONFIGURATIONS.map(|path| node.path(path));
         eventually("the runtime is configured", PATIENCE, || {
-            ensure!(configurations.iter().any(|path| path.exists()), "there is none of {CONFIGURATIONS:?}");
+            ensure!(
+                configurations.iter().any(|path| path.exists()),
+                "there is none of {CONFIGURATIONS:?}"
+            );
             Ok(())
         })?;
         let configured = began.elapsed().as_secs_f64();
@@ -150,7 +153,11 @@ impl Report {
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { programs, configured, ready } = self;
-        write!(f, "{}: configured after {configured:.2} s, ready after {ready:.2} s", programs.name())
+        write!(
+            f,
+            "{}: configured after {configured:.2} s, ready after {ready:.2} s",
+            programs.name()
+        )
     }
 }
 
@@ -162,8 +169,10 @@ impl fmt::Display for Report {
             "\n{environment}\n\nA node's start, gateway mode {gateway_mode}: seconds, median (slowest)\n"
         )?;
         writeln!(f, "| | upstream | this |\n|---|---|---|")?;
-        let [upstream, ours] = [Programs::Upstream, Programs::Ours].map(|programs| self.of(programs));
-        for (index, what) in ["until the runtime is configured", "until the node is ready"].iter().enumerate()
+        let [upstream, ours] =
+            [Programs::Upstream, Programs::Ours].map(|programs| self.of(programs));
+        for (index, what) in
+            ["until the runtime is configured", "until the node is ready"].iter().enumerate()
         {
             let [theirs, ours] = [upstream[index], ours[index]];
             let (theirs, ours) = (

@@ -1,4 +1,5 @@
-//! Connections by every way into, out of and through the node: on each, one that lasts and many fresh ones.
+//! Connections by every way into, out of and through the node: on each, one that lasts and many
+//! fresh ones.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -11,7 +12,9 @@ use integration::{
 };
 use serde::Serialize;
 
-use super::site::{ANSWER, CLUSTER, ECHO, HOST, HOST_ANSWER, HOST_ECHO, HOST_LOCAL, INSIDE, LOCAL, Site};
+use super::site::{
+    ANSWER, CLUSTER, ECHO, HOST, HOST_ANSWER, HOST_ECHO, HOST_LOCAL, INSIDE, LOCAL, Site,
+};
 
 /// The time between two bytes of a connection that lasts.
 const BYTES: Duration = Duration::from_millis(100);
@@ -53,8 +56,11 @@ impl Traffic {
         let (client, server) = (End::Pod(&site.client), End::Pod(&site.server));
         let (node, outside, web) =
             (End::Node(site.node()), End::World(Machine::Client), End::World(Machine::Web));
-        let [pod, host, web_address] =
-            [site.server.address(), world.of_node(site.node())[0], world.addresses(Machine::Web)[0]];
+        let [pod, host, web_address] = [
+            site.server.address(),
+            world.of_node(site.node())[0],
+            world.addresses(Machine::Web)[0],
+        ];
         let (mut echoes, mut servers) = (Vec::new(), Vec::new());
         for (end, address, echo, answer) in [
             (&server, pod, ECHO, ANSWER),
@@ -100,9 +106,12 @@ impl Traffic {
     pub(super) fn stop(self, start: Moment) -> Outcome {
         let rows = self.ways.into_iter().map(|Way { name, lasting, fresh }| {
             let all = fresh.all();
-            let lost = fresh.unanswered().into_iter().map(|begun| begun.milliseconds_since(start) / 1e3);
+            let lost =
+                fresh.unanswered().into_iter().map(|begun| begun.milliseconds_since(start) / 1e3);
             let refused = all.iter().filter(|connection| connection.by.is_none()).count();
-            let took = all.iter().map(|connection| connection.answered.milliseconds_since(connection.begun));
+            let took = all
+                .iter()
+                .map(|connection| connection.answered.milliseconds_since(connection.begun));
             Row {
                 name,
                 lasting: lasting.and_then(Drip::stop).map_err(|error| format!("{error:#}")),
@@ -119,9 +128,9 @@ impl Traffic {
 impl Outcome {
     /// Whether every connection was kept, and every fresh one answered.
     pub(super) fn holds(&self) -> bool {
-        self.0
-            .iter()
-            .all(|row| row.lasting.is_ok() && row.answered > 0 && row.refused == 0 && row.lost.is_empty())
+        self.0.iter().all(|row| {
+            row.lasting.is_ok() && row.answered > 0 && row.refused == 0 && row.lost.is_empty()
+        })
     }
 }
 

@@ -1,13 +1,14 @@
-//! The rows of the matrix of tenants: who tries what, and what has to hold. Pure. Each of its modules has the rows of one
-//! who tries them.
+//! The rows of the matrix of tenants: who tries what, and what has to hold. Pure. Each of its
+//! modules has the rows of one who tries them.
 //!
-//! A number is never given to another attack, and an expectation never changes with the code: a row that does not
-//! hold says so (`Row::fails`).
+//! A number is never given to another attack, and an expectation never changes with the code: a row
+//! that does not hold says so (`Row::fails`).
 
 use std::sync::LazyLock;
 
 mod kubelet;
 mod neighbour;
+mod other_zone;
 mod pods;
 mod policies;
 mod prober;
@@ -27,6 +28,8 @@ pub enum Party {
     Kubelet,
     /// The service account of a node's server.
     Server,
+    /// A compromised node of another zone: its annotations.
+    OtherZone,
     /// A machine on the node's layer 2.
     Neighbour,
     /// Whoever runs a DNS zone.
@@ -37,8 +40,16 @@ pub enum Party {
 
 impl Party {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::User, Self::Pod, Self::Kubelet, Self::Server, Self::Neighbour, Self::Zone, Self::Prober];
+    pub const ALL: [Self; 8] = [
+        Self::User,
+        Self::Pod,
+        Self::Kubelet,
+        Self::Server,
+        Self::OtherZone,
+        Self::Neighbour,
+        Self::Zone,
+        Self::Prober,
+    ];
 
     /// In a word.
     pub fn name(self) -> &'static str {
@@ -47,6 +58,7 @@ impl Party {
             Self::Pod => "pod",
             Self::Kubelet => "kubelet",
             Self::Server => "node's server",
+            Self::OtherZone => "another zone's node",
             Self::Neighbour => "neighbour",
             Self::Zone => "DNS zone",
             Self::Prober => "prober",
@@ -60,6 +72,7 @@ impl Party {
             Self::Pod => "A pod with a raw socket (NET_RAW)",
             Self::Kubelet => "One kubelet's credential",
             Self::Server => "The service account of a compromised node's server",
+            Self::OtherZone => "A compromised node of another zone",
             Self::Neighbour => "A machine on the nodes' layer 2",
             Self::Zone => "Whoever runs a DNS zone",
             Self::Prober => "A prober of health checks and metrics",
@@ -78,7 +91,8 @@ pub struct Row {
     pub attack: &'static str,
     /// What has to hold, besides what the bystander must not notice.
     pub expected: &'static str,
-    /// What OVN or Kubernetes itself cannot prevent, with upstream's and kube-proxy's behaviour beside it.
+    /// What OVN or Kubernetes itself cannot prevent, with upstream's and kube-proxy's behaviour
+    /// beside it.
     pub beside: Option<&'static str>,
     /// Why it does not hold today.
     pub fails: Option<&'static str>,
@@ -109,6 +123,7 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         raw::ROWS,
         kubelet::ROWS,
         server::ROWS,
+        other_zone::ROWS,
         neighbour::ROWS,
         zone::ROWS,
         prober::ROWS,

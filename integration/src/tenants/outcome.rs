@@ -42,9 +42,9 @@ impl Outcome {
     pub fn of(number: u8) -> Result<Option<Self>> {
         let file = file(number)?;
         match fs::read(&file) {
-            Ok(text) => {
-                serde_json::from_slice(&text).with_context(|| format!("read {}", file.display())).map(Some)
-            }
+            Ok(text) => serde_json::from_slice(&text)
+                .with_context(|| format!("read {}", file.display()))
+                .map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("read {}", file.display())),
         }
@@ -56,8 +56,9 @@ impl Outcome {
     /// If the file cannot be removed.
     pub fn forget(number: u8) -> Result<()> {
         let removed = fs::remove_file(file(number)?);
-        removed
-            .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error.into()) })
+        removed.or_else(|error| {
+            if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error.into()) }
+        })
     }
 }
 

@@ -54,18 +54,21 @@ impl Tenants {
         for number in &self.rows {
             ensure!(matrix::find(*number).is_some(), "there is no row {number}");
         }
-        let rows: Vec<&Row> =
-            ROWS.iter().filter(|row| self.rows.is_empty() || self.rows.contains(&row.number)).collect();
+        let rows: Vec<&Row> = ROWS
+            .iter()
+            .filter(|row| self.rows.is_empty() || self.rows.contains(&row.number))
+            .collect();
         if !self.last {
             rows.iter().try_for_each(|row| Outcome::forget(row.number))?;
             let numbers: Vec<String> = rows.iter().map(|row| row.number.to_string()).collect();
             let mut environment = vec![(super::ROWS, numbers.join(" "))];
             environment.extend((!self.quick).then(|| (LONG, "1".to_owned())));
             // Those of the other form have nothing to do.
-            let filter = if self.quick { "not test(/^kubernetes::/)" } else { "" };
+            let filter = if self.quick { "not test(/^tenants::kubernetes::/)" } else { "" };
             Run { name: "tenants", filter, environment: &environment }.run()?;
         }
-        let outcomes = rows.iter().map(|row| Outcome::of(row.number)).collect::<Result<Vec<_>>>()?;
+        let outcomes =
+            rows.iter().map(|row| Outcome::of(row.number)).collect::<Result<Vec<_>>>()?;
         let marks: Vec<Mark> =
             rows.iter().zip(&outcomes).map(|(row, outcome)| judge(row, outcome.as_ref())).collect();
         for ((row, outcome), mark) in rows.iter().zip(&outcomes).zip(&marks) {
@@ -84,7 +87,8 @@ impl Tenants {
 fn write_table() -> Result<()> {
     let file = executable::workspace().join("SECURITY.md");
     let document = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-    let renewed = table::renewed(&document).map_err(|missing| anyhow!("SECURITY.md lacks {missing:?}"))?;
+    let renewed =
+        table::renewed(&document).map_err(|missing| anyhow!("SECURITY.md lacks {missing:?}"))?;
     Ok(fs::write(&file, renewed)?)
 }
 
@@ -159,7 +163,14 @@ mod tests {
     use crate::tenants::matrix::Party;
 
     fn row(fails: Option<&'static str>) -> Row {
-        Row { number: 7, party: Party::Pod, attack: "floods", expected: "peace", beside: None, fails }
+        Row {
+            number: 7,
+            party: Party::Pod,
+            attack: "floods",
+            expected: "peace",
+            beside: None,
+            fails,
+        }
     }
 
     fn outcome(failure: Option<&str>) -> Outcome {
@@ -186,7 +197,8 @@ mod tests {
     fn a_line_has_the_figure_and_what_does_not_hold() {
         let (row, outcome) = (row(Some("a bug")), outcome(Some("war")));
         let text = line(&row, Some(&outcome), &judge(&row, Some(&outcome)));
-        for part in ["  7  known", "seen: 3 frames", "but: war", "known: a bug", "expected: peace"] {
+        for part in ["  7  known", "seen: 3 frames", "but: war", "known: a bug", "expected: peace"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         let rows = [&row];

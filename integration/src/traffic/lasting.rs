@@ -1,5 +1,5 @@
-//! Long TCP connections with a byte now and then, as of idle ssh sessions: they must survive what a node goes
-//! through. Where a byte does not come back, the error shows the path.
+//! Long TCP connections with a byte now and then, as of idle ssh sessions: they must survive what a
+//! node goes through. Where a byte does not come back, the error shows the path.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,9 +20,10 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// What an end knows of its connections.
 const END: &str = "ss -tnoie; ip neigh; ip addr; ip route; ip -6 route";
-/// What a node's Open vSwitch and its kernel do with packets. The flows of br-int are too many to be read; the
-/// datapath has those that are used.
-const NODE: &str = "ovs-appctl dpctl/dump-flows -m; ovs-appctl dpctl/dump-conntrack; nft list ruleset
+/// What a node's Open vSwitch and its kernel do with packets. The flows of br-int are too many to
+/// be read; the datapath has those that are used.
+const NODE: &str =
+    "ovs-appctl dpctl/dump-flows -m; ovs-appctl dpctl/dump-conntrack; nft list ruleset
     for bridge in $(ovs-vsctl list-br | grep -vx br-int); do
         ovs-ofctl -O OpenFlow14 dump-flows $bridge; ovs-appctl fdb/show $bridge
     done";
@@ -44,8 +45,8 @@ pub struct Lasting<'l> {
 }
 
 impl Lab {
-    /// One connection to [such a server](Lab::tcp_echo), with a byte each `every`. Waits until the first one is
-    /// back.
+    /// One connection to [such a server](Lab::tcp_echo), with a byte each `every`. Waits until the
+    /// first one is back.
     pub fn drip(&self, from: &End<'_>, to: SocketAddr, every: Duration) -> Result<Drip> {
         let every = every.as_millis().to_string();
         let mut command = self.at(from)?;
@@ -63,14 +64,16 @@ impl Lab {
         self.lasting_by(client, server, to.into_iter().map(|to| (to, to)))
     }
 
-    /// The same, with the address where the server listens and the one that leads there: of a Service.
+    /// The same, with the address where the server listens and the one that leads there: of a
+    /// Service.
     pub fn lasting_by<'l>(
         &'l self,
         client: End<'l>,
         server: End<'l>,
         to: impl IntoIterator<Item = (SocketAddr, SocketAddr)>,
     ) -> Result<Lasting<'l>> {
-        let mut lasting = Lasting { lab: self, client, server, servers: Vec::new(), connections: Vec::new() };
+        let mut lasting =
+            Lasting { lab: self, client, server, servers: Vec::new(), connections: Vec::new() };
         for (at, by) in to {
             lasting.servers.push(self.tcp_echo(&server, at)?);
             let begin = || self.drip(&client, by, OFTEN);
@@ -89,7 +92,8 @@ impl Drip {
         self.stop_or(Duration::MAX, String::new)
     }
 
-    /// The same. Where the last byte is not back within `limit`, the error has what `look` sees then.
+    /// The same. Where the last byte is not back within `limit`, the error has what `look` sees
+    /// then.
     fn stop_or(mut self, limit: Duration, look: impl FnOnce() -> String) -> Result<Kept> {
         self.client.end_input();
         let seen = if self.client.reports_within(limit)? { None } else { Some(look()) };
@@ -108,8 +112,8 @@ impl Lasting<'_> {
     /// Ends the connections, all of which have lived until now.
     ///
     /// # Errors
-    /// If one has broken, or a byte took more than ten seconds. If it has not come back by then, the error says what
-    /// both ends and the switches have of the connection.
+    /// If one has broken, or a byte took more than ten seconds. If it has not come back by then,
+    /// the error says what both ends and the switches have of the connection.
     pub fn end(self) -> Result<()> {
         let Self { lab, client, server, servers, connections } = self;
         for connection in connections {

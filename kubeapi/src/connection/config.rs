@@ -1,5 +1,5 @@
-//! The configuration of a connection: address, authorities and credentials, as the files say now. Does not
-//! decide when to read.
+//! The configuration of a connection: address, authorities and credentials, as the files say now.
+//! Does not decide when to read.
 //!
 //! No error contains a byte of what was read, as that includes tokens and keys.
 
@@ -35,7 +35,8 @@ pub struct Provenance {
     pub authority: String,
     /// The credentials in use.
     pub credential: String,
-    /// The API server's certificate is not verified: any host on the path can pose as the API server.
+    /// The API server's certificate is not verified: any host on the path can pose as the API
+    /// server.
     pub is_unverified: bool,
 }
 
@@ -89,7 +90,11 @@ impl<'a> Reader<'a> {
         Self { files, seed, seen: Vec::new() }
     }
 
-    pub(super) fn read(&mut self, what: &'static str, path: &Path) -> Result<Vec<u8>, ConnectionConfigError> {
+    pub(super) fn read(
+        &mut self,
+        what: &'static str,
+        path: &Path,
+    ) -> Result<Vec<u8>, ConnectionConfigError> {
         let content = self.files.read(path);
         let hash = self.seed.hash_one(content.as_ref().map_err(io::Error::kind));
         self.seen.push((path.to_owned(), hash));
@@ -99,7 +104,11 @@ impl<'a> Reader<'a> {
             } else {
                 ""
             };
-            ConnectionConfigError::Read { what, path: path.to_owned(), problem: format!("{error}{later}") }
+            ConnectionConfigError::Read {
+                what,
+                path: path.to_owned(),
+                problem: format!("{error}{later}"),
+            }
         })
     }
 }
@@ -115,16 +124,19 @@ impl ConnectionConfig {
     ///
     /// # Errors
     ///
-    /// A file cannot be read, its content is not of the expected form, or the URL is not `http` or `https`.
-    /// TLS settings are checked later, when a transport is made.
-    pub fn read(api_server: &ApiServer, reader: &mut Reader<'_>) -> Result<Self, ConnectionConfigError> {
+    /// A file cannot be read, its content is not of the expected form, or the URL is not `http` or
+    /// `https`. TLS settings are checked later, when a transport is made.
+    pub fn read(
+        api_server: &ApiServer,
+        reader: &mut Reader<'_>,
+    ) -> Result<Self, ConnectionConfigError> {
         let ApiServer { cluster, credential } = api_server;
         let mut config = match cluster {
             Cluster::Kubeconfig(path) => {
                 let kubeconfig = Kubeconfig::read(path, reader)?;
                 let mut config = kubeconfig.config(reader)?;
-                // With credentials from an option, the kubeconfig's user is not read: its files may be
-                // missing.
+                // With credentials from an option, the kubeconfig's user is not read: its files may
+                // be missing.
                 if credential.is_none() {
                     kubeconfig.present_user(&mut config, reader)?;
                 }
@@ -149,16 +161,18 @@ impl ConnectionConfig {
             }
         };
         match credential {
-            Some(Credential::Token(token)) => {
-                config.present_token(token.expose_secret(), "the token that was given".to_owned())?
-            }
+            Some(Credential::Token(token)) => config
+                .present_token(token.expose_secret(), "the token that was given".to_owned())?,
             Some(Credential::TokenFile(path)) => config.present_token_file(path, reader)?,
             Some(Credential::Certificate { certificate, key }) => {
                 let what = "client certificate";
                 let pem = |bytes, path: &Path| Pem { bytes, origin: path.display().to_string() };
                 let chain = pem(reader.read(what, certificate)?, certificate);
-                let key =
-                    if key == certificate { None } else { Some(pem(reader.read("client key", key)?, key)) };
+                let key = if key == certificate {
+                    None
+                } else {
+                    Some(pem(reader.read("client key", key)?, key))
+                };
                 config.present_certificate(chain, key)?;
             }
             None => {}
@@ -169,7 +183,8 @@ impl ConnectionConfig {
     /// A configuration with a URL alone: the system's authorities, no credentials.
     pub(super) fn new(url: &str) -> Result<Self, ConnectionConfigError> {
         // A name and a password in the URL are refused, and do not go to the log.
-        let shown = url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("...@{host}"));
+        let shown =
+            url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("...@{host}"));
         let bad = || ConnectionConfigError::Url(shown.chars().take(256).collect());
         let uri: Uri = url.trim().parse().map_err(|_| bad())?;
         let host = uri
@@ -177,8 +192,11 @@ impl ConnectionConfig {
             .filter(|authority| !authority.as_str().contains('@'))
             .ok_or_else(bad)?
             .to_string();
-        let scheme =
-            uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme)).ok_or_else(bad)?.to_owned();
+        let scheme = uri
+            .scheme_str()
+            .filter(|scheme| ["http", "https"].contains(scheme))
+            .ok_or_else(bad)?
+            .to_owned();
         let origin = Provenance {
             url: format!("{scheme}://{host}"),
             authority: "the system's certificate authorities".to_owned(),
@@ -190,8 +208,12 @@ impl ConnectionConfig {
 
     pub(super) fn trust(&mut self, authorities: Pem) -> Result<(), ConnectionConfigError> {
         let what = "certificates of authorities in";
-        self.config.root_cert =
-            Some(certificates(what, &authorities)?.iter().map(|certificate| certificate.to_vec()).collect());
+        self.config.root_cert = Some(
+            certificates(what, &authorities)?
+                .iter()
+                .map(|certificate| certificate.to_vec())
+                .collect(),
+        );
         self.origin.authority = format!("the certificate authorities in {}", authorities.origin);
         Ok(())
     }
@@ -202,10 +224,17 @@ impl ConnectionConfig {
         reader: &mut Reader<'_>,
     ) -> Result<(), ConnectionConfigError> {
         let bytes = reader.read("token file", path)?;
-        self.present_token(&String::from_utf8_lossy(&bytes), format!("the token in {}", path.display()))
+        self.present_token(
+            &String::from_utf8_lossy(&bytes),
+            format!("the token in {}", path.display()),
+        )
     }
 
-    pub(super) fn present_token(&mut self, token: &str, origin: String) -> Result<(), ConnectionConfigError> {
+    pub(super) fn present_token(
+        &mut self,
+        token: &str,
+        origin: String,
+    ) -> Result<(), ConnectionConfigError> {
         let token = token.trim();
         let bad = |problem: &str| ConnectionConfigError::Content {
             what: "credentials:",
@@ -233,16 +262,19 @@ impl ConnectionConfig {
         let what = "client certificate";
         certificates(what, &chain)?;
         let holder = key.as_ref().unwrap_or(&chain);
-        PrivateKeyDer::from_pem_slice(&holder.bytes).map_err(|error| ConnectionConfigError::Content {
-            what: "client key",
-            origin: holder.origin.clone(),
-            problem: pem_problem("private key", &error),
+        PrivateKeyDer::from_pem_slice(&holder.bytes).map_err(|error| {
+            ConnectionConfigError::Content {
+                what: "client key",
+                origin: holder.origin.clone(),
+                problem: pem_problem("private key", &error),
+            }
         })?;
         let AuthInfo { client_certificate_data, client_key_data, .. } = &mut self.config.auth_info;
         *client_certificate_data = Some(STANDARD.encode(&chain.bytes));
         // kube concatenates the two, so an empty key is right if the chain's PEM holds it.
-        *client_key_data =
-            Some(SecretString::from(key.map(|key| STANDARD.encode(&key.bytes)).unwrap_or_default()));
+        *client_key_data = Some(SecretString::from(
+            key.map(|key| STANDARD.encode(&key.bytes)).unwrap_or_default(),
+        ));
         self.origin.credential = format!("the client certificate in {}", chain.origin);
         Ok(())
     }
@@ -252,7 +284,8 @@ fn certificates(
     what: &'static str,
     pem: &Pem,
 ) -> Result<Vec<CertificateDer<'static>>, ConnectionConfigError> {
-    let bad = |problem| ConnectionConfigError::Content { what, origin: pem.origin.clone(), problem };
+    let bad =
+        |problem| ConnectionConfigError::Content { what, origin: pem.origin.clone(), problem };
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.bytes).collect();
     let found = found.map_err(|error| bad(pem_problem("certificate", &error)))?;
     if found.is_empty() { Err(bad("there is no certificate in it".to_owned())) } else { Ok(found) }

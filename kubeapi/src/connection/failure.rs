@@ -11,8 +11,8 @@ use tower::BoxError;
 use super::config::{ConnectionConfigError, Provenance};
 use crate::trouble::{Kind, Trouble};
 
-/// The most that is read of the body of an answer with `Retry-After`, in bytes. A `Status` of the API server
-/// is some hundred bytes long; a proxy's page may be anything.
+/// The most that is read of the body of an answer with `Retry-After`, in bytes. A `Status` of the
+/// API server is some hundred bytes long; a proxy's page may be anything.
 const LONGEST_EXCUSE: usize = 4096;
 
 /// An answer that asks to try again later.
@@ -26,7 +26,9 @@ struct Overloaded {
 }
 
 /// Makes an answer with `Retry-After` an error that says for how long. kube drops that header.
-pub(super) async fn overloaded(response: Response<Incoming>) -> Result<Response<Incoming>, BoxError> {
+pub(super) async fn overloaded(
+    response: Response<Incoming>,
+) -> Result<Response<Incoming>, BoxError> {
     let status = response.status();
     let seconds = response
         .headers()
@@ -62,8 +64,8 @@ pub(super) fn trouble(error: &kube::Error, origin: &Provenance) -> Trouble {
             format!("the API server {url} sent what cannot be read: {}", innermost(error)),
         ),
         kube::Error::Service(cause) => {
-            // kube passes the errors of its transport through: those of the reloading client, of `overloaded`
-            // above, and of TLS and TCP.
+            // kube passes the errors of its transport through: those of the reloading client, of
+            // `overloaded` above, and of TLS and TCP.
             if let Some(error) = cause.downcast_ref::<ConnectionConfigError>() {
                 return trouble(
                     Kind::Unavailable,
@@ -87,9 +89,10 @@ pub(super) fn trouble(error: &kube::Error, origin: &Provenance) -> Trouble {
                     Kind::Unavailable,
                     format!("the API server {url}: TLS: {error}; with {credential}"),
                 ),
-                None => {
-                    trouble(Kind::Unavailable, format!("the API server {url}: {}", chain(cause.as_ref())))
-                }
+                None => trouble(
+                    Kind::Unavailable,
+                    format!("the API server {url}: {}", chain(cause.as_ref())),
+                ),
             }
         }
         other => trouble(Kind::Unavailable, format!("the API server {url}: {}", chain(other))),
@@ -104,8 +107,8 @@ fn of_status(status: &Status, Provenance { url, credential, .. }: &Provenance) -
     let text = match code {
         0 => format!("the API server {url} sent an event that cannot be read"),
         401 => format!("the API server {url} does not accept {credential}: {said} (401)"),
-        // RBAC's message says which user may not do what. Any other refusal comes from an admission plugin or
-        // a webhook.
+        // RBAC's message says which user may not do what. Any other refusal comes from an admission
+        // plugin or a webhook.
         403 if said.contains("cannot") && said.contains("User") => {
             format!("the API server {url}: {said} (403): see the roles bound to this user")
         }
@@ -115,8 +118,8 @@ fn of_status(status: &Status, Provenance { url, credential, .. }: &Provenance) -
     Trouble::answered(status, text)
 }
 
-/// The TLS error in a chain of causes. `io::Error::source` skips the error that it wraps, so `get_ref` is
-/// asked first.
+/// The TLS error in a chain of causes. `io::Error::source` skips the error that it wraps, so
+/// `get_ref` is asked first.
 fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {

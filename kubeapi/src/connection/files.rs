@@ -1,8 +1,9 @@
 //! Notices when a file with credentials, authorities or a kubeconfig changes.
 //!
-//! It watches directories, not files: programs replace files, and the kubelet updates all files of a mounted
-//! Secret by replacing one symbolic link (`..data`). inotify misses some changes (a network file system, a
-//! symbolic link behind another one), so all files are also read periodically.
+//! It watches directories, not files: programs replace files, and the kubelet updates all files of
+//! a mounted Secret by replacing one symbolic link (`..data`). inotify misses some changes (a
+//! network file system, a symbolic link behind another one), so all files are also read
+//! periodically.
 
 use std::{
     collections::BTreeSet,
@@ -18,9 +19,9 @@ use tokio::time::timeout;
 
 use super::reloading_client::ReloadingClient;
 
-/// The time between two reads without an event. Within this time a change that inotify misses takes effect; a
-/// refused token is read again at once anyway. The files are small, and unchanged content has no effect, but
-/// a tenth of this would read from a slow network file system all the time.
+/// The time between two reads without an event. Within this time a change that inotify misses takes
+/// effect; a refused token is read again at once anyway. The files are small, and unchanged content
+/// has no effect, but a tenth of this would read from a slow network file system all the time.
 const RESYNC: Duration = Duration::from_secs(60);
 /// The symbolic link of a mounted Secret or ConfigMap.
 const MOUNT_LINK: &str = "..data";
@@ -57,7 +58,10 @@ impl Changes {
             .collect();
         let listen = || -> std::io::Result<EventStream<[u8; 4096]>> {
             let inotify = Inotify::init()?;
-            let mask = WatchMask::CLOSE_WRITE | WatchMask::MOVED_TO | WatchMask::CREATE | WatchMask::ONLYDIR;
+            let mask = WatchMask::CLOSE_WRITE
+                | WatchMask::MOVED_TO
+                | WatchMask::CREATE
+                | WatchMask::ONLYDIR;
             for directory in directories {
                 // A missing directory is not watched. The periodic read finds its files.
                 let _ = inotify.watches().add(directory, mask);
@@ -78,7 +82,8 @@ impl Changes {
             while let Some(stream) = events {
                 match stream.next().await {
                     // Files of other programs in the same directory.
-                    Some(Ok(event)) if event.name.as_ref().is_some_and(|name| !names.contains(name)) => {}
+                    Some(Ok(event))
+                        if event.name.as_ref().is_some_and(|name| !names.contains(name)) => {}
                     Some(Ok(_)) => return,
                     Some(Err(_)) | None => *events = None,
                 }

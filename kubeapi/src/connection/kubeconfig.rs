@@ -1,5 +1,5 @@
-//! The cluster and the user that the current context of a kubeconfig chooses. Programs that fetch credentials
-//! (`exec`, `auth-provider`) are not run.
+//! The cluster and the user that the current context of a kubeconfig chooses. Programs that fetch
+//! credentials (`exec`, `auth-provider`) are not run.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,13 @@ pub(super) struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    pub(super) fn read(path: &Path, reader: &mut Reader<'_>) -> Result<Self, ConnectionConfigError> {
+    pub(super) fn read(
+        path: &Path,
+        reader: &mut Reader<'_>,
+    ) -> Result<Self, ConnectionConfigError> {
         let bytes = reader.read("kubeconfig", path)?;
-        let bad = |problem: String| ConnectionConfigError::Kubeconfig { path: path.to_owned(), problem };
+        let bad =
+            |problem: String| ConnectionConfigError::Kubeconfig { path: path.to_owned(), problem };
         // Report only the position: the parser's message may quote a secret.
         let file: kube::config::Kubeconfig =
             serde_yaml_ng::from_slice(&bytes).map_err(|error| match error.location() {
@@ -39,18 +43,24 @@ impl Kubeconfig {
             .into_iter()
             .find(|context| context.name == context_name)
             .and_then(|context| context.context);
-        let context =
-            context.ok_or_else(|| bad(format!("it has no context {context_name:?}, its current-context")))?;
+        let context = context.ok_or_else(|| {
+            bad(format!("it has no context {context_name:?}, its current-context"))
+        })?;
         let cluster = file
             .clusters
             .into_iter()
             .find(|cluster| cluster.name == context.cluster)
             .and_then(|cluster| cluster.cluster);
         let cluster = cluster.ok_or_else(|| {
-            bad(format!("it has no cluster {:?}, as context {context_name:?} names it", context.cluster))
+            bad(format!(
+                "it has no cluster {:?}, as context {context_name:?} names it",
+                context.cluster
+            ))
         })?;
         // A missing user means anonymous requests, as in kubectl.
-        let user = context.user.and_then(|name| file.auth_infos.into_iter().find(|user| user.name == name));
+        let user = context
+            .user
+            .and_then(|name| file.auth_infos.into_iter().find(|user| user.name == name));
         Ok(Self {
             path: path.to_owned(),
             cluster,
@@ -59,8 +69,12 @@ impl Kubeconfig {
     }
 
     /// The configuration of the cluster, without credentials.
-    pub(super) fn config(&self, reader: &mut Reader<'_>) -> Result<ConnectionConfig, ConnectionConfigError> {
-        // Complete on purpose: a new field of kube's type has to be considered before this compiles.
+    pub(super) fn config(
+        &self,
+        reader: &mut Reader<'_>,
+    ) -> Result<ConnectionConfig, ConnectionConfigError> {
+        // Complete on purpose: a new field of kube's type has to be considered before this
+        // compiles.
         let Cluster {
             server,
             insecure_skip_tls_verify,
@@ -97,15 +111,16 @@ impl Kubeconfig {
         config: &mut ConnectionConfig,
         reader: &mut Reader<'_>,
     ) -> Result<(), ConnectionConfigError> {
-        let AuthInfo { username, password, token, token_file, exec, auth_provider, .. } = &self.user;
+        let AuthInfo { username, password, token, token_file, exec, auth_provider, .. } =
+            &self.user;
         if exec.is_some() || auth_provider.is_some() {
             return Err(self.bad(
                 "the user's credentials come from a program (exec or auth-provider), \
                  which is not run on a node: use a token file or a client certificate",
             ));
         }
-        // Nothing else is handed on: kube would read the files of credentials once and for all, and an
-        // unknown entry may hold a secret that no message should show.
+        // Nothing else is handed on: kube would read the files of credentials once and for all, and
+        // an unknown entry may hold a secret that no message should show.
         config.config.auth_info = AuthInfo {
             impersonate: self.user.impersonate.clone(),
             impersonate_uid: self.user.impersonate_uid.clone(),
@@ -115,12 +130,14 @@ impl Kubeconfig {
         };
         self.present_client_certificate(config, reader)?;
         let certificate = config.origin.credential.clone();
-        // The file takes precedence, as in kubectl: the token beside it dates from when the kubeconfig was
-        // written.
+        // The file takes precedence, as in kubectl: the token beside it dates from when the
+        // kubeconfig was written.
         match (token_file.as_deref().filter(|path| !path.is_empty()), token) {
             (Some(path), _) => config.present_token_file(&self.resolve(path), reader)?,
-            (None, Some(token)) if !token.expose_secret().is_empty() => config
-                .present_token(token.expose_secret(), format!("the token in {}", self.path.display()))?,
+            (None, Some(token)) if !token.expose_secret().is_empty() => config.present_token(
+                token.expose_secret(),
+                format!("the token in {}", self.path.display()),
+            )?,
             (None, _) if username.is_some() && password.is_some() => {
                 let auth_info = &mut config.config.auth_info;
                 (auth_info.username, auth_info.password) = (username.clone(), password.clone());
@@ -139,14 +156,20 @@ impl Kubeconfig {
         config: &mut ConnectionConfig,
         reader: &mut Reader<'_>,
     ) -> Result<(), ConnectionConfigError> {
-        let AuthInfo { client_certificate, client_certificate_data, client_key, client_key_data, .. } =
-            &self.user;
+        let AuthInfo {
+            client_certificate,
+            client_certificate_data,
+            client_key,
+            client_key_data,
+            ..
+        } = &self.user;
         let data = client_certificate_data.as_deref();
         let chain = self.pem("client-certificate", data, client_certificate.as_deref(), reader)?;
         let Some(chain) = chain else { return Ok(()) };
         let data = client_key_data.as_ref().map(ExposeSecret::expose_secret);
         let key = self.pem("client-key", data, client_key.as_deref(), reader)?;
-        let key = key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
+        let key =
+            key.ok_or_else(|| self.bad("the user has a client-certificate without client-key"))?;
         let is_same_file = key.origin == chain.origin;
         config.present_certificate(chain, Some(key).filter(|_| !is_same_file))
     }
@@ -160,8 +183,13 @@ impl Kubeconfig {
         reader: &mut Reader<'_>,
     ) -> Result<Option<Pem>, ConnectionConfigError> {
         if let Some(data) = data.filter(|data| !data.is_empty()) {
-            let bytes = STANDARD.decode(data).map_err(|_| self.bad(&format!("{what}-data is not base64")))?;
-            return Ok(Some(Pem { bytes, origin: format!("{what}-data of {}", self.path.display()) }));
+            let bytes = STANDARD
+                .decode(data)
+                .map_err(|_| self.bad(&format!("{what}-data is not base64")))?;
+            return Ok(Some(Pem {
+                bytes,
+                origin: format!("{what}-data of {}", self.path.display()),
+            }));
         }
         let Some(path) = path.filter(|path| !path.is_empty()).map(|path| self.resolve(path)) else {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! The reloading client: it sends requests over the current transport. It reads the configuration again when
-//! a file has changed, and at once when the API server answers 401. A transport that worked stays in use
-//! until there is a new one.
+//! The reloading client: it sends requests over the current transport. It reads the configuration
+//! again when a file has changed, and at once when the API server answers 401. A transport that
+//! worked stays in use until there is a new one.
 
 use std::{
     collections::BTreeSet,
@@ -85,7 +85,10 @@ impl ReloadingClient {
         self.now().seen.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    async fn exchange(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+    async fn exchange(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, BoxError> {
         let transport = match self.transport() {
             Ok(transport) => transport,
             // A file was missing or invalid; it may be right by now.
@@ -110,14 +113,18 @@ impl ReloadingClient {
         overloaded(renewed.send(again).await?).await
     }
 
-    /// Reads all files again. Does nothing if transport `refused` has been replaced in the meantime.
+    /// Reads all files again. Does nothing if transport `refused` has been replaced in the
+    /// meantime.
     pub(super) async fn renew(self: Arc<Self>, refused: Option<u64>) {
         let _reading = self.reading.lock().await;
-        if refused.is_some_and(|refused| self.transport().is_ok_and(|transport| transport.number > refused)) {
+        if refused.is_some_and(|refused| {
+            self.transport().is_ok_and(|transport| transport.number > refused)
+        }) {
             return;
         }
         let reloading = Arc::clone(&self);
-        // A thread of its own: the files may be on a slow file system. After a panic the old transport stays.
+        // A thread of its own: the files may be on a slow file system. After a panic the old
+        // transport stays.
         let _ = spawn_blocking(move || reloading.read_again()).await;
     }
 
@@ -181,6 +188,8 @@ fn copy(request: &mut Request<Body>) -> Option<Request<Body>> {
 
 impl std::fmt::Debug for ReloadingClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReloadingClient").field("transport", &self.now().transport).finish_non_exhaustive()
+        f.debug_struct("ReloadingClient")
+            .field("transport", &self.now().transport)
+            .finish_non_exhaustive()
     }
 }

@@ -153,7 +153,8 @@ async fn what_is_missing_is_named_and_found_when_it_is_there() {
     let connection = api.connection_as(None, Some(Credential::TokenFile(files.path("token"))));
     let text = refusal(&connection).await;
     assert!(
-        text.contains("no connection to the API server: token file") && text.contains("No such file"),
+        text.contains("no connection to the API server: token file")
+            && text.contains("No such file"),
         "{text}"
     );
     files.write("token", "  \n");
@@ -173,7 +174,8 @@ async fn what_is_missing_is_named_and_found_when_it_is_there() {
 
 fn tls(server: (&str, &str), clients: Option<&str>) -> Arc<ServerConfig> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(server.0.as_bytes()).map(Result::unwrap).collect();
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(server.0.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(server.1.as_bytes()).unwrap();
     let builder = ServerConfig::builder();
     let builder = match clients {
@@ -181,7 +183,9 @@ fn tls(server: (&str, &str), clients: Option<&str>) -> Arc<ServerConfig> {
         Some(authority) => {
             let mut roots = RootCertStore::empty();
             roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
-            builder.with_client_cert_verifier(WebPkiClientVerifier::builder(roots.into()).build().unwrap())
+            builder.with_client_cert_verifier(
+                WebPkiClientVerifier::builder(roots.into()).build().unwrap(),
+            )
         }
     };
     Arc::new(builder.with_single_cert(chain, key).unwrap())
@@ -191,13 +195,16 @@ fn tls(server: (&str, &str), clients: Option<&str>) -> Arc<ServerConfig> {
 async fn another_authority_is_named_until_its_certificate_replaces_the_old_one() {
     let files = Files::new(&[("ca.crt", AUTHORITY[0])]);
     let mut api = Scripted::start_tls(tls(SERVER[1], None)).await;
-    let connection = api
-        .connection_as(Some(Authority::File(files.path("ca.crt"))), Some(Credential::Token(SECRET.into())));
+    let connection = api.connection_as(
+        Some(Authority::File(files.path("ca.crt"))),
+        Some(Credential::Token(SECRET.into())),
+    );
     let text = refusal(&connection).await;
     let ca = files.path("ca.crt");
     assert!(
         text.contains("UnknownIssuer")
-            && text.ends_with(&format!("trusted are the certificate authorities in {}", ca.display())),
+            && text
+                .ends_with(&format!("trusted are the certificate authorities in {}", ca.display())),
         "{text}"
     );
 
@@ -220,14 +227,18 @@ async fn a_client_certificate_is_shown_and_its_successor_too() {
     // Certificate and key in one file, as the kubelet keeps them.
     let both = |(certificate, key): (&str, &str)| format!("{key}{certificate}");
     let files = Files::new(&[("client.pem", &both(CLIENT[0])), ("ca.crt", AUTHORITY[0])]);
-    let credential =
-        Credential::Certificate { certificate: files.path("client.pem"), key: files.path("client.pem") };
+    let credential = Credential::Certificate {
+        certificate: files.path("client.pem"),
+        key: files.path("client.pem"),
+    };
     let mut api = Scripted::start_tls(tls(SERVER[0], Some(AUTHORITY[1]))).await;
-    let connection = api.connection_as(Some(Authority::File(files.path("ca.crt"))), Some(credential));
+    let connection =
+        api.connection_as(Some(Authority::File(files.path("ca.crt"))), Some(credential));
     let text = refusal(&connection).await;
     assert!(
         text.contains("TLS")
-            && text.contains(&format!("client certificate in {}", files.path("client.pem").display())),
+            && text
+                .contains(&format!("client certificate in {}", files.path("client.pem").display())),
         "{text}"
     );
 
@@ -238,7 +249,8 @@ async fn a_client_certificate_is_shown_and_its_successor_too() {
     api.asked().await.answer("200 OK", "", "good").await;
     assert_eq!(answer.await.unwrap().unwrap(), "good");
 
-    // A certificate and a key that do not match, as between two writes of another program, change nothing.
+    // A certificate and a key that do not match, as between two writes of another program, change
+    // nothing.
     files.write("client.pem", &format!("{}{}", CLIENT[0].1, CLIENT[1].0));
     tokio::time::sleep(Duration::from_secs(100)).await;
     let answer = ask(&connection);
@@ -278,8 +290,10 @@ async fn a_kubeconfig_is_read_as_kubectl_reads_it() {
     // An option takes precedence over the kubeconfig's user, whose files are then not needed.
     files.write("config", &kubeconfig(&server, "tokenFile: /no/such/file"));
     let cluster = Cluster::Kubeconfig(files.path("config"));
-    let connection =
-        Connection::open(ApiServer { cluster, credential: Some(Credential::Token("given".into())) });
+    let connection = Connection::open(ApiServer {
+        cluster,
+        credential: Some(Credential::Token("given".into())),
+    });
     let _answer = ask(&connection);
     assert_eq!(bearer(&api.asked().await), "Bearer given");
 
@@ -297,13 +311,15 @@ async fn a_kubeconfig_is_read_as_kubectl_reads_it() {
     );
     files.write("client.crt", CLIENT[0].0);
     files.write("client.key", CLIENT[0].1);
-    // A regression: the file of the key was not read if it was also that of a certificate which inline data
-    // overrides.
+    // A regression: the file of the key was not read if it was also that of a certificate which
+    // inline data overrides.
     let of_one_file = format!(
         "client-certificate-data: {}, client-certificate: client.key, client-key: client.key",
         encoded(CLIENT[0].0)
     );
-    for user in [data, "client-certificate: client.crt, client-key: client.key".to_owned(), of_one_file] {
+    for user in
+        [data, "client-certificate: client.crt, client-key: client.key".to_owned(), of_one_file]
+    {
         files.write("config", &kubeconfig(&cluster, &user));
         let _answer = ask(&open(&files.path("config")));
         api.asked().await;
@@ -322,9 +338,18 @@ async fn what_is_wrong_with_a_kubeconfig_is_said_without_its_secrets() {
         ),
         (kubeconfig(server, "auth-provider: {name: oidc}"), "come from a program"),
         (kubeconfig("", &secret), "the cluster has no server"),
-        (kubeconfig("server: 'ftp://x'", &secret), "it has to be http://HOST:PORT or https://HOST:PORT"),
-        (kubeconfig(&format!("{server}, proxy-url: 'http://p'"), &secret), "proxy-url is not supported"),
-        (kubeconfig(&format!("{server}, certificate-authority: ca.crt"), &secret), "ca.crt\": No such file"),
+        (
+            kubeconfig("server: 'ftp://x'", &secret),
+            "it has to be http://HOST:PORT or https://HOST:PORT",
+        ),
+        (
+            kubeconfig(&format!("{server}, proxy-url: 'http://p'"), &secret),
+            "proxy-url is not supported",
+        ),
+        (
+            kubeconfig(&format!("{server}, certificate-authority: ca.crt"), &secret),
+            "ca.crt\": No such file",
+        ),
         (
             kubeconfig(&format!("{server}, certificate-authority-data: '?'"), &secret),
             "certificate-authority-data is not base64",
@@ -333,12 +358,18 @@ async fn what_is_wrong_with_a_kubeconfig_is_said_without_its_secrets() {
             kubeconfig(&format!("{server}, certificate-authority-data: eA=="), &secret),
             "there is no certificate in it",
         ),
-        (kubeconfig(server, "client-certificate-data: eA=="), "client-certificate without client-key"),
+        (
+            kubeconfig(server, "client-certificate-data: eA=="),
+            "client-certificate without client-key",
+        ),
         (
             kubeconfig(server, &secret).replace("current-context: c", "current-context: d"),
             "it has no context \"d\"",
         ),
-        (kubeconfig(server, &secret).replace("current-context: c", ""), "it has no current-context"),
+        (
+            kubeconfig(server, &secret).replace("current-context: c", ""),
+            "it has no current-context",
+        ),
         (kubeconfig(server, &secret).replace("name: k\n", "name: l\n"), "it has no cluster \"k\""),
         (
             kubeconfig(server, &secret).replace("users:", &format!("users: {SECRET} {{")),
@@ -357,8 +388,10 @@ async fn what_is_wrong_with_a_kubeconfig_is_said_without_its_secrets() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_that_is_printed_holds_a_secret() {
-    let files =
-        Files::new(&[("config", &kubeconfig("server: 'http://127.0.0.1:1'", &format!("token: {SECRET}")))]);
+    let files = Files::new(&[(
+        "config",
+        &kubeconfig("server: 'http://127.0.0.1:1'", &format!("token: {SECRET}")),
+    )]);
     let connection = open(&files.path("config"));
     let given = ApiServer {
         cluster: Cluster::Url { url: "http://127.0.0.1:1".to_owned(), authority: None },
@@ -372,6 +405,7 @@ async fn nothing_that_is_printed_holds_a_secret() {
     assert!(printed.contains("127.0.0.1:1") && !printed.contains(SECRET), "{printed}");
     let url = Cluster::Url { url: format!("https://user:{SECRET}@127.0.0.1:1"), authority: None };
     assert!(
-        !format!("{:?}", Connection::open(ApiServer { cluster: url, credential: None })).contains(SECRET)
+        !format!("{:?}", Connection::open(ApiServer { cluster: url, credential: None }))
+            .contains(SECRET)
     );
 }

@@ -1,4 +1,5 @@
-//! The versions in which kinds that an administrator defines were found, for requests about single objects.
+//! The versions in which kinds that an administrator defines were found, for requests about single
+//! objects.
 
 use std::{
     collections::BTreeMap,

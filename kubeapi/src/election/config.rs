@@ -16,7 +16,8 @@ pub struct ElectionConfig {
     pub own_lease: OwnLease,
 }
 
-/// The Leases that one process stands for, all with the same durations. It leads while it holds all of them.
+/// The Leases that one process stands for, all with the same durations. It leads while it holds all
+/// of them.
 #[derive(Debug, Clone)]
 pub struct ElectionConfigs {
     pub first: ElectionConfig,
@@ -27,9 +28,9 @@ pub struct ElectionConfigs {
 /// What to do about a Lease that bears the candidate's own identity when it starts.
 #[derive(Debug, Clone)]
 pub enum OwnLease {
-    /// The process that held it has ended, as its pid file shows: take the Lease over at once, as client-go
-    /// does. With a lock: not while another process that stands for the same Lease under the same name has
-    /// the lock of this host, for such a process may have another pid file.
+    /// The process that held it has ended, as its pid file shows: take the Lease over at once, as
+    /// client-go does. With a lock: not while another process that stands for the same Lease under
+    /// the same name has the lock of this host, for such a process may have another pid file.
     Resume(Option<HostLock>),
     /// Its holder may still be alive: wait until the Lease expires.
     Wait,
@@ -61,7 +62,8 @@ pub enum BadDurations {
 }
 
 impl OwnLease {
-    /// Whether the process that left this mark in a Lease of the same identity is known to have ended.
+    /// Whether the process that left this mark in a Lease of the same identity is known to have
+    /// ended.
     pub(super) fn has_ended(&self, holder: Option<&Mark>) -> bool {
         match self {
             Self::Resume(lock) => lock.as_ref().is_none_or(HostLock::is_held),
@@ -82,8 +84,8 @@ impl OwnLease {
         }
     }
 
-    /// Waits until this process gets the host lock, if it did not have it at the time of `mark`; for ever if
-    /// it never does. The lock is new evidence about the former holder of the Lease.
+    /// Waits until this process gets the host lock, if it did not have it at the time of `mark`;
+    /// for ever if it never does. The lock is new evidence about the former holder of the Lease.
     pub(super) async fn learns(&self, mark: Option<&Mark>) {
         match self.lock().filter(|_| mark.is_none()) {
             Some(lock) => lock.gained().await,
@@ -103,8 +105,8 @@ impl Durations {
     ///
     /// # Errors
     ///
-    /// The Lease is not held for longer than `renew` or not for whole seconds; `retry` is zero, or `renew` is
-    /// not longer than 1.2 times `retry`.
+    /// The Lease is not held for longer than `renew` or not for whole seconds; `retry` is zero, or
+    /// `renew` is not longer than 1.2 times `retry`.
     pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Result<Self, BadDurations> {
         // The record in the Lease has whole seconds only (`leaseDurationSeconds`).
         if lease <= renew || lease.subsec_nanos() != 0 {

@@ -1,10 +1,10 @@
-//! Proof that the former process of the same identity has ended: a lock on this host, which the kernel
-//! releases when its holder ends.
+//! Proof that the former process of the same identity has ended: a lock on this host, which the
+//! kernel releases when its holder ends.
 //!
-//! A leader's Lease names the lock that the leader holds. A candidate that holds the same lock now knows that
-//! the leader has ended, and does not wait until its Lease expires. A process that is stopped (SIGSTOP) keeps
-//! its lock. A process on another host, or with another directory, has another lock. This module does no file
-//! I/O: the lock itself is taken elsewhere.
+//! A leader's Lease names the lock that the leader holds. A candidate that holds the same lock now
+//! knows that the leader has ended, and does not wait until its Lease expires. A process that is
+//! stopped (SIGSTOP) keeps its lock. A process on another host, or with another directory, has
+//! another lock. This module does no file I/O: the lock itself is taken elsewhere.
 
 use std::{fmt, str::FromStr};
 
@@ -26,7 +26,8 @@ pub struct Mark {
     pub boot: String,
     /// Device and inode: the same for each process that locks this file, by whatever path.
     pub file: String,
-    /// `/etc/machine-id`, if there is one. It survives a restart of the machine, which ends all processes.
+    /// `/etc/machine-id`, if there is one. It survives a restart of the machine, which ends all
+    /// processes.
     pub machine: Option<String>,
 }
 
@@ -46,8 +47,9 @@ impl HostLock {
         let Mark { boot, file, machine } = &self.mark;
         self.is_held()
             && holder.is_some_and(|holder| {
-                // Same kernel: only the same file shows it, as the lock passed from the leader to this
-                // process. Another boot of the same machine: all processes of the former boot have ended.
+                // Same kernel: only the same file shows it, as the lock passed from the leader to
+                // this process. Another boot of the same machine: all processes of the former boot
+                // have ended.
                 if holder.boot == *boot {
                     holder.file == *file
                 } else {
@@ -79,8 +81,9 @@ impl FromStr for Mark {
         let part = |name: &str| {
             text.split(' ').filter_map(|part| part.split_once('=')).find(|(key, _)| *key == name)
         };
-        let value =
-            |name: &str| part(name).map(|(_, value)| value.to_owned()).filter(|value| !value.is_empty());
+        let value = |name: &str| {
+            part(name).map(|(_, value)| value.to_owned()).filter(|value| !value.is_empty())
+        };
         Ok(Self {
             boot: value("boot").ok_or(NoMark)?,
             file: value("file").ok_or(NoMark)?,
@@ -99,8 +102,10 @@ mod tests {
 
     #[test]
     fn a_holder_has_ended_if_its_lock_is_held_by_this_process_or_its_machine_has_started_anew() {
-        let held =
-            |machine, held| HostLock { mark: mark("b1", "25:7", machine), held: watch::channel(held).1 };
+        let held = |machine, held| HostLock {
+            mark: mark("b1", "25:7", machine),
+            held: watch::channel(held).1,
+        };
         let of_holder = |boot, file, machine| mark(boot, file, machine);
         let here = held(Some("m1"), true);
         assert!(here.shows_ended(Some(&of_holder("b1", "25:7", Some("m1")))));
@@ -108,7 +113,10 @@ mod tests {
             here.shows_ended(Some(&of_holder("b0", "25:9", Some("m1")))),
             "the machine has started since"
         );
-        assert!(!here.shows_ended(Some(&of_holder("b1", "25:8", Some("m1")))), "another file: another lock");
+        assert!(
+            !here.shows_ended(Some(&of_holder("b1", "25:8", Some("m1")))),
+            "another file: another lock"
+        );
         assert!(!here.shows_ended(Some(&of_holder("b2", "25:7", Some("m2")))), "another machine");
         assert!(!here.shows_ended(None), "it says nothing of a lock");
         assert!(

@@ -1,13 +1,13 @@
-//! The leader elector of one Lease: tries to acquire it, renews it until that fails for too long, and
-//! releases it.
+//! The leader elector of one Lease: tries to acquire it, renews it until that fails for too long,
+//! and releases it.
 
 use std::{pin::pin, time::Duration};
 
 use contract::backoff::{self, Backoff};
 use futures_util::TryStreamExt;
 use k8s_openapi::{
-    api::coordination::v1::Lease, api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    jiff::Timestamp,
+    api::coordination::v1::Lease, api::core::v1::Namespace,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
 };
 use kube::{
     Api,
@@ -31,13 +31,15 @@ use crate::{
     trouble::{Kind, Trouble},
 };
 
-/// How long the API server may take for one answer. A leader that renews every 26 s and must succeed within
-/// 107 s has several attempts before its deadline. With a tenth of this, a busy API server's answers would be
-/// dropped; with ten times as much, one lost answer would cost leadership.
+/// How long the API server may take for one answer. A leader that renews every 26 s and must
+/// succeed within 107 s has several attempts before its deadline. With a tenth of this, a busy API
+/// server's answers would be dropped; with ten times as much, one lost answer would cost
+/// leadership.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Returns when leadership is lost or the Lease is released. `before`: the leadership over what comes first,
-/// without which the Lease is not taken: other Leases, or that the process is ready. `metrics`: only for the Lease that comes last.
+/// Returns when leadership is lost or the Lease is released. `before`: the leadership over what
+/// comes first, without which the Lease is not taken: other Leases, or that the process is ready.
+/// `metrics`: only for the Lease that comes last.
 pub(super) async fn run(
     api: Connection,
     candidate: ElectionConfig,
@@ -47,19 +49,21 @@ pub(super) async fn run(
     mut stopped: oneshot::Receiver<Instant>,
 ) -> Lost {
     let leases = Api::namespaced(api.client().clone(), &candidate.namespace);
-    let mut task = LeaseTask { leases, api, candidate, before: before.clone(), metrics, state, said: None };
+    let mut task =
+        LeaseTask { leases, api, candidate, before: before.clone(), metrics, state, said: None };
     let mut held = tokio::select! {
         held = task.win() => held,
         _ = &mut stopped => return Lost::Stopped,
     };
-    // Biased: a clean stop takes precedence over the loss of a Lease, so that the Lease is released.
+    // Biased: a clean stop takes precedence over the loss of a Lease, so that the Lease is
+    // released.
     let deadline = tokio::select! {
         biased;
         deadline = &mut stopped => deadline,
         () = before.lost() => {
             task.ended();
-            // The task of that Lease reports the reason. This one keeps the handle to its own Lease for the
-            // release.
+            // The task of that Lease reports the reason. This one keeps the handle to its own Lease
+            // for the release.
             stopped.await
         }
         lost = task.keep(&mut held) => {
@@ -106,7 +110,9 @@ impl LeaseTask {
                     let (lease, identity) = (&self.candidate, &self.candidate.identity);
                     match self.metrics {
                         Some(_) => tracing::info!(%lease, identity, "this process leads"),
-                        None => tracing::info!(%lease, identity, "this process has the first of its leases"),
+                        None => {
+                            tracing::info!(%lease, identity, "this process has the first of its leases")
+                        }
                     }
                     self.lead(held.until);
                     return *held;
@@ -114,13 +120,18 @@ impl LeaseTask {
                 Ok(Attempt::Waits { holder, version, free_at }) => {
                     backoff.reset();
                     let mut what = format!("{holder} holds the lease {}", self.candidate);
-                    // This process blocks other candidates for the first Lease and cannot lead itself, so it
-                    // is not a mere standby.
+                    // This process blocks other candidates for the first Lease and cannot lead
+                    // itself, so it is not a mere standby.
                     let stuck = has_others && self.before.is_elected();
                     if stuck {
-                        what.push_str(", and this process the one that comes first: no process has both");
+                        what.push_str(
+                            ", and this process the one that comes first: no process has both",
+                        );
                     }
-                    self.wait_for(what, if stuck { Candidate::Hindered } else { Candidate::Standby });
+                    self.wait_for(
+                        what,
+                        if stuck { Candidate::Hindered } else { Candidate::Standby },
+                    );
                     let next = self.next_attempt();
                     tokio::select! {
                         () = sleep_until(next.min(free_at)) => {}
@@ -131,8 +142,10 @@ impl LeaseTask {
                 }
                 Ok(Attempt::Free { version }) => {
                     backoff.reset();
-                    if let Some(why) = self.before.waits_for().filter(|_| !self.before.is_elected()) {
-                        let what = format!("it does not take the lease {} yet: {why}", self.candidate);
+                    if let Some(why) = self.before.waits_for().filter(|_| !self.before.is_elected())
+                    {
+                        let what =
+                            format!("it does not take the lease {} yet: {why}", self.candidate);
                         self.wait_for(what, Candidate::Hindered);
                     }
                     let next = self.next_attempt();
@@ -161,17 +174,24 @@ impl LeaseTask {
     async fn attempt(&self, observed: &mut Option<ObservedRecord>) -> Result<Attempt, Trouble> {
         let found = self.read().await?;
         let now = Instant::now();
-        // A Lease that was seen and then deleted is not free: its holder may not have noticed yet and still
-        // lead. The time counts on from when it was last seen.
+        // A Lease that was seen and then deleted is not free: its holder may not have noticed yet
+        // and still lead. The time counts on from when it was last seen.
         if let Some(lease) = &found {
             *observed = Some(ObservedRecord::next(observed.take(), Record::of(lease), now));
         }
         let version = |found: Option<Lease>| {
             found.and_then(|lease| lease.metadata.resource_version).unwrap_or_default()
         };
-        match observed.as_ref().map_or(Verdict::Take, |observed| observed.verdict(&self.candidate, now)) {
-            Verdict::Take if !self.before.is_leader() => Ok(Attempt::Free { version: version(found) }),
-            Verdict::Take => self.take(found.as_ref()).await.map(|held| Attempt::Won(Box::new(held))),
+        match observed
+            .as_ref()
+            .map_or(Verdict::Take, |observed| observed.verdict(&self.candidate, now))
+        {
+            Verdict::Take if !self.before.is_leader() => {
+                Ok(Attempt::Free { version: version(found) })
+            }
+            Verdict::Take => {
+                self.take(found.as_ref()).await.map(|held| Attempt::Won(Box::new(held)))
+            }
             Verdict::WaitUntil(free_at) => Ok(Attempt::Waits {
                 holder: observed
                     .as_ref()
@@ -193,9 +213,10 @@ impl LeaseTask {
     }
 
     async fn take(&self, over: Option<&Lease>) -> Result<HeldLease, Trouble> {
-        let record = Record::taken(&self.candidate, over.map(Record::of).as_ref(), Timestamp::now());
-        // Before the request: other processes count from when the API server has written the Lease, which is
-        // later.
+        let record =
+            Record::taken(&self.candidate, over.map(Record::of).as_ref(), Timestamp::now());
+        // Before the request: other processes count from when the API server has written the Lease,
+        // which is later.
         let asked = Moment::now();
         let lease = record.lease(&self.candidate, over);
         let lease = match over {
@@ -205,18 +226,22 @@ impl LeaseTask {
         Ok(HeldLease { lease, until: asked.after(self.candidate.durations.renew()) })
     }
 
-    /// Fails (409) if another client has written the Lease since it was read: the object carries its
-    /// `resourceVersion`.
+    /// Fails (409) if another client has written the Lease since it was read: the object carries
+    /// its `resourceVersion`.
     async fn replace(&self, lease: &Lease) -> Result<Lease, Trouble> {
         self.api
-            .ask(PATIENCE, self.leases.replace(&self.candidate.lease, &PostParams::default(), lease))
+            .ask(
+                PATIENCE,
+                self.leases.replace(&self.candidate.lease, &PostParams::default(), lease),
+            )
             .await
     }
 
     async fn create(&self, lease: &Lease) -> Result<Lease, Trouble> {
         let post = PostParams::default();
         match self.api.ask(PATIENCE, self.leases.create(&post, lease)).await {
-            // The creation of a Lease answers 404 if its namespace is missing, or there are no Leases.
+            // The creation of a Lease answers 404 if its namespace is missing, or there are no
+            // Leases.
             Err(Trouble { code: Some(404), .. }) => {}
             answer => return answer,
         }
@@ -225,7 +250,11 @@ impl LeaseTask {
             metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
             ..Namespace::default()
         };
-        match self.api.ask(PATIENCE, Api::all(self.api.client().clone()).create(&post, &namespace)).await {
+        match self
+            .api
+            .ask(PATIENCE, Api::all(self.api.client().clone()).create(&post, &namespace))
+            .await
+        {
             Ok(_) => tracing::info!(namespace = name, "created the namespace of the lease"),
             Err(Trouble { code: Some(409), .. }) => {}
             Err(trouble) => {
@@ -240,7 +269,8 @@ impl LeaseTask {
             // Its namespace is there by now.
             Some(404) => {
                 let text = format!(
-                    "this API server has no Leases (coordination.k8s.io/v1), which Kubernetes has since 1.14: {trouble}"
+                    "this API server has no Leases (coordination.k8s.io/v1), which Kubernetes has since 1.14; \
+                     --ha-election=false does without: {trouble}"
                 );
                 Trouble { text, ..trouble }
             }
@@ -248,18 +278,19 @@ impl LeaseTask {
         })
     }
 
-    /// Returns when the Lease is written again. Its holder has released it, or has renewed it: its time then
-    /// counts from that moment and not from the next attempt. Without the right to watch this never returns,
-    /// and the next attempt finds the change.
+    /// Returns when the Lease is written again. Its holder has released it, or has renewed it: its
+    /// time then counts from that moment and not from the next attempt. Without the right to watch
+    /// this never returns, and the next attempt finds the change.
     async fn written(&self, version: &str) {
-        let params = WatchParams::default().fields(&format!("metadata.name={}", self.candidate.lease));
+        let params =
+            WatchParams::default().fields(&format!("metadata.name={}", self.candidate.lease));
         if let Ok(events) = self.leases.watch(&params, version).await {
             let mut events = pin!(events);
             while let Ok(Some(event)) = events.try_next().await {
                 match event {
                     WatchEvent::Added(_) | WatchEvent::Modified(_) => return,
-                    // A deleted Lease is not free at once (see `attempt`), so there is nothing to gain from
-                    // an early attempt.
+                    // A deleted Lease is not free at once (see `attempt`), so there is nothing to
+                    // gain from an early attempt.
                     WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
                     WatchEvent::Error(_) => break,
                 }
@@ -276,8 +307,8 @@ impl LeaseTask {
         let mut problem = "no renewal was sent in time".to_owned();
         loop {
             sleep_until(next.min(held.until.clock)).await;
-            // Check after each sleep: the process may have been stopped, or the machine suspended, past the
-            // deadline.
+            // Check after each sleep: the process may have been stopped, or the machine suspended,
+            // past the deadline.
             if held.until.has_passed() {
                 return Lost::Late {
                     lease: self.candidate.to_string(),
@@ -287,14 +318,16 @@ impl LeaseTask {
             }
             // Before the request, as in `take`: a slow answer must not prolong leadership.
             let asked = Moment::now();
-            let renewed =
-                Record::of(&held.lease).renewed(Timestamp::now()).lease(&self.candidate, Some(&held.lease));
-            let answer = timeout_at(held.until.clock, self.replace(&renewed)).await.unwrap_or_else(|_| {
-                Err(Trouble::without_answer(
-                    Kind::Unavailable,
-                    "the API server did not answer in time".to_owned(),
-                ))
-            });
+            let renewed = Record::of(&held.lease)
+                .renewed(Timestamp::now())
+                .lease(&self.candidate, Some(&held.lease));
+            let answer =
+                timeout_at(held.until.clock, self.replace(&renewed)).await.unwrap_or_else(|_| {
+                    Err(Trouble::without_answer(
+                        Kind::Unavailable,
+                        "the API server did not answer in time".to_owned(),
+                    ))
+                });
             match answer {
                 Ok(lease) => {
                     *held = HeldLease { lease, until: asked.after(durations.renew()) };
@@ -303,8 +336,8 @@ impl LeaseTask {
                     next = asked.clock + durations.retry();
                 }
                 Err(trouble) => {
-                    // Either another client wrote or deleted the Lease, or the answer to an earlier renewal
-                    // was lost.
+                    // Either another client wrote or deleted the Lease, or the answer to an earlier
+                    // renewal was lost.
                     if matches!(trouble.code, Some(404 | 409))
                         && let Some(lost) = self.look(held).await
                     {
@@ -324,12 +357,13 @@ impl LeaseTask {
         }
     }
 
-    /// Checks, after a conflict, which client wrote the Lease: another one, or this process with a request
-    /// whose answer was lost. Returns the loss in the former case, and takes over the new version in the
-    /// latter.
+    /// Checks, after a conflict, which client wrote the Lease: another one, or this process with a
+    /// request whose answer was lost. Returns the loss in the former case, and takes over the new
+    /// version in the latter.
     async fn look(&self, held: &mut HeldLease) -> Option<Lost> {
         let found = timeout_at(held.until.clock, self.read()).await.ok()?.ok()?;
-        let taken = |holder: String| Some(Lost::Taken { lease: self.candidate.to_string(), holder });
+        let taken =
+            |holder: String| Some(Lost::Taken { lease: self.candidate.to_string(), holder });
         match found {
             Some(lease) if Record::of(&lease).is_reign_of(&Record::of(&held.lease)) => {
                 held.lease = lease;
@@ -350,13 +384,14 @@ impl LeaseTask {
         let mut backoff = Backoff::default();
         // After `until` another process may hold the Lease: it is not released any more.
         while Instant::now() < held.until.clock.min(deadline) {
-            let released =
-                Record::of(&held.lease).released(Timestamp::now()).lease(&self.candidate, Some(&held.lease));
+            let released = Record::of(&held.lease)
+                .released(Timestamp::now())
+                .lease(&self.candidate, Some(&held.lease));
             match timeout_at(deadline, self.replace(&released)).await {
                 Ok(Ok(_)) => return tracing::info!(lease = %self.candidate, "released the lease"),
                 Ok(Err(trouble)) => {
-                    // A renewal that was under way may have arrived first. A Lease of another process is left
-                    // alone.
+                    // A renewal that was under way may have arrived first. A Lease of another
+                    // process is left alone.
                     let look = timeout_at(deadline, self.look(&mut held));
                     if trouble.code == Some(409) && matches!(look.await, Ok(Some(_))) {
                         return;
@@ -420,7 +455,8 @@ enum Attempt {
 }
 
 impl Drop for LeaseTask {
-    /// Whichever way the task ends, also when it is aborted, no clone may report leadership afterwards.
+    /// Whichever way the task ends, also when it is aborted, no clone may report leadership
+    /// afterwards.
     fn drop(&mut self) {
         self.ended();
     }

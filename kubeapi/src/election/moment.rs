@@ -1,9 +1,10 @@
 //! A moment on two clocks: one that stops while the machine is suspended, and one that goes on
 //! (`CLOCK_BOOTTIME`, clock_gettime(2)).
 //!
-//! Other processes go on counting a Lease while this machine is suspended, so a deadline has passed as soon
-//! as one of the clocks says so. If a hypervisor stops a virtual machine, both clocks may stop. The database
-//! itself refuses what such a machine writes afterwards, because each transaction asserts a lock.
+//! Other processes go on counting a Lease while this machine is suspended, so a deadline has passed
+//! as soon as one of the clocks says so. If a hypervisor stops a virtual machine, both clocks may
+//! stop. The database itself refuses what such a machine writes afterwards, because each
+//! transaction asserts a lock.
 
 use std::time::Duration;
 
@@ -14,14 +15,17 @@ use tokio::time::Instant;
 pub(super) struct Moment {
     /// The clock that tokio's timers use.
     pub(super) clock: Instant,
-    /// Time since the machine was started, on `CLOCK_BOOTTIME`; `None` if the kernel does not have that
-    /// clock.
+    /// Time since the machine was started, on `CLOCK_BOOTTIME`; `None` if the kernel does not have
+    /// that clock.
     boot: Option<Duration>,
 }
 
 impl Moment {
     pub(super) fn now() -> Self {
-        Self { clock: Instant::now(), boot: clock_gettime(ClockId::CLOCK_BOOTTIME).ok().map(Duration::from) }
+        Self {
+            clock: Instant::now(),
+            boot: clock_gettime(ClockId::CLOCK_BOOTTIME).ok().map(Duration::from),
+        }
     }
 
     pub(super) fn after(self, duration: Duration) -> Self {

@@ -1,5 +1,5 @@
-//! How long a Lease has been unchanged, by this process's clock, and whether a candidate may take it. Pure:
-//! no I/O, and the time is a parameter.
+//! How long a Lease has been unchanged, by this process's clock, and whether a candidate may take
+//! it. Pure: no I/O, and the time is a parameter.
 
 use tokio::time::Instant;
 
@@ -45,8 +45,8 @@ impl ObservedRecord {
             {
                 Verdict::Take
             }
-            // The holder has not renewed for a whole Lease, counted from when this process first saw the
-            // record: the times in the record are those of another machine's clock.
+            // The holder has not renewed for a whole Lease, counted from when this process first
+            // saw the record: the times in the record are those of another machine's clock.
             Some(_) if free_at <= now => Verdict::Take,
             Some(_) => Verdict::WaitUntil(free_at),
         }

@@ -36,13 +36,19 @@ impl Record {
             acquired: spec.acquire_time,
             renewed: spec.renew_time,
             transitions: spec.lease_transitions.unwrap_or_default(),
-            mark: lease.metadata.annotations.as_ref().and_then(|all| all.get(HOLDER_LOCK)?.parse().ok()),
+            mark: lease
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(HOLDER_LOCK)?.parse().ok()),
         }
     }
 
     /// For how long the Lease is held according to its writer, or `else_` if it does not say.
     pub(super) fn duration(&self, else_: Duration) -> Duration {
-        self.duration.and_then(|seconds| u64::try_from(seconds).ok()).map_or(else_, Duration::from_secs)
+        self.duration
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map_or(else_, Duration::from_secs)
     }
 
     /// The record with which the candidate takes the Lease at `now`; `before` is the record so far.
@@ -78,7 +84,8 @@ impl Record {
         (&self.holder, &self.acquired) == (&other.holder, &other.acquired)
     }
 
-    /// The record as an object. It replaces `over`, and only that version of it (`resourceVersion`).
+    /// The record as an object. It replaces `over`, and only that version of it
+    /// (`resourceVersion`).
     pub(super) fn lease(&self, candidate: &ElectionConfig, over: Option<&Lease>) -> Lease {
         let mut metadata = over.map_or_else(
             || ObjectMeta {

@@ -104,7 +104,10 @@ async fn the_first_candidate_creates_the_lease_and_its_namespace() {
     read.status(404, "leases \"ovn-kubernetes-master\" not found").await;
     played.asked().await.status(404, "namespaces \"ovn\" not found").await;
     let namespace = played.asked().await;
-    assert_eq!((namespace.method.as_str(), namespace.path.as_str()), ("POST", "/api/v1/namespaces?"));
+    assert_eq!(
+        (namespace.method.as_str(), namespace.path.as_str()),
+        ("POST", "/api/v1/namespaces?")
+    );
     namespace.json(&json!({"metadata": {"name": "ovn"}})).await;
     let lease = accept(played.asked().await, "POST", "1").await;
     played.leadership.won().await;
@@ -128,12 +131,18 @@ async fn an_api_server_without_leases_is_said_to_be_too_old() {
     played.asked().await.status(404, "the server could not find the requested resource").await;
     played.asked().await.status(404, "the server could not find the requested resource").await;
     let namespace = played.asked().await;
-    assert_eq!((namespace.method.as_str(), namespace.path.as_str()), ("POST", "/api/v1/namespaces?"));
+    assert_eq!(
+        (namespace.method.as_str(), namespace.path.as_str()),
+        ("POST", "/api/v1/namespaces?")
+    );
     namespace.status(409, "namespaces \"ovn\" already exists").await;
     played.asked().await.status(404, "the server could not find the requested resource").await;
     played.asked().await.status(404, "the server could not find the requested resource").await;
     let why = played.leadership.waits_for().unwrap();
-    assert!(why.contains("no Leases (coordination.k8s.io/v1), which Kubernetes has since 1.14"), "{why}");
+    assert!(
+        why.contains("no Leases (coordination.k8s.io/v1), which Kubernetes has since 1.14"),
+        "{why}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +227,9 @@ async fn the_time_of_a_lease_counts_from_its_renewal_and_not_from_the_next_attem
     let taken = loop {
         let asked = played.api.asked().await;
         match asked.method.as_str() {
-            "GET" if asked.is_watch() => asked.status(403, "leases is forbidden: may not watch").await,
+            "GET" if asked.is_watch() => {
+                asked.status(403, "leases is forbidden: may not watch").await
+            }
             "GET" => asked.json(&held_by("node1", "8", 4)).await,
             _ => break asked,
         }
@@ -252,7 +263,8 @@ async fn the_own_lease_of_before_is_resumed_unless_its_process_may_live() {
     played.leadership.won().await;
     assert!(begun.elapsed() < Duration::from_secs(1));
 
-    let mut played = Played::start(ElectionConfig { own_lease: OwnLease::Wait, ..candidate("node1") }).await;
+    let mut played =
+        Played::start(ElectionConfig { own_lease: OwnLease::Wait, ..candidate("node1") }).await;
     played.asked().await.json(&held_by("node1", "7", 3)).await;
     assert_eq!(played.asked().await.method, "GET");
 }
@@ -307,7 +319,10 @@ async fn a_candidate_that_was_overtaken_waits_again() {
     played.asked().await.json(&held_by("", "7", 3)).await;
     let put = played.asked().await;
     let sent: Value = serde_json::from_slice(&put.body).unwrap();
-    assert_eq!(sent["metadata"]["resourceVersion"], "7", "it replaces what was read, and nothing newer");
+    assert_eq!(
+        sent["metadata"]["resourceVersion"], "7",
+        "it replaces what was read, and nothing newer"
+    );
     put.status(409, "the object has been modified").await;
     played.asked().await.json(&held_by("node3", "8", 4)).await;
     assert_eq!(played.asked().await.method, "GET");
@@ -351,7 +366,10 @@ async fn a_leader_that_cannot_renew_stops_at_the_deadline_counted_from_its_last_
     });
     assert_eq!(lost.await.unwrap().duration_since(asked).as_secs(), 107);
     let lost = played.elector.lost().await;
-    assert!(matches!(&lost, Lost::Late { problem, .. } if problem.contains("etcd is gone")), "{lost}");
+    assert!(
+        matches!(&lost, Lost::Late { problem, .. } if problem.contains("etcd is gone")),
+        "{lost}"
+    );
     assert!(!played.leadership.is_leader());
     api.abort();
 }
@@ -359,8 +377,9 @@ async fn a_leader_that_cannot_renew_stops_at_the_deadline_counted_from_its_last_
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_stopped_for_long_knows_that_it_leads_no_more() {
     // The state when no task had a chance to run: the clock alone decides.
-    let (sender, state) =
-        watch::channel(State::Leading { until: Some(Moment::now().after(Duration::from_secs(107))) });
+    let (sender, state) = watch::channel(State::Leading {
+        until: Some(Moment::now().after(Duration::from_secs(107))),
+    });
     let leadership = Leadership {
         states: vec![state],
         durations: Some(Durations::default()),
@@ -398,7 +417,7 @@ async fn a_leader_whose_lease_was_taken_stops_at_once_and_one_whose_answer_was_l
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_resigns_leads_no_more_while_it_has_the_lease_and_its_requests_end_before_others_lead()
-{
+ {
     let (played, _) = Played::leader().await;
     let clone = played.leadership.clone();
     let lost = tokio::spawn(async move { clone.lost().await });

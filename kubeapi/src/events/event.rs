@@ -18,8 +18,8 @@ use crate::object::Object;
 const LONGEST_NOTE: usize = 1024;
 /// The namespace of events about objects that have none, such as nodes.
 const NO_NAMESPACE: &str = "default";
-/// How many bytes of the object's name go into the event's name. That may have 253, and ends with a dot and a
-/// timestamp of 16 hexadecimal digits.
+/// How many bytes of the object's name go into the event's name. That may have 253, and ends with a
+/// dot and a timestamp of 16 hexadecimal digits.
 const LONGEST_NAME_START: usize = 200;
 
 /// An event: what happened to which object.
@@ -59,8 +59,8 @@ impl EventReason {
 }
 
 impl Event {
-    /// An event about `object`. `uid` is empty if not known. `note` may contain text of other programs: it is
-    /// cut to 1024 bytes, and control characters become spaces.
+    /// An event about `object`. `uid` is empty if not known. `note` may contain text of other
+    /// programs: it is cut to 1024 bytes, and control characters become spaces.
     pub fn new(object: Object, uid: &str, reason: EventReason, note: impl Into<String>) -> Self {
         let key = EventKey { object, uid: uid.to_owned(), reason, is_normal: false };
         Self { key, note: cut(note.into()) }
@@ -91,11 +91,13 @@ impl EventKey {
 
     /// A new API object, without a count.
     pub(super) fn to_api(&self, note: &str, reporter: &Reporter) -> v1::Event {
-        let Self { object, uid, reason: EventReason { action, reason, detail: _ }, is_normal } = self;
+        let Self { object, uid, reason: EventReason { action, reason, detail: _ }, is_normal } =
+            self;
         let now = Timestamp::now();
         // The part must end with a letter or digit, as the labels of a DNS name do.
         let name = object.name();
-        let start = name[..name.floor_char_boundary(LONGEST_NAME_START)].trim_end_matches(['.', '-']);
+        let start =
+            name[..name.floor_char_boundary(LONGEST_NAME_START)].trim_end_matches(['.', '-']);
         v1::Event {
             action: Some((*action).to_owned()),
             event_time: Some(MicroTime(now)),
@@ -135,10 +137,15 @@ pub(super) fn series(count: u32) -> EventSeries {
 
 /// A note of at most [`LONGEST_NOTE`] bytes on one line. It may contain text of other programs.
 fn cut(note: String) -> String {
-    let mut note: String =
-        note.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    let mut note: String = note
+        .chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect();
     if note.len() > LONGEST_NOTE {
-        let end = (0..=LONGEST_NOTE - 3).rev().find(|end| note.is_char_boundary(*end)).unwrap_or_default();
+        let end = (0..=LONGEST_NOTE - 3)
+            .rev()
+            .find(|end| note.is_char_boundary(*end))
+            .unwrap_or_default();
         note.truncate(end);
         note.push_str("...");
     }

@@ -26,8 +26,9 @@ use super::{
 };
 use crate::{connection::Connection, trouble::Trouble};
 
-/// How long the API server may take for one event. Events are sent one by one, so a hung request delays all
-/// others; 256 events may wait meanwhile. A tenth of this would lose events on a busy API server.
+/// How long the API server may take for one event. Events are sent one by one, so a hung request
+/// delays all others; 256 events may wait meanwhile. A tenth of this would lose events on a busy
+/// API server.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Sends events until the last sender of events is dropped.
@@ -103,8 +104,8 @@ impl Sink {
             let growth = Patch::Merge(json!({"series": event::series(*count)}));
             match events.patch_metadata(name, &PatchParams::default(), &growth).await {
                 Ok(_) => return Ok(name.clone()),
-                // 404: the event has expired. 403: this program may not patch. In both cases, create a new
-                // event.
+                // 404: the event has expired. 403: this program may not patch. In both cases,
+                // create a new event.
                 Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => {}
                 Err(error) => return Err(error),
             }

@@ -6,15 +6,15 @@
 //! | 2 | `status.loadBalancer.ingress`: a controller of load balancers wrote it |
 //! | 3 | `externalIPs`: a user of a namespace wrote it |
 //!
-//! Of two Services with the same precedence the older one serves (`creationTimestamp`, then UID). The other one
-//! has an event, and takes over when the first goes.
+//! Of two Services with the same precedence the older one serves (`creationTimestamp`, then UID).
+//! The other one has an event, and takes over when the first goes.
 //!
-//! An address of `externalIPs` has no effect at all if it is the cluster's own: in a range of pods, of
-//! Services, or of OVN, or that of a node or of an API server. Without this rule, a user who may create a
-//! Service takes connections of the whole cluster (CVE-2020-8554).
+//! An address of `externalIPs` has no effect at all if it is the cluster's own: in a range of pods,
+//! of Services, or of OVN, or that of a node or of an API server. Without this rule, a user who may
+//! create a Service takes connections of the whole cluster (CVE-2020-8554).
 //!
-//! The controller, the node's kernel and the flows of its bridge all ask here, so they agree. A change costs as
-//! many steps as the Service has addresses and ports.
+//! The controller, the node's kernel and the flows of its bridge all ask here, so they agree. A
+//! change costs as many steps as the Service has addresses and ports.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
@@ -157,7 +157,8 @@ impl Claims {
             }
         }
         if let Some(after) = after {
-            let same = former.map(|(_, claimant)| claimant).filter(|claimant| claimant.is(key, after));
+            let same =
+                former.map(|(_, claimant)| claimant).filter(|claimant| claimant.is(key, after));
             let claimant = same.unwrap_or_else(|| self.claimant(key, after));
             for (field, claim) in claims(after) {
                 self.claim(claim, (field, Arc::clone(&claimant)), &mut others);
@@ -170,16 +171,20 @@ impl Claims {
         others
     }
 
-    /// The Service as [`Quotas`](super::Quotas) know it: the same allocation as here, where there is one.
+    /// The Service as [`Quotas`](super::Quotas) know it: the same allocation as here, where there
+    /// is one.
     pub fn claimant(&self, key: &ServiceKey, service: &Service) -> Arc<Claimant> {
         let first = claims(service).next().and_then(|(_, claim)| self.claimants.get(&claim));
-        let known = first.map(|claimants| &claimants.first.1).filter(|first| first.is(key, service));
+        let known =
+            first.map(|claimants| &claimants.first.1).filter(|first| first.is(key, service));
         known.map_or_else(|| Arc::new(Claimant::new(key, service)), Arc::clone)
     }
 
     fn claim(&mut self, claim: Claim, rank: Rank, others: &mut BTreeSet<ServiceKey>) {
         match self.claimants.entry(claim) {
-            Entry::Vacant(entry) => drop(entry.insert(Claimants { first: rank, others: BTreeSet::new() })),
+            Entry::Vacant(entry) => {
+                entry.insert(Claimants { first: rank, others: BTreeSet::new() });
+            }
             Entry::Occupied(mut entry) => {
                 let claimants = entry.get_mut();
                 others.insert(claimants.first.1.service.clone());
@@ -197,7 +202,8 @@ impl Claims {
         }
     }
 
-    /// The ranges of Services have changed. Returns the Services that serve more or less from now on.
+    /// The ranges of Services have changed. Returns the Services that serve more or less from now
+    /// on.
     pub fn set_ranges(&mut self, ranges: Vec<IpNet>) -> BTreeSet<ServiceKey> {
         let before = std::mem::replace(&mut self.ranges, ranges);
         let gone = before.iter().filter(|range| !self.ranges.contains(range));
@@ -206,8 +212,8 @@ impl Claims {
         gone.chain(came).flat_map(within).flat_map(|(_, services)| services).cloned().collect()
     }
 
-    /// An object of the cluster, such as a node, has other addresses. Returns the Services that serve more or
-    /// less from now on.
+    /// An object of the cluster, such as a node, has other addresses. Returns the Services that
+    /// serve more or less from now on.
     pub fn change_own(&mut self, before: &[IpAddr], after: &[IpAddr]) -> BTreeSet<ServiceKey> {
         let mut concerned = BTreeSet::new();
         let mut note = |external: &BTreeMap<IpAddr, BTreeSet<ServiceKey>>, address| {
@@ -255,7 +261,8 @@ impl Claims {
     }
 
     fn is_refused(&self, field: AddressField, address: IpAddr) -> bool {
-        let is_of_range = || self.fixed.iter().chain(&self.ranges).any(|range| range.contains(&address));
+        let is_of_range =
+            || self.fixed.iter().chain(&self.ranges).any(|range| range.contains(&address));
         field == AddressField::ExternalIps
             && (is_never_external(&address) || self.own.contains_key(&address) || is_of_range())
     }

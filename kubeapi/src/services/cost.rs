@@ -5,9 +5,10 @@
 //! | front end | an address and port where connections arrive; the node port of a port counts as one |
 //! | backend | an endpoint and port, or a network of `loadBalancerSourceRanges`, once for each front end that has it; an EndpointSlice, once for each front end; and a network of those that the ranges leave out, once for each port |
 //!
-//! Each front end is a flow of ovn-northd and some elements of a node's nftables; each backend is some 20 bytes of a
-//! row, and one or two flows of each node. What exceeds the limits is not served: ports of a Service from the first one on that does not fit, and
-//! Services of a namespace behind the older ones that use it up (`quota`).
+//! Each front end is a flow of ovn-northd and some elements of a node's nftables; each backend is
+//! some 20 bytes of a row, and one or two flows of each node. What exceeds the limits is not
+//! served: ports of a Service from the first one on that does not fit, and Services of a namespace
+//! behind the older ones that use it up (`quota`).
 
 use contract::limits::{self, Exceeded};
 
@@ -64,7 +65,11 @@ impl Priced {
         let mut priced = Self::default();
         // Of each port: nodes have the networks of clients, and OVN those of all others.
         let clients = service.source_ranges.as_ref().map_or(0, |ranges| {
-            ranges.addresses.len().saturating_mul(ranges.clients.len()).saturating_add(ranges.others)
+            ranges
+                .addresses
+                .len()
+                .saturating_mul(ranges.clients.len())
+                .saturating_add(ranges.others)
         });
         let (addresses, claimed) = (service.addresses().count(), claimed_ports(service));
         for port in &service.ports[..claimed] {
@@ -72,7 +77,9 @@ impl Priced {
             // Each slice is looked at, whatever is in it.
             let of_slice = |slice: &Slice| slice.targets(port).count() * slice.endpoints_count;
             let backends: usize = slices.clone().map(of_slice).sum();
-            if let Err(exceeded) = limits::PORT_BACKENDS.check(of_one_family(slices.clone(), of_slice)) {
+            if let Err(exceeded) =
+                limits::PORT_BACKENDS.check(of_one_family(slices.clone(), of_slice))
+            {
                 return Self { exceeded: Some(exceeded), ..priced };
             }
             let lots = if service.affinity.is_some() { affinity_lots(backends) } else { backends };
@@ -103,8 +110,8 @@ fn of_one_family<'a>(
 
 /// So many backends have lots. With more of them, one might have none.
 const MOST_WITH_LOTS: usize = 24;
-/// The lots of a load balancer with affinity. Each is a bucket of Open vSwitch, of about 100 bytes, and all are in one
-/// message of OpenFlow, which has 64 KiB at most.
+/// The lots of a load balancer with affinity. Each is a bucket of Open vSwitch, of about 100 bytes,
+/// and all are in one message of OpenFlow, which has 64 KiB at most.
 const LOTS: usize = 256;
 
 /// How long the list of so many backends is where clients have affinity.
@@ -117,8 +124,8 @@ fn front_ends(addresses: usize, port: &ServicePort) -> usize {
     addresses + usize::from(port.node_port.is_some())
 }
 
-/// How many of its ports a Service has front ends for, whatever its endpoints are. Only addresses of these are
-/// claimed. A Service without an address in the cluster has none.
+/// How many of its ports a Service has front ends for, whatever its endpoints are. Only addresses
+/// of these are claimed. A Service without an address in the cluster has none.
 pub(super) fn claimed_ports(service: &Service) -> usize {
     if service.cluster_ips.is_empty() {
         return 0;

@@ -54,9 +54,13 @@ impl Hash for Member {
 }
 
 impl Quotas {
-    /// A Service costs this from now on; none: it has gone. Returns the Services that are served from now on,
-    /// or no longer.
-    pub fn set(&mut self, key: &ServiceKey, cost: Option<(Arc<Claimant>, Cost)>) -> BTreeSet<ServiceKey> {
+    /// A Service costs this from now on; none: it has gone. Returns the Services that are served
+    /// from now on, or no longer.
+    pub fn set(
+        &mut self,
+        key: &ServiceKey,
+        cost: Option<(Arc<Claimant>, Cost)>,
+    ) -> BTreeSet<ServiceKey> {
         let namespace = match (self.namespaces.get_mut(key.namespace()), &cost) {
             (Some(namespace), _) => namespace,
             (None, None) => return BTreeSet::new(),
@@ -104,7 +108,9 @@ impl Namespace {
 
     fn set(&mut self, key: &ServiceKey, after: Option<(Arc<Claimant>, Cost)>) {
         let before = self.claimant(key).cloned();
-        if let Some(before) = before.filter(|before| after.as_ref().map(|(it, _)| it) != Some(before)) {
+        if let Some(before) =
+            before.filter(|before| after.as_ref().map(|(it, _)| it) != Some(before))
+        {
             let was_in = self.is_in(&before);
             if self.first_out.as_ref() == Some(&before) {
                 self.first_out = self.after(&before);
@@ -130,7 +136,8 @@ impl Namespace {
         self.costs.range::<Arc<Claimant>, _>(younger).next().map(|(next, _)| Arc::clone(next))
     }
 
-    /// Moves the border between those that are served and those that are not. Returns those that it passes.
+    /// Moves the border between those that are served and those that are not. Returns those that it
+    /// passes.
     fn settle(&mut self) -> BTreeSet<ServiceKey> {
         let mut passed = BTreeSet::new();
         while self.sum.check_namespace().is_err() {

@@ -25,9 +25,11 @@ fn texts(addresses: &[IpAddr]) -> Vec<String> {
 /// Whatever an API server of any release sends.
 #[test]
 fn objects_with_nothing_or_null_in_them_are_read() {
-    for metadata in
-        [json!({}), json!({"labels": null, "annotations": null}), json!({"labels": {}, "annotations": {}})]
-    {
+    for metadata in [
+        json!({}),
+        json!({"labels": null, "annotations": null}),
+        json!({"labels": {}, "annotations": {}}),
+    ] {
         assert_eq!(service(metadata.clone(), json!(null), json!(null)), Service::default());
         assert_eq!(
             service(metadata, json!({"ports": null, "clusterIPs": null}), json!({})),
@@ -36,8 +38,7 @@ fn objects_with_nothing_or_null_in_them_are_read() {
     }
     let read = slice(json!({"endpoints": null, "ports": [{"name": null, "port": null}]}));
     assert_eq!((read.endpoints.len(), read.ports.len(), read.ports[0].port), (0, 1, None));
-    let range =
-        json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.1/16", "0.0.0.0/0", "x"]}});
+    let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.1/16", "0.0.0.0/0", "x"]}});
     let range = serde_json::from_value::<RangeObject>(range).unwrap().value().unwrap().1;
     assert_eq!(*range, ["10.96.0.0/16".parse().unwrap()]);
 }
@@ -62,7 +63,10 @@ fn a_service_that_is_left_to_others_has_no_addresses() {
     ] {
         assert_eq!(read(metadata, kind), (vec![], vec![], vec![]));
     }
-    assert_eq!(texts(&service(json!({}), json!({"clusterIP": "None"}), json!({})).cluster_ips), text(&[]));
+    assert_eq!(
+        texts(&service(json!({}), json!({"clusterIP": "None"}), json!({})).cluster_ips),
+        text(&[])
+    );
 }
 
 #[test]
@@ -77,9 +81,17 @@ fn what_cannot_be_used_is_left_out_and_the_first_is_named() {
         read.unusable.unwrap().to_string(),
         r#"its clusterIPs has "nonsense", which is no address; it is left out"#
     );
-    let port =
-        |port| ServicePort { name: None, protocol: Protocol::Tcp, port, target: None, node_port: None };
-    assert_eq!((texts(&read.cluster_ips), &*read.ports), (vec!["10.96.0.1".to_owned()], &[port(81)][..]));
+    let port = |port| ServicePort {
+        name: None,
+        protocol: Protocol::Tcp,
+        port,
+        target: None,
+        node_port: None,
+    };
+    assert_eq!(
+        (texts(&read.cluster_ips), &*read.ports),
+        (vec!["10.96.0.1".to_owned()], &[port(81)][..])
+    );
     let read = slice(
         json!({"endpoints": [{"addresses": ["fd00::1"]}, {"addresses": ["10.244.1.4", "10.244.1.5"]}, {}]}),
     );
@@ -102,7 +114,10 @@ fn addresses_with_leading_zeros_are_served() {
     assert_eq!(*read.source_ranges.unwrap().clients, ["10.0.0.0/8".parse().unwrap()]);
     assert_eq!(read.unusable, None);
     let read = slice(json!({"endpoints": [{"addresses": ["010.244.000.003"]}]}));
-    assert_eq!((read.endpoints[0].address.to_string(), read.unusable), ("10.244.0.3".to_owned(), None));
+    assert_eq!(
+        (read.endpoints[0].address.to_string(), read.unusable),
+        ("10.244.0.3".to_owned(), None)
+    );
 }
 
 /// A Service with a thousand addresses and ports cost the nodes and the database what they had.
@@ -140,16 +155,20 @@ fn a_service_is_served_as_far_as_it_fits_into_its_bounds() {
     assert_eq!(of(0, 2, 2049), priced(0, 0, 0, Some((&PORT_BACKENDS, 2049))));
 }
 
-/// Rules of OVN list the networks of all other clients: of every second address, as many as there are ranges.
+/// Rules of OVN list the networks of all other clients: of every second address, as many as there
+/// are ranges.
 #[test]
 fn source_ranges_that_leave_out_many_networks_cost_as_many() {
     let of = |ranges: u32| {
         let ranges: Vec<String> = (0..ranges)
-            .map(|number| IpAddr::from((0xc612_0000 + 2 * number).to_be_bytes()).to_string() + "/32")
+            .map(|number| {
+                IpAddr::from((0xc612_0000 + 2 * number).to_be_bytes()).to_string() + "/32"
+            })
             .collect();
         let spec = json!({"type": "LoadBalancer", "clusterIPs": ["10.96.0.1"], "loadBalancerSourceRanges": ranges,
             "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
-        let status = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]}});
+        let status =
+            json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]}});
         Priced::of(&service(json!({}), spec, status), std::iter::empty())
     };
     // Four networks at each of two addresses; 4 + 29 others of IPv4, and all of IPv6.
@@ -164,19 +183,24 @@ fn source_ranges_that_leave_out_many_networks_cost_as_many() {
 #[test]
 fn conditions_without_a_value_are_those_of_a_running_pod() {
     let condition = |conditions: Value| {
-        slice(json!({"endpoints": [{"addresses": ["10.244.1.4"], "conditions": conditions}]})).endpoints[0]
+        slice(json!({"endpoints": [{"addresses": ["10.244.1.4"], "conditions": conditions}]}))
+            .endpoints[0]
             .condition
     };
     assert_eq!(condition(json!(null)), Condition::Ready);
     assert_eq!(condition(json!({"ready": false})), Condition::Neither);
     assert_eq!(condition(json!({"ready": false, "terminating": true})), Condition::Serving);
-    assert_eq!(condition(json!({"ready": false, "serving": false, "terminating": true})), Condition::Neither);
+    assert_eq!(
+        condition(json!({"ready": false, "serving": false, "terminating": true})),
+        Condition::Neither
+    );
 }
 
 #[test]
 fn a_health_check_has_a_meaning_for_a_load_balancer_with_local_traffic_alone() {
     let check = |kind: &str, policy: &str| {
-        let spec = json!({"type": kind, "externalTrafficPolicy": policy, "healthCheckNodePort": 31000});
+        let spec =
+            json!({"type": kind, "externalTrafficPolicy": policy, "healthCheckNodePort": 31000});
         service(json!({}), spec, json!({})).health_check
     };
     assert_eq!(check("LoadBalancer", "Local"), Some(31000));
@@ -196,7 +220,8 @@ fn source_ranges_limit_addresses_of_load_balancers_and_no_others() {
     }
     assert_eq!(service(json!({}), spec(json!(["10.0.0.0/8"])), json!({})).source_ranges, None);
     // Networks of both families; some within others, and with bits of a host.
-    let ranges = json!(["10.0.0.0/8", " 10.1.0.0/16 ", "203.0.113.7/25", "2001:db8::/64", "nonsense"]);
+    let ranges =
+        json!(["10.0.0.0/8", " 10.1.0.0/16 ", "203.0.113.7/25", "2001:db8::/64", "nonsense"]);
     let limited = read(ranges);
     let ranges = limited.source_ranges.unwrap();
     assert_eq!(texts(&ranges.addresses), ["192.0.2.3", "2001:db8::3"]);

@@ -1,9 +1,10 @@
-//! The objects as the API spells them, reduced to the fields in use while they are parsed. Any field may be
-//! missing or `null`.
+//! The objects as the API spells them, reduced to the fields in use while they are parsed. Any
+//! field may be missing or `null`.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use contract::{
+    applied_annotation::{self, REPORT_APPLIED},
     names::{ServiceKey, SliceKey},
     node_annotation::NodeAnnotations,
 };
@@ -15,8 +16,8 @@ use serde::{
 };
 
 use super::{
-    Condition, Endpoint, Family, Hints, Protocol, Service, ServicePort, Slice, SlicePort, SourceRanges,
-    Traffic, Unusable,
+    Condition, Endpoint, Family, Hints, Protocol, Service, ServicePort, Slice, SlicePort,
+    SourceRanges, Traffic, Unusable,
 };
 use crate::{address, watch::Presence, watched};
 
@@ -53,8 +54,8 @@ struct Labels {
     proxy: Option<IgnoredAny>,
 }
 
-/// The end of the annotation of a Service that has no endpoints because nobody used it. Each program that
-/// idles Services has its own domain before it, such as `idling.alpha.openshift.io`.
+/// The end of the annotation of a Service that has no endpoints because nobody used it. Each
+/// program that idles Services has its own domain before it, such as `idling.alpha.openshift.io`.
 const IDLED: &str = "/idled-at";
 /// The annotation of a slice with the time of the change that made it.
 const CHANGED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -62,6 +63,7 @@ const CHANGED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 #[derive(Debug, Clone, Default)]
 struct Annotations {
     idled: bool,
+    reports_applied: bool,
     changed: Option<String>,
 }
 
@@ -81,6 +83,9 @@ impl<'de> Deserialize<'de> for Annotations {
                 while let Some(name) = map.next_key::<String>()? {
                     if name == CHANGED {
                         found.changed = map.next_value()?;
+                    } else if name == REPORT_APPLIED {
+                        let value = map.next_value::<Option<String>>()?;
+                        found.reports_applied = applied_annotation::asks(value.as_deref());
                     } else {
                         let is_there = map.next_value::<Option<IgnoredAny>>()?.is_some();
                         found.idled |= is_there && name.ends_with(IDLED);
@@ -97,8 +102,11 @@ impl<'de> Deserialize<'de> for Annotations {
 impl Metadata {
     fn service(&self) -> Result<ServiceKey, String> {
         let Self { namespace, name, .. } = self;
-        ServiceKey::new(namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default())
-            .map_err(|error| error.to_string())
+        ServiceKey::new(
+            namespace.as_deref().unwrap_or_default(),
+            name.as_deref().unwrap_or_default(),
+        )
+        .map_err(|error| error.to_string())
     }
 
     fn slice(&self) -> Result<SliceKey, String> {
@@ -306,37 +314,49 @@ impl ServiceObject {
         } = self.spec.unwrap_or_default();
         let mut unusable = None;
         let labels = labels.unwrap_or_default();
-        // An `ExternalName` may have kept the addresses of its former type. Labels leave the Service to
-        // another proxy, or to none.
-        let has_addresses =
-            r#type.as_deref() != Some("ExternalName") && labels.headless.is_none() && labels.proxy.is_none();
+        let annotations = annotations.unwrap_or_default();
+        // An `ExternalName` may have kept the addresses of its former type. Labels leave the
+        // Service to another proxy, or to none.
+        let has_addresses = r#type.as_deref() != Some("ExternalName")
+            && labels.headless.is_none()
+            && labels.proxy.is_none();
         let inside = cluster_ips.unwrap_or_else(|| cluster_ip.into_iter().collect());
-        let inside =
-            inside.iter().map(String::as_str).filter(|address| !address.is_empty() && *address != NONE);
+        let inside = inside
+            .iter()
+            .map(String::as_str)
+            .filter(|address| !address.is_empty() && *address != NONE);
         let inside: Vec<&str> = inside.filter(|_| has_addresses).collect();
-        let ingress = self.status.and_then(|status| status.load_balancer?.ingress).unwrap_or_default();
+        let ingress =
+            self.status.and_then(|status| status.load_balancer?.ingress).unwrap_or_default();
         // With the mode `Proxy` the load balancer wants to see the connections itself (KEP-1860).
         let ingress = ingress.iter().filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
-        let ingress = ingress.filter_map(|ingress| ingress.ip.as_deref()).filter(|ip| !ip.is_empty());
+        let ingress =
+            ingress.filter_map(|ingress| ingress.ip.as_deref()).filter(|ip| !ip.is_empty());
         let ingress = ingress.filter(|_| has_addresses);
         let external_ips = external_ips.filter(|_| has_addresses).unwrap_or_default();
         let cluster_ips = addresses("clusterIPs", inside, &mut unusable);
-        let external_ips =
-            sorted(addresses("externalIPs", external_ips.iter().map(String::as_str), &mut unusable));
+        let external_ips = sorted(addresses(
+            "externalIPs",
+            external_ips.iter().map(String::as_str),
+            &mut unusable,
+        ));
         let ingress_ips = sorted(addresses("status.loadBalancer.ingress", ingress, &mut unusable));
         let is_limited = |address: &IpAddr| external_ips.binary_search(address).is_err();
         let limited: Box<[IpAddr]> = ingress_ips.iter().copied().filter(is_limited).collect();
-        let clients = load_balancer_source_ranges.filter(|ranges| !(ranges.is_empty() || limited.is_empty()));
-        let source_ranges =
-            clients.map(|texts| Box::new(SourceRanges::new(limited, networks(&texts, &mut unusable))));
+        let clients =
+            load_balancer_source_ranges.filter(|ranges| !(ranges.is_empty() || limited.is_empty()));
+        let source_ranges = clients
+            .map(|texts| Box::new(SourceRanges::new(limited, networks(&texts, &mut unusable))));
         let timeout = || {
-            let configured = session_affinity_config.and_then(|config| config.client_ip?.timeout_seconds);
+            let configured =
+                session_affinity_config.and_then(|config| config.client_ip?.timeout_seconds);
             configured.filter(|seconds| *seconds > 0).unwrap_or(AFFINITY)
         };
         let external = traffic(external_traffic_policy);
         let checks_health = external == Traffic::Local && r#type.as_deref() == Some("LoadBalancer");
         let health_check = health_check_node_port.filter(|port| *port != 0 && checks_health);
-        let ports = ports.unwrap_or_default().into_iter().filter_map(|spec| port(spec, &mut unusable));
+        let ports =
+            ports.unwrap_or_default().into_iter().filter_map(|spec| port(spec, &mut unusable));
         let service = Service {
             uid: uid.unwrap_or_default().into(),
             created: created.map_or(0, Timestamp::as_second),
@@ -349,7 +369,8 @@ impl ServiceObject {
             internal: traffic(internal_traffic_policy),
             external,
             publish_not_ready: publish_not_ready_addresses.unwrap_or_default(),
-            idled: annotations.is_some_and(|annotations| annotations.idled),
+            idled: annotations.idled,
+            reports_applied: annotations.reports_applied,
             health_check: health_check.and_then(|port| number(port, OF_SERVICE, &mut unusable)),
             unusable,
         };
@@ -395,7 +416,10 @@ fn networks(texts: &[String], first: &mut First) -> Box<[IpNet]> {
         // The API trims them (`ServiceSpec`, validation).
         let network = address::parse_net(text.trim());
         if network.is_none() {
-            note(first, || Unusable::NoNetwork { field: "loadBalancerSourceRanges", value: shown(text) });
+            note(first, || Unusable::NoNetwork {
+                field: "loadBalancerSourceRanges",
+                value: shown(text),
+            });
         }
         network.map(|network| network.trunc())
     };
@@ -412,7 +436,9 @@ fn port(spec: PortSpec, first: &mut First) -> Option<ServicePort> {
             Some(Target::Number(0) | Target::Name(_)) | None => None,
             Some(Target::Number(port)) => number(port, OF_SERVICE, first),
         },
-        node_port: node_port.filter(|port| *port != 0).and_then(|port| number(port, OF_SERVICE, first)),
+        node_port: node_port
+            .filter(|port| *port != 0)
+            .and_then(|port| number(port, OF_SERVICE, first)),
     })
 }
 
@@ -425,7 +451,8 @@ impl SliceObject {
         let key = self.metadata.slice()?;
         let Metadata { labels, annotations, .. } = self.metadata;
         let labels = labels.filter(|labels| labels.headless.is_none());
-        let service = labels.and_then(|labels| ServiceKey::new(key.namespace(), &labels.service?).ok());
+        let service =
+            labels.and_then(|labels| ServiceKey::new(key.namespace(), &labels.service?).ok());
         let family = match self.address_type.as_deref() {
             Some("IPv4") => Some(Family::V4),
             Some("IPv6") => Some(Family::V6),
@@ -450,17 +477,25 @@ impl SliceObject {
         let endpoints: Box<[Endpoint]> =
             endpoints.filter_map(|spec| endpoint(spec, family?, &key, &mut unusable)).collect();
         let endpoints_count = endpoints.len();
-        let triggered = annotations.and_then(|annotations| annotations.changed?.parse::<Timestamp>().ok());
+        let triggered =
+            annotations.and_then(|annotations| annotations.changed?.parse::<Timestamp>().ok());
         let triggered = triggered.map(|time| time.as_microsecond());
         Ok((key, Slice { service, family, ports, endpoints, endpoints_count, triggered, unusable }))
     }
 }
 
-fn endpoint(spec: EndpointSpec, family: Family, slice: &SliceKey, first: &mut First) -> Option<Endpoint> {
+fn endpoint(
+    spec: EndpointSpec,
+    family: Family,
+    slice: &SliceKey,
+    first: &mut First,
+) -> Option<Endpoint> {
     let EndpointSpec { addresses, conditions, node_name, hints } = spec;
-    // Further addresses are of the same endpoint; nobody uses them (EndpointSlice API, `addresses`).
+    // Further addresses are of the same endpoint; nobody uses them (EndpointSlice API,
+    // `addresses`).
     let text = addresses?.into_iter().next()?;
-    let Some(address) = address::parse(&text).filter(|address| Family::of(address) == family) else {
+    let Some(address) = address::parse(&text).filter(|address| Family::of(address) == family)
+    else {
         note(first, || Unusable::OtherFamily {
             slice: shown(&slice.to_string()),
             family,
@@ -470,11 +505,12 @@ fn endpoint(spec: EndpointSpec, family: Family, slice: &SliceKey, first: &mut Fi
     };
     let Conditions { ready, serving, terminating } = conditions.unwrap_or_default();
     // Unknown counts as ready, and as serving.
-    let condition = match (ready.unwrap_or(true), serving.unwrap_or(true), terminating.unwrap_or(false)) {
-        (true, ..) => Condition::Ready,
-        (false, true, true) => Condition::Serving,
-        (false, ..) => Condition::Neither,
-    };
+    let condition =
+        match (ready.unwrap_or(true), serving.unwrap_or(true), terminating.unwrap_or(false)) {
+            (true, ..) => Condition::Ready,
+            (false, true, true) => Condition::Serving,
+            (false, ..) => Condition::Neither,
+        };
     let HintsSpec { for_zones, for_nodes } = hints.unwrap_or_default();
     let names = |named: Option<Vec<Named>>| -> Box<[Arc<str>]> {
         named.unwrap_or_default().into_iter().map(|named| named.name.into()).collect()

@@ -1,5 +1,5 @@
-//! The list-watch loop. A watch that ends goes on from its last version; only if the API server no longer
-//! knows that version (410) is everything listed again.
+//! The list-watch loop. A watch that ends goes on from its last version; only if the API server no
+//! longer knows that version (410) is everything listed again.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -24,39 +24,42 @@ use crate::{
     trouble::{Kind, Trouble},
 };
 
-/// How long the API server may take to begin a watch: connection (10 s at most), TLS and the headers of the
-/// answer. A much shorter limit would drop requests that a busy API server has queued; a much longer one
-/// hides a hung API server for minutes.
+/// How long the API server may take to begin a watch: connection (10 s at most), TLS and the
+/// headers of the answer. A much shorter limit would drop requests that a busy API server has
+/// queued; a much longer one hides a hung API server for minutes.
 const BEGIN: Duration = Duration::from_secs(30);
-/// The API server ends a watch after this many seconds (`timeoutSeconds`): before load balancers drop a flow
-/// that they take for idle (the shortest limit known: 240 s). A much shorter watch costs a request of each
-/// node for nothing.
+/// The API server ends a watch after this many seconds (`timeoutSeconds`): before load balancers
+/// drop a flow that they take for idle (the shortest limit known: 240 s). A much shorter watch
+/// costs a request of each node for nothing.
 const WATCH_SECONDS: u32 = 200;
-/// A watch without any event ends after this long. The API server sends a bookmark every minute, so a value
-/// below 60 s would end healthy watches; a much larger one would leave a dead connection unnoticed.
+/// A watch without any event ends after this long. The API server sends a bookmark every minute, so
+/// a value below 60 s would end healthy watches; a much larger one would leave a dead connection
+/// unnoticed.
 const SILENCE: Duration = Duration::from_secs(90);
-/// The longest pause between two events of a streaming list. The API server has these objects in its cache
-/// and sends them in one go, so a pause means that it cannot finish; from then on, this loop lists in pages.
-/// A tenth of this would give up streaming, for as long as the loop runs, at a short hiccup; ten times as
-/// much would leave the program without any objects for minutes.
+/// The longest pause between two events of a streaming list. The API server has these objects in
+/// its cache and sends them in one go, so a pause means that it cannot finish; from then on, this
+/// loop lists in pages. A tenth of this would give up streaming, for as long as the loop runs, at a
+/// short hiccup; ten times as much would leave the program without any objects for minutes.
 const STUCK: Duration = Duration::from_secs(15);
-/// How long the watch may lag behind an answer to another request ([`Prompt::nudge`]) before it is opened
-/// again. Any event within this time counts as a sign of life. A tenth of this would reopen healthy watches
-/// that are only slower than the other answer; without a limit, a dead connection stays unnoticed until
-/// [`SILENCE`] has passed.
+/// How long the watch may lag behind an answer to another request ([`Prompt::nudge`]) before it is
+/// opened again. Any event within this time counts as a sign of life. A tenth of this would reopen
+/// healthy watches that are only slower than the other answer; without a limit, a dead connection
+/// stays unnoticed until [`SILENCE`] has passed.
 const LAG: Duration = Duration::from_secs(3);
-/// A watch that lasted this long was a success: the backoff starts anew, and the next watch begins at once.
-/// More than the longest pause between two attempts (7.5 s, see `contract::backoff`), so an API server that
-/// ends each watch shortly after its begin is asked ever more slowly. Far less than the 200 s of a normal
-/// watch, whose end must not cost a pause. Likewise, a list that is this old may be repeated at once.
+/// A watch that lasted this long was a success: the backoff starts anew, and the next watch begins
+/// at once. More than the longest pause between two attempts (7.5 s, see `contract::backoff`), so
+/// an API server that ends each watch shortly after its begin is asked ever more slowly. Far less
+/// than the 200 s of a normal watch, whose end must not cost a pause. Likewise, a list that is this
+/// old may be repeated at once.
 const GOOD: Duration = Duration::from_secs(10);
-/// Pause before a kind of object that the API server does not have, or that this program may not read, is looked
-/// for again. It comes with another release of the API server: minutes do not matter, and a request of every
-/// node each second would.
+/// Pause before a kind of object that the API server does not have, or that this program may not
+/// read, is looked for again. It comes with another release of the API server: minutes do not
+/// matter, and a request of every node each second would.
 const ABSENT: Duration = Duration::from_secs(300);
-/// The same for a kind that an administrator may define at any time, whose objects have no effect until it is
-/// found. Only leaders read such kinds, so ten times more often would be no load; ten times less is minutes.
-/// Also the time after which a kind of the API's own that was read before is gone if it is still missing.
+/// The same for a kind that an administrator may define at any time, whose objects have no effect
+/// until it is found. Only leaders read such kinds, so ten times more often would be no load; ten
+/// times less is minutes. Also the time after which a kind of the API's own that was read before is
+/// gone if it is still missing.
 const UNDEFINED: Duration = Duration::from_secs(10);
 /// Annotation of the bookmark that ends a streaming list.
 const END_OF_EVERYTHING: &str = "k8s.io/initial-events-end";
@@ -102,8 +105,8 @@ struct Follower<K: Watched, O> {
     observer: O,
     backoff: Backoff,
     next: Next,
-    /// Whether to use a streaming list: the selection asks for it, and the API server has not refused it so
-    /// far.
+    /// Whether to use a streaming list: the selection asks for it, and the API server has not
+    /// refused it so far.
     streams: bool,
     /// When the last list was complete.
     read: Option<Instant>,
@@ -169,8 +172,9 @@ enum End {
 }
 
 impl End {
-    /// What the answer to a request for a streaming list means. Older API servers answer 400 or 422. One with
-    /// an etcd that lacks a needed feature (before 3.4.31 and 3.5.13) sends 500, and that as an event.
+    /// What the answer to a request for a streaming list means. Older API servers answer 400 or
+    /// 422. One with an etcd that lacks a needed feature (before 3.4.31 and 3.5.13) sends 500, and
+    /// that as an event.
     fn of_streaming(trouble: Trouble) -> Self {
         match trouble {
             Trouble { code: Some(400 | 404 | 405 | 422 | 500), text, .. } => Self::NoStream(text),
@@ -193,7 +197,9 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
             self.again.mark_unchanged();
             self.next = Next::Everything(Freshness::Newest);
         }
-        if let (Presence::Defined(definition), Next::Everything(_)) = (self.selection.presence, &self.next) {
+        if let (Presence::Defined(definition), Next::Everything(_)) =
+            (self.selection.presence, &self.next)
+        {
             match served(&self.connection, definition).await {
                 Ok(Served::In(version)) => self.path = definition.path(version),
                 Ok(Served::Otherwise(versions)) => {
@@ -214,7 +220,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
             },
             Next::Changes(from) => self.watch(Some(from.clone())).await,
         };
-        // Before the wait below, so that the first failure after a good watch waits about 0.2 s only.
+        // Before the wait below, so that the first failure after a good watch waits about 0.2 s
+        // only.
         if begun.elapsed() >= GOOD {
             self.backoff.reset();
         }
@@ -245,8 +252,9 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 let (resource, why) = (definition.resource(), trouble.text);
                 self.unlisted(Unlisted::Forbidden { resource, why }).await;
             }
-            // Without the right to read them, there are none as far as this program goes: an upgrade that
-            // leaves its ClusterRole behind must not wait for ever. What was read before stays.
+            // Without the right to read them, there are none as far as this program goes: an
+            // upgrade that leaves its ClusterRole behind must not wait for ever. What was read
+            // before stays.
             Presence::Newer if code == Some(403) && self.read.is_none() => {
                 tracing::warn!(
                     kind = K::KIND,
@@ -280,8 +288,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         self.pause(UNDEFINED).await;
     }
 
-    /// Follows the connection to another API server. Versions of objects mean nothing there: a watch from the
-    /// last one would report changes of other objects.
+    /// Follows the connection to another API server. Versions of objects mean nothing there: a
+    /// watch from the last one would report changes of other objects.
     async fn find_api_server(&mut self) {
         while self.has_moved() {
             let before = std::mem::replace(&mut self.url, self.connection.url());
@@ -296,9 +304,9 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         self.connection.url() != self.url
     }
 
-    /// Whether an answer that there is no such kind means that there are no objects of it: at first, and if it
-    /// is the second such answer, with enough time in between. An API server that was restored, or whose
-    /// definitions are made anew, has the objects back in a moment.
+    /// Whether an answer that there is no such kind means that there are no objects of it: at
+    /// first, and if it is the second such answer, with enough time in between. An API server that
+    /// was restored, or whose definitions are made anew, has the objects back in a moment.
     fn is_gone(&mut self) -> bool {
         let has_passed = |since: Instant| since.elapsed() >= UNDEFINED;
         self.read.is_none() || has_passed(*self.missing.get_or_insert_with(Instant::now))
@@ -306,7 +314,9 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     /// Waits until a second answer counts.
     async fn look_twice(&mut self, why: &str) {
-        self.observer.lost(&format!("{why}; what was read before stays until a second answer says the same"));
+        self.observer.lost(&format!(
+            "{why}; what was read before stays until a second answer says the same"
+        ));
         let passed = self.missing.map_or(Duration::ZERO, |since| since.elapsed());
         self.pause(UNDEFINED.saturating_sub(passed)).await;
     }
@@ -334,8 +344,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let Trouble { kind, code: _, text, retry_after } = trouble;
         if kind == Kind::Gone {
             self.observer.begins_anew(&text);
-            // The API server answers, so ask again at once; but not if there is no list yet, or one this
-            // young: an API server that refuses each version would be listed in a tight loop.
+            // The API server answers, so ask again at once; but not if there is no list yet, or one
+            // this young: an API server that refuses each version would be listed in a tight loop.
             if self.read.is_some_and(|read| read.elapsed() >= GOOD) {
                 return;
             }
@@ -345,8 +355,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         let mut renewals = self.connection.renewals();
         tokio::select! {
             () = sleep(self.backoff.next(retry_after)) => {}
-            // New credentials, or an answer to another request: an attempt is worth making now. `retry_after`
-            // holds against the latter only: the API server asked for that pause.
+            // New credentials, or an answer to another request: an attempt is worth making now.
+            // `retry_after` holds against the latter only: the API server asked for that pause.
             Ok(()) = renewals.changed() => {}
             () = self.prompt.nudge.notified(), if retry_after.is_none() => {}
         }
@@ -354,10 +364,11 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     async fn list(&mut self, freshness: Freshness) -> Result<(), Trouble> {
         let observer = &mut self.observer;
-        let (all, version) = pages::<K>(&self.connection, &self.path, &self.selection, freshness, |object| {
-            observer.read(object)
-        })
-        .await?;
+        let (all, version) =
+            pages::<K>(&self.connection, &self.path, &self.selection, freshness, |object| {
+                observer.read(object)
+            })
+            .await?;
         // The answers may be of two API servers.
         if !self.has_moved() {
             self.everything(all, version);
@@ -367,19 +378,22 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
 
     /// Watches from version `from`. Without it: a streaming list first, then the changes after it.
     async fn watch(&mut self, from: Option<String>) -> End {
-        // Subscribed before the request: a change of credentials while it is under way ends the watch.
-        // `again` is a clone: `step` sees the change, too, and lists.
+        // Subscribed before the request: a change of credentials while it is under way ends the
+        // watch. `again` is a clone: `step` sees the change, too, and lists.
         let mut reopen = Reopen { renewals: self.connection.renewals(), again: self.again.clone() };
         let request = match self.request(from.as_deref()) {
             Ok(request) => request,
             Err(trouble) => return End::Trouble(trouble),
         };
-        let events =
-            match self.connection.ask(BEGIN, self.connection.client().request_events::<K>(request)).await {
-                Ok(events) => events,
-                Err(trouble) if from.is_none() => return End::of_streaming(trouble),
-                Err(trouble) => return End::Trouble(trouble),
-            };
+        let events = match self
+            .connection
+            .ask(BEGIN, self.connection.client().request_events::<K>(request))
+            .await
+        {
+            Ok(events) => events,
+            Err(trouble) if from.is_none() => return End::of_streaming(trouble),
+            Err(trouble) => return End::Trouble(trouble),
+        };
         // The request may have gone to another API server than the one that `from` is of.
         if self.has_moved() {
             return End::Ordinary;
@@ -395,8 +409,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         self.changes(&mut events, &mut reopen).await
     }
 
-    /// The objects of a streaming list, and its version. Nothing is reported before the end of the list: an
-    /// incomplete one would look like deletions.
+    /// The objects of a streaming list, and its version. Nothing is reported before the end of the
+    /// list: an incomplete one would look like deletions.
     async fn initial(
         &mut self,
         events: &mut (impl TryStream<Ok = WatchEvent<K>, Error = kube::Error> + Unpin),
@@ -473,7 +487,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
         request.map_err(|error| self.connection.trouble(&kube::Error::BuildRequest(error)))
     }
 
-    /// Takes one event of a streaming list into `all`. Returns the version of the list after the last one.
+    /// Takes one event of a streaming list into `all`. Returns the version of the list after the
+    /// last one.
     fn collect(
         &mut self,
         event: WatchEvent<K>,
@@ -531,7 +546,8 @@ impl<K: Watched, O: Observer<K>> Follower<K, O> {
                 return Err(End::Trouble(self.connection.trouble(&kube::Error::Api(status))));
             }
         };
-        // After the observer has accepted it: if the observer refuses the version, the loop lists again.
+        // After the observer has accepted it: if the observer refuses the version, the loop lists
+        // again.
         self.next = Next::Changes(version);
         Ok(())
     }

@@ -12,8 +12,8 @@ use tokio::task::{JoinSet, yield_now};
 use super::{Extent, Selection, Watched};
 use crate::{connection::Connection, trouble::Trouble};
 
-/// Objects in one page: as many as client-go asks for. With 100, a restart with 10,000 pods takes 3.5 s
-/// instead of 2.4, and the peak of the control plane's memory is the same (`make scale`).
+/// Objects in one page: as many as client-go asks for. With 100, a restart with 10,000 pods takes
+/// 3.5 s instead of 2.4, and the peak of the control plane's memory is the same (`make scale`).
 const PAGE: u32 = 500;
 
 /// How fresh a list has to be.
@@ -42,8 +42,8 @@ pub(super) struct ListMetadata {
     continue_token: String,
 }
 
-/// All objects in their newest state, beside a running watch: for a program that doubts what the watch
-/// reported.
+/// All objects in their newest state, beside a running watch: for a program that doubts what the
+/// watch reported.
 ///
 /// # Errors
 ///
@@ -57,8 +57,8 @@ pub async fn list<K: Watched>(
     Ok(pages::<K>(connection, K::PATH, selection, Freshness::Newest, read).await?.0)
 }
 
-/// One object in its newest state, beside a running watch; none if there is none of this name, or if it cannot be
-/// used. Needs the right to list, and no other.
+/// One object in its newest state, beside a running watch; none if there is none of this name, or
+/// if it cannot be used. Needs the right to list, and no other.
 ///
 /// # Errors
 ///
@@ -77,15 +77,16 @@ pub async fn find<K: Watched>(
         connection.client().request_text(request).await
     };
     let text = connection.ask(selection.patience, answer).await?;
-    let Page::<K> { metadata: _, items } =
-        serde_json::from_str(&text).map_err(|error| connection.trouble(&kube::Error::SerdeError(error)))?;
+    let Page::<K> { metadata: _, items } = serde_json::from_str(&text)
+        .map_err(|error| connection.trouble(&kube::Error::SerdeError(error)))?;
     Ok(items.into_iter().flatten().find_map(|object| object.value().ok()))
 }
 
 /// What `read` makes of all objects, and the `resourceVersion` of the list.
 ///
-/// Each page is requested before the one before it is parsed: the API server writes the token of the next
-/// page in front of the objects, and takes as long to prepare a page as this program to parse it.
+/// Each page is requested before the one before it is parsed: the API server writes the token of
+/// the next page in front of the objects, and takes as long to prepare a page as this program to
+/// parse it.
 pub(super) async fn pages<K: Watched>(
     connection: &Connection,
     path: &str,
@@ -99,8 +100,8 @@ pub(super) async fn pages<K: Watched>(
         ..ListParams::default()
     };
     match freshness {
-        // From the API server's cache. It has no pages: the API server ignores a limit together with version
-        // 0.
+        // From the API server's cache. It has no pages: the API server ignores a limit together
+        // with version 0.
         Freshness::Any => params.resource_version = Some("0".to_owned()),
         Freshness::Newest => params.limit = Some(PAGE),
     }

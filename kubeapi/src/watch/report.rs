@@ -1,5 +1,5 @@
-//! [`Watch`](super::Watch)'s observer: it reports the state of the watch to the log, to a metric and to
-//! [`SyncStatus`]. Knows nothing of the objects.
+//! [`Watch`](super::Watch)'s observer: it reports the state of the watch to the log, to a metric
+//! and to [`SyncStatus`]. Knows nothing of the objects.
 
 use tokio::sync::watch;
 
@@ -28,7 +28,16 @@ impl<I, S, T> Report<I, S, T> {
         shorten: S,
         tell: T,
     ) -> Self {
-        Self { metrics, standing, identify, shorten, tell, read: false, is_absent: false, complained: None }
+        Self {
+            metrics,
+            standing,
+            identify,
+            shorten,
+            tell,
+            read: false,
+            is_absent: false,
+            complained: None,
+        }
     }
 }
 
@@ -41,7 +50,11 @@ where
     T: FnMut(Seen<K::Key, K::Value>) + Send,
 {
     fn all(&mut self, objects: Vec<K::Value>, _version: String) {
-        tracing::info!(kind = K::KIND, objects = objects.len(), "all objects of the API server are read");
+        tracing::info!(
+            kind = K::KIND,
+            objects = objects.len(),
+            "all objects of the API server are read"
+        );
         // The first list is a start, not a restart.
         if std::mem::replace(&mut self.read, true) && !self.is_absent {
             self.metrics.watch_restarted(K::KIND);

@@ -122,8 +122,11 @@ fn pod(name: &str, version: &str) -> Value {
 }
 
 async fn end_of_everything(stream: &mut WatchStream, version: &str) {
-    let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
-    stream.send("BOOKMARK", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata})).await;
+    let metadata =
+        json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
+    stream
+        .send("BOOKMARK", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata}))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,8 +149,8 @@ async fn everything_is_told_at_once_and_then_each_change() {
     assert_eq!(played.standing(), SyncStatus::Synced);
 }
 
-/// The control plane kept pods that were deleted while it listed all of them, and listed none at all if the
-/// API server was lost just then.
+/// The control plane kept pods that were deleted while it listed all of them, and listed none at
+/// all if the API server was lost just then.
 #[tokio::test(start_paused = true)]
 async fn what_changes_while_everything_is_told_is_part_of_it() {
     let mut played = Played::start().await;
@@ -235,8 +238,8 @@ async fn an_api_server_that_cannot_stream_is_asked_for_pages() {
     }
 }
 
-/// An API server with an etcd that is too old refuses within the stream; the control plane listed nothing at
-/// all there.
+/// An API server with an etcd that is too old refuses within the stream; the control plane listed
+/// nothing at all there.
 #[tokio::test(start_paused = true)]
 async fn one_that_says_within_the_stream_that_it_cannot_is_asked_for_pages() {
     let mut played = Played::start().await;
@@ -257,7 +260,10 @@ async fn one_whose_etcd_is_too_old_to_stream_says_so_in_an_event() {
     let message = "a watch stream was requested by the client but \
                    the required storage feature RequestWatchProgress is disabled";
     stream
-        .send("ERROR", &json!({"kind": "Status", "code": 500, "message": message, "reason": "InternalError"}))
+        .send(
+            "ERROR",
+            &json!({"kind": "Status", "code": 500, "message": message, "reason": "InternalError"}),
+        )
         .await;
     assert!(!played.api.asked().await.is_watch());
 }
@@ -294,8 +300,8 @@ async fn other_credentials_move_the_watch_over_without_reading_everything() {
     drop(stream);
 }
 
-/// With a kubeconfig of another cluster the watch went on from its version: deletions there were taken for
-/// deletions of the own objects of the same names.
+/// With a kubeconfig of another cluster the watch went on from its version: deletions there were
+/// taken for deletions of the own objects of the same names.
 #[tokio::test]
 async fn an_api_server_at_another_url_is_asked_for_everything() {
     let directory = tempfile::tempdir().unwrap();
@@ -427,7 +433,10 @@ async fn the_next_page_is_requested_before_the_objects_of_this_one_are_read() {
     let page = format!("{head},\"items\":[{}]}}", pod("a", "3"));
     api.asked().await.answer("200 OK", "Content-Type: application/json\r\n", &page).await;
     let second = api.asked().await;
-    assert_eq!((second.parameter("continue"), second.parameter("resourceVersion")), (Some("next"), None));
+    assert_eq!(
+        (second.parameter("continue"), second.parameter("resourceVersion")),
+        (Some("next"), None)
+    );
     go.send(()).unwrap();
     go.send(()).unwrap();
     second.list("5", &[pod("b", "4")]).await;

@@ -1,11 +1,13 @@
-//! The model against examples from Kubernetes' pages, so that it is not wrong in the same way as the product.
+//! The model against examples from Kubernetes' pages, so that it is not wrong in the same way as
+//! the product.
 
 use std::net::SocketAddr;
 
 use super::*;
 use crate::world::{Ingress, Pod};
 
-/// Two nodes in two zones; on each a pod that answers at port 8080 for the Service `a/web` at 10.96.0.10:80.
+/// Two nodes in two zones; on each a pod that answers at port 8080 for the Service `a/web` at
+/// 10.96.0.10:80.
 fn world() -> World {
     let pods: Vec<Pod> = [1, 2].map(|node| Pod { node, host: 3 }).into();
     let endpoints = pods.iter().map(Endpoint::of).collect();
@@ -21,7 +23,8 @@ fn world() -> World {
 fn asked(world: &World, node: u8, to: &str) -> Answer {
     let to: SocketAddr = to.parse().unwrap();
     let node = world.nodes.iter().find(|known| known.number == node).unwrap().clone();
-    let client = Client { pod: world.pods.iter().find(|pod| pod.node == node.number).cloned(), node };
+    let client =
+        Client { pod: world.pods.iter().find(|pod| pod.node == node.number).cloned(), node };
     answer(world, &Probe { client, protocol: Protocol::Tcp, address: to.ip(), port: to.port() })
 }
 
@@ -57,8 +60,12 @@ fn endpoints_that_are_not_ready_are_left_out_unless_the_service_publishes_them()
 #[test]
 fn terminating_endpoints_answer_only_while_no_other_is_ready() {
     let mut world = world();
-    let ends =
-        Endpoint { ready: Some(false), serving: Some(true), terminating: Some(true), ..Endpoint::default() };
+    let ends = Endpoint {
+        ready: Some(false),
+        serving: Some(true),
+        terminating: Some(true),
+        ..Endpoint::default()
+    };
     for endpoint in &mut world.slices[0].endpoints {
         *endpoint = Endpoint { address: endpoint.address.clone(), ..ends.clone() };
     }
@@ -146,12 +153,14 @@ fn services_of_other_proxies_and_without_addresses_are_not_served() {
 
 /// A Service whose pod answers at port 9090, and which wants the address.
 fn rival(name: &str, created: u8, cluster_ip: &str) -> (Service, EndpointSlice) {
-    let service = Service { created, ..Service::named(name, &[cluster_ip], vec![ServicePort::tcp(80)]) };
+    let service =
+        Service { created, ..Service::named(name, &[cluster_ip], vec![ServicePort::tcp(80)]) };
     (service, EndpointSlice::of(name, 9090, vec![Endpoint::of(&Pod { node: 1, host: 3 })]))
 }
 
 #[test]
-fn of_services_with_the_same_address_the_one_that_has_it_by_the_api_server_answers_then_the_oldest() {
+fn of_services_with_the_same_address_the_one_that_has_it_by_the_api_server_answers_then_the_oldest()
+{
     let mut world = world();
     let (mut thief, slice) = rival("a", 0, "10.96.0.66");
     thief.external_ips = vec!["10.96.0.10".parse().unwrap(), "203.0.113.1".parse().unwrap()];
@@ -161,7 +170,8 @@ fn of_services_with_the_same_address_the_one_that_has_it_by_the_api_server_answe
     world.services[0].external_ips = vec!["203.0.113.1".parse().unwrap()];
     assert_eq!(asked(&world, 1, "10.96.0.10:80"), one_of(&BOTH));
     assert_eq!(asked(&world, 1, "203.0.113.1:80"), one_of(&["10.244.1.3:9090"]));
-    world.services[0].ingress = vec![Ingress { ip: "203.0.113.1".parse().unwrap(), is_proxy: false }];
+    world.services[0].ingress =
+        vec![Ingress { ip: "203.0.113.1".parse().unwrap(), is_proxy: false }];
     assert_eq!(asked(&world, 1, "203.0.113.1:80"), one_of(&BOTH));
 }
 

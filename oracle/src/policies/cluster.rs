@@ -1,5 +1,5 @@
-//! Policies of the whole cluster as API objects: ClusterNetworkPolicy (v1alpha2), and AdminNetworkPolicy and
-//! BaselineAdminNetworkPolicy (v1alpha1) of `policy.networking.k8s.io`.
+//! Policies of the whole cluster as API objects: ClusterNetworkPolicy (v1alpha2), and
+//! AdminNetworkPolicy and BaselineAdminNetworkPolicy (v1alpha1) of `policy.networking.k8s.io`.
 
 use serde_json::{Value, json};
 
@@ -19,10 +19,10 @@ pub fn manifest(policy: &ClusterPolicy) -> Value {
         None => json!({"namespaces": selector(namespaces)}),
         Some(pods) => json!({"pods": pods_of(namespaces, pods)}),
     };
-    let rules =
-        |rules: &[ClusterRule], side| rules.iter().map(|of| rule(of, *kind, side)).collect::<Vec<_>>();
-    let mut spec =
-        json!({"subject": subject, "ingress": rules(ingress, "from"), "egress": rules(egress, "to")});
+    let rules = |rules: &[ClusterRule], side| {
+        rules.iter().map(|of| rule(of, *kind, side)).collect::<Vec<_>>()
+    };
+    let mut spec = json!({"subject": subject, "ingress": rules(ingress, "from"), "egress": rules(egress, "to")});
     match kind {
         Kind::ClusterNetworkPolicy(tier, priority) => {
             spec["tier"] = json!(format!("{tier:?}"));

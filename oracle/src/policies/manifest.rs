@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{
-    Cidr, Expression, Labels, NetworkPolicy, Number, Operator, Peer, Pod, Port, Rule, Selector, World,
-    cluster,
+    Cidr, Expression, Labels, NetworkPolicy, Number, Operator, Peer, Pod, Port, Rule, Selector,
+    World, cluster,
 };
 use crate::world::{self, Node};
 
@@ -68,7 +68,8 @@ fn pod(pod: &Pod) -> Value {
         .zip(lengths)
         .map(|(is_ipv6, length)| format!("{}/{length}", pod.address(is_ipv6)))
         .collect();
-    let network = json!({"default": {"mac_address": node.mac(pod.host), "ip_addresses": addresses}});
+    let network =
+        json!({"default": {"mac_address": node.mac(pod.host), "ip_addresses": addresses}});
     let ports = pod.ports.iter().map(
         |port| json!({"name": port.name, "containerPort": port.number, "protocol": port.protocol.name()}),
     );

@@ -1,11 +1,11 @@
-//! Worlds for property tests: small, and full of what is rare in real clusters. They shrink towards fewer
-//! policies with fewer rules.
+//! Worlds for property tests: small, and full of what is rare in real clusters. They shrink towards
+//! fewer policies with fewer rules.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::{
-    Cidr, ContainerPort, Direction, Expression, Labels, Namespace, NetworkPolicy, Number, Operator, Peer,
-    Pod, Port, Rule, Selector, World,
+    Cidr, ContainerPort, Direction, Expression, Labels, Namespace, NetworkPolicy, Number, Operator,
+    Peer, Pod, Port, Rule, Selector, World,
     cluster::{Action, ClusterPeer, ClusterPolicy, ClusterPort, ClusterRule, Kind, Tier},
 };
 use crate::world::{FIRST_POD, Protocol, text_address};
@@ -35,7 +35,10 @@ pub fn world() -> impl Strategy<Value = World> {
                 namespaces: namespaces.map(|(name, labels)| Namespace { name, labels }).collect(),
                 pods: pods.collect(),
                 policies: policies
-                    .map(|(number, policy)| NetworkPolicy { name: format!("policy{number}"), ..policy })
+                    .map(|(number, policy)| NetworkPolicy {
+                        name: format!("policy{number}"),
+                        ..policy
+                    })
                     .collect(),
                 cluster_policies: Vec::new(),
             }
@@ -77,7 +80,12 @@ fn pod() -> impl Strategy<Value = (Labels, Vec<ContainerPort>)> {
     let dns = option::weighted(0.5, number.prop_map(|number| (Protocol::Udp, number)));
     (labels(), web, dns).prop_map(|(labels, web, dns)| {
         let ports = [web, dns].into_iter().flatten();
-        (labels, ports.map(|(protocol, number)| ContainerPort { name: "web", protocol, number }).collect())
+        (
+            labels,
+            ports
+                .map(|(protocol, number)| ContainerPort { name: "web", protocol, number })
+                .collect(),
+        )
     })
 }
 
@@ -97,7 +105,8 @@ fn selector() -> impl Strategy<Value = Selector> {
         select(&KEYS[..]).prop_map(|key| (key, Operator::Exists, vec![])),
         select(&KEYS[..]).prop_map(|key| (key, Operator::DoesNotExist, vec![])),
     ];
-    let expression = expression.prop_map(|(key, operator, values)| Expression { key, operator, values });
+    let expression =
+        expression.prop_map(|(key, operator, values)| Expression { key, operator, values });
     prop_oneof![
         2 => Just((vec![], vec![])),
         3 => pair.prop_map(|pair| (vec![pair], vec![])),
@@ -122,7 +131,8 @@ fn peer() -> impl Strategy<Value = Peer> {
     ];
     prop_oneof![
         selector().prop_map(|pods| Peer::Selectors { namespaces: None, pods: Some(pods) }),
-        selector().prop_map(|namespaces| Peer::Selectors { namespaces: Some(namespaces), pods: None }),
+        selector()
+            .prop_map(|namespaces| Peer::Selectors { namespaces: Some(namespaces), pods: None }),
         (selector(), selector()).prop_map(|(namespaces, pods)| Peer::Selectors {
             namespaces: Some(namespaces),
             pods: Some(pods)
@@ -154,32 +164,38 @@ fn port() -> impl Strategy<Value = Port> {
     (protocol, number).prop_map(|(protocol, number)| Port { protocol, number })
 }
 
-/// Priorities of policies of the cluster. No two policies of a world have the same one: their order would not
-/// be defined.
+/// Priorities of policies of the cluster. No two policies of a world have the same one: their order
+/// would not be defined.
 const PRIORITIES: [u16; 6] = [500, 0, 1000, 1, 999, 37];
 
-/// A world with up to six policies of the whole cluster besides. `passes`: whether the first tier may leave
-/// connections to the next one.
+/// A world with up to six policies of the whole cluster besides. `passes`: whether the first tier
+/// may leave connections to the next one.
 pub fn tiered_world(passes: Passes) -> impl Strategy<Value = World> {
-    (world(), vec(cluster_policy(passes), 0..=PRIORITIES.len())).prop_map(|(mut world, policies)| {
-        // Fewer of them, so that pods without any are left for the last tier.
-        world.policies.truncate(4);
-        let mut has_baseline = false;
-        let policies = PRIORITIES.into_iter().zip(policies).map(|(priority, policy)| {
-            let kind = match policy.kind {
-                Kind::ClusterNetworkPolicy(tier, _) => Kind::ClusterNetworkPolicy(tier, priority),
-                Kind::AdminNetworkPolicy(_) => Kind::AdminNetworkPolicy(priority),
-                // There is one in a cluster.
-                Kind::BaselineAdminNetworkPolicy if std::mem::replace(&mut has_baseline, true) => {
-                    Kind::ClusterNetworkPolicy(Tier::Baseline, priority)
-                }
-                Kind::BaselineAdminNetworkPolicy => Kind::BaselineAdminNetworkPolicy,
-            };
-            ClusterPolicy { kind, name: format!("cluster{priority}"), ..policy }
-        });
-        world.cluster_policies = policies.collect();
-        world
-    })
+    (world(), vec(cluster_policy(passes), 0..=PRIORITIES.len())).prop_map(
+        |(mut world, policies)| {
+            // Fewer of them, so that pods without any are left for the last tier.
+            world.policies.truncate(4);
+            let mut has_baseline = false;
+            let policies = PRIORITIES.into_iter().zip(policies).map(|(priority, policy)| {
+                let kind = match policy.kind {
+                    Kind::ClusterNetworkPolicy(tier, _) => {
+                        Kind::ClusterNetworkPolicy(tier, priority)
+                    }
+                    Kind::AdminNetworkPolicy(_) => Kind::AdminNetworkPolicy(priority),
+                    // There is one in a cluster.
+                    Kind::BaselineAdminNetworkPolicy
+                        if std::mem::replace(&mut has_baseline, true) =>
+                    {
+                        Kind::ClusterNetworkPolicy(Tier::Baseline, priority)
+                    }
+                    Kind::BaselineAdminNetworkPolicy => Kind::BaselineAdminNetworkPolicy,
+                };
+                ClusterPolicy { kind, name: format!("cluster{priority}"), ..policy }
+            });
+            world.cluster_policies = policies.collect();
+            world
+        },
+    )
 }
 
 /// Whether rules of the first tier may pass.
@@ -209,12 +225,8 @@ pub fn cluster_policy(passes: Passes) -> impl Strategy<Value = ClusterPolicy> {
             vec(cluster_rule(actions.clone(), is_egress, has_names), 0..=4)
         };
         let subject = (selector(), option::of(selector()));
-        (subject, rules(false), rules(true)).prop_map(move |(subject, ingress, egress)| ClusterPolicy {
-            kind,
-            name: String::new(),
-            subject,
-            ingress,
-            egress,
+        (subject, rules(false), rules(true)).prop_map(move |(subject, ingress, egress)| {
+            ClusterPolicy { kind, name: String::new(), subject, ingress, egress }
         })
     })
 }
@@ -225,7 +237,8 @@ fn cluster_rule(
     has_names: bool,
 ) -> impl Strategy<Value = ClusterRule> {
     let nets = vec!["0.0.0.0/0", "10.244.1.0/24", "10.244.2.3/32", "::/0", "fd00:10:244:1::/64"];
-    let pods = (selector(), selector()).prop_map(|(namespaces, pods)| ClusterPeer::Pods(namespaces, pods));
+    let pods =
+        (selector(), selector()).prop_map(|(namespaces, pods)| ClusterPeer::Pods(namespaces, pods));
     let pods = prop_oneof![selector().prop_map(ClusterPeer::Namespaces), pods].boxed();
     let peer = match is_egress {
         false => pods,
@@ -246,7 +259,8 @@ fn cluster_rule(
         "unknown.example",
     ]);
     let named = vec(named, 1..=2).prop_map(ClusterPeer::DomainNames);
-    let accepts = if has_names { prop_oneof![2 => peer.clone(), 1 => named].boxed() } else { peer.clone() };
+    let accepts =
+        if has_names { prop_oneof![2 => peer.clone(), 1 => named].boxed() } else { peer.clone() };
     let protocol = select(vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp]);
     let range = select(vec![(80_u16, 80_u16), (8080, 8080), (79, 81), (81, 9000), (1, 65535)]);
     let port = prop_oneof![

@@ -1,5 +1,5 @@
-//! Who may connect to whom in a world. What decides is the package `verdict`; here is which of the world's
-//! objects are the two ends, and what holds for nodes.
+//! Who may connect to whom in a world. What decides is the package `verdict`; here is which of the
+//! world's objects are the two ends, and what holds for nodes.
 
 use std::net::IpAddr;
 
@@ -16,11 +16,12 @@ use crate::world::{Node, text_address};
 const PODS: [(&str, u8); 2] = [("10.244.0.0", 16), ("fd00:10:244::", 48)];
 
 impl World {
-    /// Whether `client` may connect to the pod: its own policies allow it to leave, and the pod's policies
-    /// allow it to come in.
+    /// Whether `client` may connect to the pod: its own policies allow it to leave, and the pod's
+    /// policies allow it to come in.
     pub fn allows(&self, client: End<'_>, server: &Pod, place: Place) -> bool {
         let is_ipv6 = place.is_ipv6;
-        let origin = if client == End::Node(server.node) { Origin::OwnNode } else { Origin::Elsewhere };
+        let origin =
+            if client == End::Node(server.node) { Origin::OwnNode } else { Origin::Elsewhere };
         let (client, server) = (client.facts(is_ipv6), server.facts(is_ipv6));
         let connection = Connection { client, server, place, origin };
         self.side(Direction::Egress, connection) && self.side(Direction::Ingress, connection)
@@ -30,7 +31,10 @@ impl World {
     pub fn lets_out(&self, pod: &Pod, address: IpAddr, place: Place) -> bool {
         let server = ::verdict::End { pod: None, address };
         let client = pod.facts(place.is_ipv6);
-        self.side(Direction::Egress, Connection { client, server, place, origin: Origin::Elsewhere })
+        self.side(
+            Direction::Egress,
+            Connection { client, server, place, origin: Origin::Elsewhere },
+        )
     }
 
     fn side(&self, direction: Direction, connection: Connection<'_>) -> bool {

@@ -6,7 +6,8 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::{protocol, service_name};
 use crate::world::{
-    HEADLESS, Ingress, PROXY_NAME, Protocol, Service, ServicePort, ServiceType, TrafficPolicy, text_address,
+    HEADLESS, Ingress, PROXY_NAME, Protocol, Service, ServicePort, ServiceType, TrafficPolicy,
+    text_address,
 };
 
 /// Names of a Service's ports, unless its only port has none.
@@ -66,7 +67,11 @@ impl Outside {
 
 fn cluster_ip(index: u16, ipv4: bool) -> IpAddr {
     let number = 10 + index;
-    text_address(&if ipv4 { format!("10.96.0.{number}") } else { format!("fd00:10:96::{number:x}") })
+    text_address(&if ipv4 {
+        format!("10.96.0.{number}")
+    } else {
+        format!("fd00:10:96::{number:x}")
+    })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,7 +97,8 @@ pub(super) fn sketch() -> impl Strategy<Value = Sketch> {
         1 => Just(Families::Ipv6First),
         1 => Just(Families::Headless),
     ];
-    let labels = prop_oneof![12 => Just(vec![]), 1 => Just(vec![PROXY_NAME]), 1 => Just(vec![HEADLESS])];
+    let labels =
+        prop_oneof![12 => Just(vec![]), 1 => Just(vec![PROXY_NAME]), 1 => Just(vec![HEADLESS])];
     let ports = vec((protocol(), option::weighted(0.3, 8080..8083_u16)), 1..=3);
     let distribution = select(vec!["PreferClose", "PreferSameZone", "PreferSameNode"]);
     let rarely = || prop::bool::weighted(0.15);
@@ -117,7 +123,8 @@ pub(super) fn sketch() -> impl Strategy<Value = Sketch> {
     (addresses, numbers, choice).prop_map(|(addresses, numbers, choice)| {
         let (kind, families, labels, created, (external_ip, ingress)) = addresses;
         let (ports, is_unnamed, allocates_node_ports, shares_numbers) = numbers;
-        let (publish_not_ready_addresses, internal, external, affinity, traffic_distribution) = choice;
+        let (publish_not_ready_addresses, internal, external, affinity, traffic_distribution) =
+            choice;
         Sketch {
             kind,
             families,
@@ -156,7 +163,8 @@ impl Sketch {
             Families::Ipv6First => vec![v6, v4],
         };
         // A headless Service has no node ports and no load balancer.
-        let kind = if cluster_ips.is_empty() && !is_alias { ServiceType::ClusterIp } else { self.kind };
+        let kind =
+            if cluster_ips.is_empty() && !is_alias { ServiceType::ClusterIp } else { self.kind };
         let has_node_ports = match kind {
             ServiceType::NodePort => true,
             ServiceType::LoadBalancer => self.allocates_node_ports,
@@ -165,22 +173,24 @@ impl Sketch {
         let is_ipv4 = cluster_ips.first().is_none_or(IpAddr::is_ipv4);
         let is_unnamed = self.is_unnamed && self.ports.len() == 1;
         let first = self.ports[0].0;
-        let ports = (0_u16..).zip(PORT_NAMES).zip(self.ports).map(|((at, name), (protocol, target_port))| {
-            let number = match at {
-                // A port for two protocols, as DNS has.
-                0 => 53,
-                1 if protocol != first => 53,
-                1 => 80,
-                _ => 9100,
-            };
-            ServicePort {
-                name: (!is_unnamed).then_some(name),
-                protocol,
-                port: number + if self.shares_numbers { 0 } else { 100 * index },
-                target_port,
-                node_port: has_node_ports.then_some(30_000 + 10 * index + at),
-            }
-        });
+        let ports = (0_u16..).zip(PORT_NAMES).zip(self.ports).map(
+            |((at, name), (protocol, target_port))| {
+                let number = match at {
+                    // A port for two protocols, as DNS has.
+                    0 => 53,
+                    1 if protocol != first => 53,
+                    1 => 80,
+                    _ => 9100,
+                };
+                ServicePort {
+                    name: (!is_unnamed).then_some(name),
+                    protocol,
+                    port: number + if self.shares_numbers { 0 } else { 100 * index },
+                    target_port,
+                    node_port: has_node_ports.then_some(30_000 + 10 * index + at),
+                }
+            },
+        );
         let ingress = self.ingress.filter(|_| kind == ServiceType::LoadBalancer);
         Service {
             namespace,
@@ -189,7 +199,11 @@ impl Sketch {
             labels: self.labels,
             kind,
             ports: ports.collect(),
-            external_ips: self.external_ip.map(|outside| outside.address(is_ipv4)).into_iter().collect(),
+            external_ips: self
+                .external_ip
+                .map(|outside| outside.address(is_ipv4))
+                .into_iter()
+                .collect(),
             ingress: ingress
                 .map(|(outside, is_proxy)| Ingress { ip: outside.address(is_ipv4), is_proxy })
                 .into_iter()

@@ -4,7 +4,8 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::{MOST_SERVICES, ZONES, protocol, service_name};
 use crate::world::{
-    AddressType, Endpoint, EndpointPort, EndpointSlice, HEADLESS, Node, Protocol, ServicePort, World,
+    AddressType, Endpoint, EndpointPort, EndpointSlice, HEADLESS, Node, Protocol, ServicePort,
+    World,
 };
 
 /// A slice that does not know yet which Services, nodes and pods there are.
@@ -119,14 +120,20 @@ fn place() -> impl Strategy<Value = Place> {
 impl Sketch {
     pub(super) fn slice(self, index: usize, world: &World) -> EndpointSlice {
         let (namespace, name) = service_name(self.service);
-        let ports = world
-            .services
-            .get(self.service)
-            .map_or(vec![EndpointPort { name: None, protocol: None, port: Some(8080) }], |service| {
-                service.ports.iter().zip(&self.ports).filter_map(|(port, own)| own.of(port)).collect()
-            });
+        let ports = world.services.get(self.service).map_or(
+            vec![EndpointPort { name: None, protocol: None, port: Some(8080) }],
+            |service| {
+                service
+                    .ports
+                    .iter()
+                    .zip(&self.ports)
+                    .filter_map(|(port, own)| own.of(port))
+                    .collect()
+            },
+        );
         let ipv6 = self.address_type == AddressType::Ipv6;
-        let endpoints = self.endpoints.into_iter().map(|place| place.endpoint(world, ipv6, self.is_hinted));
+        let endpoints =
+            self.endpoints.into_iter().map(|place| place.endpoint(world, ipv6, self.is_hinted));
         EndpointSlice {
             namespace,
             name: format!("{name}-{index}"),
@@ -152,9 +159,11 @@ impl Port {
             Self::OtherProtocol(protocol) => {
                 Some(EndpointPort { name, protocol: Some(protocol), port: Some(8080) })
             }
-            Self::OtherName => {
-                Some(EndpointPort { name: Some("other"), protocol: Some(protocol), port: Some(8080) })
-            }
+            Self::OtherName => Some(EndpointPort {
+                name: Some("other"),
+                protocol: Some(protocol),
+                port: Some(8080),
+            }),
         }
     }
 }
@@ -165,8 +174,12 @@ impl Place {
         let pod = |number: u8| &world.pods[usize::from(number) % world.pods.len()];
         let host = |number: u8| &world.nodes[usize::from(number) % world.nodes.len()];
         let (address, node) = match self.at {
-            At::Pod(number) => (pod(number).addresses()[family].to_string(), Some(pod(number).node)),
-            At::Host(number) => (host(number).addresses()[family].to_string(), Some(host(number).number)),
+            At::Pod(number) => {
+                (pod(number).addresses()[family].to_string(), Some(pod(number).node))
+            }
+            At::Host(number) => {
+                (host(number).addresses()[family].to_string(), Some(host(number).number))
+            }
             At::Outside => ((if ipv6 { "2001:db8:9::9" } else { "192.0.2.9" }).to_owned(), None),
             At::OtherFamily(number) => {
                 (pod(number).addresses()[1 - family].to_string(), Some(pod(number).node))
@@ -183,7 +196,11 @@ impl Place {
             terminating,
             node_name: node.filter(|_| self.has_node_name).map(name_of),
             for_zones: if is_hinted { self.zones } else { Vec::new() },
-            for_nodes: if is_hinted { self.nodes.into_iter().map(name_of).collect() } else { Vec::new() },
+            for_nodes: if is_hinted {
+                self.nodes.into_iter().map(name_of).collect()
+            } else {
+                Vec::new()
+            },
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The control plane's roles in one process with a node's server. When they lose the leadership, they end and
-//! start again as a standby; the node's server goes on (docs/decisions/losing-the-lease.md).
+//! The control plane's roles in one process with a node's server. When they lose the leadership,
+//! they end and start again as a standby; the node's server goes on
+//! (docs/decisions/losing-the-lease.md).
 
 use std::sync::Arc;
 
@@ -63,7 +64,8 @@ async fn again_and_again(
         }
         tokio::select! {
             _ = &mut stopped => return,
-            // An election paces the rounds. A defect that ends the roles at once would spin without this.
+            // An election paces the rounds. A defect that ends the roles at once would spin without
+            // this.
             () = sleep(backoff.next(None)) => {}
         }
     }

@@ -21,8 +21,27 @@ use crate::{
     roles::CLUSTER,
 };
 
-/// Runs the process from its signal handlers to the last log line. The roles and the connection to the API server run
-/// on `of_roles`.
+/// Runs the roles in a process that has its own log, signals and pidfile, until they end. Dropped,
+/// they end at once.
+pub(crate) async fn work(config: &ControlPlaneConfig) -> ControlPlaneError {
+    let conditions = Conditions::of(config.needs());
+    let metrics = Page::of_control_plane(config.roles, config.log.file.clone()).and_then(|page| {
+        ControlPlaneMetrics::register(config.roles, page.registry()).map(Arc::new)
+    });
+    let metrics = match metrics {
+        Ok(metrics) => metrics,
+        Err(error) => return error.into(),
+    };
+    tokio::spawn(announce::changes(&conditions));
+    let connection = Connection::open(config.api_server.clone());
+    let mut work = Work::start(config, &connection, &conditions, &metrics);
+    let ended = work.ended().await;
+    work.end(&ended).await;
+    ended.into()
+}
+
+/// Runs the process from its signal handlers to the last log line. The roles and the connection to
+/// the API server run on `of_roles`.
 pub(super) async fn live(
     config: &ControlPlaneConfig,
     notes: &[String],
@@ -33,7 +52,8 @@ pub(super) async fn live(
     let mut signals = Signals::listen(log.reopen()).map_err(ControlPlaneError::Runtime)?;
     let pidfile = config.pidfile.as_deref().map(Pidfile::create).transpose()?;
     let conditions = Conditions::of(config.needs());
-    let page = Page::of_control_plane(config.roles, config.log.file.clone())?.with_lost_log_lines(log.lost());
+    let page = Page::of_control_plane(config.roles, config.log.file.clone())?
+        .with_lost_log_lines(log.lost());
     let page = Arc::new(page);
     let metrics = Arc::new(ControlPlaneMetrics::register(config.roles, page.registry())?);
     tracing::info!(
@@ -54,7 +74,8 @@ pub(super) async fn live(
         tokio::spawn(warn_of_skipped_verification(connection.clone(), conditions.clone(), CLUSTER));
         Work::start(config, &connection, &conditions, &metrics)
     };
-    // Not when the conditions are met: a standby, or a missing API server, must not hold up other units.
+    // Not when the conditions are met: a standby, or a missing API server, must not hold up other
+    // units.
     announce::started();
     tokio::spawn(readiness::once(conditions.clone(), Arc::clone(&metrics)));
     let outcome = tokio::select! {

@@ -1,22 +1,23 @@
-//! The databases of this host are opened for other machines: a `Connection` row in each, through its local socket,
-//! and for TLS the `SSL` row with the files of its server (ovn-nb(5), ovn-sb(5)).
+//! The databases of this host are opened for other machines: a `Connection` row in each, through
+//! its local socket, and for TLS the `SSL` row with the files of its server (ovn-nb(5), ovn-sb(5)).
 //!
-//! Rows are added, and never changed or removed: a connection on the same port, or an `SSL` row, is the
-//! administrator's, whatever it says.
+//! Rows are added, and never changed or removed: a connection on the same port, or an `SSL` row, is
+//! the administrator's, whatever it says.
 
 use std::{path::Path, time::Duration};
 
 use contract::backoff::Backoff;
 use ovsdb::{
-    Connection, Datum, Endpoint, Mutation, Outcome, Row, SelectedRow, TransactError, Transaction, Until,
-    Where,
+    Connection, Datum, Endpoint, Mutation, Outcome, Row, SelectedRow, TransactError, Transaction,
+    Until, Where,
 };
 use tokio::time::{sleep, timeout};
 
 use crate::chain;
 
-/// Limit for one try. A server on the same machine answers in milliseconds; a member of a cluster without a leader
-/// keeps a transaction for as long as it takes, and another member may be asked meanwhile.
+/// Limit for one try. A server on the same machine answers in milliseconds; a member of a cluster
+/// without a leader keeps a transaction for as long as it takes, and another member may be asked
+/// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A database of this host, and where it has to listen.
@@ -78,7 +79,12 @@ pub(super) async fn open(listener: Listener) {
                 let error = chain(&error);
                 if error != last {
                     let socket = listener.socket.to_string();
-                    tracing::warn!(database, socket, error, "the database cannot be opened for others yet");
+                    tracing::warn!(
+                        database,
+                        socket,
+                        error,
+                        "the database cannot be opened for others yet"
+                    );
                 }
                 last = error;
             }
@@ -121,7 +127,8 @@ impl Listener {
         Ok(Opened::Now)
     }
 
-    /// Targets of all connections, the root row (none before the first client of OVN came), and the row of TLS.
+    /// Targets of all connections, the root row (none before the first client of OVN came), and the
+    /// row of TLS.
     async fn look(
         &self,
         connection: &Connection,
@@ -129,24 +136,36 @@ impl Listener {
         let mut transaction = Transaction::new();
         let connections = transaction.select("Connection", Where::all(), &["target"]);
         let roots = transaction.select(self.database.root(), Where::all(), &["connections", "ssl"]);
-        let ssl = transaction.select("SSL", Where::all(), &["private_key", "certificate", "ca_cert"]);
+        let ssl =
+            transaction.select("SSL", Where::all(), &["private_key", "certificate", "ca_cert"]);
         let outcome: Outcome = connection.transact(transaction).await?;
         let targets = outcome.rows(connections).iter();
         let targets = targets.filter_map(|row| row.string("target")).map(str::to_owned).collect();
         Ok((targets, outcome.rows(roots).to_vec(), outcome.rows(ssl).first().cloned()))
     }
 
-    /// Another writer may be opening the same database, or the administrator: only what was seen is added to.
+    /// Another writer may be opening the same database, or the administrator: only what was seen is
+    /// added to.
     fn transaction(&self, root: Option<&SelectedRow>) -> Transaction {
         let table = self.database.root();
         let mut transaction = Transaction::new();
         let column = |row: &SelectedRow, name| row.datum(name).cloned().unwrap_or_else(empty);
         let seen = root.map(|row| {
-            Row::new().with("connections", column(row, "connections")).with("ssl", column(row, "ssl"))
+            Row::new()
+                .with("connections", column(row, "connections"))
+                .with("ssl", column(row, "ssl"))
         });
         let rows: Vec<Row> = seen.into_iter().collect();
-        transaction.wait(table, Where::all(), &["connections", "ssl"], Until::Equal, rows, Duration::ZERO);
-        let connection = transaction.insert("Connection", Row::new().with("target", self.target.as_str()));
+        transaction.wait(
+            table,
+            Where::all(),
+            &["connections", "ssl"],
+            Until::Equal,
+            rows,
+            Duration::ZERO,
+        );
+        let connection =
+            transaction.insert("Connection", Row::new().with("target", self.target.as_str()));
         let has_ssl = root.is_some_and(|row| !row.uuids("ssl").is_empty());
         let ssl = self.tls.as_ref().filter(|_| !has_ssl).map(|files| {
             let row = Row::new()
@@ -173,7 +192,8 @@ impl Listener {
         transaction
     }
 
-    /// A file that is not there, or that the database is not told of, is the usual reason why nobody can connect.
+    /// A file that is not there, or that the database is not told of, is the usual reason why
+    /// nobody can connect.
     fn compare_files(&self, ssl: Option<&SelectedRow>) {
         let Some(files) = &self.tls else { return };
         let database = self.database.name();
@@ -208,7 +228,8 @@ fn empty() -> Datum {
     Datum::set(Vec::<ovsdb::Uuid>::new())
 }
 
-/// The port of `ptcp:6641`, `pssl:6641:192.0.2.1` and the like; OVSDB's own if there is none (ovsdb(7)).
+/// The port of `ptcp:6641`, `pssl:6641:192.0.2.1` and the like; OVSDB's own if there is none
+/// (ovsdb(7)).
 fn port_of(target: &str) -> Option<u16> {
     let place = target.strip_prefix("ptcp:").or_else(|| target.strip_prefix("pssl:"))?;
     match place.split(':').next() {

@@ -1,5 +1,5 @@
-//! `ovnkube --remove-node X`: removes a node's rows from both databases and prints them, line by line. How
-//! the rows are found is in the package `controller`.
+//! `ovnkube --remove-node X`: removes a node's rows from both databases and prints them, line by
+//! line. How the rows are found is in the package `controller`.
 
 use std::{
     collections::BTreeSet,
@@ -9,8 +9,10 @@ use std::{
 
 use controller::{
     cluster_id::{self, ClusterId},
-    northbound,
-    remove_node::{ChassisOf, RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound},
+    engine::northbound,
+    remove_node::{
+        ChassisOf, RemoveNodeError, Removed, SOUTHBOUND, from_northbound, from_southbound,
+    },
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -21,8 +23,9 @@ use tokio::time::timeout;
 use super::{ControlPlaneError, RemoveNodeConfig};
 use crate::chain;
 
-/// Limit for the question to the API server whether the node still exists. Its answer is only a warning: a
-/// slow API server gets a few seconds, one that is down does not hold up the command for long.
+/// Limit for the question to the API server whether the node still exists. Its answer is only a
+/// warning: a slow API server gets a few seconds, one that is down does not hold up the command for
+/// long.
 const QUESTION: Duration = Duration::from_secs(10);
 
 /// Why the rows are not removed from a database.
@@ -34,8 +37,9 @@ enum Failure {
     NoAnswer(String),
 }
 
-/// Removes the node's rows from both databases. Prints what was removed to standard output, and errors to
-/// standard error. A second run finds nothing to remove, and succeeds. Returns whether everything is gone.
+/// Removes the node's rows from both databases. Prints what was removed to standard output, and
+/// errors to standard error. A second run finds nothing to remove, and succeeds. Returns whether
+/// everything is gone.
 pub fn remove_node(config: &RemoveNodeConfig) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -58,8 +62,8 @@ async fn remove(config: &RemoveNodeConfig) -> bool {
         eprintln!("ovnkube: warning: {warning}");
     }
     let cluster = cluster(api.as_ref()).await;
-    // Both databases, unless they are others than those that were meant: another error of one must not leave
-    // rows in the other.
+    // Both databases, unless they are others than those that were meant: another error of one must
+    // not leave rows in the other.
     let northbound = {
         let (client, updates) =
             northbound::connect(config.northbound.endpoints.clone(), config.northbound.options());
@@ -112,11 +116,18 @@ async fn within(
 }
 
 /// Prints the outcome of one database. Returns whether everything is gone.
-fn tell(side: &str, endpoints: &ovsdb::Endpoints, node: &str, outcome: Result<Removed, Failure>) -> bool {
+fn tell(
+    side: &str,
+    endpoints: &ovsdb::Endpoints,
+    node: &str,
+    outcome: Result<Removed, Failure>,
+) -> bool {
     match outcome {
         Err(error) => {
             let why = chain(&error);
-            eprintln!("ovnkube: node {node} is not removed from the {side} database {endpoints}: {why}");
+            eprintln!(
+                "ovnkube: node {node} is not removed from the {side} database {endpoints}: {why}"
+            );
             false
         }
         Ok(removed) => said(side, node, &removed).is_ok() && removed.kept.is_empty(),
@@ -143,7 +154,9 @@ fn said(side: &str, node: &str, Removed { removed, kept, chassis: _ }: &Removed)
 /// A warning if the node's object still exists, or if that is not known.
 async fn still_there(api: Option<&Connection>, node: &str) -> Option<String> {
     let connection = api?;
-    match timeout(QUESTION, Api::<Node>::all(connection.client().clone()).get_metadata_opt(node)).await {
+    match timeout(QUESTION, Api::<Node>::all(connection.client().clone()).get_metadata_opt(node))
+        .await
+    {
         Ok(Ok(None)) => None,
         Ok(Ok(Some(_))) => Some(format!(
             "node {node} is still in Kubernetes: a control plane that runs writes its rows again, \
@@ -159,8 +172,8 @@ async fn still_there(api: Option<&Connection>, node: &str) -> Option<String> {
     }
 }
 
-/// The identity of the API server's cluster, with which that of the database is compared; none if it is not
-/// known.
+/// The identity of the API server's cluster, with which that of the database is compared; none if
+/// it is not known.
 async fn cluster(api: Option<&Connection>) -> ClusterId {
     timeout(QUESTION, cluster_id::ask(api?)).await.ok()?.ok()?
 }

@@ -5,15 +5,18 @@
 //!                      │                    ▲ the database is this cluster's
 //!                      └─nodes, pods─▶ Controller ─▶ northbound database
 //!                      └─nodes─▶ DeadChassis ─▶ southbound database: chassis of deleted nodes
+//!         Controller ─▶ RemoteChassisWriter ─▶ southbound database: chassis of other zones
+//!  southbound database ─▶ FragmentPorts ─▶ northbound database: an option of ACLs
 //!  southbound database ─▶ Unidling           └─▶ AnnotationWriter ─▶ API server: annotations of pods,
 //!                                                                             status of policies
 //! CertificateSigningRequests ─▶ CsrApprover ─▶ API server: their approval
 //! Leases ─▶ LeaderElector ─▶ Leadership: whether this process may write
 //! ```
 //!
-//! A process stands for the Leases once it has a copy of the database: one that does not reach it would hold up
-//! those that do. A leader that has lost it for minutes ends, and another one takes over. Nodes and pods are listed only when it does: the lists
-//! have to contain the last writes of the former leader, or an address could be assigned twice.
+//! A process stands for the Leases once it has a copy of the database: one that does not reach it
+//! would hold up those that do. A leader that has lost it for minutes ends, and another one takes
+//! over. Nodes and pods are listed only when it does: the lists have to contain the last writes of
+//! the former leader, or an address could be assigned twice.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,29 +24,37 @@ use controller::{
     Controller,
     annotate::{AnnotationWriter, Wish},
     cluster_id::ClusterId,
-    cluster_manager::{ClusterManager, Told},
-    cluster_watch::{ClusterWatch, Party},
+    cluster_manager::{ClusterManager, ClusterManagerInputs},
+    cluster_watch::{ClusterWatch, Subscriber},
     csr_approver::CsrApprover,
     dead_chassis::DeadChassis,
-    doubt::Doubted,
+    engine::{
+        northbound,
+        reconcile::{HOLD, Progress, Stopped, UNREAD},
+    },
+    fragment_ports::{self, FragmentPorts},
     node_assignments::{NodeAssignments, NodeRules},
-    northbound, policy_reader,
-    reconcile::{HOLD, Progress, Stopped, UNREAD},
+    policy_reader,
+    remote_chassis::{self, RemoteChassisWriter},
     remove_node::SOUTHBOUND,
-    resolver::{self, Resolver},
-    store::Store,
+    safety_brake::HeldLists,
+    select::resolver::{self, Resolver},
+    tunnels::RemoteChassis,
     unidling::{self, Unidling},
+    world::Store,
 };
 use kubeapi::{
     Connection,
-    election::{Durations, ElectionConfig, ElectionConfigs, LeaderElector, Leadership, Lost, OwnLease},
+    election::{
+        Durations, ElectionConfig, ElectionConfigs, LeaderElector, Leadership, Lost, OwnLease,
+    },
     events::{Recorder, Reporter},
 };
 use ovsdb::{Client, Monitor};
 use server::conditions::Conditions;
 use tokio::{
     sync::{
-        mpsc::{UnboundedReceiver, unbounded_channel},
+        mpsc::{UnboundedReceiver, channel, unbounded_channel},
         watch,
     },
     task::JoinSet,
@@ -51,7 +62,9 @@ use tokio::{
 };
 
 use super::{
-    ControlPlaneConfig, Database, Election, listeners, readiness,
+    ControlPlaneConfig, Database, Election, adoption,
+    applied_reporter::{self, AppliedReporter},
+    listeners, readiness,
     reports::{self, Outlets},
 };
 use crate::{metrics::ControlPlaneMetrics, process::host_lock};
@@ -59,18 +72,21 @@ use crate::{metrics::ControlPlaneMetrics, process::host_lock};
 /// The `reportingController` of events.
 const REPORTER: &str = "ovn-kubernetes/ovnkube-controller";
 
-/// Limit for the election to report why the leadership was lost: it may notice a moment after the roles. The
-/// text is for the log only, and a restart should not wait long for it. Nothing is written meanwhile.
+/// Limit for the election to report why the leadership was lost: it may notice a moment after the
+/// roles. The text is for the log only, and a restart should not wait long for it. Nothing is
+/// written meanwhile.
 const REASON: Duration = Duration::from_secs(1);
 
-/// Limit for requests in flight before the Lease is released. An answer takes milliseconds on a healthy
-/// cluster. Ten times shorter, and a busy API server would be cut off; ten times longer would use up the 30 s
-/// that Kubernetes gives a pod to stop by default, and the Lease would have to run out.
+/// Limit for requests in flight before the Lease is released. An answer takes milliseconds on a
+/// healthy cluster. Ten times shorter, and a busy API server would be cut off; ten times longer
+/// would use up the 30 s that Kubernetes gives a pod to stop by default, and the Lease would have
+/// to run out.
 const FINISH: Duration = Duration::from_secs(3);
 
-/// How long a leader goes on without the northbound database. Restarts of the database, and elections of its
-/// cluster, take seconds; a tenth of this would change leaders at each. Ten times as long, and pods would get
-/// no network for half an hour while another process reaches the database.
+/// How long a leader goes on without the northbound database. Restarts of the database, and
+/// elections of its cluster, take seconds; a tenth of this would change leaders at each. Ten times
+/// as long, and pods would get no network for half an hour while another process reaches the
+/// database.
 const WITHOUT_DATABASE: Duration = Duration::from_secs(180);
 
 /// The running roles. When dropped, they end at once, and the Lease has to run out.
@@ -121,6 +137,9 @@ enum Task {
     WithoutDatabase,
 }
 
+/// The chassis of nodes of other zones; none before all nodes are known.
+type OfOtherZones = watch::Receiver<Option<Arc<RemoteChassis>>>;
+
 /// What the parts share.
 struct Shared<'a> {
     config: &'a ControlPlaneConfig,
@@ -132,8 +151,8 @@ struct Shared<'a> {
 }
 
 impl Work {
-    /// Starts the roles. Returns at once: API server and databases need not be reachable. Needs a tokio
-    /// runtime.
+    /// Starts the roles. Returns at once: API server and databases need not be reachable. Needs a
+    /// tokio runtime.
     pub(super) fn start(
         config: &ControlPlaneConfig,
         connection: &Connection,
@@ -142,10 +161,15 @@ impl Work {
     ) -> Self {
         let api = connection.clone();
         let (progress, progressed) = watch::channel(Progress::default());
+        if config.election.is_none() {
+            metrics.api_server.leads();
+        }
         let (leadership, elector) = match &config.election {
+            None if config.northbound.is_some() => (with_copy(progressed.clone()), None),
             None => (Leadership::always(), None),
             Some(election) => {
-                let alone = if config.pidfile.is_some() { Alone::ByPidfile } else { Alone::Unknown };
+                let alone =
+                    if config.pidfile.is_some() { Alone::ByPidfile } else { Alone::Unknown };
                 let candidates = election.candidates(&config.identity, alone);
                 let ready = match &config.northbound {
                     None => Leadership::always(),
@@ -189,8 +213,9 @@ impl Work {
         }
     }
 
-    /// Ends what is left of roles that have ended by themselves. A leader that has merely lost its database
-    /// releases the Lease; in all other cases another process may write already, and all ends at once.
+    /// Ends what is left of roles that have ended by themselves. A leader that has merely lost its
+    /// database releases the Lease; in all other cases another process may write already, and all
+    /// ends at once.
     pub(super) async fn end(self, why: &Ended) {
         match why {
             Ended::WithoutDatabase => self.stop().await,
@@ -198,8 +223,8 @@ impl Work {
         }
     }
 
-    /// Ends the roles, and then releases the Lease: no request is started any more, those in flight are
-    /// answered, and only then can another process lead. Takes some seconds at most.
+    /// Ends the roles, and then releases the Lease: no request is started any more, those in flight
+    /// are answered, and only then can another process lead. Takes some seconds at most.
     pub(super) async fn stop(self) {
         let Self { elector, leadership, mut at_work } = self;
         // First: from here on no part begins a write.
@@ -233,11 +258,13 @@ impl RunningTasks {
             at_work.tell(listeners::open(listener.clone()));
         }
         if let Some(database) = &config.northbound {
-            let party = at_work.control(shared, database, progress);
+            let (party, northbound, chassis) = at_work.control(shared, database, progress);
             let doubted = party.doubted.clone();
             parties.push(party);
             if let Some(southbound) = &config.southbound {
-                parties.push(at_work.remove_chassis(shared, southbound, progressed.clone(), doubted));
+                let progress = progressed.clone();
+                let databases = (northbound, southbound);
+                parties.push(at_work.follow_chassis(shared, databases, progress, doubted, chassis));
             }
             if config.election.is_some() {
                 let lost = without_database(leadership.clone(), progressed.clone());
@@ -261,9 +288,10 @@ impl RunningTasks {
             };
             at_work.tell(approver.run());
         }
-        // Last: it sends to the roles that were started above. One watch for both, so nodes are listed and
-        // kept once.
-        let watch = ClusterWatch::start(api, leadership, &metrics.api_server, &config.cluster, &parties);
+        // Last: it sends to the roles that were started above. One watch for both, so nodes are
+        // listed and kept once.
+        let watch =
+            ClusterWatch::start(api, leadership, &metrics.api_server, &config.cluster, &parties);
         let doubts = parties.into_iter().map(|party| party.doubted).collect();
         at_work.tell(readiness::cluster(
             watch.sync_statuses(),
@@ -273,25 +301,29 @@ impl RunningTasks {
         ));
         at_work.watch = Some(watch);
         if config.election.is_some() {
-            at_work.tell(readiness::election(leadership.clone(), (*conditions).clone(), Arc::clone(metrics)));
+            at_work.tell(readiness::election(
+                leadership.clone(),
+                (*conditions).clone(),
+                Arc::clone(metrics),
+            ));
         }
         at_work
     }
 
-    /// Starts the cluster manager. `of_controller`: the progress of the controller in this process, if any.
-    /// It knows which cluster the database belongs to.
+    /// Starts the cluster manager. `of_controller`: the progress of the controller in this process,
+    /// if any. It knows which cluster the database belongs to.
     fn manage_cluster(
         &mut self,
         shared: &Shared<'_>,
         of_controller: Option<watch::Receiver<Progress>>,
-    ) -> Party {
+    ) -> Subscriber {
         let Shared { config, api, leadership, recorder, conditions: _, metrics } = shared;
         let (observed, observations) = unbounded_channel();
         let assignments = NodeAssignments::new(
             config.cluster.clone(),
             NodeRules { without_subnet: config.foreign_nodes.clone() },
         );
-        let told = Told {
+        let told = ClusterManagerInputs {
             api: api.clone(),
             leadership: leadership.clone(),
             recorder: recorder.clone(),
@@ -308,16 +340,17 @@ impl RunningTasks {
         );
         let doubted = manager.doubted();
         self.cluster_manager = Some(manager);
-        Party { observations: observed, wants: ClusterManager::KINDS, doubted }
+        Subscriber { observations: observed, wants: ClusterManager::KINDS, doubted }
     }
 
-    /// Starts the controller, and the parts that only it needs.
+    /// Starts the controller, and the parts that only it needs. Returns its connection to the
+    /// northbound database, too, and the chassis of nodes of other zones.
     fn control(
         &mut self,
         shared: &Shared<'_>,
         database: &Database,
         progress: watch::Sender<Progress>,
-    ) -> Party {
+    ) -> (Subscriber, Client, OfOtherZones) {
         let Shared { config, api, leadership, recorder, conditions, metrics, .. } = shared;
         let (observed, observations) = unbounded_channel();
         let (annotations, wishes) = unbounded_channel();
@@ -333,7 +366,19 @@ impl RunningTasks {
         self.write(shared, of_firewalls);
         let (names, wanted) = watch::channel(BTreeMap::new());
         let (rereads, of_policies_to_read) = unbounded_channel();
-        let outlets = Outlets { doubts, names, rereads };
+        let (chassis, of_other_zones) = watch::channel(None);
+        let (changes, changed) = channel(applied_reporter::WAITING);
+        if let Some(southbound) = &config.southbound {
+            let reporter = AppliedReporter {
+                changes: changed,
+                northbound: database.clone(),
+                southbound: southbound.clone(),
+                recorder: recorder.clone(),
+                histogram: metrics.applied.clone(),
+            };
+            self.tell(reporter.run());
+        }
+        let outlets = Outlets { doubts, names, chassis, rereads, changes };
         self.tell(reports::tell(reported, recorder.clone(), outlets));
         let to_controller = observed.downgrade();
         self.tell(policy_reader::run((*api).clone(), of_policies_to_read, to_controller.clone()));
@@ -346,8 +391,11 @@ impl RunningTasks {
         self.tell(resolver.run());
         self.tell(readiness::northbound(client.state(), (*conditions).clone()));
         self.tell(readiness::rows(leadership.clone(), progressed.clone(), (*conditions).clone()));
-        if let Some(southbound) = config.southbound.as_ref().filter(|_| config.cluster.empty_lb_events) {
-            let (southbound, events) = unidling::connect(southbound.endpoints.clone(), southbound.options());
+        if let Some(southbound) =
+            config.southbound.as_ref().filter(|_| config.cluster.empty_lb_events)
+        {
+            let (southbound, events) =
+                unidling::connect(southbound.endpoints.clone(), southbound.options());
             let unidling = Unidling {
                 events,
                 southbound,
@@ -372,30 +420,70 @@ impl RunningTasks {
             hold: HOLD,
             patience: UNREAD,
         };
-        self.tasks.spawn(async move { Task::Controller(controller.run().await) });
-        Party { observations: observed, wants: Store::KINDS, doubted }
+        let adopted = adoption::take_over(
+            client.clone(),
+            (*api).clone(),
+            config.cluster.clone(),
+            (*conditions).clone(),
+        );
+        self.tell(adoption::finish(client.clone(), leadership.clone(), progressed));
+        self.tasks.spawn(async move {
+            // Before the election, and so before the first lists: they have to contain what it
+            // writes on nodes.
+            adopted.await;
+            Task::Controller(controller.run().await)
+        });
+        let party = Subscriber { observations: observed, wants: Store::KINDS, doubted };
+        (party, client, of_other_zones)
     }
 
-    /// Starts the part that removes the chassis of deleted nodes.
-    fn remove_chassis(
+    /// Starts the parts that follow the chassis of nodes: one removes those of deleted nodes, one
+    /// writes those of other zones, one has ACLs see fragments.
+    fn follow_chassis(
         &mut self,
         shared: &Shared<'_>,
-        southbound: &Database,
+        (northbound, southbound): (Client, &Database),
         progress: watch::Receiver<Progress>,
-        doubted: watch::Receiver<Option<Doubted>>,
-    ) -> Party {
+        doubted: watch::Receiver<Option<HeldLists>>,
+        of_other_zones: OfOtherZones,
+    ) -> Subscriber {
         let (observed, observations) = unbounded_channel();
         let (endpoints, options) = (southbound.endpoints.clone(), southbound.options());
-        // Without a copy: the rows of one node are few, and the southbound database may be large.
+        // Without a copy of its own: the southbound database may be large.
         let (southbound, updates) = Client::start(endpoints, SOUTHBOUND, Monitor::new(), options);
+        self.tell(
+            FragmentPorts {
+                chassis: southbound.replicate(fragment_ports::monitor()),
+                northbound,
+                leadership: shared.leadership.clone(),
+                progress: progress.clone(),
+            }
+            .run(),
+        );
+        if shared.config.cluster.is_connected() {
+            let writer = RemoteChassisWriter {
+                chassis: southbound.replicate(remote_chassis::monitor()),
+                zone: shared.config.cluster.zone.clone(),
+                wanted: of_other_zones,
+                leadership: shared.leadership.clone(),
+                progress: progress.clone(),
+            };
+            self.tell(writer.run());
+        }
         let leadership = shared.leadership.clone();
-        let dead = DeadChassis { observations, southbound, leadership, progress, doubted: doubted.clone() };
+        let dead = DeadChassis {
+            observations,
+            southbound,
+            leadership,
+            progress,
+            doubted: doubted.clone(),
+        };
         self.tell(async move {
             let _connected = updates;
             dead.run().await;
         });
         // It judges no list: the controller does.
-        Party { observations: observed, wants: DeadChassis::KINDS, doubted }
+        Subscriber { observations: observed, wants: DeadChassis::KINDS, doubted }
     }
 
     /// Waits until no write of the roles is in flight. Cancellation-safe.
@@ -405,8 +493,11 @@ impl RunningTasks {
             manager.ended().await;
         }
         if !writing.is_empty() {
-            // With a writer there is a controller, which may hand it more requests until it has ended.
-            while !matches!(tasks.join_next().await, None | Some(Ok(Task::Controller(_)) | Err(_))) {}
+            // With a writer there is a controller, which may hand it more requests until it has
+            // ended.
+            while !matches!(tasks.join_next().await, None | Some(Ok(Task::Controller(_)) | Err(_)))
+            {
+            }
             for writer in writing {
                 writer.ended().await;
             }
@@ -459,8 +550,8 @@ fn with_copy(mut progress: watch::Receiver<Progress>) -> Leadership {
     ready
 }
 
-/// Waits until this process has led for [`WITHOUT_DATABASE`] without the database. For ever if the controller
-/// ends.
+/// Waits until this process has led for [`WITHOUT_DATABASE`] without the database. For ever if the
+/// controller ends.
 async fn without_database(leadership: Leadership, mut progress: watch::Receiver<Progress>) {
     loop {
         leadership.won().await;
@@ -476,9 +567,9 @@ async fn without_database(leadership: Leadership, mut progress: watch::Receiver<
     }
 }
 
-/// Waits until the controller has compared the API server's cluster with the database's: nodes of another
-/// cluster get no subnet. Returns the database's, if it tells. Without a controller there is no database to
-/// compare with.
+/// Waits until the controller has compared the API server's cluster with the database's: nodes of
+/// another cluster get no subnet. Returns the database's, if it tells. Without a controller there
+/// is no database to compare with.
 async fn own_cluster(of_controller: Option<watch::Receiver<Progress>>) -> ClusterId {
     let mut progress = of_controller?;
     if !progress.borrow().own_cluster {
@@ -486,7 +577,8 @@ async fn own_cluster(of_controller: Option<watch::Receiver<Progress>>) -> Cluste
             "nodes are given nothing before the northbound database is known to be this cluster's"
         );
     }
-    let known = progress.wait_for(|progress| progress.own_cluster).await.map(|known| known.cluster.clone());
+    let known =
+        progress.wait_for(|progress| progress.own_cluster).await.map(|known| known.cluster.clone());
     match known {
         Ok(cluster) => cluster,
         // The controller has ended: then the roles end, and no node may get a subnet any more.
@@ -512,11 +604,14 @@ impl Election {
             durations: durations.expect("the options' own check is the same"),
             own_lease: self.own_lease(lease, identity, alone),
         };
-        ElectionConfigs { first: candidate(&self.lease), second: self.second_lease.as_ref().map(candidate) }
+        ElectionConfigs {
+            first: candidate(&self.lease),
+            second: self.second_lease.as_ref().map(candidate),
+        }
     }
 
-    /// How this process takes its own Lease again after a crash. A lock that cannot be taken is no error: it
-    /// only takes longer then.
+    /// How this process takes its own Lease again after a crash. A lock that cannot be taken is no
+    /// error: it only takes longer then.
     fn own_lease(&self, lease: &str, identity: &str, alone: Alone) -> OwnLease {
         match (alone, host_lock::take(&self.lock_directory, &format!("{lease}_{identity}"))) {
             (Alone::ByPidfile, lock) => OwnLease::Resume(lock.ok()),

@@ -1,8 +1,9 @@
 //! The certificate of an address, as its files are now.
 //!
 //! Every connection compares the files with those that were read last (device, inode, size, mtime).
-//! A renewed certificate is used from the next connection on, whether its file was written, renamed, or is
-//! behind the symbolic link that the kubelet switches when it updates a mounted Secret.
+//! A renewed certificate is used from the next connection on, whether its file was written,
+//! renamed, or is behind the symbolic link that the kubelet switches when it updates a mounted
+//! Secret.
 
 use std::{
     fs, io,
@@ -65,11 +66,12 @@ impl Certificate {
         Self { files, read: Mutex::new(None) }
     }
 
-    /// The acceptor for the certificate as it is now. If that cannot be used, the acceptor for the last
-    /// usable one, if any. Blocks: it reads files.
+    /// The acceptor for the certificate as it is now. If that cannot be used, the acceptor for the
+    /// last usable one, if any. Blocks: it reads files.
     pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
         let Tls { key, certificate } = &self.files;
-        // Before the files are read: if they change meanwhile, the next connection reads them again.
+        // Before the files are read: if they change meanwhile, the next connection reads them
+        // again.
         let stamps = [Stamp::of(key), Stamp::of(certificate)];
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(read) = read.as_ref().filter(|read| read.stamps == stamps) {
@@ -93,7 +95,8 @@ impl Certificate {
                             the files are read again when they change",
                     "the certificate of --metrics-bind-address cannot be used"
                 );
-                // Two files are never replaced at once: between the two, key and certificate do not match.
+                // Two files are never replaced at once: between the two, key and certificate do not
+                // match.
                 before
             }
         };
@@ -114,8 +117,11 @@ impl Certificate {
             return Err(CertificateError::Empty(certificate.clone()));
         }
         let private = PrivateKeyDer::from_pem_file(key).map_err(file_error(key))?;
-        let pair =
-            |source| CertificateError::Pair { key: key.clone(), certificate: certificate.clone(), source };
+        let pair = |source| CertificateError::Pair {
+            key: key.clone(),
+            certificate: certificate.clone(),
+            source,
+        };
         // rustls checks that key and certificate belong together.
         ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

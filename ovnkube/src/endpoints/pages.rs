@@ -12,7 +12,10 @@ use k8s_openapi::jiff::Timestamp;
 use server::conditions::Conditions;
 use tokio::task::spawn_blocking;
 
-use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Page};
+use crate::{
+    exporter::Exporter,
+    metrics::{CONTENT_TYPE as METRICS_TYPE, Page},
+};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -20,8 +23,16 @@ const TEXT: &str = "text/plain; charset=utf-8";
 #[derive(Debug)]
 pub(super) struct Pages {
     pub(super) conditions: Conditions,
-    /// `None` if `/metrics` is not served here.
-    pub(super) metrics: Option<Arc<Page>>,
+    pub(super) metrics: Measurements,
+}
+
+/// What `/metrics` is at an address.
+#[derive(Debug)]
+pub(super) enum Measurements {
+    /// It is not served.
+    None,
+    OfProcess(Arc<Page>),
+    OfDaemons(Exporter),
 }
 
 impl Pages {
@@ -32,42 +43,51 @@ impl Pages {
         query: Option<&str>,
     ) -> Response<Full<Bytes>> {
         match (path, &self.metrics) {
-            ("/healthz" | "/livez" | "/readyz", _) | ("/metrics", Some(_))
+            ("/healthz" | "/livez" | "/readyz", _)
+            | ("/metrics", Measurements::OfProcess(_) | Measurements::OfDaemons(_))
                 if !matches!(*method, Method::GET | Method::HEAD) =>
             {
-                let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+                let mut refused =
+                    text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
                 refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
                 refused
             }
-            // The runtime that serves this also serves the plugin: an answer shows that it is not stuck.
-            ("/livez", _) | ("/healthz", Some(_)) => text(StatusCode::OK, "ok\n".to_owned()),
-            ("/healthz", None) => self.node_health(),
+            // The runtime that serves this also serves the plugin: an answer shows that it is not
+            // stuck.
+            ("/healthz", Measurements::None) => self.node_health(),
+            ("/livez" | "/healthz", _) => text(StatusCode::OK, "ok\n".to_owned()),
             ("/readyz", _) => self.readyz(query.is_some_and(asks_for_everything)),
-            ("/metrics", Some(metrics)) => self.metrics(Arc::clone(metrics)).await,
-            (_, Some(_)) => text(
-                StatusCode::NOT_FOUND,
-                "no such path; there are /metrics, /healthz, /livez and /readyz\n".to_owned(),
-            ),
-            (_, None) => text(
+            ("/metrics", Measurements::OfProcess(page)) => self.metrics(Arc::clone(page)).await,
+            ("/metrics", Measurements::OfDaemons(exporter)) => {
+                answer(StatusCode::OK, METRICS_TYPE, exporter.text().await.to_string())
+            }
+            (_, Measurements::None) => text(
                 StatusCode::NOT_FOUND,
                 "no such path; there are /healthz, /livez and /readyz\n".to_owned(),
+            ),
+            (_, Measurements::OfProcess(_) | Measurements::OfDaemons(_)) => text(
+                StatusCode::NOT_FOUND,
+                "no such path; there are /metrics, /healthz, /livez and /readyz\n".to_owned(),
             ),
         }
     }
 
-    /// As kube-proxy's: load balancers outside of the cluster ask it whether a node takes new connections.
+    /// As kube-proxy's: load balancers outside of the cluster ask it whether a node takes new
+    /// connections.
     fn node_health(&self) -> Response<Full<Bytes>> {
         let is_eligible = !self.conditions.is_leaving();
         let now = Timestamp::now().to_string();
-        let body =
-            format!(r#"{{"lastUpdated":"{now}","currentTime":"{now}","nodeEligible":{is_eligible}}}"#) + "\n";
+        let body = format!(
+            r#"{{"lastUpdated":"{now}","currentTime":"{now}","nodeEligible":{is_eligible}}}"#
+        ) + "\n";
         let status = if is_eligible { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut response = answer(status, "application/json", body);
         response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         response
     }
 
-    /// In the format of Kubernetes' own components. Lists every check if one is missing, or on request.
+    /// In the format of Kubernetes' own components. Lists every check if one is missing, or on
+    /// request.
     fn readyz(&self, everything: bool) -> Response<Full<Bytes>> {
         let missing = self.conditions.all_missing();
         if missing.is_empty() && !everything {
@@ -76,8 +96,8 @@ impl Pages {
         let remarks = self.conditions.all_remarks();
         let mut list = String::new();
         for part in self.conditions.parts() {
-            // Writing to a string does not fail. Reasons have texts of other programs: no control characters
-            // in a terminal.
+            // Writing to a string does not fail. Reasons have texts of other programs: no control
+            // characters in a terminal.
             let _ = match (missing.get(part), remarks.get(part)) {
                 (None, None) => writeln!(list, "[+]{part} ok"),
                 (None, Some(remark)) => {

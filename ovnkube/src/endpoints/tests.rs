@@ -26,8 +26,8 @@ fn on(address: SocketAddr) -> Endpoints {
     Endpoints { metrics: Some(address), ..Endpoints::default() }
 }
 
-/// Connects as soon as a server listens, sends a request, and returns everything until the end of the
-/// connection.
+/// Connects as soon as a server listens, sends a request, and returns everything until the end of
+/// the connection.
 async fn ask(address: SocketAddr, request: &str) -> String {
     let connect = async {
         loop {
@@ -39,7 +39,10 @@ async fn ask(address: SocketAddr, request: &str) -> String {
     };
     let talk = async {
         let mut stream = connect.await;
-        stream.write_all(format!("{request} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{request} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
         let mut answer = Vec::new();
         // A server without a certificate resets the connection.
         let _ = stream.read_to_end(&mut answer).await;
@@ -86,8 +89,11 @@ async fn readiness_lists_what_is_missing_and_why_until_nothing_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_reading_is_allowed_and_only_what_there_is() {
     let (metrics, healthz) = (free_address(), free_address());
-    let _serving =
-        start(&Endpoints { metrics: Some(metrics), healthz: Some(healthz), tls: None }, &ready(), &page());
+    let _serving = start(
+        &Endpoints { metrics: Some(metrics), healthz: Some(healthz), ..Endpoints::default() },
+        &ready(),
+        &page(),
+    );
     for (address, request, status) in [
         (metrics, "GET /metrics", "200"),
         (metrics, "HEAD /metrics", "200"),
@@ -118,8 +124,11 @@ async fn only_reading_is_allowed_and_only_what_there_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_for_both_serves_both() {
     let address = free_address();
-    let _serving =
-        start(&Endpoints { metrics: Some(address), healthz: Some(address), tls: None }, &ready(), &page());
+    let _serving = start(
+        &Endpoints { metrics: Some(address), healthz: Some(address), ..Endpoints::default() },
+        &ready(),
+        &page(),
+    );
     for path in ["GET /metrics", "GET /healthz", "GET /readyz"] {
         assert!(ask(address, path).await.starts_with("HTTP/1.1 200 "), "{path}");
     }
@@ -140,10 +149,16 @@ async fn an_address_in_use_is_served_once_it_is_free() {
 async fn every_address_means_those_of_both_versions() {
     let port = free_address().port();
     let _serving = start(&on((Ipv6Addr::UNSPECIFIED, port).into()), &ready(), &page());
-    assert!(ask((Ipv4Addr::LOCALHOST, port).into(), "GET /healthz").await.starts_with("HTTP/1.1 200 "));
+    assert!(
+        ask((Ipv4Addr::LOCALHOST, port).into(), "GET /healthz").await.starts_with("HTTP/1.1 200 ")
+    );
     // If the machine has no IPv6, there is only IPv4.
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
-        assert!(ask((Ipv6Addr::LOCALHOST, port).into(), "GET /healthz").await.starts_with("HTTP/1.1 200 "));
+        assert!(
+            ask((Ipv6Addr::LOCALHOST, port).into(), "GET /healthz")
+                .await
+                .starts_with("HTTP/1.1 200 ")
+        );
     }
 }
 
@@ -166,8 +181,9 @@ fn certify(files: &Tls, name: &str) {
         .arg(&files.key)
         .arg("-out")
         .arg(&files.certificate);
-    let output =
-        openssl.output().expect("openssl is missing; install it with: integration/prerequisites.sh test");
+    let output = openssl
+        .output()
+        .expect("openssl is missing; install it with: integration/prerequisites.sh test");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -175,7 +191,9 @@ fn certify(files: &Tls, name: &str) {
 async fn certified_name(address: SocketAddr) -> Option<String> {
     let show = move || {
         let mut client = Command::new("openssl");
-        client.args(["s_client", "-connect", &address.to_string()]).stdin(std::process::Stdio::null());
+        client
+            .args(["s_client", "-connect", &address.to_string()])
+            .stdin(std::process::Stdio::null());
         let text = String::from_utf8_lossy(&client.output().unwrap().stdout).into_owned();
         Some(text.split_once("subject=CN = ")?.1.lines().next()?.to_owned())
     };
@@ -203,19 +221,30 @@ async fn a_renewed_certificate_is_used_from_the_next_connection_on() {
     fs::rename(&next.certificate, &used.certificate).unwrap();
     assert_eq!(certified_name(address).await.as_deref(), Some("two"));
     fs::write(&used.certificate, "rubbish").unwrap();
-    assert_eq!(certified_name(address).await.as_deref(), Some("two"), "what cannot be used is not used");
+    assert_eq!(
+        certified_name(address).await.as_deref(),
+        Some("two"),
+        "what cannot be used is not used"
+    );
 }
 
 /// A load balancer outside of the cluster asks at kube-proxy's port.
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_that_of_kube_proxy_and_ends_when_the_node_is_about_to_go() {
     let (healthz, conditions) = (free_address(), ready());
-    let _serving = start(&Endpoints { healthz: Some(healthz), ..Endpoints::default() }, &conditions, &page());
+    let _serving =
+        start(&Endpoints { healthz: Some(healthz), ..Endpoints::default() }, &conditions, &page());
     let answer = ask(healthz, "GET /healthz").await;
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""nodeEligible":true"#), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""nodeEligible":true"#),
+        "{answer}"
+    );
     conditions.leave(true);
     let answer = ask(healthz, "GET /healthz").await;
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""nodeEligible":false"#), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""nodeEligible":false"#),
+        "{answer}"
+    );
     // That is no reason to restart or to take the network away.
     assert!(ask(healthz, "GET /readyz").await.starts_with("HTTP/1.1 200 "));
 }

@@ -16,7 +16,8 @@ use kubeapi::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
-/// Limit for one request: an API server that is up answers within a few seconds, also when it is busy.
+/// Limit for one request: an API server that is up answers within a few seconds, also when it is
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why there is no answer.
@@ -26,13 +27,17 @@ pub(super) enum Unanswered {
     ApiServer { what: String, trouble: Trouble },
     #[error("pod {0} has ended, so that it has no address")]
     Ended(PodKey),
-    #[error("pod {0} has no address yet: its annotation k8s.ovn.org/pod-networks is not there, or unusable")]
+    #[error(
+        "pod {0} has no address yet: its annotation k8s.ovn.org/pod-networks is not there, or unusable"
+    )]
     NoAddress(PodKey),
     #[error("pod {0} is to be in its node's network, and is on no node yet")]
     Unscheduled(PodKey),
     #[error("there is no node {0:?}")]
     NoNode(String),
-    #[error("node {0} has no address yet: its annotation k8s.ovn.org/host-cidrs is not there, or unusable")]
+    #[error(
+        "node {0} has no address yet: its annotation k8s.ovn.org/host-cidrs is not there, or unusable"
+    )]
     NodeWithoutAddress(String),
     #[error("{address} is in the subnet of the pods of node {node}, and no pod has it")]
     NobodyAt { address: IpAddr, node: String },
@@ -44,9 +49,13 @@ pub(super) enum Unanswered {
     NoPort { service: ServiceKey, ports: String },
     #[error("a client is a pod, a node or an address, and not a Service")]
     ServiceAsClient,
-    #[error("neither end is a pod in the cluster's network, and policies are about no other connections")]
+    #[error(
+        "neither end is a pod in the cluster's network, and policies are about no other connections"
+    )]
     NeitherIsPod,
-    #[error("read {what}: the API server has it in the version {versions}, which this program cannot read")]
+    #[error(
+        "read {what}: the API server has it in the version {versions}, which this program cannot read"
+    )]
     UnknownVersion { what: String, versions: String },
     #[error("the two ends have no address of a family in common")]
     NoFamily,
@@ -90,9 +99,10 @@ pub(super) async fn collection(
     match discovery::served(api, definition).await {
         Ok(Served::In(version)) => Ok(Some(definition.path(version))),
         Ok(Served::Nowhere) => Ok(None),
-        Ok(Served::Otherwise(versions)) => {
-            Err(Unanswered::UnknownVersion { what: definition.resource(), versions: versions.join(", ") })
-        }
+        Ok(Served::Otherwise(versions)) => Err(Unanswered::UnknownVersion {
+            what: definition.resource(),
+            versions: versions.join(", "),
+        }),
         Err(trouble) => Err(Unanswered::ApiServer { what: definition.resource(), trouble }),
     }
 }

@@ -1,5 +1,5 @@
-//! What the northbound database does with a connection: the ACLs of the ports that it passes, and the one that
-//! decides in each stage. Reads only; knows nothing of policies.
+//! What the northbound database does with a connection: the ACLs of the ports that it passes, and
+//! the one that decides in each stage. Reads only; knows nothing of policies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,12 +65,17 @@ impl Database {
         let found: Vec<Selection> = ports
             .iter()
             .map(|name| {
-                query.select("Logical_Switch_Port", Condition::equal("name", name.as_str()), &["name"])
+                query.select(
+                    "Logical_Switch_Port",
+                    Condition::equal("name", name.as_str()),
+                    &["name"],
+                )
             })
             .collect();
         // It has a port on every switch: what names no group in its match counts there.
         let cluster_group = ObjectId::cluster_port_group(CLUSTER_PORT_GROUP).hashed();
-        let everywhere = query.select("Port_Group", Condition::equal("name", cluster_group), &["acls"]);
+        let everywhere =
+            query.select("Port_Group", Condition::equal("name", cluster_group), &["acls"]);
         let outcome = connection.transact(query).await?;
         let everywhere: Vec<Uuid> = acls(outcome.rows(everywhere));
         let mut ports = BTreeMap::new();
@@ -78,7 +83,10 @@ impl Database {
             let Some(name) = row.string("name") else { continue };
             let (port, mut wanted) = places(connection, name, row.uuid()).await?;
             wanted.extend(&everywhere);
-            ports.insert(name.to_owned(), PortRows { port, acls: read_acls(connection, &wanted).await? });
+            ports.insert(
+                name.to_owned(),
+                PortRows { port, acls: read_acls(connection, &wanted).await? },
+            );
         }
         let all = ports.values().flat_map(|rows| &rows.acls);
         let expressions = all.filter_map(|acl| acl.acl.matching.as_ref());
@@ -115,7 +123,9 @@ impl Database {
     /// The names of the DNS as the model has them.
     pub(super) fn names(&self) -> Vec<verdict::Name<'_>> {
         let names = self.names.iter();
-        names.map(|(name, addresses)| verdict::Name { name, addresses: addresses.clone() }).collect()
+        names
+            .map(|(name, addresses)| verdict::Name { name, addresses: addresses.clone() })
+            .collect()
     }
 }
 
@@ -145,8 +155,12 @@ async fn places(
     Ok((port, wanted.collect()))
 }
 
-async fn read_acls(connection: &Connection, wanted: &BTreeSet<Uuid>) -> Result<Vec<Acl>, TransactError> {
-    let has_tiers = connection.schema().table("ACL").is_some_and(|table| table.columns.contains_key("tier"));
+async fn read_acls(
+    connection: &Connection,
+    wanted: &BTreeSet<Uuid>,
+) -> Result<Vec<Acl>, TransactError> {
+    let has_tiers =
+        connection.schema().table("ACL").is_some_and(|table| table.columns.contains_key("tier"));
     let mut columns = vec!["external_ids", "direction", "options", "priority", "action", "match"];
     columns.extend(has_tiers.then_some("tier"));
     let mut query = Transaction::new();
@@ -198,8 +212,10 @@ async fn read_names(
     names: &BTreeSet<&str>,
 ) -> Result<Vec<(String, Vec<IpAddr>)>, TransactError> {
     let set = |name: &str, family| ObjectId::address_set(ovn::NAME_SET, name, family).hashed();
-    let of: BTreeMap<String, &str> =
-        names.iter().flat_map(|name| ["v4", "v6"].map(|family| (set(name, family), *name))).collect();
+    let of: BTreeMap<String, &str> = names
+        .iter()
+        .flat_map(|name| ["v4", "v6"].map(|family| (set(name, family), *name)))
+        .collect();
     let sets = read_sets(connection, &of.keys().map(String::as_str).collect()).await?;
     let read = |(set, texts): (String, Vec<String>)| {
         let addresses = texts.iter().filter_map(|text| text.parse().ok()).collect();

@@ -1,12 +1,15 @@
-//! The ends of a connection: which pod, node or other machine a question means, and the addresses that the
-//! other end sees. Reads only; knows nothing of policies.
+//! The ends of a connection: which pod, node or other machine a question means, and the addresses
+//! that the other end sees. Reads only; knows nothing of policies.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{names::PodKey, node_annotation::NodeAnnotations, ovn};
-use controller::store::{
-    Annotated, Node, Phase, Pod,
-    wire::{NodeObject, PodObject},
+use controller::kinds::{
+    node::{object::Node, wire::NodeObject},
+    pod::{
+        object::{Annotated, Phase, Pod},
+        wire::PodObject,
+    },
 };
 use ipnet::IpNet;
 use kube::api::ListParams;
@@ -98,20 +101,28 @@ impl<'a> Finder<'a> {
         match (pod.phase, pod.host_network) {
             (Phase::Ended, _) => Err(Unanswered::Ended(key.clone())),
             (Phase::Active, true) => {
-                let node = pod.node.as_deref().ok_or_else(|| Unanswered::Unscheduled(key.clone()))?;
+                let node =
+                    pod.node.as_deref().ok_or_else(|| Unanswered::Unscheduled(key.clone()))?;
                 self.node(node, Some(key), role).await
             }
             (Phase::Active, false) => {
-                let addresses = addresses_of(&pod).ok_or_else(|| Unanswered::NoAddress(key.clone()))?;
+                let addresses =
+                    addresses_of(&pod).ok_or_else(|| Unanswered::NoAddress(key.clone()))?;
                 Ok(Party { who: Who::Pod(PodFacts::new(key.clone(), &pod)), addresses })
             }
         }
     }
 
-    async fn node(&mut self, name: &str, pod: Option<&PodKey>, role: Role) -> Result<Party, Unanswered> {
+    async fn node(
+        &mut self,
+        name: &str,
+        pod: Option<&PodKey>,
+        role: Role,
+    ) -> Result<Party, Unanswered> {
         let mut nodes = self.nodes().await?.iter();
-        let node =
-            nodes.find(|node| *node.name == *name).ok_or_else(|| Unanswered::NoNode(name.to_owned()))?;
+        let node = nodes
+            .find(|node| *node.name == *name)
+            .ok_or_else(|| Unanswered::NoNode(name.to_owned()))?;
         let management = ovn::managements(&node.subnets);
         let addresses = match role {
             // The route to pods is over the management port.
@@ -169,7 +180,8 @@ pub(super) fn node_of(nodes: &[Node], address: IpAddr) -> Option<&Node> {
     nodes.iter().find(|node| node.subnets.iter().any(|subnet| subnet.contains(&address)))
 }
 
-/// The pod that has the address. Of its addresses the API server finds only the first one by itself.
+/// The pod that has the address. Of its addresses the API server finds only the first one by
+/// itself.
 fn pod_at(pods: &[(PodKey, Pod)], address: IpAddr) -> Option<PodFacts> {
     let has = |pod: &Pod| {
         let is_it = addresses_of(pod).is_some_and(|addresses| addresses.contains(&address));
@@ -180,7 +192,9 @@ fn pod_at(pods: &[(PodKey, Pod)], address: IpAddr) -> Option<PodFacts> {
 
 fn addresses_of(pod: &Pod) -> Option<Vec<IpAddr>> {
     match &pod.annotated {
-        Annotated::Network { network, .. } => Some(network.addresses.iter().map(IpNet::addr).collect()),
+        Annotated::Network { network, .. } => {
+            Some(network.addresses.iter().map(IpNet::addr).collect())
+        }
         Annotated::Nothing | Annotated::Unusable(_) => None,
     }
 }
@@ -256,7 +270,9 @@ impl PodFacts {
             key,
             node: pod.node.as_deref().map(str::to_owned),
             labels: labels.collect(),
-            ports: ports.map(|port| (port.name.to_string(), protocol(port.protocol), port.number)).collect(),
+            ports: ports
+                .map(|port| (port.name.to_string(), protocol(port.protocol), port.number))
+                .collect(),
         }
     }
 

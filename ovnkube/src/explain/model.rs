@@ -6,12 +6,19 @@ use std::{
 };
 
 use contract::names::{ClusterPolicyKey, ClusterPolicyKind, PolicyKey};
-use controller::store::{
-    ClusterPolicy, EgressFirewall, Node, Policy,
-    cluster_policy::{ClusterPeer, ClusterRule, PolicyTier, RuleAction},
-    egress_firewall::{Destination, FirewallAction, FirewallPort, FirewallRule},
-    policy::{Block, Direction, Number, Peer, Port, Rule},
-    selector::{Requirement, Selector},
+use controller::{
+    kinds::{
+        cluster_policy::object::{ClusterPeer, ClusterPolicy, ClusterRule, PolicyTier, RuleAction},
+        egress_firewall::object::{
+            Destination, EgressFirewall, FirewallAction, FirewallPort, FirewallRule,
+        },
+        network_policy::object::{Peer, Policy, Rule, block::Block},
+        node::object::Node,
+    },
+    select::{
+        peer::{Direction, Number, Port},
+        selector::{Requirement, Selector},
+    },
 };
 use verdict::{
     cluster_policy as of_cluster, egress_firewall as firewall, network_policy as network, selector,
@@ -29,9 +36,14 @@ pub(super) fn protocol(protocol: kubeapi::services::Protocol) -> verdict::Protoc
     }
 }
 
-pub(super) fn network_policy<'a>(key: &'a PolicyKey, policy: &'a Policy) -> network::NetworkPolicy<'a> {
-    let types =
-        [(Direction::Ingress, verdict::Direction::Ingress), (Direction::Egress, verdict::Direction::Egress)];
+pub(super) fn network_policy<'a>(
+    key: &'a PolicyKey,
+    policy: &'a Policy,
+) -> network::NetworkPolicy<'a> {
+    let types = [
+        (Direction::Ingress, verdict::Direction::Ingress),
+        (Direction::Egress, verdict::Direction::Egress),
+    ];
     let rules = |direction| policy.rules(direction).into_iter().flatten().map(rule).collect();
     network::NetworkPolicy {
         namespace: key.namespace(),
@@ -47,8 +59,8 @@ pub(super) fn network_policy<'a>(key: &'a PolicyKey, policy: &'a Policy) -> netw
     }
 }
 
-/// Of a list whose elements cannot be used, nothing is left, and it allows nothing; to the model an empty
-/// list is as none.
+/// Of a list whose elements cannot be used, nothing is left, and it allows nothing; to the model an
+/// empty list is as none.
 fn rule(Rule { index: _, peers, ports }: &Rule) -> network::Rule<'_> {
     const NOTHING: verdict::Cidr = verdict::Cidr(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     let nobody = || network::Peer::Block { cidr: NOTHING, except: vec![NOTHING] };
@@ -107,8 +119,12 @@ pub(super) fn cluster_policy<'a>(
             ClusterPolicyKind::ClusterNetworkPolicy => {
                 of_cluster::Kind::ClusterNetworkPolicy(tier, effect.priority)
             }
-            ClusterPolicyKind::AdminNetworkPolicy => of_cluster::Kind::AdminNetworkPolicy(effect.priority),
-            ClusterPolicyKind::BaselineAdminNetworkPolicy => of_cluster::Kind::BaselineAdminNetworkPolicy,
+            ClusterPolicyKind::AdminNetworkPolicy => {
+                of_cluster::Kind::AdminNetworkPolicy(effect.priority)
+            }
+            ClusterPolicyKind::BaselineAdminNetworkPolicy => {
+                of_cluster::Kind::BaselineAdminNetworkPolicy
+            }
         },
         name: key.name().to_owned(),
         subject: (namespaces, Some(selector(&effect.subject.pods))),
@@ -135,7 +151,9 @@ fn cluster_rule(rule: &ClusterRule) -> of_cluster::ClusterRule<'_> {
         ports: ports
             .map(|Port { protocol: of, number }| match number {
                 Number::All => of_cluster::ClusterPort::Range(protocol(*of), 0, u16::MAX),
-                Number::Range(first, last) => of_cluster::ClusterPort::Range(protocol(*of), *first, *last),
+                Number::Range(first, last) => {
+                    of_cluster::ClusterPort::Range(protocol(*of), *first, *last)
+                }
                 Number::Named(name) => of_cluster::ClusterPort::Named(name),
             })
             .collect(),
@@ -162,7 +180,9 @@ pub(super) fn egress_firewall(of: &EgressFirewall) -> firewall::EgressFirewall<'
     firewall::EgressFirewall { rules: of.rules.iter().map(firewall_rule).collect() }
 }
 
-fn firewall_rule(FirewallRule { index, action, to, ports }: &FirewallRule) -> firewall::FirewallRule<'_> {
+fn firewall_rule(
+    FirewallRule { index, action, to, ports }: &FirewallRule,
+) -> firewall::FirewallRule<'_> {
     let ports = ports.iter().flatten();
     firewall::FirewallRule {
         index: *index,
@@ -173,10 +193,12 @@ fn firewall_rule(FirewallRule { index, action, to, ports }: &FirewallRule) -> fi
         to: match to {
             Destination::Anywhere => firewall::Destination::Anywhere,
             Destination::Net(net) => firewall::Destination::Net(cidr(net)),
-            Destination::Nodes(of) => firewall::Destination::Nodes(selector(of)),
+            Destination::Nodes(of) => firewall::Destination::Nodes(selector(&of.nodes)),
             Destination::Name(name) => firewall::Destination::Name(name),
         },
-        ports: ports.map(|FirewallPort { protocol: of, number }| (protocol(*of), *number)).collect(),
+        ports: ports
+            .map(|FirewallPort { protocol: of, number }| (protocol(*of), *number))
+            .collect(),
     }
 }
 

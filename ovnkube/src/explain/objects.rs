@@ -6,22 +6,27 @@ use std::{
 };
 
 use contract::{
-    definition::EGRESS_FIREWALL,
-    names::{ClusterPolicyKey, ClusterPolicyKind, EGRESS_FIREWALL_NAME, PolicyKey},
+    definition::{CUSTOM_NAME, EGRESS_FIREWALL},
+    names::{ClusterPolicyKey, ClusterPolicyKind, PolicyKey},
     policy_annotation::Enforcement,
 };
-use controller::store::{
-    ClusterPolicy, EgressFirewall, Node, Policy,
-    cluster_policy::ClusterPeer,
-    egress_firewall::Destination,
-    policy::Direction,
-    wire::{
-        ClusterPolicyObject, EgressFirewallObject, NamespaceObject, OfAdmin, OfBaseline, OfCluster,
-        PolicyObject,
+use controller::{
+    kinds::{
+        cluster_policy::{
+            object::{ClusterPeer, ClusterPolicy},
+            wire::{ClusterPolicyObject, OfAdmin, OfBaseline, OfCluster},
+        },
+        egress_firewall::object::{Destination, EgressFirewall, EgressFirewallObject},
+        namespace::wire::NamespaceObject,
+        network_policy::{object::Policy, wire::PolicyObject},
+        node::object::Node,
     },
+    select::peer::Direction,
 };
 use kubeapi::Connection;
-use verdict::{cluster_policy as of_cluster, egress_firewall as firewall, network_policy as network};
+use verdict::{
+    cluster_policy as of_cluster, egress_firewall as firewall, network_policy as network,
+};
 
 use super::{
     Question,
@@ -69,7 +74,8 @@ impl Objects {
             }
             let object: NamespaceObject = get(api, "/api/v1/namespaces", namespace).await?;
             namespaces.insert(namespace.to_owned(), object.into_namespace().1.labels);
-            let collection = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
+            let collection =
+                format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
             let found: Vec<PolicyObject> = list(api, &collection).await?;
             // A name that no API server accepts is none of its objects'.
             policies.extend(found.into_iter().filter_map(|object| object.into_policy().ok()));
@@ -91,12 +97,23 @@ impl Objects {
         }
         unread.append(&mut targets.unread);
         let nodes = finder.into_nodes();
-        Ok(Self { client, targets, nodes, namespaces, policies, cluster_policies, firewall, unread })
+        Ok(Self {
+            client,
+            targets,
+            nodes,
+            namespaces,
+            policies,
+            cluster_policies,
+            firewall,
+            unread,
+        })
     }
 
     pub(super) fn namespaces(&self) -> Vec<verdict::Namespace<'_>> {
         let namespaces = self.namespaces.iter();
-        namespaces.map(|(name, labels)| verdict::Namespace { name, labels: model::pairs(labels) }).collect()
+        namespaces
+            .map(|(name, labels)| verdict::Namespace { name, labels: model::pairs(labels) })
+            .collect()
     }
 
     pub(super) fn nodes(&self) -> Vec<verdict::Node<'_>> {
@@ -111,18 +128,23 @@ impl Objects {
     }
 
     pub(super) fn is_dry_run(&self, policy: &network::NetworkPolicy<'_>) -> bool {
-        let is_it =
-            |key: &PolicyKey| (key.namespace(), key.name()) == (policy.namespace, policy.name.as_str());
+        let is_it = |key: &PolicyKey| {
+            (key.namespace(), key.name()) == (policy.namespace, policy.name.as_str())
+        };
         let mut known = self.policies.iter().filter(|(key, _)| is_it(key));
         known.any(|(_, known)| known.enforcement == Enforcement::DryRun)
     }
 
     /// The policies of the cluster that have an effect, as the model has them.
     pub(super) fn policies_of_cluster(&self) -> Vec<of_cluster::ClusterPolicy<'_>> {
-        self.cluster_policies.iter().filter_map(|(key, policy)| model::cluster_policy(key, policy)).collect()
+        self.cluster_policies
+            .iter()
+            .filter_map(|(key, policy)| model::cluster_policy(key, policy))
+            .collect()
     }
 
-    /// The client, if the connection leads out of the cluster, so that its namespace's EgressFirewall is asked.
+    /// The client, if the connection leads out of the cluster, so that its namespace's
+    /// EgressFirewall is asked.
     pub(super) fn leaving(&self, server: &Party, to: IpAddr) -> Option<&PodFacts> {
         let is_outside = server.pod().is_none() && node_of(&self.nodes, to).is_none();
         self.client.pod().filter(|_| is_outside)
@@ -136,7 +158,8 @@ impl Objects {
 
     /// The names of the DNS in rules.
     pub(super) fn names(&self) -> BTreeSet<&str> {
-        let effects = self.cluster_policies.iter().filter_map(|(_, policy)| policy.effect.as_deref());
+        let effects =
+            self.cluster_policies.iter().filter_map(|(_, policy)| policy.effect.as_deref());
         let rules = effects.flat_map(|effect| effect.rules(Direction::Egress));
         let peers = rules.filter_map(|rule| rule.peers.as_deref()).flatten();
         let of_policies = peers.filter_map(|peer| match peer {
@@ -157,7 +180,7 @@ async fn of_kind(
     api: &Connection,
     kind: ClusterPolicyKind,
 ) -> Result<Vec<(ClusterPolicyKey, ClusterPolicy)>, Unanswered> {
-    fn read<K: controller::store::wire::OfKind>(
+    fn read<K: controller::kinds::cluster_policy::wire::OfKind>(
         found: Vec<ClusterPolicyObject<K>>,
     ) -> Vec<(ClusterPolicyKey, ClusterPolicy)> {
         found.into_iter().filter_map(|object| object.into_policy().ok()).collect()
@@ -177,10 +200,13 @@ async fn of_kind(
 }
 
 /// The EgressFirewall of the namespace; none without its definition in the cluster, too.
-async fn firewall_of(api: &Connection, namespace: &str) -> Result<Option<EgressFirewall>, Unanswered> {
+async fn firewall_of(
+    api: &Connection,
+    namespace: &str,
+) -> Result<Option<EgressFirewall>, Unanswered> {
     let collection = EGRESS_FIREWALL.path_in(api.version_of(&EGRESS_FIREWALL), namespace);
-    match get::<EgressFirewallObject>(api, &collection, EGRESS_FIREWALL_NAME).await {
-        Ok(object) => Ok(object.into_firewall().ok().map(|(_, firewall)| firewall)),
+    match get::<EgressFirewallObject>(api, &collection, CUSTOM_NAME).await {
+        Ok(object) => Ok(object.into_object().ok().map(|(_, firewall)| firewall)),
         Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,5 +1,5 @@
-//! What is said about one connection, as text: what the policies say, what the database does, and whether
-//! both are the same.
+//! What is said about one connection, as text: what the policies say, what the database does, and
+//! whether both are the same.
 
 use std::fmt::Write as _;
 
@@ -20,8 +20,8 @@ use super::{
     targets::Target,
 };
 
-/// One end of the connection: what its policies say, and what the ACLs of its port do. None: the database has
-/// no such port.
+/// One end of the connection: what its policies say, and what the ACLs of its port do. None: the
+/// database has no such port.
 #[derive(Debug)]
 pub(super) struct End<'a> {
     pub(super) side: Side<'a>,
@@ -30,8 +30,8 @@ pub(super) struct End<'a> {
     pub(super) carried: Option<Carried<Acl>>,
 }
 
-/// The way out of the cluster: what the EgressFirewall of the client's namespace says, and what the ACLs on the
-/// way to the router do. None: the database lacks one of the two ports.
+/// The way out of the cluster: what the EgressFirewall of the client's namespace says, and what the
+/// ACLs on the way to the router do. None: the database lacks one of the two ports.
 #[derive(Debug)]
 pub(super) struct Leaving<'a> {
     pub(super) namespace: &'a str,
@@ -125,14 +125,22 @@ impl Page<'_> {
         }
         for (index, fit) in rules.iter().enumerate() {
             let decides = by == By::Rule { policy: number, rule: index };
-            let _ = writeln!(page, "    rule {index} ({}): {}{}", action(*fit), of_fit(*fit), mark(decides));
+            let _ = writeln!(
+                page,
+                "    rule {index} ({}): {}{}",
+                action(*fit),
+                of_fit(*fit),
+                mark(decides)
+            );
         }
     }
 
     /// The dry runs that select the end, and what would be if they were enforced.
     fn dry_runs(&self, page: &mut String, side: &Side<'_>) {
         let dry_runs = side.selecting.iter().filter_map(|of| match of.policy {
-            side::Policy::Network(policy) => self.objects.is_dry_run(policy).then_some((policy, &of.rules)),
+            side::Policy::Network(policy) => {
+                self.objects.is_dry_run(policy).then_some((policy, &of.rules))
+            }
             side::Policy::Cluster(_) => None,
         });
         let mut is_any = false;
@@ -166,7 +174,8 @@ impl Page<'_> {
                 let is_it = |key: &ClusterPolicyKey| {
                     (key.kind.as_str(), key.name()) == (policy.kind.name(), policy.name.as_str())
                 };
-                let (_, known) = self.objects.cluster_policies.iter().find(|(key, _)| is_it(key))?;
+                let (_, known) =
+                    self.objects.cluster_policies.iter().find(|(key, _)| is_it(key))?;
                 known.unusable.as_ref().map(ToString::to_string)
             }
         }
@@ -186,8 +195,11 @@ impl Leaving<'_> {
 
     fn text(&self, page: &mut String, objects: &Objects) {
         let Answer { rules, by, allows } = &self.answer;
-        let _ = writeln!(page, "\nEgressFirewall of namespace {}: {}", self.namespace, word(*allows));
-        if let Some(unusable) = objects.firewall.as_ref().and_then(|firewall| firewall.unusable.as_ref()) {
+        let _ =
+            writeln!(page, "\nEgressFirewall of namespace {}: {}", self.namespace, word(*allows));
+        if let Some(unusable) =
+            objects.firewall.as_ref().and_then(|firewall| firewall.unusable.as_ref())
+        {
             let _ = writeln!(page, "    {unusable}");
         }
         for (number, fit) in rules.iter().enumerate() {
@@ -197,7 +209,8 @@ impl Leaving<'_> {
                 FirewallAction::Deny => "deny",
             };
             let fits = fits(destination, port, "destination");
-            let _ = writeln!(page, "    rule {index} ({action}): {fits}{}", mark(*by == Some(number)));
+            let _ =
+                writeln!(page, "    rule {index} ({action}): {fits}{}", mark(*by == Some(number)));
         }
         let _ = writeln!(
             page,
@@ -256,8 +269,10 @@ fn order(kind: Kind) -> String {
 fn row(page: &mut String, acl: &Acl) {
     let Acl { uuid, id, acl, matching } = acl;
     let acl::Acl { direction, tier, priority, action, .. } = acl;
-    let _ = writeln!(page, "    ACL {uuid}: {action}, {direction}, tier {tier}, priority {priority}");
-    let _ = writeln!(page, "      id    {}", id.as_deref().unwrap_or("none: it is not this program's"));
+    let _ =
+        writeln!(page, "    ACL {uuid}: {action}, {direction}, tier {tier}, priority {priority}");
+    let _ =
+        writeln!(page, "      id    {}", id.as_deref().unwrap_or("none: it is not this program's"));
     let _ = writeln!(page, "      match {matching}");
 }
 

@@ -1,54 +1,10 @@
-//! The command line of `ovnkube policy explain`: two ends and a port, then options. Knows no option.
+//! The question of `ovnkube policy explain`: two ends of a connection, and a port.
 
-use std::{ffi::OsString, net::IpAddr, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 use contract::names::{PodKey, ServiceKey};
 use ipnet::IpNet;
 use verdict::Protocol;
-
-const USAGE: &str = "\
-Usage: ovnkube policy explain CLIENT SERVER PORT[/PROTOCOL] [OPTION…]
-
-Says whether the client may connect to the server at the port: which NetworkPolicies and policies of the
-cluster select either end, what each of their rules says, which one decides, and which ACLs of OVN's
-northbound database carry it; of a connection that leaves the cluster, what the EgressFirewall says, too.
-PROTOCOL is TCP (the default), UDP or SCTP. Nothing is written. At least one of the two ends has to be a pod
-in the cluster's network. An end is one of these:
-
-  NAMESPACE/POD      a pod; also pod/NAMESPACE/POD. A pod in its node's network counts as its node.
-  node/NODE          a node
-  ADDRESS            whatever has the address: a pod, a node, a Service, or a machine outside of the cluster
-  svc/NAMESPACE/SERVICE   of the server: each backend of the Service that takes connections at the Service's PORT
-
-  ovnkube policy explain shop/cart-0 shop/db-0 5432 --k8s-kubeconfig ~/.kube/config \\
-      --nb-address unix:/run/ovn/ovnnb_db.sock
-  ovnkube policy explain shop/cart-0 203.0.113.7 443 --k8s-kubeconfig ~/.kube/config
-
-A node connects to pods from the address of its management port, and always reaches its own pods. A client
-outside of the cluster may have another address where it arrives at the pod: behind a Service, one of the
-node's.
-
-Options are those of the control plane that say where the API server and the database are; see ovnkube --help.
-The API server has to let the user get pods and namespaces, and list networkpolicies and the kinds of
-policy.networking.k8s.io; for an end that is no pod, also list nodes, pods, services and endpointslices and get egressfirewalls.
-
-Exit status: 0: said, whatever the verdict. 1: something could not be read, or the database does not do what
-the policies say. 2: the command line or an option cannot be used.
-";
-
-/// What the command line asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
-    Explain {
-        question: Question,
-        /// The program's name, and the options.
-        options: Vec<OsString>,
-    },
-    /// A text to print.
-    Help(&'static str),
-    /// The command line cannot be used, for this reason.
-    Wrong(String),
-}
 
 /// Whether `client` may connect to `server` there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,48 +27,35 @@ pub enum Asked {
     Service(ServiceKey),
 }
 
-impl Command {
-    /// Reads a command line, of which the first word is the program's name. `None` if it is another command.
-    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
-        let mut words = arguments.into_iter();
-        let program = words.next()?;
-        if words.next()? != "policy" {
-            return None;
-        }
-        let words: Vec<OsString> = words.collect();
-        if words.is_empty() || words.iter().any(|word| word == "-h" || word == "--help" || word == "-help") {
-            return Some(Self::Help(USAGE));
-        }
-        let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
-        let end = words.iter().position(is_option).unwrap_or(words.len());
-        let (asked, options) = words.split_at(end);
-        let asked: Vec<String> = asked.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let question = match &asked[..] {
-            [verb, client, server, place] if verb == "explain" => Question::read(client, server, place),
-            [verb, ..] if verb != "explain" => Err(format!("there is no command \"policy {verb}\"")),
-            _ => Err("it needs two ends of a connection and a port".to_owned()),
-        };
-        Some(match question {
-            Ok(question) => {
-                let options = std::iter::once(program).chain(options.iter().cloned()).collect();
-                Self::Explain { question, options }
-            }
-            Err(why) => Self::Wrong(format!("{why}\n{USAGE}")),
-        })
-    }
-}
-
 impl Question {
-    fn read(client: &str, server: &str, place: &str) -> Result<Self, String> {
+    /// Reads the three words of the command line.
+    ///
+    /// # Errors
+    /// A word is no end of a connection, or no port; the text says which.
+    pub fn read(client: &str, server: &str, place: &str) -> Result<Self, String> {
         let (port, protocol) = place.split_once('/').unwrap_or((place, Protocol::Tcp.name()));
-        let known = Protocol::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(protocol));
+        let known =
+            Protocol::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(protocol));
         let number = port.parse().ok().filter(|number: &u16| *number > 0);
         Ok(Self {
             client: client.parse()?,
             server: server.parse()?,
-            port: number.ok_or_else(|| format!("{port:?} is no port: give a number from 1 to 65535"))?,
+            port: number
+                .ok_or_else(|| format!("{port:?} is no port: give a number from 1 to 65535"))?,
             protocol: known.ok_or_else(|| format!("{protocol:?} is none of TCP, UDP and SCTP"))?,
         })
+    }
+}
+
+impl fmt::Display for Asked {
+    /// As it is written in a question.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(key) => key.fmt(f),
+            Self::Node(name) => write!(f, "node/{name}"),
+            Self::Address(address) => address.fmt(f),
+            Self::Service(key) => write!(f, "svc/{}/{}", key.namespace(), key.name()),
+        }
     }
 }
 
@@ -147,22 +90,15 @@ impl FromStr for Asked {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Option<Command> {
-        Command::read(line.split(' ').map(OsString::from))
-    }
-
     #[test]
-    fn two_pods_and_a_port_are_a_question_and_what_follows_are_options() {
-        let asked = read("ovnkube policy explain shop/cart shop/db 53/udp --nb-address unix:/x -v").unwrap();
-        let Command::Explain { question, options } = asked else { panic!("{asked:?}") };
-        let pod = |name| Asked::Pod(PodKey::new("shop", name).unwrap());
-        assert_eq!((&question.client, &question.server), (&pod("cart"), &pod("db")));
-        assert_eq!((question.port, question.protocol), (53, Protocol::Udp));
-        assert_eq!(options, ["ovnkube", "--nb-address", "unix:/x", "-v"]);
-        assert_eq!(read("ovnkube --init-node policy"), None);
-        assert_eq!(read("ovnkube"), None);
-        for line in ["ovnkube policy", "ovnkube policy explain --help", "ovnkube policy explain a b c -h"] {
-            assert!(matches!(read(line), Some(Command::Help(_))), "{line}");
+    fn a_port_without_a_protocol_is_of_tcp() {
+        for (place, port, protocol) in
+            [("53/udp", 53, Protocol::Udp), ("5432", 5432, Protocol::Tcp)]
+        {
+            let question = Question::read("shop/cart", "shop/db", place).unwrap();
+            let pod = |name| Asked::Pod(PodKey::new("shop", name).unwrap());
+            assert_eq!((&question.client, &question.server), (&pod("cart"), &pod("db")));
+            assert_eq!((question.port, question.protocol), (port, protocol));
         }
     }
 
@@ -186,21 +122,18 @@ mod tests {
 
     #[test]
     fn a_question_that_cannot_be_read_is_refused_with_what_is_wrong_about_it() {
-        for (line, why) in [
-            ("policy explain cart shop/db 80", "\"cart\" is no end of a connection"),
-            ("policy explain shop/cart 10.0.0.0/8/1 80", "\"10.0.0.0/8/1\" is no end"),
-            ("policy explain shop/cart 10.0.0.0/8 80", "\"10.0.0.0/8\" is a network"),
-            ("policy explain shop/cart shop/DB 80", "\"shop/DB\" is no pod"),
-            ("policy explain shop/cart shop/db 0", "\"0\" is no port"),
-            ("policy explain shop/cart shop/db web", "\"web\" is no port"),
-            ("policy explain shop/cart shop/db 80/icmp", "\"icmp\" is none of"),
-            ("policy explain shop/cart shop/db", "two ends of a connection and a port"),
-            ("policy explain shop/cart shop/db 80 90", "two ends of a connection and a port"),
-            ("policy describe shop/cart", "no command \"policy describe\""),
+        for (words, why) in [
+            (["cart", "shop/db", "80"], "\"cart\" is no end of a connection"),
+            (["shop/cart", "10.0.0.0/8/1", "80"], "\"10.0.0.0/8/1\" is no end"),
+            (["shop/cart", "10.0.0.0/8", "80"], "\"10.0.0.0/8\" is a network"),
+            (["shop/cart", "shop/DB", "80"], "\"shop/DB\" is no pod"),
+            (["shop/cart", "shop/db", "0"], "\"0\" is no port"),
+            (["shop/cart", "shop/db", "web"], "\"web\" is no port"),
+            (["shop/cart", "shop/db", "80/icmp"], "\"icmp\" is none of"),
         ] {
-            let read = read(&format!("ovnkube {line}"));
-            let Some(Command::Wrong(text)) = read else { panic!("{line}: {read:?}") };
-            assert!(text.starts_with(why) || text.contains(why), "{line}: {text}");
+            let [client, server, place] = words;
+            let error = Question::read(client, server, place).unwrap_err();
+            assert!(error.starts_with(why), "{words:?}: {error}");
         }
     }
 }

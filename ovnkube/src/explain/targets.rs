@@ -1,10 +1,11 @@
-//! Where a connection may end: one server, or the backends of a Service. Reads only; knows nothing of policies.
+//! Where a connection may end: one server, or the backends of a Service. Reads only; knows nothing
+//! of policies.
 
 use std::net::IpAddr;
 
 use contract::names::ServiceKey;
-use controller::store::Service;
 use kube::api::ListParams;
+use kubeapi::services::Service;
 use kubeapi::{
     Connection,
     services::{Endpoint, ServiceObject, ServicePort, Slice, SliceObject, chosen},
@@ -83,7 +84,9 @@ impl Targets {
                 return Ok(Self::one(party, question.port, unread));
             }
         };
-        let Some((key, service)) = found else { return Ok(Self { service: None, all: Vec::new(), unread }) };
+        let Some((key, service)) = found else {
+            return Ok(Self { service: None, all: Vec::new(), unread });
+        };
         Self::of_service(api, finder, client, question, (key, &service)).await
     }
 
@@ -98,14 +101,20 @@ impl Targets {
         question: &Question,
         (key, service): (ServiceKey, &Service),
     ) -> Result<Self, Unanswered> {
-        let is_asked =
-            |port: &&ServicePort| (port.port, protocol(port.protocol)) == (question.port, question.protocol);
+        let is_asked = |port: &&ServicePort| {
+            (port.port, protocol(port.protocol)) == (question.port, question.protocol)
+        };
         let port = service.ports.iter().find(is_asked).ok_or_else(|| no_port(&key, service))?;
-        let collection = format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", key.namespace());
-        let own = ListParams::default().labels(&format!("kubernetes.io/service-name={}", key.name()));
+        let collection =
+            format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", key.namespace());
+        let own =
+            ListParams::default().labels(&format!("kubernetes.io/service-name={}", key.name()));
         let slices: Vec<SliceObject> = list_where(api, &collection, own).await?;
-        let slices: Vec<Slice> =
-            slices.into_iter().filter_map(|object| object.value().ok()).map(|(_, slice)| slice).collect();
+        let slices: Vec<Slice> = slices
+            .into_iter()
+            .filter_map(|object| object.value().ok())
+            .map(|(_, slice)| slice)
+            .collect();
         let asked = match question.server {
             Asked::Address(address) => Some(address),
             Asked::Service(_) | Asked::Pod(_) | Asked::Node(_) => None,
@@ -114,7 +123,9 @@ impl Targets {
         backends.retain(|(endpoint, _)| {
             let is_family = asked.is_none_or(|asked| asked.is_ipv4() == endpoint.address.is_ipv4());
             is_family
-                && client.node().is_none_or(|node| service.internal.admits(endpoint.node.as_deref(), node))
+                && client
+                    .node()
+                    .is_none_or(|node| service.internal.admits(endpoint.node.as_deref(), node))
         });
         let (mut all, mut left_out) = (Vec::new(), Vec::new());
         for (endpoint, port) in backends {
@@ -133,32 +144,43 @@ impl Targets {
             }
         }
         let addresses = service.cluster_ips.to_vec();
-        Ok(Self { service: Some(ServiceFacts { key, addresses, left_out }), all, unread: Vec::new() })
+        Ok(Self {
+            service: Some(ServiceFacts { key, addresses, left_out }),
+            all,
+            unread: Vec::new(),
+        })
     }
 }
 
 /// The endpoints that take connections to the Service's port, each with its own port.
-fn backends<'a>(slices: &'a [Slice], key: &ServiceKey, port: &ServicePort) -> Vec<(&'a Endpoint, u16)> {
+fn backends<'a>(
+    slices: &'a [Slice],
+    key: &ServiceKey,
+    port: &ServicePort,
+) -> Vec<(&'a Endpoint, u16)> {
     let own = slices.iter().filter(|slice| slice.service.as_ref() == Some(key));
     let all: Vec<(&Endpoint, u16)> = own
         .flat_map(|slice| {
             let targets: Vec<u16> = slice.targets(port).collect();
-            slice
-                .endpoints
-                .iter()
-                .flat_map(move |endpoint| targets.clone().into_iter().map(move |target| (endpoint, target)))
+            slice.endpoints.iter().flat_map(move |endpoint| {
+                targets.clone().into_iter().map(move |target| (endpoint, target))
+            })
         })
         .collect();
     // Of each family by itself, as they are balanced.
     let of_family = |is_ipv4| {
-        let own = all.iter().copied().filter(move |(endpoint, _)| endpoint.address.is_ipv4() == is_ipv4);
+        let own =
+            all.iter().copied().filter(move |(endpoint, _)| endpoint.address.is_ipv4() == is_ipv4);
         chosen(own, |(endpoint, _)| endpoint.condition)
     };
     of_family(true).chain(of_family(false)).collect()
 }
 
 /// The Service that has the address in the cluster, or outside of it.
-async fn service_at(api: &Connection, address: IpAddr) -> Result<Option<(ServiceKey, Service)>, Unanswered> {
+async fn service_at(
+    api: &Connection,
+    address: IpAddr,
+) -> Result<Option<(ServiceKey, Service)>, Unanswered> {
     let found: Vec<ServiceObject> = list(api, "/api/v1/services").await?;
     let mut services = found.into_iter().filter_map(|object| object.value().ok());
     Ok(services.find(|(_, service)| service.addresses().any(|(_, own)| own == address)))

@@ -19,7 +19,10 @@ impl LogFiles {
         name: &str,
         files: impl IntoIterator<Item = PathBuf>,
     ) -> prometheus::Result<Self> {
-        let sizes = IntGaugeVec::new(Opts::new(name, "Size of a log, by its file name."), &["logfile_name"]);
+        let sizes = IntGaugeVec::new(
+            Opts::new(name, "Size of a log, by its file name."),
+            &["logfile_name"],
+        );
         Ok(Self { files: files.into_iter().collect(), sizes: known(registry, sizes)? })
     }
 

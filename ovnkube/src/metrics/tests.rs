@@ -8,7 +8,10 @@ fn logs_have_their_sizes_and_conditions_their_states() {
     let page = Page::of_node([log.clone(), other, "/dev/null".into()]).unwrap();
     let conditions = Conditions::default();
     let text = page.text(&conditions).unwrap();
-    assert!(text.contains("ovnkube_node_logfile_size_bytes{logfile_name=\"ovnkube.log\"} 5\n"), "{text}");
+    assert!(
+        text.contains("ovnkube_node_logfile_size_bytes{logfile_name=\"ovnkube.log\"} 5\n"),
+        "{text}"
+    );
     assert!(!text.contains("\"null\"") && !text.contains("\"other.log\""), "{text}");
     std::fs::remove_file(log).unwrap();
     conditions.met(Part::PODS);
@@ -30,6 +33,9 @@ fn two_roles_in_one_process_are_on_one_page_that_tells_of_the_process_once() {
     ] {
         assert_eq!(text.matches(&format!("\n{once}")).count(), 1, "{once}: {text}");
     }
-    assert!(text.contains("ovnkube_controller_condition_met{condition=\"election\"} 0\n"), "{text}");
+    assert!(
+        text.contains("ovnkube_controller_condition_met{condition=\"election\"} 0\n"),
+        "{text}"
+    );
     assert!(!text.contains("ovnkube_controller_build_info"), "{text}");
 }

@@ -1,5 +1,6 @@
-//! `--cleanup-node`: removes from a node what the server made, if no server runs there. `--hand-back-node`: removes
-//! what upstream's server does not have. The removal itself is in `server`.
+//! `--cleanup-node`: removes from a node what the server made, if no server runs there.
+//! `--hand-back-node`: removes what upstream's server does not have. The removal itself is in
+//! `server`.
 
 use std::{io, path::PathBuf};
 
@@ -13,7 +14,9 @@ use crate::{options::Early, process::pidfile};
 /// Why the cleanup did nothing, or was incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanupError {
-    #[error("a server answers on {0:?}: stop it first (systemctl stop ovnkube-node, or delete its pod)")]
+    #[error(
+        "a server answers on {0:?}: stop it first (systemctl stop ovnkube-node, or delete its pod)"
+    )]
     Running(PathBuf),
     #[error("a running server holds {0:?}: stop it first")]
     Pidfile(PathBuf),
@@ -27,13 +30,14 @@ pub enum CleanupError {
 ///
 /// # Errors
 ///
-/// [`Running`](CleanupError::Running) and [`Pidfile`](CleanupError::Pidfile) if a server runs: nothing was
-/// done. [`Runtime`](CleanupError::Runtime) if no runtime could be made: nothing was done.
-/// [`Incomplete`](CleanupError::Incomplete) if something could not be removed: the rest was, and the error
-/// lists both.
+/// [`Running`](CleanupError::Running) and [`Pidfile`](CleanupError::Pidfile) if a server runs:
+/// nothing was done. [`Runtime`](CleanupError::Runtime) if no runtime could be made: nothing was
+/// done. [`Incomplete`](CleanupError::Incomplete) if something could not be removed: the rest was,
+/// and the error lists both.
 pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
     none_runs(early)?;
-    // Every field is named: a new one is a compile error here until it is clear whether the cleanup needs it.
+    // Every field is named: a new one is a compile error here until it is clear whether the cleanup
+    // needs it.
     let Early {
         name,
         ovsdb,
@@ -56,9 +60,9 @@ pub fn cleanup(early: &Early) -> Result<Cleaned, CleanupError> {
 ///
 /// # Errors
 ///
-/// [`Pidfile`](CleanupError::Pidfile) if a server of this program runs, [`Runtime`](CleanupError::Runtime) if no
-/// runtime could be made: nothing was done. [`Incomplete`](CleanupError::Incomplete) if something could not be
-/// removed.
+/// [`Pidfile`](CleanupError::Pidfile) if a server of this program runs,
+/// [`Runtime`](CleanupError::Runtime) if no runtime could be made: nothing was done.
+/// [`Incomplete`](CleanupError::Incomplete) if something could not be removed.
 pub fn hand_back(early: &Early) -> Result<Cleaned, CleanupError> {
     // The socket may be upstream's, at the same place.
     none_holds_the_pidfile(early)?;

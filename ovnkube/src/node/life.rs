@@ -1,5 +1,5 @@
-//! The lifecycle of a node's server: the order of the steps, from the options to the last log line. The steps
-//! themselves are in other modules.
+//! The lifecycle of a node's server: the order of the steps, from the options to the last log line.
+//! The steps themselves are in other modules.
 //!
 //! ```text
 //! log, pidfile, signals → endpoints → the control plane's roles, if they are in this process → server::node
@@ -46,8 +46,8 @@ pub(super) async fn live(
     tokio::spawn(announce::changes(&conditions));
     tokio::spawn(announce::node_started(&conditions));
 
-    // Before the server: `/readyz` shows what it waits for. A page takes all its collectors before it is
-    // served.
+    // Before the server: `/readyz` shows what it waits for. A page takes all its collectors before
+    // it is served.
     let (_endpoints, control_plane) = match control_plane {
         None => (endpoints::start(&early.endpoints, &conditions, &Arc::new(page)), None),
         Some(config) => {
@@ -72,8 +72,8 @@ pub(super) async fn live(
             Ok(())
         }
     };
-    // After the server: it has finished the ADDs in flight, whose pods may have needed addresses from these
-    // roles.
+    // After the server: it has finished the ADDs in flight, whose pods may have needed addresses
+    // from these roles.
     if let Some(roles) = control_plane {
         roles.stop().await;
     }

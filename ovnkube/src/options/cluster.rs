@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use contract::ovn::{Masquerade, nth};
-use controller::config::{ClusterConfig, Multicast, Templates};
+use controller::config::{ClusterConfig, Interconnect, Multicast, Templates, Zone};
 use ipnet::IpNet;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
     reading::Reading,
     settings::Origin,
     spec::Spec,
-    table::{cluster as table, gateway, kubernetes, node},
+    table::{cluster as table, gateway, kubernetes, node, open_vswitch, roles},
     values,
 };
 
@@ -32,21 +32,27 @@ struct Families {
 pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     let cluster_subnets = reading.read(&table::CLUSTER_SUBNETS, networks::cluster_subnets);
     let service_cidrs = reading.read(&table::SERVICE_CIDRS, networks::one_of_each_family);
-    let zone = reading.read(&table::ZONE, networks::zone);
+    let zone = zone(reading);
+    let interconnect = reading.switch(&table::INTERCONNECT);
     let not_requested = reading.switch(&table::DISABLE_REQUESTEDCHASSIS);
     let legacy_annotations = reading.switch(&table::LEGACY_ANNOTATIONS);
     let stateless_policies = reading.switch(&table::STATELESS_NETPOL);
     let multicast = reading.switch(&table::MULTICAST);
-    let acl_rate = reading.read(&table::ACL_RATE_LIMIT, |text| kind::number(text, 0, u32::MAX.into()));
+    let acl_rate =
+        reading.read(&table::ACL_RATE_LIMIT, |text| kind::number(text, 0, u32::MAX.into()));
 
-    let of_pods =
-        cluster_subnets.as_ref().map(|subnets| Families::of(subnets.iter().map(|subnet| subnet.cidr)));
-    // Without usable subnets both families count, so that the errors of the other ranges are reported, too.
+    let of_pods = cluster_subnets
+        .as_ref()
+        .map(|subnets| Families::of(subnets.iter().map(|subnet| subnet.cidr)));
+    // Without usable subnets both families count, so that the errors of the other ranges are
+    // reported, too.
     let families = of_pods.unwrap_or(Families { v4: true, v6: true });
     let mut pair = |v4: &'static Spec, v6: &'static Spec| {
         // A range of a family that pods do not have is still parsed, for its errors.
-        let v4 = range(reading, v4, |text| networks::v4(text).map(IpNet::V4)).filter(|_| families.v4);
-        let v6 = range(reading, v6, |text| networks::v6(text).map(IpNet::V6)).filter(|_| families.v6);
+        let v4 =
+            range(reading, v4, |text| networks::v4(text).map(IpNet::V4)).filter(|_| families.v4);
+        let v6 =
+            range(reading, v6, |text| networks::v6(text).map(IpNet::V6)).filter(|_| families.v6);
         [v4, v6].into_iter().flatten().collect::<Vec<Range>>()
     };
     let join = pair(&table::V4_JOIN_SUBNET, &table::V6_JOIN_SUBNET);
@@ -57,13 +63,15 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         range(reading, &table::V4_MASQUERADE_SUBNET, |text| networks::v4(text).map(IpNet::V4)),
         range(reading, &table::V6_MASQUERADE_SUBNET, |text| networks::v6(text).map(IpNet::V6)),
     ];
-    let in_use = |range: &Range| if range.network.addr().is_ipv4() { families.v4 } else { families.v6 };
+    let in_use =
+        |range: &Range| if range.network.addr().is_ipv4() { families.v4 } else { families.v6 };
     let masquerade: Vec<Range> = masquerades.iter().copied().flatten().filter(in_use).collect();
     let templates = match reading.read_given(&table::SVC_TEMPLATE, kind::switch) {
         Some(true) => Templates::Always,
         Some(false) => Templates::Never,
         None => Templates::AsFound,
     };
+    let encap_port = reading.read(&open_vswitch::ENCAP_PORT, |text| kind::number(text, 1, 65535));
     let mtu = reading.read(&node::MTU, values::mtu);
     let snat_per_pod = reading.switch(&gateway::SNAT_MULTIPLE_GWS);
     let empty_lb_events = reading.switch(&kubernetes::OVN_EMPTY_LB_EVENTS);
@@ -92,6 +100,11 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
     let masquerade = [v4?.network, v6?.network];
     Some(ClusterConfig {
         zone: zone?,
+        interconnect: match interconnect? {
+            false => Interconnect::Off,
+            true if is_node_zone(reading) => Interconnect::NodeZones,
+            true => Interconnect::On,
+        },
         cluster_subnets: cluster_subnets?,
         service_cidrs: service_cidrs?,
         join_subnets,
@@ -99,6 +112,7 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         hairpin_addresses,
         masquerade,
         mtu: mtu?,
+        encap_port: u16::try_from(encap_port?).ok()?,
         snat_per_pod: snat_per_pod?,
         empty_lb_events: empty_lb_events?,
         templates,
@@ -108,6 +122,23 @@ pub(super) fn cluster(reading: &mut Reading) -> Option<ClusterConfig> {
         stateless_policies: stateless_policies?,
         multicast: if multicast? { Multicast::On } else { Multicast::Off },
     })
+}
+
+/// The zone of this process.
+pub(super) fn zone(reading: &mut Reading) -> Option<Zone> {
+    if is_node_zone(reading) {
+        return reading.read_given(&roles::INIT_NODE, values::node_name).map(Zone);
+    }
+    reading.read(&table::ZONE, networks::zone)
+}
+
+/// Whether the node is a zone of its name: with a controller in one process with its server, if
+/// zones are connected. Upstream's programs since 2026 know nothing else, and no option for it.
+fn is_node_zone(reading: &Reading) -> bool {
+    let has = |spec| reading.settings.given(spec).is_some();
+    let is_alone = has(&roles::INIT_NODE) && has(&roles::INIT_OVNKUBE_CONTROLLER);
+    let is_connected = &reading.settings.value(&table::INTERCONNECT).value;
+    is_alone && !has(&table::ZONE) && kind::switch(is_connected) == Ok(true)
 }
 
 fn range(
@@ -130,12 +161,14 @@ fn same_families(reading: &mut Reading, of_pods: Families, of_services: Families
     }
 }
 
-/// The hairpin address of a masquerade subnet: a pod that reaches itself through a service has this source.
+/// The hairpin address of a masquerade subnet: a pod that reaches itself through a service has this
+/// source.
 fn hairpin(reading: &mut Reading, range: &Range) -> Option<IpAddr> {
     // Three bits: 8 addresses, the smallest network that has the fifth.
     let room = range.network.max_prefix_len() - range.network.prefix_len();
     if room < 3 {
-        let problem = format!("{}: the network has to have at least 8 addresses", named(reading, range.spec));
+        let problem =
+            format!("{}: the network has to have at least 8 addresses", named(reading, range.spec));
         reading.problems.add(problem);
     }
     nth(&range.network, u128::from(Masquerade::Hairpin as u8)).map(|address| address.addr())
@@ -150,9 +183,9 @@ fn no_overlaps(reading: &mut Reading, ranges: &[Range]) {
             {
                 let (first, second) = (named(reading, one.spec), named(reading, other.spec));
                 let (a, b) = (one.network, other.network);
-                reading
-                    .problems
-                    .add(format!("{first} {a} and {second} {b} overlap: give each addresses of its own"));
+                reading.problems.add(format!(
+                    "{first} {a} and {second} {b} overlap: give each addresses of its own"
+                ));
             }
         }
     }

@@ -43,11 +43,7 @@ pub fn command() -> Command {
             "Options are --name VALUE, --name=VALUE, and both with one dash. What is not given here is \
              looked for in the configuration file, in the environment, in the service account's files and in \
              external_ids of Open vSwitch's database, in this order; --print-config shows the outcome. \
-             -h leaves out the options that have no effect in this version.\n\n\
-             Commands instead of options, each with a --help of its own: ovnkube nics-to-bridge NIC…, which \
-             makes a bridge of which the NIC is the uplink and moves its addresses and routes there; \
-             ovnkube bridges-to-nic BRIDGE…, which moves them back; ovnkube policy explain CLIENT SERVER PORT, which \
-             says which network policies let a pod connect to another end, or the other end to it.",
+             -h leaves out the options that have no effect in this version.",
         )
         .args(
             Group::ALL
@@ -55,6 +51,82 @@ pub fn command() -> Command {
                 .flat_map(|group| table::all().filter(move |spec| heading(spec) == group))
                 .map(argument),
         )
+}
+
+/// What a command reads. The options of the table that say where it is are options of the command,
+/// too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    ApiServer,
+    Northbound,
+    Southbound,
+    /// The daemons of this machine, and the namespace of the control plane.
+    Node,
+    /// The MTU of pods.
+    Mtu,
+}
+
+/// Options of every command that reads anything: the file and Open vSwitch's database have more of
+/// them.
+static OF_ALL_SOURCES: [&Spec; 3] = [
+    &table::roles::CONFIG_FILE,
+    &table::open_vswitch::OVSDB_ENDPOINT,
+    &table::databases::DB_TXN_TIMEOUT,
+];
+static OF_API_SERVER: [&Spec; 9] = [
+    &table::kubernetes::KUBECONFIG,
+    &table::kubernetes::BOOTSTRAP_KUBECONFIG,
+    &table::kubernetes::API_SERVER,
+    &table::kubernetes::CA_CERT,
+    &table::kubernetes::CA_CERT_DATA,
+    &table::kubernetes::TOKEN,
+    &table::kubernetes::TOKEN_FILE,
+    &table::kubernetes::CLIENT_CERT,
+    &table::kubernetes::CLIENT_PRIVKEY,
+];
+static OF_NORTHBOUND: [&Spec; 7] = [
+    &table::databases::NB_ADDRESS,
+    &table::databases::NB_CLIENT_PRIVKEY,
+    &table::databases::NB_CLIENT_CERT,
+    &table::databases::NB_CLIENT_CACERT,
+    &table::databases::NB_CERT_COMMON_NAME,
+    &table::databases::NB_RUN_DIR,
+    &table::databases::BOOTSTRAP_CA_CERT,
+];
+static OF_SOUTHBOUND: [&Spec; 6] = [
+    &table::databases::SB_ADDRESS,
+    &table::databases::SB_CLIENT_PRIVKEY,
+    &table::databases::SB_CLIENT_CERT,
+    &table::databases::SB_CLIENT_CACERT,
+    &table::databases::SB_CERT_COMMON_NAME,
+    &table::databases::SB_RUN_DIR,
+];
+
+static OF_NODE: [&Spec; 4] = [
+    &table::cni::SOCKET,
+    &table::open_vswitch::OVS_RUN_DIR,
+    &table::open_vswitch::OVN_RUN_DIR,
+    &table::control_plane::OVN_CONFIG_NAMESPACE,
+];
+
+static OF_MTU: [&Spec; 1] = [&table::node::MTU];
+
+impl Source {
+    fn specs(self) -> &'static [&'static Spec] {
+        match self {
+            Self::ApiServer => &OF_API_SERVER,
+            Self::Northbound => &OF_NORTHBOUND,
+            Self::Southbound => &OF_SOUTHBOUND,
+            Self::Node => &OF_NODE,
+            Self::Mtu => &OF_MTU,
+        }
+    }
+}
+
+/// The options of a command that reads these sources.
+pub fn arguments(sources: &[Source]) -> Vec<Arg> {
+    let specs = sources.iter().flat_map(|source| source.specs()).chain(&OF_ALL_SOURCES);
+    specs.map(|spec| argument(spec)).collect()
 }
 
 /// The heading under which an option is listed: those without effect have one of their own.
@@ -102,25 +174,34 @@ pub(super) fn read(arguments: impl IntoIterator<Item = OsString>) -> CommandLine
                     None => CommandLine::Options { settings: settings(&matches), problems },
                 };
             }
-            Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+            {
                 return CommandLine::Text(error.render().to_string());
             }
             Err(error) => error,
         };
-        // clap stops at the first error: remove the argument and parse again, so that all errors are reported
-        // together.
+        // clap stops at the first error: remove the argument and parse again, so that all errors
+        // are reported together.
         match position(&error, &arguments) {
             Some(at) => {
                 let wrong = arguments.remove(at);
                 // An unknown argument has a text without its value, which may be a secret.
                 let is_unknown = error.kind() == ErrorKind::UnknownArgument;
-                problems.push(if is_unknown { unknown(&wrong.to_string_lossy()) } else { text(&error) });
-                // The next argument may be the unknown option's value: on its own it would be one more error.
-                let had_value =
-                    wrong.to_string_lossy().contains('=') || !wrong.to_string_lossy().starts_with('-');
+                problems.push(if is_unknown {
+                    unknown(&wrong.to_string_lossy())
+                } else {
+                    text(&error)
+                });
+                // The next argument may be the unknown option's value: on its own it would be one
+                // more error.
+                let had_value = wrong.to_string_lossy().contains('=')
+                    || !wrong.to_string_lossy().starts_with('-');
                 if is_unknown
                     && !had_value
-                    && arguments.get(at).is_some_and(|next| !next.to_string_lossy().starts_with('-'))
+                    && arguments
+                        .get(at)
+                        .is_some_and(|next| !next.to_string_lossy().starts_with('-'))
                 {
                     arguments.remove(at);
                 }
@@ -167,22 +248,26 @@ fn unknown(argument: &str) -> String {
     format!("unexpected argument '--{}'{}", super::kind::shown(name), near.unwrap_or_default())
 }
 
-/// clap's error without its prefix, usage and pointer to help: `main` prints these once around all problems.
+/// clap's error without its prefix, usage and pointer to help: `main` prints these once around all
+/// problems.
 fn text(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let lines = text.lines().map(str::trim).take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
     let text: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     text.join("; ").trim_start_matches("error: ").to_owned()
 }
 
-fn settings(matches: &ArgMatches) -> Settings {
+/// The options on a command line. That of a command has some of the table.
+pub(super) fn settings(matches: &ArgMatches) -> Settings {
     let mut settings = Settings::default();
     for spec in table::all() {
-        if let Some(value) = matches.get_one::<String>(spec.name) {
-            settings.add(spec, Setting { value: value.clone(), origin: Origin::CommandLine, insists: true });
+        if let Ok(Some(value)) = matches.try_get_one::<String>(spec.name) {
+            settings.add(
+                spec,
+                Setting { value: value.clone(), origin: Origin::CommandLine, insists: true },
+            );
         }
     }
     settings

@@ -1,8 +1,8 @@
-//! The configuration file: `/etc/openvswitch/ovn_k8s.conf`, in the dialects of the Go programs and of the
-//! Python programs.
+//! The configuration file: `/etc/openvswitch/ovn_k8s.conf`, in the dialects of the Go programs and
+//! of the Python programs.
 //!
-//! Names are compared in lower case, with hyphens for underscores. The Python programs knew one section,
-//! `[default]`, and wrote Python string literals.
+//! Names are compared in lower case, with hyphens for underscores. The Python programs knew one
+//! section, `[default]`, and wrote Python string literals.
 
 use std::{
     collections::BTreeMap,
@@ -22,8 +22,8 @@ pub mod ini;
 
 use ini::{Entry, Fault};
 
-/// The installed file, with every option, has 20 KB. The limit keeps a wrong path, such as a log or a device,
-/// out of memory.
+/// The installed file, with every option, has 20 KB. The limit keeps a wrong path, such as a log or
+/// a device, out of memory.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Whether the file was named by `--config-file`.
@@ -43,7 +43,9 @@ pub(super) fn read(
 ) {
     let text = match text_of(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && naming == Naming::Default => return,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && naming == Naming::Default => {
+            return;
+        }
         Err(error) => {
             let how = if naming == Naming::Explicit { "--config-file " } else { "" };
             return problems.add(format!("{how}{}: {error}", path.display()));
@@ -53,7 +55,13 @@ pub(super) fn read(
 }
 
 /// Adds the values of the file's text.
-fn take(text: &str, path: &Path, settings: &mut Settings, problems: &mut Gathered, notes: &mut Vec<String>) {
+fn take(
+    text: &str,
+    path: &Path,
+    settings: &mut Settings,
+    problems: &mut Gathered,
+    notes: &mut Vec<String>,
+) {
     let (entries, faults) = ini::parse(text);
     for Fault { line, what } in faults {
         problems.add(format!("{}:{line}: {what}", path.display()));
@@ -62,10 +70,14 @@ fn take(text: &str, path: &Path, settings: &mut Settings, problems: &mut Gathere
         match find(&entry) {
             Some(Found { spec, prefix, insists }) => {
                 let origin = Origin::File { path: path.to_owned(), line: entry.line };
-                // An old key may hold a bare path; a value with a method (`unix:`, `tcp:`) needs no prefix.
+                // An old key may hold a bare path; a value with a method (`unix:`, `tcp:`) needs no
+                // prefix.
                 let value = without_python(&entry.value);
-                let value =
-                    if value.is_empty() || value.contains(':') { value } else { format!("{prefix}{value}") };
+                let value = if value.is_empty() || value.contains(':') {
+                    value
+                } else {
+                    format!("{prefix}{value}")
+                };
                 settings.add_of_file(spec, Setting { value, origin, insists });
             }
             None => notes.push(format!("{}:{}: {}", path.display(), entry.line, unknown(&entry))),
@@ -76,8 +88,8 @@ fn take(text: &str, path: &Path, settings: &mut Settings, problems: &mut Gathere
 /// The content of a file, without other sources.
 #[derive(Debug, Default)]
 pub struct Said {
-    /// By the option's name: the value, and whether it insists. A default that the Python programs wrote into
-    /// every file does not.
+    /// By the option's name: the value, and whether it insists. A default that the Python programs
+    /// wrote into every file does not.
     pub values: BTreeMap<&'static str, (String, bool)>,
     /// The errors, in the words of `ovnkube`.
     pub problems: Vec<String>,
@@ -87,7 +99,8 @@ pub struct Said {
 
 /// Reads a file's text; `path` is only for the messages.
 pub fn said(text: &str, path: &Path) -> Said {
-    let (mut settings, mut problems, mut notes) = (Settings::default(), Gathered::default(), Vec::new());
+    let (mut settings, mut problems, mut notes) =
+        (Settings::default(), Gathered::default(), Vec::new());
     take(text, path, &mut settings, &mut problems, &mut notes);
     let mut values = BTreeMap::new();
     for spec in table::all() {
@@ -129,7 +142,8 @@ fn find(entry: &Entry) -> Option<Found> {
     let (section, name) = (plain(&entry.section), plain(&entry.key));
     let is = |key: Key| key.section == section && key.name == name;
     table::all().find_map(|spec| {
-        let own = spec.key.filter(|key| is(*key)).map(|_| Found { spec, prefix: "", insists: true });
+        let own =
+            spec.key.filter(|key| is(*key)).map(|_| Found { spec, prefix: "", insists: true });
         own.or_else(|| {
             let old = spec.old_keys.iter().find(|old| is(old.key))?;
             Some(Found { spec, prefix: old.prefix, insists: old.insists })
@@ -156,13 +170,17 @@ fn unknown(entry: &Entry) -> String {
     let (section, name) = (plain(&entry.section), plain(&entry.key));
     let keys = || table::all().filter_map(|spec| spec.key);
     let nearest = |text: &str, names: &mut dyn Iterator<Item = &'static str>| {
-        let best =
-            names.map(|name| (strsim::jaro_winkler(text, name), name)).max_by(|a, b| a.0.total_cmp(&b.0));
+        let best = names
+            .map(|name| (strsim::jaro_winkler(text, name), name))
+            .max_by(|a, b| a.0.total_cmp(&b.0));
         // Similar enough for a typing error; another word would be a misleading hint.
         best.filter(|(likeness, _)| *likeness > 0.8).map(|(_, name)| name)
     };
     if let Some(subsection) = &entry.subsection {
-        return format!("[{} {subsection:?}] is ignored: no option is in a subsection", entry.section);
+        return format!(
+            "[{} {subsection:?}] is ignored: no option is in a subsection",
+            entry.section
+        );
     }
     if !keys().any(|key| key.section == section) {
         let hint = nearest(&section, &mut keys().map(|key| key.section))
@@ -171,7 +189,8 @@ fn unknown(entry: &Entry) -> String {
         return format!("{} is ignored: there is no section [{}]{hint}", entry.key, entry.section);
     }
     let mut here = keys().filter(|key| key.section == section).map(|key| key.name);
-    let elsewhere = keys().find(|key| key.name == name).map(|key| format!(" (it is in [{}])", key.section));
+    let elsewhere =
+        keys().find(|key| key.name == name).map(|key| format!(" (it is in [{}])", key.section));
     let near = || nearest(&name, &mut here).map(|near| format!(" (is it {near}?)"));
     format!(
         "{} is ignored: there is no such key in [{}]{}",

@@ -75,12 +75,12 @@ impl Side {
     /// How the control plane reaches the database.
     pub(super) fn database(&'static self, reading: &mut Reading) -> Option<Database> {
         let bootstrap = reading.switch(&table::BOOTSTRAP_CA_CERT)?;
-        // Only if it is given: the option's default is for ovn-controller, and the client has its own.
+        // Only if it is given: the option's default is for ovn-controller, and the client has its
+        // own.
         let probe = reading.read_given(&INACTIVITY_PROBE, |text| kind::number(text, 0, u64::MAX));
-        let probe =
-            probe.map(
-                |millis| if millis == 0 { Probe::Never } else { Probe::After(Duration::from_millis(millis)) },
-            );
+        let probe = probe.map(|millis| {
+            if millis == 0 { Probe::Never } else { Probe::After(Duration::from_millis(millis)) }
+        });
         let Some(address) = reading.settings.given(self.address).cloned() else {
             let local = self.local_socket(reading);
             self.forbid_files(reading, &local);
@@ -98,7 +98,8 @@ impl Side {
             Some(path) => Some(path),
             None => self.tls_file(reading, 2, &address),
         };
-        let common_name = reading.settings.given(self.common_name).map(|setting| setting.value.clone());
+        let common_name =
+            reading.settings.given(self.common_name).map(|setting| setting.value.clone());
         let missing_authority =
             if bootstrap { MissingAuthority::Bootstrap } else { MissingAuthority::Refuse };
         let identity = Some(Identity { private_key: private_key?, certificate: certificate? });
@@ -111,21 +112,31 @@ impl Side {
 
     /// The path of the CA file, if there is no such file.
     fn authority_to_come(&self, reading: &Reading) -> Option<PathBuf> {
-        let path =
-            reading.settings.given(self.files[2]).map_or(self.usual[2], |setting| setting.value.as_str());
+        let path = reading
+            .settings
+            .given(self.files[2])
+            .map_or(self.usual[2], |setting| setting.value.as_str());
         (!Path::new(path).exists()).then(|| path.into())
     }
 
     /// The file that is given, or else the usual one, if it can be read. `which`: an index of
     /// [`Self::files`].
-    pub(super) fn tls_file(&self, reading: &mut Reading, which: usize, address: &Setting) -> Option<PathBuf> {
+    pub(super) fn tls_file(
+        &self,
+        reading: &mut Reading,
+        which: usize,
+        address: &Setting,
+    ) -> Option<PathBuf> {
         let (spec, usual) = (self.files[which], self.usual[which]);
         if reading.settings.given(spec).is_some() {
             return reading.file(spec);
         }
         let wrong = |reason| {
             let needs = address.names(self.address);
-            format!("{needs} needs --{}; the usual file {usual} cannot be read: {reason}", spec.name)
+            format!(
+                "{needs} needs --{}; the usual file {usual} cannot be read: {reason}",
+                spec.name
+            )
         };
         reading.problems.take(readable(usual.as_ref()).map_err(wrong)).map(|()| usual.into())
     }
@@ -134,8 +145,10 @@ impl Side {
     pub(super) fn forbid_files(&self, reading: &mut Reading, address: &str) {
         for spec in self.files {
             if let Some(setting) = reading.settings.given(spec).filter(|setting| setting.insists) {
-                let problem =
-                    format!("{}: is for ssl:, and the database's address is {address}", setting.names(spec));
+                let problem = format!(
+                    "{}: is for ssl:, and the database's address is {address}",
+                    setting.names(spec)
+                );
                 reading.problems.add(problem);
             }
         }
@@ -148,7 +161,8 @@ impl Side {
     /// The database's address if none is given.
     pub(super) fn local_socket(&self, reading: &Reading) -> String {
         let directory = reading.path(self.run_dir);
-        let (path, old) = (directory.join(self.socket), PathBuf::from(OLD_RUN_DIR).join(self.socket));
+        let (path, old) =
+            (directory.join(self.socket), PathBuf::from(OLD_RUN_DIR).join(self.socket));
         // The old directory only by default, and only if the new one has no socket.
         let is_default = reading.settings.value(self.run_dir).origin == Origin::Default;
         let path = if is_default && !path.exists() && old.exists() { old } else { path };
@@ -188,8 +202,8 @@ fn addresses(settings: &Settings, spec: &'static Spec) -> Option<Endpoints> {
 }
 
 impl Side {
-    /// An `ssl:` address and all three files of the server, as the programs of 2018 had them: such a database is
-    /// opened without further words.
+    /// An `ssl:` address and all three files of the server, as the programs of 2018 had them: such
+    /// a database is opened without further words.
     pub(super) fn opens_by_files(&self, settings: &Settings) -> bool {
         let has_all = self.server_files.iter().all(|spec| settings.given(spec).is_some());
         has_all && self.asks_for_tls(settings)
@@ -201,34 +215,43 @@ impl Side {
 
     fn listener(&self, reading: &mut Reading) -> Option<Listener> {
         let endpoints = addresses(&reading.settings, self.address);
-        let places: Vec<(&str, u16)> = endpoints.iter().flat_map(Endpoints::iter).filter_map(place).collect();
+        let places: Vec<(&str, u16)> =
+            endpoints.iter().flat_map(Endpoints::iter).filter_map(place).collect();
         let port = places.first().map_or(self.port, |(_, port)| *port);
         let flag = self.address.flag();
         if places.iter().any(|(_, other)| *other != port) {
-            reading
-                .problems
-                .add(format!("--open-databases: {flag} has several ports, and a database opens one"));
+            reading.problems.add(format!(
+                "--open-databases: {flag} has several ports, and a database opens one"
+            ));
             return None;
         }
         // Of the kernel's IPv6 sockets, this one takes IPv4, too.
         let has_ipv6 = places.iter().any(|(host, _)| host.contains(':'));
-        let tls =
-            if self.asks_for_tls(&reading.settings) { Some(self.files_of_server(reading)?) } else { None };
+        let tls = if self.asks_for_tls(&reading.settings) {
+            Some(self.files_of_server(reading)?)
+        } else {
+            None
+        };
         let method = if tls.is_some() { "pssl" } else { "ptcp" };
         let target = format!("{method}:{port}{}", if has_ipv6 { ":[::]" } else { "" });
         let socket = self.local_socket(reading);
-        let socket = reading.problems.take(socket.parse().map_err(|error| format!("{flag}: {error}")))?;
+        let socket =
+            reading.problems.take(socket.parse().map_err(|error| format!("{flag}: {error}")))?;
         Some(Listener { database: self.database, socket, target, port, tls })
     }
 
     fn files_of_server(&self, reading: &mut Reading) -> Option<ServerFiles> {
-        let given = |spec: &&'static Spec| reading.settings.given(spec).map(|setting| setting.value.clone());
+        let given = |spec: &&'static Spec| {
+            reading.settings.given(spec).map(|setting| setting.value.clone())
+        };
         let [private_key, certificate, authority] = self.server_files.each_ref().map(given);
         let files = private_key.zip(certificate).zip(authority);
         if files.is_none() {
             let missing: Vec<String> = self.server_files.iter().map(|spec| spec.flag()).collect();
             let address = self.address.flag();
-            reading.problems.add(format!("--open-databases: ssl: in {address} needs {}", missing.join(", ")));
+            reading
+                .problems
+                .add(format!("--open-databases: ssl: in {address} needs {}", missing.join(", ")));
         }
         let ((private_key, certificate), authority) = files?;
         Some(ServerFiles { private_key, certificate, authority })

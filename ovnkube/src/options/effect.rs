@@ -38,6 +38,8 @@ struct ProcessRoles {
     control_plane: Option<Roles>,
     /// A controller connects to the southbound database.
     has_southbound: bool,
+    /// With `--enable-interconnect`.
+    is_connected: bool,
     /// Of a node. None without one, and if it cannot be read, which is a problem of its own.
     gateway: Option<GatewayMode>,
 }
@@ -59,7 +61,8 @@ pub(super) enum Reason {
     LocalGateway,
     /// The API server has what it says.
     ApiServer,
-    /// It is a file of a database's server, and nothing asks to open that database. The command that does it.
+    /// It is a file of a database's server, and nothing asks to open that database. The command
+    /// that does it.
     ServerFile(&'static str),
     /// The end of a sentence that begins with the option.
     Never(&'static str),
@@ -73,14 +76,16 @@ enum Users {
     NodeAndController,
     ControlPlane,
     Controller,
-    /// A controller that connects to the southbound database: with an address of it, or to follow the events of
-    /// idled Services.
+    /// A controller that connects to the southbound database: with an address of it, to follow the
+    /// events of idled Services, or to write the chassis of other zones.
     Unidling,
     /// The node, and such a controller.
     Southbound,
     Manager,
     /// A cluster manager in a process of its own.
     ManagerAlone,
+    /// The node, and a controller of one of several zones.
+    NodeAndZones,
     /// `--remove-node`
     Removal,
     /// Reported by [`Reason::ServerFile`] where nobody uses it.
@@ -88,7 +93,7 @@ enum Users {
 }
 
 /// The options that are not used by the roles of their group.
-static EXCEPTIONS: [(&Spec, Users); 46] = [
+static EXCEPTIONS: [(&Spec, Users); 51] = [
     (&POD_MANIFESTS, Users::Node),
     (&CERT_DIR, Users::Node),
     (&CERT_DURATION, Users::Node),
@@ -96,7 +101,12 @@ static EXCEPTIONS: [(&Spec, Users); 46] = [
     // The control plane reads `external_ids` there, too.
     (&open_vswitch::OVSDB_ENDPOINT, Users::Everyone),
     (&open_vswitch::OVS_RUN_DIR, Users::Everyone),
+    // Of --ovn-metrics-bind-address.
+    (&open_vswitch::OVN_RUN_DIR, Users::Everyone),
+    (&databases::NB_DB_LOCATION, Users::Everyone),
+    (&databases::SB_DB_LOCATION, Users::Everyone),
     (&open_vswitch::INACTIVITY_PROBE, Users::NodeAndController),
+    (&open_vswitch::ENCAP_PORT, Users::NodeAndZones),
     (&databases::SB_ADDRESS, Users::NodeAndController),
     (&databases::SB_CLIENT_PRIVKEY, Users::Southbound),
     (&databases::SB_CLIENT_CERT, Users::Southbound),
@@ -107,6 +117,7 @@ static EXCEPTIONS: [(&Spec, Users); 46] = [
     (&cluster::CLUSTER_SUBNETS, Users::Everyone),
     (&cluster::SERVICE_CIDRS, Users::Everyone),
     (&cluster::ZONE, Users::Everyone),
+    (&cluster::INTERCONNECT, Users::Everyone),
     (&cluster::DISABLE_REQUESTEDCHASSIS, Users::Controller),
     (&cluster::ACL_RATE_LIMIT, Users::Controller),
     (&cluster::MULTICAST, Users::Controller),
@@ -157,28 +168,38 @@ impl<'a> Effects<'a> {
         if let Some(process) = self.process.as_ref().filter(|process| !process.uses(spec)) {
             return Some(Reason::OtherRole(process.named.clone()));
         }
-        if let Some(reason) = self.process.as_ref().and_then(|process| process.reason(self.settings, spec)) {
+        if let Some(reason) =
+            self.process.as_ref().and_then(|process| process.reason(self.settings, spec))
+        {
             return Some(reason);
         }
-        let is_node_alone = self.process.as_ref().is_some_and(|process| process.control_plane.is_none());
+        let is_node_alone =
+            self.process.as_ref().is_some_and(|process| process.control_plane.is_none());
         if let Some(other) = kubernetes::in_place_of(self.settings, spec, is_node_alone) {
             return Some(Reason::Beside(other.name));
         }
         // The default port is in force without the option, too: only another one is worth a remark.
-        let is_tunnel_port = spec.name == open_vswitch::ENCAP_PORT.name && setting.value != spec.default;
+        // A controller tells OVN of the port of other zones' nodes.
+        let tells = self.process.as_ref().is_some_and(|process| {
+            process.is_connected && process.control_plane.is_some_and(Roles::has_controller)
+        });
+        let is_tunnel_port =
+            spec.name == open_vswitch::ENCAP_PORT.name && setting.value != spec.default && !tells;
         is_tunnel_port.then_some(Reason::TunnelPort)
     }
 
-    /// A sentence for each reason, with its options. Values that the process merely finds (a pod's service
-    /// account, `external_ids`, the defaults in a file of the Python programs) are not reported.
+    /// A sentence for each reason, with its options. Values that the process merely finds (a pod's
+    /// service account, `external_ids`, the defaults in a file of the Python programs) are not
+    /// reported.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut names: BTreeMap<Reason, Vec<String>> = BTreeMap::new();
         for spec in table::all() {
-            let told = self
-                .settings
-                .given(spec)
-                .filter(|setting| setting.insists && setting.origin.rank() < Origin::InCluster.rank());
-            if let Some((setting, reason)) = told.and_then(|setting| Some((setting, self.reason(spec)?))) {
+            let told = self.settings.given(spec).filter(|setting| {
+                setting.insists && setting.origin.rank() < Origin::InCluster.rank()
+            });
+            if let Some((setting, reason)) =
+                told.and_then(|setting| Some((setting, self.reason(spec)?)))
+            {
                 names.entry(reason).or_default().push(setting.origin.names(spec));
             }
         }
@@ -192,15 +213,32 @@ impl ProcessRoles {
             Role::Node => (true, None),
             Role::ControlPlane(roles) => (false, Some(roles)),
             Role::Beside(roles) => (true, Some(roles)),
-            Role::CleanupNode | Role::HandBackNode | Role::RemoveNode | Role::Explain => return None,
+            Role::CleanupNode
+            | Role::HandBackNode
+            | Role::RemoveNode
+            | Role::Adopt
+            | Role::Explain
+            | Role::Status => {
+                return None;
+            }
         };
         let events = &settings.value(&OVN_EMPTY_LB_EVENTS).value;
         // A value that cannot be read is a problem of its own.
         let unidles = kind::switch(events) == Ok(true);
         let has_address = settings.given(&databases::SB_ADDRESS).is_some();
-        let has_southbound = control_plane.is_some_and(Roles::has_controller) && (unidles || has_address);
+        let interconnect = &settings.value(&cluster::INTERCONNECT).value;
+        let is_connected = kind::switch(interconnect) == Ok(true);
+        let has_southbound = control_plane.is_some_and(Roles::has_controller)
+            && (unidles || is_connected || has_address);
         let gateway = super::gateway::mode_of(settings);
-        Some(Self { named: roles::named(settings), is_node, control_plane, has_southbound, gateway })
+        Some(Self {
+            named: roles::named(settings),
+            is_node,
+            control_plane,
+            has_southbound,
+            is_connected,
+            gateway,
+        })
     }
 
     /// Why an option has no effect in this process, although one of its roles could use it.
@@ -211,15 +249,16 @@ impl ProcessRoles {
     fn server_file(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
         for (side, command) in [(&NORTHBOUND, "ovn-nbctl"), (&SOUTHBOUND, "ovn-sbctl")] {
             if side.server_files.iter().any(|file| file.name == spec.name) {
-                let is_used =
-                    self.control_plane.is_some_and(Roles::has_controller) && side.opens_by_files(settings);
+                let is_used = self.control_plane.is_some_and(Roles::has_controller)
+                    && side.opens_by_files(settings);
                 return (!is_used).then_some(Reason::ServerFile(command));
             }
         }
         None
     }
 
-    /// Why an option of the node has no effect there. Not if a controller in the same process uses it.
+    /// Why an option of the node has no effect there. Not if a controller in the same process uses
+    /// it.
     fn reason_on_node(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
         let is_one_of = |specs: &[&Spec]| specs.iter().any(|other| other.name == spec.name);
         let has_controller = self.control_plane.is_some_and(Roles::has_controller);
@@ -241,7 +280,9 @@ impl ProcessRoles {
         match self.gateway {
             None => is_one_of(&of_gateway).then_some(Reason::NoGateway),
             // A VLAN is an error there.
-            Some(GatewayMode::Local) => is_one_of(&[&gateway::NODEPORT]).then_some(Reason::LocalGateway),
+            Some(GatewayMode::Local) => {
+                is_one_of(&[&gateway::NODEPORT]).then_some(Reason::LocalGateway)
+            }
             Some(GatewayMode::Shared) => None,
         }
     }
@@ -257,6 +298,7 @@ impl ProcessRoles {
             Users::Controller => is_controller,
             Users::Unidling => self.has_southbound,
             Users::Southbound => self.is_node || self.has_southbound,
+            Users::NodeAndZones => self.is_node || is_controller && self.is_connected,
             Users::Manager => is_manager,
             Users::ManagerAlone => is_manager && !is_controller,
             Users::Removal => false,
@@ -270,7 +312,9 @@ fn users(spec: &Spec) -> Users {
         return *users;
     }
     match spec.group {
-        Group::Roles | Group::Kubernetes | Group::Logs | Group::Endpoints | Group::Later => Users::Everyone,
+        Group::Roles | Group::Kubernetes | Group::Logs | Group::Endpoints | Group::Later => {
+            Users::Everyone
+        }
         Group::Pods | Group::Gateway | Group::Cni | Group::OpenVSwitch => Users::Node,
         Group::Databases => Users::Controller,
         Group::Cluster | Group::ControlPlane => Users::ControlPlane,
@@ -312,7 +356,9 @@ impl Reason {
             Self::NoGateway => "[no effect without a gateway mode]".to_owned(),
             Self::LocalGateway => "[no effect in local mode]".to_owned(),
             Self::ApiServer => "[no effect beside the API server]".to_owned(),
-            Self::ServerFile(_) => "[no effect: needs an ssl: address and all three files]".to_owned(),
+            Self::ServerFile(_) => {
+                "[no effect: needs an ssl: address and all three files]".to_owned()
+            }
             Self::Never(_) => "[no effect]".to_owned(),
         }
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    kubernetes::is_server_known,
     settings::{Origin, Setting, Settings},
     table::{self, kubernetes},
 };
@@ -44,12 +45,17 @@ impl Environment {
 
     pub(super) fn add_to(&self, settings: &mut Settings) {
         for spec in table::all() {
-            if let Some((variable, value)) =
-                spec.environment.and_then(|variable| Some((variable, self.variables.get(variable)?)))
+            if let Some((variable, value)) = spec
+                .environment
+                .and_then(|variable| Some((variable, self.variables.get(variable)?)))
             {
                 settings.add(
                     spec,
-                    Setting { value: value.clone(), origin: Origin::Environment(variable), insists: true },
+                    Setting {
+                        value: value.clone(),
+                        origin: Origin::Environment(variable),
+                        insists: true,
+                    },
                 );
             }
         }
@@ -68,18 +74,40 @@ impl Environment {
             }
         }
         if let Some(value) = self.in_cluster() {
-            settings
-                .add(&kubernetes::API_SERVER, Setting { value, origin: Origin::InCluster, insists: true });
+            settings.add(
+                &kubernetes::API_SERVER,
+                Setting { value, origin: Origin::InCluster, insists: true },
+            );
+        }
+    }
+
+    /// Commands are for people, who have the file that kubectl reads. It counts where nothing else
+    /// says where the API server is.
+    pub(super) fn add_kubeconfig_of_user(&self, settings: &mut Settings) {
+        let Some(home) = self.variables.get("HOME").filter(|home| !home.is_empty()) else { return };
+        let path = Path::new(home).join(".kube/config");
+        if let Some(value) = path.to_str().filter(|_| path.is_file() && !is_server_known(settings))
+        {
+            let value = value.to_owned();
+            settings.add(
+                &kubernetes::KUBECONFIG,
+                Setting { value, origin: Origin::Default, insists: false },
+            );
         }
     }
 
     /// The API server's address from the variables that the kubelet sets in every container.
     fn in_cluster(&self) -> Option<String> {
         let variable = |name: &str| self.variables.get(name).filter(|value| !value.is_empty());
-        let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
+        let (host, port) =
+            (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
         // The variable has an IPv6 address without the brackets that a URL needs.
         let is_v6 = host.contains(':') && !host.starts_with('[');
-        Some(if is_v6 { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
+        Some(if is_v6 {
+            format!("https://[{host}]:{port}")
+        } else {
+            format!("https://{host}:{port}")
+        })
     }
 }
 

@@ -1,13 +1,13 @@
-//! Reads `external_ids` of Open vSwitch's database once: for `--print-config`, the control plane and
-//! `--remove-node`. A node's server follows the database instead.
+//! Reads `external_ids` of Open vSwitch's database once: for `--print-config`, the control plane
+//! and `--remove-node`. A node's server follows the database instead.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use ovsdb::{Connection, Endpoint, Transaction, Where};
 
-/// Limit for the connection and the answer. The database is on the same machine and answers in milliseconds;
-/// a limit ten times shorter would miss one that is busy. A database that hangs delays the start of the
-/// control plane by this, so it is not longer.
+/// Limit for the connection and the answer. The database is on the same machine and answers in
+/// milliseconds; a limit ten times shorter would miss one that is busy. A database that hangs
+/// delays the start of the control plane by this, so it is not longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a process knows of `external_ids`, the last source before the defaults.
@@ -25,7 +25,10 @@ pub(super) enum ExternalIds {
 /// The same as [`read`], before the process has a runtime.
 pub(super) fn read_now(endpoint: &Endpoint) -> ExternalIds {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(read(endpoint))) {
+    match runtime
+        .map_err(|error| error.to_string())
+        .and_then(|runtime| runtime.block_on(read(endpoint)))
+    {
         Ok(external_ids) => ExternalIds::Read(external_ids),
         Err(reason) => ExternalIds::Unreadable(reason),
     }
@@ -45,7 +48,8 @@ pub(super) async fn read(endpoint: &Endpoint) -> Result<BTreeMap<String, String>
             .map_err(|error| crate::chain(&error))?;
         let mut transaction = Transaction::new();
         let selection = transaction.select("Open_vSwitch", Where::all(), &["external_ids"]);
-        let outcome = connection.transact(transaction).await.map_err(|error| crate::chain(&error))?;
+        let outcome =
+            connection.transact(transaction).await.map_err(|error| crate::chain(&error))?;
         Ok(outcome.rows(selection).first().map(|row| row.map("external_ids")).unwrap_or_default())
     };
     tokio::time::timeout(PATIENCE, ask)

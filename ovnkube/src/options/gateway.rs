@@ -6,7 +6,8 @@ use contract::names::IfName;
 use server::node::{GatewayConfig, GatewayMode, ManagedNic};
 
 use super::{
-    chassis, kind, management_port, reading::Reading, settings::Settings, spec::Spec, table::gateway,
+    chassis, kind, management_port, reading::Reading, settings::Settings, spec::Spec,
+    table::gateway,
 };
 
 /// The configuration of the node's gateway; an inner `None` without one.
@@ -20,7 +21,8 @@ pub(super) fn gateway(reading: &mut Reading) -> Option<Option<GatewayConfig>> {
     let managed_nic =
         if reading.switch(&gateway::MOVE_MANAGED)? { ManagedNic::Move } else { ManagedNic::Refuse };
     let snat_per_pod = reading.switch(&gateway::SNAT_MULTIPLE_GWS)?;
-    let conntrack_zone = reading.read(&gateway::CONNTRACK_ZONE, |text| kind::number(text, 1, 65531))?;
+    let conntrack_zone =
+        reading.read(&gateway::CONNTRACK_ZONE, |text| kind::number(text, 1, 65531))?;
     let tunnel_ports = chassis::tunnel_ports(reading)?;
     let masquerade = management_port::masquerade(reading);
     let Some(mode) = mode? else { return Some(None) };
@@ -101,7 +103,8 @@ pub(super) fn interface(text: &str) -> Result<Option<IfName>, String> {
 pub(super) fn next_hops(text: &str) -> Result<Vec<IpAddr>, String> {
     let mut hops: Vec<IpAddr> = Vec::new();
     for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        let hop: IpAddr = entry.parse().map_err(|_| format!("{:?} is no IP address", kind::shown(entry)))?;
+        let hop: IpAddr =
+            entry.parse().map_err(|_| format!("{:?} is no IP address", kind::shown(entry)))?;
         if hops.iter().any(|other| other.is_ipv4() == hop.is_ipv4()) {
             return Err(format!("{:?} has two addresses of one family", kind::shown(text)));
         }
@@ -126,7 +129,9 @@ mod tests {
         assert_eq!(mode("disabled"), Ok(None));
         assert!(mode("Shared").unwrap_err().contains("none of shared, local, disabled"));
         assert_eq!(next_hops("192.0.2.1, 2001:db8::1").unwrap().len(), 2);
-        assert!(next_hops("192.0.2.1,192.0.2.2").unwrap_err().contains("two addresses of one family"));
+        assert!(
+            next_hops("192.0.2.1,192.0.2.2").unwrap_err().contains("two addresses of one family")
+        );
         assert!(next_hops("router").unwrap_err().contains("no IP address"));
         assert_eq!((vlan("0"), vlan("4094")), (Ok(None), Ok(Some(4094))));
         assert!(vlan("4095").is_err());

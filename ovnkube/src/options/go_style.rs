@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use clap::Command;
 
-/// Rewrites `-name` and `-name=value` to `--name…` if `name` is an option of `command`. Other arguments, and
-/// all after `--`, stay.
-pub(super) fn with_two_dashes(
+/// Rewrites `-name` and `-name=value` to `--name…` if `name` is an option of `command` or of its
+/// subcommands. Other arguments, and all after `--`, stay.
+pub fn with_two_dashes(
     command: &Command,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Vec<OsString> {
@@ -15,7 +15,10 @@ pub(super) fn with_two_dashes(
         // getopt(3): no argument after `--` is an option.
         only_values |= argument == "--";
         match argument.to_str().and_then(|text| text.strip_prefix('-')) {
-            Some(text) if !only_values && is_option(command, text.split('=').next().unwrap_or_default()) => {
+            Some(text)
+                if !only_values
+                    && is_option(command, text.split('=').next().unwrap_or_default()) =>
+            {
                 format!("--{text}").into()
             }
             _ => argument,
@@ -32,4 +35,5 @@ fn is_option(command: &Command, name: &str) -> bool {
             argument.get_long() == Some(name)
                 || argument.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
         })
+        || command.get_subcommands().any(|command| is_option(command, name))
 }

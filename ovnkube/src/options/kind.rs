@@ -40,7 +40,8 @@ impl Kind {
         }
     }
 
-    /// Whether a value has this form. The error ends the sentence that begins with the option's name.
+    /// Whether a value has this form. The error ends the sentence that begins with the option's
+    /// name.
     pub(super) fn check(self, value: &str) -> Result<(), String> {
         match self {
             Self::Switch => switch(value).map(drop),
@@ -75,7 +76,8 @@ pub(super) fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     }
 }
 
-/// A duration: numbers with units in any order (Go's `time.ParseDuration`), or a bare number of seconds.
+/// A duration: numbers with units in any order (Go's `time.ParseDuration`), or a bare number of
+/// seconds.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let bad = || format!("{:?} is no time such as 100s, 10m or 1h30m", shown(text));
     if let Ok(seconds) = text.parse::<u32>() {
@@ -107,7 +109,8 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 
 /// A value for a message, shortened.
 pub(super) fn shown(value: &str) -> String {
-    // Characters: a line of a terminal. A mistyped file or certificate would otherwise fill the log.
+    // Characters: a line of a terminal. A mistyped file or certificate would otherwise fill the
+    // log.
     const MOST: usize = 80;
     if value.chars().count() <= MOST {
         value.to_owned()

@@ -21,7 +21,8 @@ const NO_API_SERVER: &str = "say how the control plane reaches the API server: -
                              or --k8s-apiserver URL with --k8s-cacert and --k8s-token-file";
 
 /// Options with the address of an API server, or with a file that has it.
-static REACH_ONE: [&Spec; 3] = [&table::KUBECONFIG, &table::BOOTSTRAP_KUBECONFIG, &table::API_SERVER];
+static REACH_ONE: [&Spec; 3] =
+    [&table::KUBECONFIG, &table::BOOTSTRAP_KUBECONFIG, &table::API_SERVER];
 /// Options without effect if there is a kubeconfig.
 static IN_KUBECONFIG: [&Spec; 3] = [&table::API_SERVER, &table::CA_CERT, &table::CA_CERT_DATA];
 /// Options that give a credential. From the same source, an earlier one wins.
@@ -42,9 +43,12 @@ static SPEAK_OF_ONE: [&Spec; 6] = [
 
 /// Whether the source of pods is known without `external_ids`.
 pub(super) fn is_source_known(settings: &Settings) -> bool {
-    let is_given = |spec: &&Spec| settings.given(spec).is_some();
-    is_given(&&POD_MANIFESTS)
-        || REACH_ONE.iter().any(is_given)
+    settings.given(&POD_MANIFESTS).is_some() || is_server_known(settings)
+}
+
+/// Whether any option says where the API server is.
+pub(super) fn is_server_known(settings: &Settings) -> bool {
+    REACH_ONE.iter().any(|spec| settings.given(spec).is_some())
         || SPEAK_OF_ONE.iter().any(|spec| speaks(settings, spec))
 }
 
@@ -55,8 +59,8 @@ fn speaks(settings: &Settings, spec: &Spec) -> bool {
         .is_some_and(|setting| setting.insists && setting.origin.rank() < Origin::InCluster.rank())
 }
 
-/// The source of a node's pods, and the certificate with which the API server is reached, if this program
-/// requests one.
+/// The source of a node's pods, and the certificate with which the API server is reached, if this
+/// program requests one.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) pods: PodsFrom,
@@ -93,8 +97,8 @@ pub(super) fn pods(reading: &mut Reading) -> Option<Source> {
 pub(super) fn api_server(reading: &mut Reading) -> Option<ApiServer> {
     let (cluster, reached) = cluster(reading, Bootstrap::Counts, NO_API_SERVER)?;
     let worst = worst_rank(&reading.settings, &reached);
-    let credential =
-        chosen(reading, worst, &CREDENTIALS).and_then(|(spec, setting)| credential(reading, spec, &setting));
+    let credential = chosen(reading, worst, &CREDENTIALS)
+        .and_then(|(spec, setting)| credential(reading, spec, &setting));
     Some(ApiServer { cluster, credential })
 }
 
@@ -107,10 +111,12 @@ enum Bootstrap {
     Requests,
 }
 
-/// The certificate that a node's server requests. `None` inside if it requests none, outside if the options
-/// have errors.
+/// The certificate that a node's server requests. `None` inside if it requests none, outside if the
+/// options have errors.
 fn certificate(reading: &mut Reading) -> Option<Option<CertificateConfig>> {
-    let Some(directory) = reading.settings.given(&table::CERT_DIR).cloned() else { return Some(None) };
+    let Some(directory) = reading.settings.given(&table::CERT_DIR).cloned() else {
+        return Some(None);
+    };
     let duration = reading.read(&table::CERT_DURATION, values::certificate_duration);
     let Some(bootstrap) = reading.settings.given(&table::BOOTSTRAP_KUBECONFIG).cloned() else {
         reading.problems.add(format!(
@@ -133,7 +139,11 @@ fn is_bootstrap(settings: &Settings, reached: &Setting) -> bool {
 }
 
 /// The API server's address, and the setting that gave it.
-fn cluster(reading: &mut Reading, bootstrap: Bootstrap, unknown: &str) -> Option<(Cluster, Setting)> {
+fn cluster(
+    reading: &mut Reading,
+    bootstrap: Bootstrap,
+    unknown: &str,
+) -> Option<(Cluster, Setting)> {
     let address = reading.settings.given(&table::API_SERVER).cloned();
     let kubeconfig = kubeconfig(&reading.settings).filter(|(spec, _)| match bootstrap {
         Bootstrap::Counts => true,
@@ -162,9 +172,13 @@ fn cluster(reading: &mut Reading, bootstrap: Bootstrap, unknown: &str) -> Option
     }
 }
 
-/// The option that counts instead of this one. `is_node_alone`: the process has no other role, so with
-/// manifests it needs no API server.
-pub(super) fn in_place_of(settings: &Settings, spec: &Spec, is_node_alone: bool) -> Option<&'static Spec> {
+/// The option that counts instead of this one. `is_node_alone`: the process has no other role, so
+/// with manifests it needs no API server.
+pub(super) fn in_place_of(
+    settings: &Settings,
+    spec: &Spec,
+    is_node_alone: bool,
+) -> Option<&'static Spec> {
     let is_one = |other: &&Spec| other.name == spec.name;
     if is_node_alone
         && settings.given(&POD_MANIFESTS).is_some()
@@ -180,7 +194,8 @@ pub(super) fn in_place_of(settings: &Settings, spec: &Spec, is_node_alone: bool)
     counts_before(&kubeconfig, settings.given(&table::API_SERVER)).then_some(other)
 }
 
-/// Whether the kubeconfig wins over the address: if it comes from a better source, or from the same.
+/// Whether the kubeconfig wins over the address: if it comes from a better source, or from the
+/// same.
 fn counts_before(kubeconfig: &Setting, address: Option<&Setting>) -> bool {
     address.is_none_or(|address| kubeconfig.origin.rank() <= address.origin.rank())
 }
@@ -197,24 +212,25 @@ fn url(reading: &mut Reading, address: Setting) -> Option<(Cluster, Setting)> {
     Some((Cluster::Url { url: url?, authority }, address))
 }
 
-/// The CA certificates: a file, or the certificates themselves, whichever has the better source; from the
-/// same source, the file.
+/// The CA certificates: a file, or the certificates themselves, whichever has the better source;
+/// from the same source, the file.
 fn authority(reading: &mut Reading) -> Option<Authority> {
     let file = reading.settings.given(&table::CA_CERT).cloned();
     let data = reading.settings.given(&table::CA_CERT_DATA).cloned();
     let rank = |setting: &Setting| setting.origin.rank();
     match (file, data) {
-        (Some(file), data) if data.as_ref().is_none_or(|data| rank(&file) <= rank(data)) => match file.origin
-        {
-            // The Python programs wrote the certificate there, with `\n` for line ends; later programs a
-            // path.
-            Origin::ExternalId(_) if file.value.contains("-----BEGIN") => {
-                Some(Authority::Pem(file.value.replace("\\n", "\n")))
+        (Some(file), data) if data.as_ref().is_none_or(|data| rank(&file) <= rank(data)) => {
+            match file.origin {
+                // The Python programs wrote the certificate there, with `\n` for line ends; later
+                // programs a path.
+                Origin::ExternalId(_) if file.value.contains("-----BEGIN") => {
+                    Some(Authority::Pem(file.value.replace("\\n", "\n")))
+                }
+                // A default in a file of the Python programs, which need not exist.
+                _ if !file.insists && !std::path::Path::new(&file.value).exists() => None,
+                _ => reading.awaited_file_of(&table::CA_CERT, &file).map(Authority::File),
             }
-            // A default in a file of the Python programs, which need not exist.
-            _ if !file.insists && !std::path::Path::new(&file.value).exists() => None,
-            _ => reading.awaited_file_of(&table::CA_CERT, &file).map(Authority::File),
-        },
+        }
         (_, Some(_)) => reading.read(&table::CA_CERT_DATA, pem).map(Authority::Pem),
         (_, None) => None,
     }
@@ -228,22 +244,25 @@ fn pem(base64: &str) -> Result<String, String> {
     text.ok_or_else(|| "is not the base64 of PEM (-----BEGIN CERTIFICATE-----)".to_owned())
 }
 
-/// The worst source that a credential may have. With a kubeconfig, which has a user of its own, that of the
-/// kubeconfig.
+/// The worst source that a credential may have. With a kubeconfig, which has a user of its own,
+/// that of the kubeconfig.
 fn worst_rank(settings: &Settings, reached: &Setting) -> u8 {
-    let reached_by_kubeconfig = kubeconfig(settings).is_some_and(|(_, kubeconfig)| kubeconfig == *reached);
+    let reached_by_kubeconfig =
+        kubeconfig(settings).is_some_and(|(_, kubeconfig)| kubeconfig == *reached);
     if reached_by_kubeconfig { reached.origin.rank() } else { u8::MAX }
 }
 
-/// The option with the credential of the best source; from the same source, the token's file wins over the
-/// token.
+/// The option with the credential of the best source; from the same source, the token's file wins
+/// over the token.
 fn chosen(
     reading: &mut Reading,
     worst: u8,
     candidates: &[&'static Spec],
 ) -> Option<(&'static Spec, Setting)> {
-    let given: Vec<(&'static Spec, Setting)> =
-        candidates.iter().filter_map(|spec| Some((*spec, reading.settings.given(spec)?.clone()))).collect();
+    let given: Vec<(&'static Spec, Setting)> = candidates
+        .iter()
+        .filter_map(|spec| Some((*spec, reading.settings.given(spec)?.clone())))
+        .collect();
     // Of equal ranks `min_by_key` returns the first, so the order of the candidates counts.
     let (spec, setting) = given
         .iter()
@@ -255,7 +274,8 @@ fn chosen(
     });
     if let Some((other, of)) = conflict {
         let (one, other) = (setting.origin.names(spec), of.origin.names(other));
-        let what = if is_certificate(spec) { "one certificate" } else { "a token or a certificate" };
+        let what =
+            if is_certificate(spec) { "one certificate" } else { "a token or a certificate" };
         reading.problems.add(format!("{one} and {other}: give {what}, not both"));
     }
     Some((spec, setting.clone()))
@@ -273,7 +293,8 @@ fn credential(reading: &mut Reading, spec: &'static Spec, setting: &Setting) -> 
     }
     // As in the kubelet's files, one PEM file may hold both certificate and key.
     let is_key_given = reading.settings.given(&table::CLIENT_PRIVKEY).is_some();
-    let key = if is_key_given { reading.awaited_file(&table::CLIENT_PRIVKEY)? } else { file.clone() };
+    let key =
+        if is_key_given { reading.awaited_file(&table::CLIENT_PRIVKEY)? } else { file.clone() };
     Some(Credential::Certificate { certificate: file, key })
 }
 

@@ -12,7 +12,8 @@ use super::{
 };
 
 pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
-    let subnets = reading.read_given(&node::NODE_SUBNETS, networks::one_of_each_family).unwrap_or_default();
+    let subnets =
+        reading.read_given(&node::NODE_SUBNETS, networks::one_of_each_family).unwrap_or_default();
     let cluster_is_given = reading.settings.given(&cluster::CLUSTER_SUBNETS).is_some();
     let cluster: Vec<IpNet> = reading
         .read(&cluster::CLUSTER_SUBNETS, networks::cluster_subnets)?
@@ -20,8 +21,9 @@ pub(super) fn management_port(reading: &mut Reading) -> Option<ManagementPort> {
         .map(|subnet| subnet.cidr)
         .collect();
     // No route for a default: the range may be a network outside of the cluster.
-    let services =
-        reading.read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family).unwrap_or_default();
+    let services = reading
+        .read_given(&cluster::SERVICE_CIDRS, networks::one_of_each_family)
+        .unwrap_or_default();
     let masquerade = masquerade(reading)?;
     let forwarding = match reading.switch(&gateway::FORWARDING)? {
         true => Forwarding::OfServices,

@@ -1,4 +1,5 @@
-//! Parsers for options that are networks. An error ends the sentence that begins with the option's name.
+//! Parsers for options that are networks. An error ends the sentence that begins with the option's
+//! name.
 
 use controller::config::{ClusterSubnet, Zone};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -6,18 +7,21 @@ use kube::core::Selector;
 
 use super::kind::shown;
 
-/// The prefix length of a node's part of an IPv4 network, unless it is given: upstream's since 2018. 254
-/// addresses are enough for the kubelet's default of 110 pods.
+/// The prefix length of a node's part of an IPv4 network, unless it is given: upstream's since
+/// 2018. 254 addresses are enough for the kubelet's default of 110 pods.
 const V4_HOST_LENGTH: u8 = 24;
 /// The prefix length of a node's part of any IPv6 network, as upstream has it.
 const V6_HOST_LENGTH: u8 = 64;
 
-/// `CIDR[/LENGTH],…`, with the prefix length of a node's part: the same for all IPv4 networks, 64 for IPv6
-/// networks.
+/// `CIDR[/LENGTH],…`, with the prefix length of a node's part: the same for all IPv4 networks, 64
+/// for IPv6 networks.
 pub(super) fn cluster_subnets(text: &str) -> Result<Vec<ClusterSubnet>, String> {
-    let subnets = text.split(',').map(|entry| cluster_subnet(entry.trim())).collect::<Result<Vec<_>, _>>()?;
-    let mut lengths =
-        subnets.iter().filter(|subnet| subnet.cidr.addr().is_ipv4()).map(|subnet| subnet.host_length);
+    let subnets =
+        text.split(',').map(|entry| cluster_subnet(entry.trim())).collect::<Result<Vec<_>, _>>()?;
+    let mut lengths = subnets
+        .iter()
+        .filter(|subnet| subnet.cidr.addr().is_ipv4())
+        .map(|subnet| subnet.host_length);
     let first = lengths.next();
     match first.and_then(|first| Some((first, lengths.find(|other| *other != first)?))) {
         Some((first, other)) => {
@@ -33,21 +37,25 @@ pub(super) fn cluster_subnets(text: &str) -> Result<Vec<ClusterSubnet>, String> 
 
 fn cluster_subnet(entry: &str) -> Result<ClusterSubnet, String> {
     let mut parts = entry.splitn(3, '/');
-    let (address, prefix, host_length) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
-    let cidr = cidr(&prefix.map_or_else(|| address.to_owned(), |prefix| format!("{address}/{prefix}")))?;
-    // /29 is the smallest part with room for pods: 8 addresses, less network, broadcast, gateway and
-    // management port.
+    let (address, prefix, host_length) =
+        (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    let cidr =
+        cidr(&prefix.map_or_else(|| address.to_owned(), |prefix| format!("{address}/{prefix}")))?;
+    // /29 is the smallest part with room for pods: 8 addresses, less network, broadcast, gateway
+    // and management port.
     let (usual, longest) =
         if cidr.addr().is_ipv4() { (V4_HOST_LENGTH, 29) } else { (V6_HOST_LENGTH, V6_HOST_LENGTH) };
     let entry = shown(entry);
     let host_length = match host_length {
         None => usual,
-        Some(length) => {
-            length.parse().map_err(|_| format!("{entry:?}: {:?} is no prefix length", shown(length)))?
-        }
+        Some(length) => length
+            .parse()
+            .map_err(|_| format!("{entry:?}: {:?} is no prefix length", shown(length)))?,
     };
     if cidr.addr().is_ipv6() && host_length != V6_HOST_LENGTH {
-        return Err(format!("{entry:?}: a node's part of an IPv6 network is always /{V6_HOST_LENGTH}"));
+        return Err(format!(
+            "{entry:?}: a node's part of an IPv6 network is always /{V6_HOST_LENGTH}"
+        ));
     }
     if host_length > longest {
         return Err(format!("{entry:?}: a node's part of /{host_length} has no room for pods"));
@@ -63,10 +71,14 @@ fn cluster_subnet(entry: &str) -> Result<ClusterSubnet, String> {
 
 /// At most one network of each family.
 pub(super) fn one_of_each_family(text: &str) -> Result<Vec<IpNet>, String> {
-    let networks = text.split(',').map(|entry| cidr(entry.trim())).collect::<Result<Vec<_>, _>>()?;
+    let networks =
+        text.split(',').map(|entry| cidr(entry.trim())).collect::<Result<Vec<_>, _>>()?;
     let of_v4 = networks.iter().filter(|network| network.addr().is_ipv4()).count();
     if of_v4 > 1 || networks.len() - of_v4 > 1 {
-        return Err(format!("{:?} has several networks of one family: give one of each", shown(text)));
+        return Err(format!(
+            "{:?} has several networks of one family: give one of each",
+            shown(text)
+        ));
     }
     Ok(networks)
 }
@@ -87,9 +99,9 @@ pub(super) fn v6(text: &str) -> Result<Ipv6Net, String> {
 
 /// A network. Bits behind the prefix are ignored, as by Go's `net.ParseCIDR`.
 fn cidr(text: &str) -> Result<IpNet, String> {
-    let network: IpNet = text
-        .parse()
-        .map_err(|_| format!("{:?} is no network such as 10.128.0.0/14 or fd01::/48", shown(text)))?;
+    let network: IpNet = text.parse().map_err(|_| {
+        format!("{:?} is no network such as 10.128.0.0/14 or fd01::/48", shown(text))
+    })?;
     Ok(network.trunc())
 }
 

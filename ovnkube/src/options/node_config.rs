@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,7 +18,8 @@ use ovslog::{
 use server::{
     cni_conf::{CniConf, ConfFile},
     node::{
-        Chassis, Extent, GatewayConfig, ManagementPort, NodeConfig, OpenVSwitch, PluginInstall, PodsFrom,
+        Chassis, Extent, GatewayConfig, ManagementPort, NodeConfig, OpenVSwitch, OtherZone,
+        PluginInstall, PodsFrom,
     },
     requests::AddDefaults,
 };
@@ -27,14 +29,17 @@ use super::{
     external_ids::{self, ExternalIds},
     gateway,
     kubernetes::{self, Source},
-    management_port, networks,
+    management_port,
     reading::Reading,
     roles::Role,
     spec::Spec,
-    table::{cluster, cni, endpoints, logs, node, open_vswitch, roles},
+    table::{cni, databases, endpoints, logs, node, open_vswitch, roles},
     values,
 };
-use crate::endpoints::{Endpoints, Tls};
+use crate::{
+    endpoints::{DaemonEndpoint, Endpoints, Tls},
+    exporter::{Exported, ExporterPlaces},
+};
 
 /// The configuration that a node's server needs before it reads Open vSwitch's database; all that
 /// `--cleanup-node` needs.
@@ -59,8 +64,8 @@ pub struct Early {
     pub extent: Extent,
 }
 
-/// The options of a node's server, for which an option that was not given may still come from Open vSwitch's
-/// database; the database need not run yet when the options are read.
+/// The options of a node's server, for which an option that was not given may still come from Open
+/// vSwitch's database; the database need not run yet when the options are read.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     early: Box<Early>,
@@ -75,6 +80,7 @@ struct Late {
     management_port: ManagementPort,
     gateway: Option<GatewayConfig>,
     zone: Zone,
+    other_zone: Option<OtherZone>,
     stale_after: Option<Duration>,
 }
 
@@ -101,18 +107,27 @@ impl NodeOptions {
         self.collected.notes()
     }
 
-    /// The configuration, with `external_ids` (of the `Open_vSwitch` table) as the last source before the
-    /// defaults.
+    /// The configuration, with `external_ids` (of the `Open_vSwitch` table) as the last source
+    /// before the defaults.
     ///
     /// # Errors
     ///
     /// All problems together.
     pub fn config(&self, external_ids: &BTreeMap<String, String>) -> Result<NodeConfig, Problems> {
-        let mut reading = self.collected.reading(Role::Node, &ExternalIds::Read(external_ids.clone()));
+        let mut reading =
+            self.collected.reading(Role::Node, &ExternalIds::Read(external_ids.clone()));
         let late = reading.late();
         reading.problems.none_or()?;
-        let Late { source, add, chassis, management_port, gateway, zone: Zone(zone), stale_after } =
-            late.ok_or_else(Problems::incomplete)?;
+        let Late {
+            source,
+            add,
+            chassis,
+            management_port,
+            gateway,
+            zone: Zone(zone),
+            other_zone,
+            stale_after,
+        } = late.ok_or_else(Problems::incomplete)?;
         let Early {
             name,
             log: _,
@@ -140,12 +155,13 @@ impl NodeOptions {
             management_port,
             gateway,
             zone,
+            other_zone,
             stale_after,
         })
     }
 
-    /// Checks that the source of pods is known. If only `external_ids` can have it, reads them now: otherwise
-    /// the server would wait for the database, only to report a missing option.
+    /// Checks that the source of pods is known. If only `external_ids` can have it, reads them now:
+    /// otherwise the server would wait for the database, only to report a missing option.
     ///
     /// # Errors
     ///
@@ -162,8 +178,8 @@ impl NodeOptions {
 }
 
 impl Collected {
-    /// What `--cleanup-node` and `--hand-back-node` need. Errors of the way to the API server do not count:
-    /// the rest is cleaned up without it.
+    /// What `--cleanup-node` and `--hand-back-node` need. Errors of the way to the API server do
+    /// not count: the rest is cleaned up without it.
     pub(super) fn early(&self, external_ids: &ExternalIds) -> Result<Early, Problems> {
         let mut reading = self.reading(Role::CleanupNode, external_ids);
         let early = reading.early();
@@ -187,7 +203,8 @@ impl Collected {
 }
 
 impl Reading {
-    /// The options that do not wait for Open vSwitch's database. None of them can be in `external_ids`.
+    /// The options that do not wait for Open vSwitch's database. None of them can be in
+    /// `external_ids`.
     fn early(&mut self) -> Option<Early> {
         let named = [&roles::INIT_NODE, &roles::HAND_BACK_NODE];
         let given = named.into_iter().find(|spec| self.settings.given(spec).is_some());
@@ -204,7 +221,8 @@ impl Reading {
             ));
         }
         // Not checked: the server waits until the plugin is there.
-        let source = self.settings.given(&cni::PLUGIN_SOURCE).map(|setting| setting.value.clone().into());
+        let source =
+            self.settings.given(&cni::PLUGIN_SOURCE).map(|setting| setting.value.clone().into());
         let log = self.log();
         let ovsdb = self.ovsdb();
         let ovn_run_dir = self.read(&open_vswitch::OVN_RUN_DIR, values::whole_path);
@@ -214,7 +232,8 @@ impl Reading {
         let endpoints = self.endpoints();
         let (name, socket, plugin, file, log, ovsdb, ovn_run_dir) =
             (name?, socket?, plugin?, file?, log?, ovsdb?, ovn_run_dir?);
-        // The plugin runs on the host: its configuration has the host's paths, not those of this container.
+        // The plugin runs on the host: its configuration has the host's paths, not those of this
+        // container.
         let endpoint_on_host = host_ovs_run_dir
             .map_or_else(|| ovsdb.clone(), |directory| in_directory(&ovsdb, &directory))
             .to_string();
@@ -229,15 +248,20 @@ impl Reading {
                 log_file: self.settings.value(&logs::CNILOGFILE).value,
                 log_level: conf_log_level(log.level).to_owned(),
                 // The plugin has the same defaults: only other paths are written.
-                server_socket: Some(socket.clone()).filter(|socket| socket.as_os_str() != SERVER_SOCKET),
-                ovsdb_endpoint: Some(endpoint_on_host).filter(|endpoint| endpoint != OVSDB_ENDPOINT),
+                server_socket: Some(socket.clone())
+                    .filter(|socket| socket.as_os_str() != SERVER_SOCKET),
+                ovsdb_endpoint: Some(endpoint_on_host)
+                    .filter(|endpoint| endpoint != OVSDB_ENDPOINT),
                 ovn_run_dir: Some(ovn_run_dir_on_host)
                     .filter(|directory| directory.as_os_str() != OVN_RUN_DIR),
                 netns_link: netns_link?,
                 chain,
             },
             plugin: PluginInstall { source, directory: self.path(&cni::BIN_DIR), name: plugin },
-            pidfile: self.settings.given(&roles::PIDFILE).map(|setting| setting.value.clone().into()),
+            pidfile: self
+                .settings
+                .given(&roles::PIDFILE)
+                .map(|setting| setting.value.clone().into()),
             ovsdb,
             ovn_run_dir,
             endpoints: endpoints?,
@@ -255,7 +279,8 @@ impl Reading {
         let chassis = chassis::chassis(self);
         let management_port = management_port::management_port(self);
         let gateway = gateway::gateway(self);
-        let zone = self.read(&cluster::ZONE, networks::zone);
+        let zone = super::cluster::zone(self);
+        let other_zone = chassis::other_zone(self);
         let stale_after = self
             .number(&node::STALE_AFTER)
             .map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds)));
@@ -268,14 +293,18 @@ impl Reading {
             management_port: management_port?,
             gateway: gateway?,
             zone: zone?,
+            other_zone: other_zone?,
             stale_after: stale_after?,
         })
     }
 
     pub(super) fn log(&mut self) -> Option<LogConfig> {
         let level = self.read(&logs::LOGLEVEL, values::level);
-        let (size, backups, age) =
-            (self.number(&logs::MAX_SIZE), self.number(&logs::MAX_BACKUPS), self.number(&logs::MAX_AGE));
+        let (size, backups, age) = (
+            self.number(&logs::MAX_SIZE),
+            self.number(&logs::MAX_BACKUPS),
+            self.number(&logs::MAX_AGE),
+        );
         let rotation = Rotation {
             max_size: size?,
             max_backups: usize::try_from(backups?).unwrap_or(usize::MAX),
@@ -286,7 +315,11 @@ impl Reading {
 
     /// `--ovsdb-endpoint`, else the socket in `--ovs-run-dir`.
     pub(super) fn ovsdb(&mut self) -> Option<Endpoint> {
-        match self.settings.given(&open_vswitch::OVS_RUN_DIR).map(|setting| PathBuf::from(&setting.value)) {
+        match self
+            .settings
+            .given(&open_vswitch::OVS_RUN_DIR)
+            .map(|setting| PathBuf::from(&setting.value))
+        {
             Some(directory) if self.settings.given(&open_vswitch::OVSDB_ENDPOINT).is_none() => {
                 Some(Endpoint::Unix(directory.join("db.sock")))
             }
@@ -312,11 +345,37 @@ impl Reading {
             (self.file(&endpoints::NODE_SERVER_PRIVKEY), self.file(&endpoints::NODE_SERVER_CERT));
         let given = |spec: &Spec| self.settings.given(spec).is_some();
         if given(&endpoints::NODE_SERVER_PRIVKEY) != given(&endpoints::NODE_SERVER_CERT) {
-            self.problems
-                .add("--node-server-privkey and --node-server-cert: one is of no use without the other");
+            self.problems.add(
+                "--node-server-privkey and --node-server-cert: one is of no use without the other",
+            );
         }
         let tls = key.zip(certificate).map(|(key, certificate)| Tls { key, certificate });
-        Some(Endpoints { metrics, healthz, tls })
+        let daemons = self.read_given(&endpoints::OVN_METRICS, values::bind_address);
+        let daemons = match daemons {
+            Some(address) => Some(self.daemons(address)?),
+            None => None,
+        };
+        Some(Endpoints { metrics, healthz, daemons, tls })
+    }
+
+    /// The metrics of OVN, and with `--export-ovs-metrics` those of Open vSwitch.
+    fn daemons(&mut self, address: SocketAddr) -> Option<DaemonEndpoint> {
+        let exported = match self.switch(&endpoints::EXPORT_OVS_METRICS)? {
+            true => Exported::Both,
+            false => Exported::Ovn,
+        };
+        Some(DaemonEndpoint { address, places: self.exporter_places()?, exported })
+    }
+
+    /// Where the daemons of this machine are asked for metrics.
+    pub(super) fn exporter_places(&mut self) -> Option<ExporterPlaces> {
+        Some(ExporterPlaces {
+            ovsdb: self.ovsdb()?,
+            ovs_run_dir: self.path(&open_vswitch::OVS_RUN_DIR),
+            ovn_run_dir: self.path(&open_vswitch::OVN_RUN_DIR),
+            northbound_file: self.path(&databases::NB_DB_LOCATION),
+            southbound_file: self.path(&databases::SB_DB_LOCATION),
+        })
     }
 }
 

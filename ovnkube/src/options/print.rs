@@ -16,7 +16,8 @@ use super::{
     table, values,
 };
 
-/// Columns. The others are not padded for a longer value: one would push all sources off the terminal.
+/// Columns. The others are not padded for a longer value: one would push all sources off the
+/// terminal.
 const WIDEST: usize = 52;
 
 /// The output of `--print-config`.
@@ -29,8 +30,8 @@ pub struct Printed {
 }
 
 impl Collected {
-    /// A table for an administrator. Reads `external_ids` from Open vSwitch's database, if it answers within
-    /// 2 s. Hides secrets.
+    /// A table for an administrator. Reads `external_ids` from Open vSwitch's database, if it
+    /// answers within 2 s. Hides secrets.
     pub async fn print(&self) -> Printed {
         let read = match self.ovsdb() {
             Some(endpoint) => external_ids::read(&endpoint).await,
@@ -42,9 +43,13 @@ impl Collected {
         let mut of_roles = Gathered::default();
         let role = roles::asked(&self.settings, &mut of_roles);
         let mut text = match role {
-            Some(role @ (Role::ControlPlane(_) | Role::RemoveNode | Role::Explain)) if read.is_ok() => {
-                table_of(&self.reading(role, &once).settings)
-            }
+            Some(
+                role @ (Role::ControlPlane(_)
+                | Role::RemoveNode
+                | Role::Adopt
+                | Role::Explain
+                | Role::Status),
+            ) if read.is_ok() => table_of(&self.reading(role, &once).settings),
             // In one process with a node's server the table shows all keys that the node uses.
             _ => table_of(&self.reading(Role::Node, &of_node).settings),
         };
@@ -57,12 +62,17 @@ impl Collected {
         // `--print-config` works without a role: then only errors of single values are known.
         let outcome = match role {
             Some(Role::Node) => self.check_node(&of_node),
-            Some(role @ Role::ControlPlane(roles)) => self.control_plane(role, roles, &once).map(drop),
+            Some(role @ Role::ControlPlane(roles)) => {
+                self.control_plane(role, roles, &once).map(drop)
+            }
             Some(role @ Role::Beside(roles)) => {
-                problems::both(self.control_plane(role, roles, &once), self.check_node(&of_node)).map(drop)
+                problems::both(self.control_plane(role, roles, &once), self.check_node(&of_node))
+                    .map(drop)
             }
             Some(Role::RemoveNode) => self.remove_node(&once).map(drop),
+            Some(Role::Adopt) => self.adopt(&once).map(drop),
             Some(Role::Explain) => self.explanation(&once).map(drop),
+            Some(Role::Status) => self.status(&once).map(drop),
             Some(Role::CleanupNode | Role::HandBackNode) | None => {
                 self.reading(Role::Node, &of_node).problems.none_or()
             }
@@ -90,7 +100,8 @@ fn table_of(settings: &Settings) -> String {
     let widest = |length: &dyn Fn(&(&Spec, String, String)) -> usize| {
         rows.iter().map(length).max().unwrap_or_default()
     };
-    let (names, values) = (widest(&|row| row.0.name.len()), widest(&|row| row.1.chars().count()).min(WIDEST));
+    let (names, values) =
+        (widest(&|row| row.0.name.len()), widest(&|row| row.1.chars().count()).min(WIDEST));
     let mut text = String::new();
     for group in Group::ALL {
         let mut of_group = rows.iter().filter(|(spec, ..)| heading(spec) == group).peekable();
@@ -124,7 +135,8 @@ fn value(settings: &Settings, spec: &'static Spec) -> String {
 
 /// The name of the log level that a number stands for.
 fn meaning(spec: &Spec, value: &str) -> Option<&'static str> {
-    let is_level = spec.name == table::logs::LOGLEVEL.name && value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_level =
+        spec.name == table::logs::LOGLEVEL.name && value.bytes().all(|byte| byte.is_ascii_digit());
     let level = is_level.then(|| values::level(value).ok()).flatten()?;
     Some(match level {
         Level::Error => "err",

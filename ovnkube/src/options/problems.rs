@@ -31,7 +31,10 @@ impl Gathered {
 }
 
 /// Both values, or the errors of both.
-pub(super) fn both<T, U>(one: Result<T, Problems>, other: Result<U, Problems>) -> Result<(T, U), Problems> {
+pub(super) fn both<T, U>(
+    one: Result<T, Problems>,
+    other: Result<U, Problems>,
+) -> Result<(T, U), Problems> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok((one, other)),
         (Ok(_), Err(problems)) | (Err(problems), Ok(_)) => Err(problems),

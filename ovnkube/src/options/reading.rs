@@ -1,5 +1,5 @@
-//! Parses the values that count into typed ones, and gathers the errors. Which options a process needs, its
-//! configuration knows.
+//! Parses the values that count into typed ones, and gathers the errors. Which options a process
+//! needs, its configuration knows.
 
 use std::path::PathBuf;
 
@@ -37,13 +37,17 @@ impl Collected {
             settings = settings.with_external_ids(external_ids, role.external_ids());
             // Only these: the other values were checked when they were read.
             for spec in table::all() {
-                let from_there =
-                    settings.given(spec).filter(|setting| matches!(setting.origin, Origin::ExternalId(_)));
+                let from_there = settings
+                    .given(spec)
+                    .filter(|setting| matches!(setting.origin, Origin::ExternalId(_)));
                 problems.take(from_there.map_or(Ok(()), |setting| check(spec, setting)));
             }
         }
-        let unread =
-            if let ExternalIds::Unreadable(reason) = external_ids { Some(reason.clone()) } else { None };
+        let unread = if let ExternalIds::Unreadable(reason) = external_ids {
+            Some(reason.clone())
+        } else {
+            None
+        };
         let complete = !matches!(external_ids, ExternalIds::Awaited);
         Reading { settings, problems, complete, waits: true, unread }
     }
@@ -57,7 +61,8 @@ impl Reading {
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
         let setting = self.settings.value(spec);
-        self.problems.take(parse(&setting.value).map_err(|reason| sentence(spec, &setting, &reason)))
+        self.problems
+            .take(parse(&setting.value).map_err(|reason| sentence(spec, &setting, &reason)))
     }
 
     /// The same; `None` if only the default counts.
@@ -93,15 +98,21 @@ impl Reading {
         self.problems.take(readable(&path).map_err(wrong)).map(|()| path)
     }
 
-    /// A file with credentials. On a node that boots, or joins its cluster later, it need not exist yet.
+    /// A file with credentials. On a node that boots, or joins its cluster later, it need not exist
+    /// yet.
     pub(super) fn awaited_file(&mut self, spec: &'static Spec) -> Option<PathBuf> {
         let setting = self.settings.given(spec)?.clone();
         self.awaited_file_of(spec, &setting)
     }
 
-    pub(super) fn awaited_file_of(&mut self, spec: &'static Spec, setting: &Setting) -> Option<PathBuf> {
+    pub(super) fn awaited_file_of(
+        &mut self,
+        spec: &'static Spec,
+        setting: &Setting,
+    ) -> Option<PathBuf> {
         let path = PathBuf::from(&setting.value);
-        // Only if it surely does not exist: a directory, or one without permission, is an error now.
+        // Only if it surely does not exist: a directory, or one without permission, is an error
+        // now.
         if self.waits && matches!(path.try_exists(), Ok(false)) {
             Some(path)
         } else {

@@ -19,8 +19,11 @@ pub(super) enum Role {
     CleanupNode,
     HandBackNode,
     RemoveNode,
+    Adopt,
     /// `policy explain`, which the options do not name.
     Explain,
+    /// `status`, which the options do not name.
+    Status,
 }
 
 /// The options that the control plane takes from `external_ids`.
@@ -32,9 +35,14 @@ static OF_CONTROL_PLANE: [&Spec; 5] = [
     &kubernetes::CA_CERT,
 ];
 
-static ROLES: [&Spec; 4] =
-    [&table::INIT_MASTER, &table::INIT_CLUSTER_MANAGER, &table::INIT_OVNKUBE_CONTROLLER, &table::INIT_NODE];
-static COMMANDS: [(&Spec, Role); 3] = [
+static ROLES: [&Spec; 4] = [
+    &table::INIT_MASTER,
+    &table::INIT_CLUSTER_MANAGER,
+    &table::INIT_OVNKUBE_CONTROLLER,
+    &table::INIT_NODE,
+];
+static COMMANDS: [(&Spec, Role); 4] = [
+    (&table::ADOPT, Role::Adopt),
     (&table::CLEANUP_NODE, Role::CleanupNode),
     (&table::HAND_BACK_NODE, Role::HandBackNode),
     (&table::REMOVE_NODE, Role::RemoveNode),
@@ -48,18 +56,25 @@ impl Role {
             | Self::Beside(_)
             | Self::CleanupNode
             | Self::RemoveNode
-            | Self::Explain => true,
+            | Self::Adopt
+            | Self::Explain
+            | Self::Status => true,
             Self::Node | Self::HandBackNode => false,
         }
     }
 
-    /// The options that the role takes from `external_ids`. The keys of a node that are for ovn-controller,
-    /// such as the interval of its probes, do not count for the control plane beside it.
+    /// The options that the role takes from `external_ids`. The keys of a node that are for
+    /// ovn-controller, such as the interval of its probes, do not count for the control plane
+    /// beside it.
     pub(super) fn external_ids(self) -> Vec<&'static Spec> {
         match self {
             Self::Node | Self::CleanupNode | Self::HandBackNode => all().collect(),
-            Self::ControlPlane(_) | Self::Beside(_) | Self::Explain => OF_CONTROL_PLANE.to_vec(),
-            Self::RemoveNode => OF_CONTROL_PLANE.into_iter().chain([&databases::SB_ADDRESS]).collect(),
+            Self::ControlPlane(_) | Self::Beside(_) | Self::Adopt | Self::Explain => {
+                OF_CONTROL_PLANE.to_vec()
+            }
+            Self::RemoveNode | Self::Status => {
+                OF_CONTROL_PLANE.into_iter().chain([&databases::SB_ADDRESS]).collect()
+            }
         }
     }
 }
@@ -67,11 +82,19 @@ impl Role {
 /// The role or command. `None` if there is none, or if the roles do not go together.
 pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Role> {
     let is_given = |spec: &&&'static Spec| settings.given(spec).is_some();
-    let commands: Vec<&(&Spec, Role)> = COMMANDS.iter().filter(|(spec, _)| is_given(&spec)).collect();
+    let is_off = |spec: &&'static Spec| {
+        spec.name == table::ADOPT.name && kind::switch(&settings.value(spec).value) == Ok(false)
+    };
+    let commands: Vec<&(&Spec, Role)> =
+        COMMANDS.iter().filter(|(spec, _)| is_given(&spec) && !is_off(spec)).collect();
     let roles: Vec<&Spec> = ROLES.iter().filter(is_given).copied().collect();
     let is_all = kind::switch(&settings.value(&table::EVERYTHING).value) == Ok(true);
     if is_all && settings.given(&table::CLEANUP_NODE).is_none() {
         problems.add("--all belongs to --cleanup-node");
+    }
+    let is_dry = kind::switch(&settings.value(&table::DRY_RUN).value) == Ok(true);
+    if is_dry && settings.given(&table::ADOPT).is_none() {
+        problems.add("--dry-run belongs to --adopt");
     }
     // A command even if there are roles, too: its own problems are then reported with this one.
     if let [(command, role), others @ ..] = commands.as_slice() {
@@ -84,13 +107,15 @@ pub(super) fn asked(settings: &Settings, problems: &mut Gathered) -> Option<Role
     let has = |spec: &Spec| roles.iter().any(|role| role.name == spec.name);
     // `--init-master` is both halves, whatever else is given.
     let both = has(&table::INIT_MASTER);
-    let control_plane =
-        match (both || has(&table::INIT_CLUSTER_MANAGER), both || has(&table::INIT_OVNKUBE_CONTROLLER)) {
-            (true, true) => Some(Roles::Both),
-            (true, false) => Some(Roles::ClusterManager),
-            (false, true) => Some(Roles::Controller),
-            (false, false) => None,
-        };
+    let control_plane = match (
+        both || has(&table::INIT_CLUSTER_MANAGER),
+        both || has(&table::INIT_OVNKUBE_CONTROLLER),
+    ) {
+        (true, true) => Some(Roles::Both),
+        (true, false) => Some(Roles::ClusterManager),
+        (false, true) => Some(Roles::Controller),
+        (false, false) => None,
+    };
     match (control_plane, has(&table::INIT_NODE)) {
         (Some(Roles::ClusterManager), true) => {
             problems.add(

@@ -54,8 +54,8 @@ impl Settings {
         of_option.insert(position, setting);
     }
 
-    /// Adds a value of the file. The last line of an option wins, except that a value which does not insist
-    /// never replaces one that does.
+    /// Adds a value of the file. The last line of an option wins, except that a value which does
+    /// not insist never replaces one that does.
     pub(super) fn add_of_file(&mut self, spec: &Spec, setting: Setting) {
         let weaker = !setting.insists
             && self
@@ -69,8 +69,8 @@ impl Settings {
         self.add(spec, setting);
     }
 
-    /// These settings, and those of `options` in `external_ids`, except the keys that this program wrote
-    /// itself.
+    /// These settings, and those of `options` in `external_ids`, except the keys that this program
+    /// wrote itself.
     #[must_use]
     pub(super) fn with_external_ids(
         mut self,
@@ -80,10 +80,16 @@ impl Settings {
         // A key that the server wrote came from an option: it must not outlive it.
         let external_ids = server::node::of_administrator(external_ids);
         for spec in options {
-            if let Some((key, value)) = spec.external_id.and_then(|key| Some((key, external_ids.get(key)?))) {
+            if let Some((key, value)) =
+                spec.external_id.and_then(|key| Some((key, external_ids.get(key)?)))
+            {
                 self.add(
                     spec,
-                    Setting { value: value.clone(), origin: Origin::ExternalId(key), insists: true },
+                    Setting {
+                        value: value.clone(),
+                        origin: Origin::ExternalId(key),
+                        insists: true,
+                    },
                 );
             }
         }
@@ -102,7 +108,8 @@ impl Settings {
 
     /// The value that counts, and where it comes from.
     pub(super) fn value(&self, spec: &'static Spec) -> Setting {
-        let default = || Setting { value: spec.default.to_owned(), origin: Origin::Default, insists: false };
+        let default =
+            || Setting { value: spec.default.to_owned(), origin: Origin::Default, insists: false };
         self.given(spec).cloned().unwrap_or_else(default)
     }
 }

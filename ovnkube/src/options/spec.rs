@@ -1,4 +1,5 @@
-//! The description of one option: its names in each source, its form, and its text in help and manual.
+//! The description of one option: its names in each source, its form, and its text in help and
+//! manual.
 
 use super::kind::Kind;
 
@@ -41,8 +42,8 @@ pub struct OldKey {
     pub key: Key,
     /// Prepended to a value without a method (`unix:` for a path).
     pub prefix: &'static str,
-    /// False for keys of the Python programs: their files give every default, also for connections that are
-    /// not used. Such a value is ignored where it does not apply.
+    /// False for keys of the Python programs: their files give every default, also for connections
+    /// that are not used. Such a value is ignored where it does not apply.
     pub insists: bool,
 }
 
@@ -70,7 +71,8 @@ pub enum Effect {
     Full,
     /// It is for a part that does not exist yet.
     Later(Part),
-    /// It never has an effect. The text is the reason: the end of a sentence that begins with the option.
+    /// It never has an effect. The text is the reason: the end of a sentence that begins with the
+    /// option.
     Never(&'static str),
 }
 
@@ -81,7 +83,6 @@ pub enum Part {
     Policies,
     Egress,
     Routing,
-    Zones,
     Gateway,
     ManagementPort,
     Networks,
@@ -237,7 +238,6 @@ impl Part {
             Self::Policies => "network policies",
             Self::Egress => "how pods leave the cluster",
             Self::Routing => "routes that other routers are told",
-            Self::Zones => "several zones",
             Self::Gateway => "the node's gateway",
             Self::ManagementPort => "the node's management port",
             Self::Networks => "networks beside the cluster's own",

@@ -1,8 +1,8 @@
-//! Every option, once. Command line, file, help, manual, completion and `--print-config` are made of this
-//! table.
+//! Every option, once. Command line, file, help, manual, completion and `--print-config` are made
+//! of this table.
 //!
-//! Names, keys and defaults are those of OVN-Kubernetes, from the Python programs of 2016 on. Options that
-//! only this project has follow their style.
+//! Names, keys and defaults are those of OVN-Kubernetes, from the Python programs of 2016 on.
+//! Options that only this project has follow their style.
 
 use super::spec::Spec;
 

@@ -26,8 +26,10 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let environment =
-            Environment { conf_file: Some(directory.path().join("ovn_k8s.conf")), ..Environment::none() };
+        let environment = Environment {
+            conf_file: Some(directory.path().join("ovn_k8s.conf")),
+            ..Environment::none()
+        };
         Self { directory, environment }
     }
 
@@ -112,7 +114,10 @@ fn what_is_missing_or_wrong_is_named_with_what_to_do() {
         ("--init-node n1", "say where pods are known from: --pod-manifests DIR"),
         ("--init-node --pod-manifests /m", "a value is required for '--init-node <NODE>'"),
         ("--init-node N1 --pod-manifests /m", "--init-node \"N1\" is no node's name"),
-        ("--init-node n1 --pod-manifests /m --mtu 70000", "--mtu: MTU 70000 is not between 576 and 65535"),
+        (
+            "--init-node n1 --pod-manifests /m --mtu 70000",
+            "--mtu: MTU 70000 is not between 576 and 65535",
+        ),
         (
             "--init-node n1 --pod-manifests /m --routable-mtu 1500",
             "--routable-mtu 1500 is more than --mtu 1400",
@@ -122,7 +127,10 @@ fn what_is_missing_or_wrong_is_named_with_what_to_do() {
             "is not a file name that ends with .conflist or .conf",
         ),
         ("--init-node n1 --pod-manifests /m --cni-socket s", "give the whole path"),
-        ("--init-node n1 --pod-manifests /m --loglevel loud", "is none of emer, err, warn, info, dbg"),
+        (
+            "--init-node n1 --pod-manifests /m --loglevel loud",
+            "is none of emer, err, warn, info, dbg",
+        ),
         ("--init-node n1 --pod-manifests /m --unknown", "unexpected argument '--unknown'"),
     ] {
         let error = node(line).expect_err(line);
@@ -135,7 +143,7 @@ fn a_value_that_looks_like_no_option_stays_as_it_is() {
     let command = command();
     let arguments = ["ovnkube", "-unknown", "-x=1", "-help", "--", "-mtu"].map(OsString::from);
     assert_eq!(
-        go_style::with_two_dashes(&command, arguments),
+        with_two_dashes(&command, arguments),
         ["ovnkube", "-unknown", "-x=1", "--help", "--", "-mtu"]
     );
 }

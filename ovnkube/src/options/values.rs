@@ -1,4 +1,5 @@
-//! Parsers for the values of options. An error ends the sentence that begins with the option's name.
+//! Parsers for the values of options. An error ends the sentence that begins with the option's
+//! name.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -8,6 +9,7 @@ use std::{
 
 use contract::{
     mtu::Mtu,
+    names::check_node_name,
     node_identity::{LONGEST_SECONDS, SHORTEST_SECONDS},
 };
 use ovsdb::{Endpoint, Endpoints as Databases};
@@ -16,16 +18,15 @@ use server::cni_conf::ConfFile;
 
 use super::kind::{number, shown, span};
 
-/// The name of a Node object: the characters and the length of a DNS-1123 subdomain.
+/// The name of a Node object.
 pub(super) fn node_name(text: &str) -> Result<String, String> {
-    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-    if (1..=253).contains(&text.len()) && text.bytes().all(good) {
+    if check_node_name(text).is_ok() {
         return Ok(text.to_owned());
     }
     let text = shown(text);
     Err(format!(
-        "{text:?} is no node's name: lower-case letters, digits, '-' and '.' (is it the value of another \
-         option?)"
+        "{text:?} is no node's name: lower-case letters, digits, '-' and '.', each part between dots begins and \
+         ends with a letter or digit (is it the value of another option?)"
     ))
 }
 
@@ -52,8 +53,8 @@ pub(super) fn mtu_or_none(text: &str) -> Result<Option<Mtu>, String> {
     if number(text, 0, u64::MAX)? == 0 { Ok(None) } else { mtu(text).map(Some) }
 }
 
-/// A name, or a number of the first Go programs: 1 fatal, 2 error, 3 warn, 4 info, 5 debug. 0 and numbers
-/// above 5 are klog's.
+/// A name, or a number of the first Go programs: 1 fatal, 2 error, 3 warn, 4 info, 5 debug. 0 and
+/// numbers above 5 are klog's.
 pub(super) fn level(text: &str) -> Result<Level, String> {
     match text.trim().to_ascii_lowercase().as_str() {
         // There is no level above error: this program logs a fatal error as one.
@@ -95,10 +96,11 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, String> {
     }
 }
 
-/// The members of one database, all with the same method: `tcp:IP:PORT`, `ssl:IP:PORT` (also with `//`),
-/// `unix:PATH`.
+/// The members of one database, all with the same method: `tcp:IP:PORT`, `ssl:IP:PORT` (also with
+/// `//`), `unix:PATH`.
 pub(super) fn databases(text: &str) -> Result<Databases, String> {
-    let databases: Databases = text.parse().map_err(|error: ovsdb::EndpointError| error.to_string())?;
+    let databases: Databases =
+        text.parse().map_err(|error: ovsdb::EndpointError| error.to_string())?;
     let method = |endpoint: &Endpoint| match endpoint {
         Endpoint::Unix(_) => "unix",
         Endpoint::Tcp { .. } => "tcp",
@@ -120,9 +122,13 @@ pub(super) fn is_tls(databases: &Databases) -> bool {
 }
 
 /// `ADDRESS:PORT`, `[ADDRESS]:PORT`, `:PORT` for every address of the machine, or `localhost:PORT`.
-pub(super) fn bind_address(text: &str) -> Result<SocketAddr, String> {
-    let bad =
-        || format!("{:?} is no address and port, such as 0.0.0.0:9410, [::1]:9410 or :9410", shown(text));
+pub(crate) fn bind_address(text: &str) -> Result<SocketAddr, String> {
+    let bad = || {
+        format!(
+            "{:?} is no address and port, such as 0.0.0.0:9410, [::1]:9410 or :9410",
+            shown(text)
+        )
+    };
     let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
     let port: u16 = port.parse().map_err(|_| bad())?;
     let address = match host {
@@ -137,7 +143,8 @@ pub(super) fn bind_address(text: &str) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(address, port))
 }
 
-/// The API server's URL. `HOST:PORT` alone means `http`, as in `external_ids` of the Python programs.
+/// The API server's URL. `HOST:PORT` alone means `http`, as in `external_ids` of the Python
+/// programs.
 pub(super) fn server_url(text: &str) -> Result<String, String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
     let host = rest.split('/').next().unwrap_or_default();
@@ -147,17 +154,22 @@ pub(super) fn server_url(text: &str) -> Result<String, String> {
             "has a user's name or password in it: give a token or a certificate instead"
         }
         "http" | "https" if text.contains(char::is_whitespace) => "has a space in it",
-        "http" | "https" => return Ok(format!("{scheme}://{rest}").trim_end_matches('/').to_owned()),
+        "http" | "https" => {
+            return Ok(format!("{scheme}://{rest}").trim_end_matches('/').to_owned());
+        }
         _ => "is not of the form https://HOST:PORT",
     };
     // The part before the @ may be a password: do not repeat the address in an error.
-    let shown =
-        if host.contains('@') { "the API server's address".to_owned() } else { format!("{:?}", shown(text)) };
+    let shown = if host.contains('@') {
+        "the API server's address".to_owned()
+    } else {
+        format!("{:?}", shown(text))
+    };
     Err(format!("{shown} {bad}"))
 }
 
-/// One or more encapsulations, as ovn-controller takes them. It also knows `stt`, for which Linux has no
-/// device: no packet would leave the node.
+/// One or more encapsulations, as ovn-controller takes them. It also knows `stt`, for which Linux
+/// has no device: no packet would leave the node.
 pub(super) fn encap_type(text: &str) -> Result<String, String> {
     let unknown = text.split(',').map(str::trim).find(|name| !["geneve", "vxlan"].contains(name));
     unknown.map_or_else(
@@ -169,11 +181,14 @@ pub(super) fn encap_type(text: &str) -> Result<String, String> {
 /// IP addresses, separated by commas: a node with several networks has several.
 pub(super) fn addresses(text: &str) -> Result<String, String> {
     let wrong = text.split(',').map(str::trim).find(|address| address.parse::<IpAddr>().is_err());
-    wrong.map_or_else(|| Ok(text.to_owned()), |address| Err(format!("{:?} is no IP address", shown(address))))
+    wrong.map_or_else(
+        || Ok(text.to_owned()),
+        |address| Err(format!("{:?} is no IP address", shown(address))),
+    )
 }
 
-/// How long a client certificate is requested to be valid: no less than the API server takes, and no more than
-/// is approved.
+/// How long a client certificate is requested to be valid: no less than the API server takes, and
+/// no more than is approved.
 pub(super) fn certificate_duration(text: &str) -> Result<Duration, String> {
     let duration = span(text)?;
     if (SHORTEST_SECONDS..=LONGEST_SECONDS).contains(&duration.as_secs()) {
@@ -186,7 +201,9 @@ pub(super) fn certificate_duration(text: &str) -> Result<Duration, String> {
 pub(super) fn node_mode(text: &str) -> Result<(), String> {
     match text {
         "full" => Ok(()),
-        "dpu" | "dpu-host" => Err(format!("{text:?}: DPUs are not part of this version; only full is")),
+        "dpu" | "dpu-host" => {
+            Err(format!("{text:?}: DPUs are not part of this version; only full is"))
+        }
         _ => Err(format!("{:?} is none of full, dpu, dpu-host", shown(text))),
     }
 }

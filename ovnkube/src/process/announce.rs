@@ -1,5 +1,5 @@
-//! Reports every change of the conditions to the log and, if systemd started the process, to systemd
-//! (`sd_notify(3)`).
+//! Reports every change of the conditions to the log and, if systemd started the process, to
+//! systemd (`sd_notify(3)`).
 
 use std::collections::BTreeMap;
 
@@ -24,14 +24,14 @@ pub(crate) fn changes(conditions: &Conditions) -> impl Future<Output = ()> + use
     }
 }
 
-/// Notifies systemd that the unit has started. Missing conditions do not hold up other units, which may have
-/// to meet them.
+/// Notifies systemd that the unit has started. Missing conditions do not hold up other units, which
+/// may have to meet them.
 pub(crate) fn started() {
     notify(&[NotifyState::Ready]);
 }
 
-/// Notifies systemd that the node's unit has started: it serves its socket, or it waits for Open vSwitch,
-/// without which there is no socket.
+/// Notifies systemd that the node's unit has started: it serves its socket, or it waits for Open
+/// vSwitch, without which there is no socket.
 pub(crate) fn node_started(conditions: &Conditions) -> impl Future<Output = ()> + use<> {
     let mut watch = conditions.watch();
     async move {
@@ -81,8 +81,11 @@ mod tests {
 
     #[test]
     fn the_status_is_the_first_thing_that_is_missing() {
-        let missing =
-            [(Part::CNI_CONF, "not started".to_owned()), (Part::OPEN_VSWITCH, "refused".to_owned())].into();
+        let missing = [
+            (Part::CNI_CONF, "not started".to_owned()),
+            (Part::OPEN_VSWITCH, "refused".to_owned()),
+        ]
+        .into();
         assert_eq!(summary(&missing), "waiting for open-vswitch: refused");
         assert_eq!(summary(&BTreeMap::new()), "serving");
     }

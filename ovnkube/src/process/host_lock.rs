@@ -1,5 +1,5 @@
-//! A lock on this host. This process takes it at once, or as soon as the process that holds it has ended. The
-//! kernel releases it when the process ends, by any signal and in any container.
+//! A lock on this host. This process takes it at once, or as soon as the process that holds it has
+//! ended. The kernel releases it when the process ends, by any signal and in any container.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -18,18 +18,19 @@ use tokio::{sync::watch, time::timeout};
 
 /// machine-id(5): stays the same over reboots.
 const MACHINE_ID: &str = "/etc/machine-id";
-/// flock(2) has no event for a lock that becomes free, and a thread that blocks in it cannot be ended. A
-/// restarted leader has two seconds to lead again; each look is one system call.
+/// flock(2) has no event for a lock that becomes free, and a thread that blocks in it cannot be
+/// ended. A restarted leader has two seconds to lead again; each look is one system call.
 const POLL: Duration = Duration::from_millis(200);
 
-/// The lock on `directory`/`name`, held or awaited. Needs a tokio runtime. The lock is released when the
-/// returned value and its clones are dropped. The file stays: another process may wait for its lock.
+/// The lock on `directory`/`name`, held or awaited. Needs a tokio runtime. The lock is released
+/// when the returned value and its clones are dropped. The file stays: another process may wait for
+/// its lock.
 pub(crate) fn take(directory: &Path, name: &str) -> io::Result<HostLock> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let path = directory.join(name);
     let mut open = OpenOptions::new();
-    // Only for its owner: flock(2) needs no more than an open file, so a user that may open it can hold the
-    // lock.
+    // Only for its owner: flock(2) needs no more than an open file, so a user that may open it can
+    // hold the lock.
     open.read(true)
         .write(true)
         .create(true)

@@ -1,8 +1,8 @@
 //! The file with the process id of the server.
 //!
-//! A lock on the file shows whether the process lives: the kernel releases it when the process ends. The
-//! number alone does not: another process may get it, and each container counts its own. Programs that take
-//! no lock (upstream's) are found by name.
+//! A lock on the file shows whether the process lives: the kernel releases it when the process
+//! ends. The number alone does not: another process may get it, and each container counts its own.
+//! Programs that take no lock (upstream's) are found by name.
 
 use std::{
     fs::{File, OpenOptions},
@@ -50,7 +50,8 @@ impl Pidfile {
             std::fs::create_dir_all(directory).map_err(failed)?;
         }
         loop {
-            // O_NOFOLLOW: a link in a directory of other users must not lead this process to another file.
+            // O_NOFOLLOW: a link in a directory of other users must not lead this process to
+            // another file.
             let mut open = OpenOptions::new();
             open.read(true)
                 .write(true)
@@ -61,11 +62,13 @@ impl Pidfile {
             let file = open.open(path).map_err(failed)?;
             let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(file) => file,
-                Err((file, Errno::EWOULDBLOCK)) => return Err(running(&pid_in(&file).map_err(failed)?)),
+                Err((file, Errno::EWOULDBLOCK)) => {
+                    return Err(running(&pid_in(&file).map_err(failed)?));
+                }
                 Err((_, errno)) => return Err(failed(errno.into())),
             };
-            // The former server removes its file before it releases the lock: this may be the lock of a
-            // removed file.
+            // The former server removes its file before it releases the lock: this may be the lock
+            // of a removed file.
             if !is_at(&file, path) {
                 continue;
             }
@@ -96,15 +99,16 @@ impl Pidfile {
 
 /// Whether a running server holds the lock on this file.
 pub(crate) fn is_held(path: &Path) -> bool {
-    let Ok(file) = OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path) else {
+    let Ok(file) = OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)
+    else {
         return false;
     };
     // A shared lock: two such questions at once do not take each other for a server.
     matches!(Flock::lock(file, FlockArg::LockSharedNonblock), Err((_, Errno::EWOULDBLOCK)))
 }
 
-/// The number in the file, or an empty text if there is none. Reads 16 bytes, more than the longest process
-/// id.
+/// The number in the file, or an empty text if there is none. Reads 16 bytes, more than the longest
+/// process id.
 fn pid_in(file: &File) -> io::Result<String> {
     let mut text = [0; 16];
     let length = file.read_at(&mut text, 0)?;
@@ -112,18 +116,20 @@ fn pid_in(file: &File) -> io::Result<String> {
     Ok(if text.bytes().all(|byte| byte.is_ascii_digit()) { text } else { String::new() })
 }
 
-/// Whether that process is another server, one that took no lock. This process' own number does not count: in
-/// a container that restarts, a process often gets the number that it had before.
+/// Whether that process is another server, one that took no lock. This process' own number does not
+/// count: in a container that restarts, a process often gets the number that it had before.
 fn is_other_server(pid: &str) -> bool {
     if pid.is_empty() || pid == std::process::id().to_string() {
         return false;
     }
     let mut command = Vec::new();
-    let read =
-        File::open(format!("/proc/{pid}/cmdline")).and_then(|file| file.take(4096).read_to_end(&mut command));
+    let read = File::open(format!("/proc/{pid}/cmdline"))
+        .and_then(|file| file.take(4096).read_to_end(&mut command));
     let program = command.split(|byte| *byte == 0).next().unwrap_or_default();
     read.is_ok()
-        && Path::new(&*String::from_utf8_lossy(program)).file_name().is_some_and(|name| name == PROGRAM)
+        && Path::new(&*String::from_utf8_lossy(program))
+            .file_name()
+            .is_some_and(|name| name == PROGRAM)
 }
 
 /// Whether the open file is the one that the path names now.

@@ -14,7 +14,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. From here on none of these signals kills the process; SIGHUP reopens the log.
+    /// Installs the handlers. From here on none of these signals kills the process; SIGHUP reopens
+    /// the log.
     pub(crate) fn listen(log: Reopen) -> io::Result<Self> {
         let mut hangup = signal(SignalKind::hangup())?;
         tokio::spawn(async move {
@@ -23,7 +24,10 @@ impl Signals {
                 tracing::info!("SIGHUP: the log is opened anew");
             }
         });
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
 
     /// Waits for the next signal to stop and returns its name.

@@ -1,7 +1,8 @@
-//! The Helm chart, rendered by Helm's own packages (`integration/helm`): the same content as the plain
-//! manifests.
+//! The Helm chart, rendered by Helm's own packages (`integration/helm`): the same content as the
+//! plain manifests.
 
 use std::{
+    collections::BTreeSet,
     fs,
     process::{Command, Output},
 };
@@ -14,10 +15,13 @@ use crate::manifests::{Manifests, conf, documents, read, strictly};
 /// The program of `integration/helm`.
 pub(crate) fn charts_tool() -> Command {
     let own = std::env::current_exe().unwrap();
-    let tool =
-        own.ancestors().skip(1).map(|directory| directory.join("tools/charts")).find(|tool| tool.is_file());
-    let tool =
-        tool.expect("target/tools/charts is missing; build it with: integration/prerequisites.sh test");
+    let tool = own
+        .ancestors()
+        .skip(1)
+        .map(|directory| directory.join("tools/charts"))
+        .find(|tool| tool.is_file());
+    let tool = tool
+        .expect("target/tools/charts is missing; build it with: integration/prerequisites.sh test");
     Command::new(tool)
 }
 
@@ -47,9 +51,11 @@ fn template(values: Option<&Value>) -> Vec<Value> {
     documents(&String::from_utf8(stdout).unwrap())
 }
 
-/// The objects of the nodes' server, as [`Manifests`], with a namespace, which the chart leaves to Helm.
+/// The objects of the nodes' server, as [`Manifests`], with a namespace, which the chart leaves to
+/// Helm.
 fn manifests(values: &Value) -> Manifests {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ovn-kubernetes"}});
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ovn-kubernetes"}});
     let mut objects = template(Some(values));
     objects.retain(|object| object["metadata"]["name"] == "ovn-kubernetes-node");
     // Helm's order of installation is not that of the plain file.
@@ -97,7 +103,12 @@ fn read_options(text: &str) -> Vec<(&'static str, String)> {
 #[test]
 fn helm_finds_nothing_to_complain_about() {
     let Output { status, stdout, stderr } = charts("lint", None);
-    assert!(status.success(), "{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(
+        status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    );
 }
 
 #[test]
@@ -109,14 +120,18 @@ fn without_values_the_chart_makes_what_the_plain_manifests_make() {
                 *text = json!(read_options(text.as_str().unwrap()));
             }
         }
-        objects.sort_by_key(|object| (object["kind"].to_string(), object["metadata"]["name"].to_string()));
+        objects.sort_by_key(|object| {
+            (object["kind"].to_string(), object["metadata"]["name"].to_string())
+        });
         objects
     };
     let mut rendered = template(None);
     for object in &mut rendered {
-        // Only the chart has it: a changed checksum restarts the programs after a change of the options. By
-        // hand that is `kubectl rollout restart`.
-        if let Some(metadata) = object.pointer_mut("/spec/template/metadata").and_then(Value::as_object_mut) {
+        // Only the chart has it: a changed checksum restarts the programs after a change of the
+        // options. By hand that is `kubectl rollout restart`.
+        if let Some(metadata) =
+            object.pointer_mut("/spec/template/metadata").and_then(Value::as_object_mut)
+        {
             assert!(metadata.remove("annotations").unwrap()["checksum/config"].is_string());
         }
         if object["kind"] == "CustomResourceDefinition" {
@@ -125,7 +140,9 @@ fn without_values_the_chart_makes_what_the_plain_manifests_make() {
         }
     }
     let mut plain = Vec::new();
-    for file in ["egressfirewalls", "ovn-kubernetes-control-plane", "ovn-kubernetes-node"] {
+    for file in
+        ["egressfirewalls", "egressqoses", "ovn-kubernetes-control-plane", "ovn-kubernetes-node"]
+    {
         plain.extend(documents(&read(&conf(&format!("kubernetes/{file}.yaml")))));
     }
     plain.retain(|object| object["kind"] != "Namespace");
@@ -142,7 +159,12 @@ fn every_value_of_the_nodes_reaches_the_objects() {
             "config": "[default]\nmtu=1300\n",
             "cniChain": [{"type": "portmap", "capabilities": {"portMappings": true}}],
             "extraArgs": ["--loglevel=dbg"],
-            "metrics": {"address": "127.0.0.1", "port": 19410, "tlsSecret": "node-tls"},
+            "metrics": {
+                "address": "127.0.0.1",
+                "port": 19410,
+                "daemonsPort": 19476,
+                "tlsSecret": "node-tls",
+            },
             "healthAddress": "0.0.0.0",
             "healthPort": 19411,
             "maxUnavailable": 3,
@@ -155,18 +177,25 @@ fn every_value_of_the_nodes_reaches_the_objects() {
     }));
     let options = read_options(&all.config.data.as_ref().unwrap()["ovn_k8s.conf"]);
     assert!(options.contains(&("mtu", "1300".to_owned())), "the further lines win: {options:?}");
-    let chain: Value = serde_json::from_str(&all.config.data.as_ref().unwrap()["cni-chain.json"]).unwrap();
+    let chain: Value =
+        serde_json::from_str(&all.config.data.as_ref().unwrap()["cni-chain.json"]).unwrap();
     assert_eq!(chain, json!([{"type": "portmap", "capabilities": {"portMappings": true}}]));
     let container = serde_json::to_value(all.container()).unwrap();
     assert_eq!(
         (&container["image"], &container["imagePullPolicy"]),
         (&json!("registry/node:7"), &json!("Always"))
     );
-    let arguments: Vec<&str> =
-        container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()).collect();
+    let arguments: Vec<&str> = container["args"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|argument| argument.as_str().unwrap())
+        .collect();
     for argument in [
         "--loglevel=dbg",
         "--metrics-bind-address=127.0.0.1:19410",
+        "--ovn-metrics-bind-address=127.0.0.1:19476",
+        "--export-ovs-metrics",
         "--healthz-bind-address=0.0.0.0:19411",
         "--node-server-privkey=/etc/ovn-kubernetes-tls/tls.key",
         "--node-server-cert=/etc/ovn-kubernetes-tls/tls.crt",
@@ -244,10 +273,14 @@ fn every_value_of_the_control_plane_reaches_the_objects() {
     let spec = &deployment["spec"];
     assert_eq!(spec["replicas"], 3);
     let pod = &spec["template"]["spec"];
-    assert_eq!((&pod["nodeSelector"]["pool"], &pod["priorityClassName"]), (&json!("b"), &json!("p")));
+    assert_eq!(
+        (&pod["nodeSelector"]["pool"], &pod["priorityClassName"]),
+        (&json!("b"), &json!("p"))
+    );
 }
 
-/// A file of values that was written for upstream's chart, with its defaults: what this version has not is off.
+/// A file of values that was written for upstream's chart, with its defaults: what this version has
+/// not is off.
 #[test]
 fn values_with_the_names_of_upstreams_chart_mean_the_same() {
     let objects = template(Some(&json!({
@@ -307,7 +340,8 @@ fn values_with_the_names_of_upstreams_chart_mean_the_same() {
         }
         assert!(!options.iter().any(|(name, _)| *name == "disable-forwarding"), "{options:?}");
     }
-    for (kind, name) in [("DaemonSet", "ovn-kubernetes-node"), ("Deployment", "ovn-kubernetes-control-plane")]
+    for (kind, name) in
+        [("DaemonSet", "ovn-kubernetes-node"), ("Deployment", "ovn-kubernetes-control-plane")]
     {
         let container = container(&objects, kind, name);
         assert_eq!(
@@ -317,12 +351,16 @@ fn values_with_the_names_of_upstreams_chart_mean_the_same() {
     }
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
     assert_eq!(deployment["spec"]["replicas"], 1);
-    assert_eq!(deployment["spec"]["template"]["spec"]["imagePullSecrets"], json!([{"name": "pull"}]));
+    assert_eq!(
+        deployment["spec"]["template"]["spec"]["imagePullSecrets"],
+        json!([{"name": "pull"}])
+    );
 }
 
 /// Everything in pods: each of the API's objects, strictly read, with no more rights than it needs.
 #[test]
-fn with_everything_in_pods_only_open_vswitch_is_privileged_and_only_ovnkube_speaks_to_the_api_server() {
+fn with_everything_in_pods_only_open_vswitch_is_privileged_and_only_ovnkube_speaks_to_the_api_server()
+ {
     for (mode, nodes, north) in [
         ("standalone", json!(["10.0.0.1"]), "tcp:10.0.0.1:7641"),
         (
@@ -350,14 +388,19 @@ fn with_everything_in_pods_only_open_vswitch_is_privileged_and_only_ovnkube_spea
             assert_eq!(account, name == "ovn-kubernetes-node", "{name}");
             assert_eq!(pod.automount_service_account_token, (!account).then_some(false), "{name}");
             for container in &pod.containers {
-                let privileged = container.security_context.as_ref().unwrap().privileged == Some(true);
+                let privileged =
+                    container.security_context.as_ref().unwrap().privileged == Some(true);
                 assert_eq!(privileged, name == "ovn-kubernetes-openvswitch", "{name}");
                 let of_ovn = container.image.as_deref() == Some("registry/ovn-kube:7");
                 assert_eq!(of_ovn, name != "ovn-kubernetes-node", "{name}: {:?}", container.image);
-                assert!(container.readiness_probe.is_some(), "{name}: an update has to wait for it");
+                assert!(
+                    container.readiness_probe.is_some(),
+                    "{name}: an update has to wait for it"
+                );
             }
             if name == "ovn-kubernetes-databases" {
-                let names: Vec<_> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+                let names: Vec<_> =
+                    pod.containers.iter().map(|container| container.name.as_str()).collect();
                 assert_eq!(names, ["nb-ovsdb", "sb-ovsdb", "ovn-northd"]);
                 let environment = pod.containers[0].env.as_ref().unwrap();
                 assert_eq!(environment[0].value.as_deref(), Some(north));
@@ -368,6 +411,122 @@ fn with_everything_in_pods_only_open_vswitch_is_privileged_and_only_ovnkube_spea
             assert!(options.contains(&("nb-address", north.to_owned())), "{name}: {options:?}");
         }
     }
+}
+
+/// Databases on sockets of the node, and a controller in the process of the node's server, with the
+/// rights of both.
+#[test]
+fn with_zones_each_node_has_databases_and_a_controller_of_its_own() {
+    let values = json!({"layout": "zones", "node": {"maxUnavailable": "20%"}, "global": {"enableMulticast": true}});
+    let objects = template(Some(&values));
+    let arguments = |kind: &str, name: &str| container(&objects, kind, name)["args"].clone();
+    let has = |arguments: &Value, wanted: &str| {
+        arguments.as_array().unwrap().iter().any(|it| it == wanted)
+    };
+    let node = arguments("DaemonSet", "ovn-kubernetes-node");
+    let manager = arguments("Deployment", "ovn-kubernetes-control-plane");
+    assert!(
+        has(&node, "--init-node=$(K8S_NODE)")
+            && has(&node, "--init-ovnkube-controller=$(K8S_NODE)")
+    );
+    assert!(has(&node, "--enable-multicast") && !has(&manager, "--enable-multicast"));
+    assert!(
+        has(&manager, "--init-cluster-manager=$(K8S_NODE)")
+            && !has(&manager, "--init-master=$(K8S_NODE)")
+    );
+    for name in ["ovn-kubernetes-node", "ovn-kubernetes-control-plane"] {
+        let options = read_options(&options(&objects, name));
+        for wanted in [
+            ("enable-interconnect", "true"),
+            ("nb-address", "unix:/var/run/ovn/ovnnb_db.sock"),
+            ("sb-address", "unix:/var/run/ovn/ovnsb_db.sock"),
+        ] {
+            assert!(options.contains(&(wanted.0, wanted.1.to_owned())), "{name}: {options:?}");
+        }
+    }
+    let databases = objects.iter().find(|object| {
+        object["kind"] == "DaemonSet" && object["metadata"]["name"] == "ovn-kubernetes-databases"
+    });
+    let databases = strictly::<DaemonSet>(databases.unwrap()).spec.unwrap();
+    let strategy = json!(databases.update_strategy.unwrap());
+    assert_eq!(strategy["rollingUpdate"]["maxUnavailable"], "20%");
+    let pod = databases.template.spec.unwrap();
+    assert_eq!(json!(pod.node_selector), json!({"kubernetes.io/os": "linux"}), "on all nodes");
+    let commands: Vec<_> =
+        pod.containers.iter().map(|it| it.command.clone().unwrap()[1].clone()).collect();
+    assert_eq!(commands, ["local-nb-ovsdb", "local-sb-ovsdb", "run-ovn-northd"]);
+    let rules = |name: &str| -> Vec<Value> {
+        let role = objects
+            .iter()
+            .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == name);
+        role.unwrap()["rules"].as_array().unwrap().clone()
+    };
+    let granted = |rules: &[Value]| -> BTreeSet<String> {
+        let list = |value: &Value| -> Vec<String> {
+            let texts = value.as_array().into_iter().flatten();
+            texts.map(|text| text.as_str().unwrap().to_owned()).collect()
+        };
+        let mut granted = BTreeSet::new();
+        for rule in rules {
+            for resource in list(&rule["resources"]) {
+                granted.extend(
+                    list(&rule["verbs"]).into_iter().map(|verb| format!("{verb} {resource}")),
+                );
+            }
+        }
+        granted
+    };
+    // But for the cluster manager's part, which approves certificates.
+    let manager = granted(&rules("ovn-kubernetes-control-plane"));
+    let node = granted(&rules("ovn-kubernetes-node"));
+    let missing: Vec<_> = manager.difference(&node).collect();
+    assert_eq!(missing, ["approve signers", "patch certificatesigningrequests/approval"]);
+}
+
+/// On the way between the two: what both have, with sockets that do not collide.
+#[test]
+fn with_both_layouts_each_node_knows_the_databases_of_all_and_its_own() {
+    let of_all = json!({"mode": "standalone", "nodes": ["10.0.0.1"]});
+    let objects = template(Some(&json!({"layout": "both", "databases": of_all})));
+    let arguments = |kind: &str, name: &str| container(&objects, kind, name)["args"].clone();
+    let node = arguments("DaemonSet", "ovn-kubernetes-node");
+    for wanted in [
+        "--init-node=$(K8S_NODE)",
+        "--init-ovnkube-controller=$(K8S_NODE)",
+        "--zone=$(K8S_NODE)",
+        "--nb-address=unix:/var/run/ovn/zone/ovnnb_db.sock",
+        "--sb-address=unix:/var/run/ovn/zone/ovnsb_db.sock",
+        "--other-zone=global",
+        "--other-sb-address=tcp:10.0.0.1:6642",
+    ] {
+        assert!(node.as_array().unwrap().contains(&json!(wanted)), "{wanted}: {node}");
+    }
+    let control_plane = arguments("Deployment", "ovn-kubernetes-control-plane");
+    assert!(control_plane.as_array().unwrap().contains(&json!("--init-master=$(K8S_NODE)")));
+    for name in ["ovn-kubernetes-node", "ovn-kubernetes-control-plane"] {
+        let options = read_options(&options(&objects, name));
+        assert!(options.contains(&("enable-interconnect", "true".to_owned())), "{options:?}");
+        assert!(options.contains(&("nb-address", "tcp:10.0.0.1:6641".to_owned())), "{options:?}");
+    }
+    let databases = |name: &str| -> (Vec<String>, Vec<String>) {
+        let object = objects
+            .iter()
+            .find(|object| object["kind"] == "DaemonSet" && object["metadata"]["name"] == name);
+        let set = strictly::<DaemonSet>(object.unwrap()).spec.unwrap();
+        let pod = set.template.spec.unwrap();
+        let commands =
+            pod.containers.iter().map(|it| it.command.clone().unwrap()[1].clone()).collect();
+        let volumes = pod.volumes.unwrap_or_default().into_iter();
+        let paths = volumes.filter_map(|volume| volume.host_path).map(|host| host.path).collect();
+        (commands, paths)
+    };
+    let (commands, of_all) = databases("ovn-kubernetes-databases");
+    assert_eq!(commands, ["nb-ovsdb", "sb-ovsdb", "run-ovn-northd"]);
+    let (commands, of_zone) = databases("ovn-kubernetes-zone-databases");
+    assert_eq!(commands, ["local-nb-ovsdb", "local-sb-ovsdb", "run-ovn-northd"]);
+    // Their files have names of their own there: `zone/ovnnb_db.db`.
+    let shared: Vec<_> = of_all.iter().filter(|path| of_zone.contains(path)).collect();
+    assert_eq!(shared, ["/var/lib/openvswitch"]);
 }
 
 #[test]
@@ -390,7 +549,10 @@ fn with_certificates_the_token_of_the_pod_only_requests_them_and_the_control_pla
     let objects = template(Some(&values));
     let arguments = |kind, name| container(&objects, kind, name)["args"].clone();
     let of_node = arguments("DaemonSet", "ovn-kubernetes-node").to_string();
-    assert!(of_node.contains("--bootstrap-kubeconfig=/etc/ovn-kubernetes/bootstrap.conf"), "{of_node}");
+    assert!(
+        of_node.contains("--bootstrap-kubeconfig=/etc/ovn-kubernetes/bootstrap.conf"),
+        "{of_node}"
+    );
     assert!(of_node.contains("--cert-dir=/var/run/ovn-kubernetes/certs"), "{of_node}");
     let of_control_plane = arguments("Deployment", "ovn-kubernetes-control-plane").to_string();
     let users = "--node-bootstrap-users=system:serviceaccount:ovn-kubernetes:ovn-kubernetes-node";
@@ -430,22 +592,30 @@ fn what_the_plugin_is_told_of_open_vswitch_is_true_on_the_host() {
     ] {
         let manifests = manifests(&json!({"hostPaths": {"openVSwitch": open_vswitch, "ovn": ovn}}));
         let mounts = manifests.container().volume_mounts.as_ref().unwrap();
-        let paths: std::collections::BTreeSet<&str> =
-            mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
-        assert_eq!(paths.len(), mounts.len(), "Kubernetes refuses two mounts of one path: {mounts:?}");
+        let paths: BTreeSet<&str> = mounts.iter().map(|mount| mount.mount_path.as_str()).collect();
+        assert_eq!(
+            paths.len(),
+            mounts.len(),
+            "Kubernetes refuses two mounts of one path: {mounts:?}"
+        );
         let pod = manifests.daemon_set.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
         for directory in [open_vswitch, ovn] {
             let mount = mounts
                 .iter()
                 .find(|mount| mount.mount_path == directory)
                 .unwrap_or_else(|| panic!("{directory} in {mounts:?}"));
-            let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name).unwrap();
+            let volume =
+                pod.volumes.iter().flatten().find(|volume| volume.name == mount.name).unwrap();
             assert_eq!(volume.host_path.as_ref().unwrap().path, directory);
         }
-        let line = manifests.container().args.as_ref().unwrap().join(" ").replace("$(K8S_NODE)", "n1");
-        let line = line.replace("--config-file=/etc/ovn-kubernetes/ovn_k8s.conf", "--pod-manifests=/pods");
+        let line =
+            manifests.container().args.as_ref().unwrap().join(" ").replace("$(K8S_NODE)", "n1");
+        let line =
+            line.replace("--config-file=/etc/ovn-kubernetes/ovn_k8s.conf", "--pod-manifests=/pods");
         let options: ovnkube::options::Options = line.parse().unwrap();
-        let ovnkube::options::Program::Node(node) = options.program().unwrap() else { panic!("{line}") };
+        let ovnkube::options::Program::Node(node) = options.program().unwrap() else {
+            panic!("{line}")
+        };
         let places = node.config(&std::collections::BTreeMap::new()).unwrap().cni_conf.places();
         assert_eq!(
             (places.ovsdb_endpoint.as_deref(), places.ovn_run_dir.as_deref()),
@@ -463,16 +633,25 @@ fn values_that_make_no_sense_are_refused_by_name() {
             "at '/node/metrics/port': maximum: got 70,000, want 65,535",
         ),
         (json!({"nodes": {}}), "additional properties 'nodes' not allowed"),
-        (json!({"node": {"metricsPort": 1}}), "at '/node': additional properties 'metricsPort' not allowed"),
+        (
+            json!({"node": {"metricsPort": 1}}),
+            "at '/node': additional properties 'metricsPort' not allowed",
+        ),
         (json!({"node": {"healthAddress": "everywhere"}}), "at '/node/healthAddress'"),
-        (json!({"image": {"pullPolicy": "Sometimes"}}), "at '/image/pullPolicy': value must be one of"),
+        (
+            json!({"image": {"pullPolicy": "Sometimes"}}),
+            "at '/image/pullPolicy': value must be one of",
+        ),
         (json!({"node": {"extraArgs": ["loglevel"]}}), "at '/node/extraArgs/0'"),
         (json!({"hostPaths": {"cniBin": "opt"}}), "at '/hostPaths/cniBin'"),
         (json!({"node": {"cniChain": [{"type": "/bin/sh"}]}}), "at '/node/cniChain/0/type'"),
         (json!({"node": {"maxUnavailable": "0%"}}), "at '/node/maxUnavailable'"),
         (json!({"podNetwork": "10.128.0.0"}), "at '/podNetwork'"),
         (json!({"mtu": "1400"}), "at '/mtu': got string, want integer"),
-        (json!({"global": {"gatewayMode": "hybrid"}}), "at '/global/gatewayMode': value must be one of"),
+        (
+            json!({"global": {"gatewayMode": "hybrid"}}),
+            "at '/global/gatewayMode': value must be one of",
+        ),
         // Upstream has it, this version has not: no network without what was asked for.
         (
             json!({"global": {"enableIpsec": true}}),
@@ -501,13 +680,28 @@ fn values_that_make_no_sense_are_refused_by_name() {
             json!({"databases": {"mode": "standalone", "nodes": ["10.0.0.1"], "south": "tcp:10.0.0.1:6642"}}),
             "databases.north and databases.south are for the mode external",
         ),
+        (
+            json!({"layout": "zone"}),
+            "at '/layout': value must be one of 'central', 'both', 'zones'",
+        ),
+        (json!({"layout": "both"}), "layout=both needs databases.south"),
+        (
+            json!({"layout": "zones", "databases": {"mode": "standalone", "nodes": ["10.0.0.1"]}}),
+            "databases has values for layout=central: with layout=zones each node has its own",
+        ),
+        (
+            json!({"layout": "zones", "hostPaths": {"ovn": "/var/run/openvswitch"}}),
+            "hostPaths.ovn is /var/run/openvswitch: with layout=zones it has to be /var/run/ovn",
+        ),
     ] {
         let Output { status, stderr, .. } = charts("template", Some(&values));
         let words = String::from_utf8_lossy(&stderr).into_owned();
         assert!(!status.success() && words.contains(message), "{values}: {words}");
         let complaints = words
             .lines()
-            .filter(|line| ["at '", "databases.", "node."].iter().any(|part| line.contains(part)))
+            .filter(|line| {
+                ["at '", "databases", "node.", "hostPaths."].iter().any(|part| line.contains(part))
+            })
             .count();
         assert_eq!(complaints, 1, "{values}: {words}");
     }
@@ -535,7 +729,8 @@ fn a_second_installation_in_a_cluster_is_refused() {
             charts_in(&json!([installed(owner)]), "template", Some(&json!({})));
         let words = String::from_utf8_lossy(&stderr).into_owned();
         assert!(
-            !status.success() && words.contains("OVN-Kubernetes is installed in this cluster already"),
+            !status.success()
+                && words.contains("OVN-Kubernetes is installed in this cluster already"),
             "{words}"
         );
         assert!(words.contains(by), "{words}");
@@ -543,7 +738,8 @@ fn a_second_installation_in_a_cluster_is_refused() {
     // By the DaemonSets that run everything in pods.
     let mut daemon_set = owned("apps/v1", "DaemonSet", "ovnkube", None);
     daemon_set["metadata"]["namespace"] = json!("ovn-kubernetes");
-    let Output { status, stderr, .. } = charts_in(&json!([daemon_set]), "template", Some(&json!({})));
+    let Output { status, stderr, .. } =
+        charts_in(&json!([daemon_set]), "template", Some(&json!({})));
     let words = String::from_utf8_lossy(&stderr).into_owned();
     assert!(!status.success() && words.contains("(it has the DaemonSet ovnkube)"), "{words}");
     // An upgrade.
@@ -556,7 +752,8 @@ fn a_second_installation_in_a_cluster_is_refused() {
 fn a_definition_that_upstream_has_left_stays_as_it_is() {
     let has_definition = |owner: Option<(&str, &str)>| {
         let (version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-        let objects = json!([owned(version, kind, "egressfirewalls.k8s.ovn.org", owner)]);
+        let names = ["egressfirewalls.k8s.ovn.org", "egressqoses.k8s.ovn.org"];
+        let objects = json!(names.map(|name| owned(version, kind, name, owner)));
         let Output { status, stdout, .. } = charts_in(&objects, "template", Some(&json!({})));
         assert!(status.success());
         documents(&String::from_utf8(stdout).unwrap()).iter().any(|object| object["kind"] == kind)
@@ -567,7 +764,8 @@ fn a_definition_that_upstream_has_left_stays_as_it_is() {
 
 #[test]
 fn the_chart_has_the_version_of_the_program() {
-    let chart: Value = serde_yaml_ng::from_str(&read(&conf("helm/ovn-kubernetes/Chart.yaml"))).unwrap();
+    let chart: Value =
+        serde_yaml_ng::from_str(&read(&conf("helm/ovn-kubernetes/Chart.yaml"))).unwrap();
     assert_eq!(
         (&chart["version"], &chart["appVersion"]),
         (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION")))

@@ -118,8 +118,11 @@ fn the_account_may_do_what_the_control_plane_and_a_nodes_server_may() {
         let mut rights = Vec::new();
         for rule in of_role.flat_map(|role| role["rules"].as_array().unwrap().clone()) {
             for resource in rule["resources"].as_array().unwrap() {
-                let verbs =
-                    rule["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap().to_owned());
+                let verbs = rule["verbs"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|verb| verb.as_str().unwrap().to_owned());
                 rights.push((rule["apiGroups"].clone(), resource.clone(), verbs.collect()));
             }
         }
@@ -129,16 +132,19 @@ fn the_account_may_do_what_the_control_plane_and_a_nodes_server_may() {
     for kind in ["ClusterRole", "Role"] {
         let ours = rules(&ours, kind);
         for file in ["ovn-kubernetes-node", "ovn-kubernetes-control-plane"] {
-            for (group, resource, verbs) in rules(&read(&conf(&format!("kubernetes/{file}.yaml"))), kind) {
-                // The account is that of every node: with the right to approve, each could be anybody.
+            for (group, resource, verbs) in
+                rules(&read(&conf(&format!("kubernetes/{file}.yaml"))), kind)
+            {
+                // The account is that of every node: with the right to approve, each could be
+                // anybody.
                 if group == json!(["certificates.k8s.io"]) {
                     assert!(ours.iter().all(|(of, ..)| *of != group), "{resource}");
                     continue;
                 }
                 for verb in verbs {
-                    let granted = ours
-                        .iter()
-                        .any(|(of, what, may)| *of == group && *what == resource && may.contains(&verb));
+                    let granted = ours.iter().any(|(of, what, may)| {
+                        *of == group && *what == resource && may.contains(&verb)
+                    });
                     assert!(granted, "{file} has {verb} of {resource} in {group}");
                 }
             }

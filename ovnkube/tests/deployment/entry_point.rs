@@ -1,5 +1,5 @@
-//! The entry point of the image, `conf/image/ovnkube.sh`, with stubs in place of all programs that it starts: each
-//! records its name and arguments.
+//! The entry point of the image, `conf/image/ovnkube.sh`, with stubs in place of all programs that
+//! it starts: each records its name and arguments.
 
 use std::{
     fs,
@@ -27,7 +27,8 @@ const CONFIGURATION: [(&str, &str); 5] = [
     ("OVN_NET_CIDR", "10.128.0.0/14"),
     ("OVN_SVC_CIDR", "172.30.0.0/16"),
 ];
-/// What each program does after it has recorded its arguments. A daemon is a process with a pidfile.
+/// What each program does after it has recorded its arguments. A daemon is a process with a
+/// pidfile.
 const STUBS: [(&str, &str); 14] = [
     ("ovs-ctl", "case $* in *no-ovs-vswitchd*) daemon openvswitch/ovsdb-server ;; esac"),
     (
@@ -66,7 +67,9 @@ impl Container {
     fn new() -> Self {
         let container = Self {
             directory: tempfile::tempdir().unwrap(),
-            environment: CONFIGURATION.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+            environment: CONFIGURATION
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec(),
         };
         for (name, body) in STUBS {
             container.stub(name, body);
@@ -160,7 +163,8 @@ impl Running<'_> {
     }
 
     fn tell_to_end(&self) {
-        kill(Pid::from_raw(self.child.as_ref().unwrap().id().cast_signed()), Signal::SIGTERM).unwrap();
+        kill(Pid::from_raw(self.child.as_ref().unwrap().id().cast_signed()), Signal::SIGTERM)
+            .unwrap();
     }
 
     fn end(mut self) -> Output {
@@ -200,7 +204,11 @@ fn of_master() -> String {
 /// Without what asks whether something is there, and without the log that is shown.
 fn started(record: &[String]) -> Vec<&str> {
     let asks = ["tail", "ovs-appctl", "ovs-dpctl", "uname"];
-    record.iter().map(String::as_str).filter(|line| !asks.iter().any(|ask| line.starts_with(ask))).collect()
+    record
+        .iter()
+        .map(String::as_str)
+        .filter(|line| !asks.iter().any(|ask| line.starts_with(ask)))
+        .collect()
 }
 
 #[test]
@@ -264,7 +272,7 @@ fn a_node_starts_neither_databases_nor_the_master() {
 #[test]
 fn each_argument_starts_its_own_program() {
     let northbound = "ovn-nbctl --timeout=5 --db=tcp:10.19.188.22:6641 show";
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 9] = [
         ("ovn-master", &[northbound, &of_master()]),
         ("ovn-node", &["ovs-ctl status", &of_node("--init-gateways --gateway-localnet")]),
         ("ovn-controller", &["ovs-ctl status", "ovn-ctl --no-monitor start_controller"]),
@@ -285,6 +293,28 @@ fn each_argument_starts_its_own_program() {
             "sb-ovsdb",
             &["ovn-ctl start_sb_ovsdb --no-monitor --db-sb-addr=10.19.188.22 --db-sb-port=6642 \
                --db-sb-create-insecure-remote=yes --db-sb-file=/var/lib/openvswitch/ovnsb_db.db"],
+        ),
+        (
+            "local-nb-ovsdb",
+            &[
+                "ovn-ctl start_nb_ovsdb --no-monitor --db-nb-file=/var/lib/openvswitch/zone/ovnnb_db.db \
+                 --db-nb-sock=/var/run/ovn/ovnnb_db.sock.filling",
+                "ovn-nbctl --timeout=30 --db=unix:/var/run/ovn/ovnnb_db.sock.filling init -- get NB_Global . name",
+                "ovn-nbctl --timeout=30 --db=unix:/var/run/ovn/ovnnb_db.sock.filling set NB_Global . name=\"node1\" \
+                 options:name=\"node1\" external_ids:filling=true",
+                "ovn-nbctl --timeout=10 --db=unix:/var/run/ovn/ovnnb_db.sock.filling --if-exists get NB_Global . \
+                 external_ids:filling",
+            ],
+        ),
+        (
+            "local-sb-ovsdb",
+            &[
+                "ovn-ctl start_sb_ovsdb --no-monitor --db-sb-file=/var/lib/openvswitch/zone/ovnsb_db.db \
+                 --db-sb-sock=/var/run/ovn/ovnsb_db.sock.filling",
+                "ovn-nbctl --timeout=10 --db=unix:/var/run/ovn/ovnnb_db.sock --wait=sb sync",
+                "ovn-sbctl --timeout=10 --db=unix:/var/run/ovn/ovnsb_db.sock.filling --bare --columns=logical_port \
+                 find Port_Binding type=remote chassis=[]",
+            ],
         ),
         (
             "ovs-server",
@@ -311,6 +341,88 @@ fn each_argument_starts_its_own_program() {
 }
 
 #[test]
+fn a_zones_database_that_cannot_be_read_begins_anew_and_that_of_another_zone_is_refused() {
+    let container = Container::new();
+    container.stub("ovsdb-tool", "exit 1");
+    fs::create_dir_all(container.path("var/lib/openvswitch/zone")).unwrap();
+    fs::write(container.path("var/lib/openvswitch/zone/ovnsb_db.db"), "no database").unwrap();
+    let running = container.start(&["local-sb-ovsdb"]);
+    running.wait_for("ovn-ctl start_sb_ovsdb");
+    let kept =
+        fs::read_to_string(container.path("var/lib/openvswitch/zone/ovnsb_db.db.unreadable"));
+    assert_eq!(kept.unwrap(), "no database");
+    drop(running);
+
+    container.stub("ovn-nbctl", "echo '\"node8\"'");
+    let output = container.run(&["local-nb-ovsdb"]);
+    let said = text(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("is of the zone node8, and this node is node1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_zones_new_database_opens_its_socket_once_it_is_filled_and_an_old_one_at_once() {
+    let container = Container::new();
+    let zone = container.path("var/lib/openvswitch/zone");
+    let mark = zone.join("ovnnb_db.db.filling");
+    container.stub("ovn-nbctl", "case $* in *if-exists*) cat \"$OVNKUBE_ROOT/mark\" ;; esac");
+    container.stub("ovs-appctl", "case $* in *add-remote*) ;; *) exit 1 ;; esac");
+    let opened = "ovs-appctl --timeout=10 --target=/var/run/ovn/ovnnb_db.ctl ovsdb-server/add-remote \
+                  punix:/var/run/ovn/ovnnb_db.sock";
+    fs::write(container.path("mark"), "\"true\"").unwrap();
+    let asks = "ovn-nbctl --timeout=10 --db=unix:/var/run/ovn/ovnnb_db.sock.filling --if-exists";
+    let running = container.start(&["local-nb-ovsdb"]);
+    running.wait_for(asks);
+    assert!(mark.exists() && !container.record().contains(&opened.to_owned()));
+    drop(running);
+
+    // It was not filled when it ended.
+    fs::write(zone.join("ovnnb_db.db"), "some rows").unwrap();
+    fs::remove_file(container.path("record")).unwrap();
+    container.stub("ovsdb-tool", "");
+    let running = container.start(&["local-nb-ovsdb"]);
+    running.wait_for(asks);
+    fs::write(container.path("mark"), "").unwrap();
+    running.wait_for(opened);
+    eventually("the mark goes", SOON, || if mark.exists() { Err("there") } else { Ok(()) });
+    drop(running);
+
+    fs::remove_file(container.path("record")).unwrap();
+    let running = container.start(&["local-nb-ovsdb"]);
+    running.wait_for("ovn-nbctl --timeout=30");
+    let record = container.record();
+    assert!(!record.iter().any(|line| line.contains(".filling")), "{record:?}");
+}
+
+#[test]
+fn a_zones_southbound_database_waits_for_the_chassis_of_the_other_zones() {
+    let container = Container::new();
+    container.stub("ovn-sbctl", "cat \"$OVNKUBE_ROOT/ports\"");
+    container.stub("ovs-appctl", "case $* in *add-remote*) ;; *) exit 1 ;; esac");
+    fs::write(container.path("ports"), "tstor-node2").unwrap();
+    let running = container.start(&["local-sb-ovsdb"]);
+    running.wait_for("ovn-sbctl");
+    assert!(!container.record().iter().any(|line| line.contains("add-remote")));
+    fs::write(container.path("ports"), "").unwrap();
+    running.wait_for(
+        "ovs-appctl --timeout=10 --target=/var/run/ovn/ovnsb_db.ctl ovsdb-server/add-remote",
+    );
+    drop(running);
+
+    let container = container
+        .set("OVN_NORTH", "unix:/var/run/ovn/ovnnb_db.sock")
+        .set("OVN_SOUTH", "unix:/var/run/ovn/ovnsb_db.sock");
+    let running = container.start(&["run-ovn-northd"]);
+    running.wait_for(
+        "ovn-ctl start_northd --no-monitor --no-ovn-manage-ovsdb \
+         --ovn-northd-nb-db=unix:/var/run/ovn/ovnnb_db.sock \
+         --ovn-northd-sb-db=unix:/var/run/ovn/ovnsb_db.sock,unix:/var/run/ovn/ovnsb_db.sock.filling",
+    );
+}
+
+#[test]
 fn a_node_keeps_its_chassis_when_the_container_is_another_one() {
     let container = Container::new();
     fs::create_dir_all(container.path("var/lib/openvswitch")).unwrap();
@@ -333,7 +445,8 @@ fn without_the_kernels_module_packets_go_through_user_space_and_the_nic_comes_ba
     let running = container.start(&["ovs-server"]);
     running.wait_for("ovs-vswitchd");
     let record = container.record();
-    let netdev = "ovs-vsctl --no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev";
+    let netdev =
+        "ovs-vsctl --no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev";
     assert!(record.iter().any(|line| line == netdev), "{record:#?}");
     // Its trap is there before the first program runs.
     running.tell_to_end();
@@ -351,8 +464,7 @@ fn all_that_the_configuration_lacks_is_said_at_once_and_nothing_is_started() {
         let output = container.run(argument);
         assert_eq!(output.status.code(), Some(1));
         let said = text(&output.stderr);
-        let expected =
-            "not set: OVN_SOUTH (key OvnSouth),OVN_NET_CIDR (key net_cidr); the ConfigMap ovn-config";
+        let expected = "not set: OVN_SOUTH (key OvnSouth),OVN_NET_CIDR (key net_cidr); the ConfigMap ovn-config";
         assert!(said.contains(expected), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         assert_eq!(container.record(), [""; 0], "{argument:?}");
@@ -364,7 +476,8 @@ fn all_that_the_configuration_lacks_is_said_at_once_and_nothing_is_started() {
 #[test]
 fn a_database_and_ovn_northd_need_the_addresses_of_databases_alone() {
     let missing = ["OVN_SOUTH", "K8S_APISERVER", "OVN_NET_CIDR", "OVN_SVC_CIDR"];
-    let without = |container: Container| missing.iter().fold(container, |all, name| all.set(name, ""));
+    let without =
+        |container: Container| missing.iter().fold(container, |all, name| all.set(name, ""));
     let container = without(Container::new());
     let running = container.start(&["nb-ovsdb"]);
     running.wait_for("ovn-ctl start_nb_ovsdb");
@@ -376,7 +489,10 @@ fn a_database_and_ovn_northd_need_the_addresses_of_databases_alone() {
         let container = without(Container::new());
         let output = container.run(&[argument]);
         let said = text(&output.stderr);
-        assert!(said.contains("not set: OVN_SOUTH (key OvnSouth); the ConfigMap"), "{argument}: {said}");
+        assert!(
+            said.contains("not set: OVN_SOUTH (key OvnSouth); the ConfigMap"),
+            "{argument}: {said}"
+        );
         assert_eq!(container.record(), [""; 0], "{argument}");
     }
 }
@@ -403,11 +519,13 @@ fn a_configuration_with_four_of_its_five_keys_is_refused_with_the_name_of_the_fi
     }
 }
 
-/// The plugin of an image for another architecture took the place of the host's, and no pod got a network.
+/// The plugin of an image for another architecture took the place of the host's, and no pod got a
+/// network.
 #[test]
 fn an_image_of_another_architecture_is_refused_before_the_host_has_its_plugin() {
     // The begin of an ELF header, with the number of the machine: little-endian, 64 bits.
-    let executable = |machine: u8| [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, machine, 0]].concat();
+    let executable =
+        |machine: u8| [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, machine, 0]].concat();
     let (x86_64, aarch64) = (executable(0x3e), executable(0xb7));
     for (machine, own, other) in [("x86_64", &x86_64, &aarch64), ("aarch64", &aarch64, &x86_64)] {
         let container = Container::new();
@@ -441,7 +559,11 @@ fn a_member_of_a_cluster_has_to_be_one_of_its_addresses() {
     for (addresses, address, message) in [
         (cluster, "10.0.0.4", "the address of this node, '10.0.0.4' (K8S_NODE_IP), is none of"),
         (cluster, "", "the address of this node, '' (K8S_NODE_IP), is none of"),
-        ("tcp:10.0.0.1:6641,ssl:10.0.0.2:6641", "10.0.0.1", "'ssl:10.0.0.2:6641', is not tcp:IP:PORT"),
+        (
+            "tcp:10.0.0.1:6641,ssl:10.0.0.2:6641",
+            "10.0.0.1",
+            "'ssl:10.0.0.2:6641', is not tcp:IP:PORT",
+        ),
     ] {
         let container = Container::new().set("OVN_NORTH", addresses).set("K8S_NODE_IP", address);
         let output = container.run(&["nb-ovsdb"]);
@@ -464,15 +586,18 @@ fn a_full_disk_of_the_host_is_said_and_the_plugin_that_was_there_stays() {
     let said = text(&output.stderr);
     assert!(said.contains("No space left") && said.contains("is the disk of"), "{said}");
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let left: Vec<_> =
-        fs::read_dir(host.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(host.parent().unwrap())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["ovn-k8s-cni-overlay"]);
     assert_eq!(fs::read_to_string(&host).unwrap(), "the host's");
 }
 
 #[test]
 fn databases_at_an_address_that_cannot_be_opened_are_refused() {
-    let container = Container::new().set("OVN_NORTH", "ssl:10.19.188.22:6641").set("OVN_MASTER", "true");
+    let container =
+        Container::new().set("OVN_NORTH", "ssl:10.19.188.22:6641").set("OVN_MASTER", "true");
     let output = container.run(&[]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(
@@ -480,7 +605,11 @@ fn databases_at_an_address_that_cannot_be_opened_are_refused() {
         "{}",
         text(&output.stderr)
     );
-    assert!(!container.record().iter().any(|line| line.starts_with("ovn-ctl")), "{:#?}", container.record());
+    assert!(
+        !container.record().iter().any(|line| line.starts_with("ovn-ctl")),
+        "{:#?}",
+        container.record()
+    );
 }
 
 #[test]
@@ -511,7 +640,11 @@ fn the_script_ends_with_the_first_program_that_ends() {
         text(&output.stdout)
     );
     let record = container.record();
-    assert_eq!(record.last().map(String::as_str), Some("ovn-ctl --restart stop_controller"), "{record:#?}");
+    assert_eq!(
+        record.last().map(String::as_str),
+        Some("ovn-ctl --restart stop_controller"),
+        "{record:#?}"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The recipes of the images: those for builders of images, and the lists from which `conf/image/image.sh` makes the
-//! same.
+//! The recipes of the images: those for builders of images, and the lists from which
+//! `conf/image/image.sh` makes the same.
 
 use std::{fs, process::Command};
 
@@ -20,15 +20,19 @@ fn last_stage(file: &str) -> String {
     text[text.rfind("\nFROM ").unwrap()..].to_owned()
 }
 
-/// What a recipe says of the container is what the list says; `VERSION` and `REVISION` come from the command line.
+/// What a recipe says of the container is what the list says; `VERSION` and `REVISION` come from
+/// the command line.
 fn says_the_same_of_the_container(image: &str, file: &str) {
     let stage = last_stage(file);
     let said = |name| instructions(&stage, name).into_iter().map(|words| words.join(" "));
     let unquoted = |label: String| label.replacen("=\"", "=", 1).trim_end_matches('"').to_owned();
-    let (ours, given): (Vec<_>, Vec<_>) = said("LABEL").map(unquoted).partition(|label| !label.contains('$'));
+    let (ours, given): (Vec<_>, Vec<_>) =
+        said("LABEL").map(unquoted).partition(|label| !label.contains('$'));
     assert_eq!(ours, listed(image, "label"));
-    let versions =
-        ["org.opencontainers.image.version=$VERSION", "org.opencontainers.image.revision=$REVISION"];
+    let versions = [
+        "org.opencontainers.image.version=$VERSION",
+        "org.opencontainers.image.revision=$REVISION",
+    ];
     assert_eq!(given, versions);
     assert_eq!(said("ENV").collect::<Vec<_>>(), listed(image, "env"));
     let entry_points = listed(image, "entrypoint").join("\", \"");
@@ -58,8 +62,10 @@ fn the_dockerfile_makes_what_the_list_says() {
         assert!(dockerfile.lines().any(|line| line == step), "no {step}");
     }
     let copies = instructions(&stage, "COPY");
-    let expected =
-        [["--from=files", "/dpkg", "/etc/dpkg/dpkg.cfg.d/ovn-kube"], ["--from=files", "/files", "/"]];
+    let expected = [
+        ["--from=files", "/dpkg", "/etc/dpkg/dpkg.cfg.d/ovn-kube"],
+        ["--from=files", "/files", "/"],
+    ];
     assert_eq!(copies, expected);
     says_the_same_of_the_container("ovn-kube", "Dockerfile");
 }
@@ -68,19 +74,44 @@ fn the_dockerfile_makes_what_the_list_says() {
 fn the_containerfile_makes_what_the_list_says() {
     let stage = last_stage("conf/Containerfile");
     let copies = instructions(&stage, "COPY");
-    let copies: Vec<_> =
-        copies.iter().map(|words| words.join(" ").replace("target/bin/", "755 bin/")).collect();
+    let copies: Vec<_> = copies
+        .iter()
+        .map(|words| words.join(" ").replace("target/bin/sbom/", "644 bin/sbom/"))
+        .map(|copy| copy.replace("target/bin/", "755 bin/"))
+        .collect();
     assert_eq!(copies, listed("ovn-kubernetes-node", "file"));
     says_the_same_of_the_container("ovn-kubernetes-node", "conf/Containerfile");
+}
+
+#[test]
+fn an_image_has_the_bill_of_materials_of_each_executable_in_it() {
+    for image in ["ovn-kube", "ovn-kubernetes-node"] {
+        let files = listed(image, "file");
+        let executables: Vec<_> = files
+            .iter()
+            .filter_map(|file| file.strip_prefix("755 bin/")?.split(' ').next())
+            .map(|name| {
+                let bill = format!("sbom/{name}.cdx.json");
+                format!("644 bin/{bill} /usr/share/doc/ovn-kubernetes/{bill}")
+            })
+            .collect();
+        assert_eq!(executables.len(), 2);
+        for bill in executables {
+            assert!(files.contains(&bill), "{image} has no {bill}");
+        }
+    }
+    let dockerfile = read(&executable::workspace().join("Dockerfile"));
+    assert!(dockerfile.lines().any(|line| line == "RUN make build sbom"));
 }
 
 #[test]
 fn the_same_commit_makes_the_same_archive() {
     let directory = tempfile::tempdir().unwrap();
     let bin = directory.path().join("bin");
-    fs::create_dir(&bin).unwrap();
+    fs::create_dir_all(bin.join("sbom")).unwrap();
     for name in ["ovnkube", "ovn-k8s-cni-overlay"] {
         fs::write(bin.join(name), name).unwrap();
+        fs::write(bin.join(format!("sbom/{name}.cdx.json")), "{}").unwrap();
     }
     let build = |name: &str| {
         let archive = directory.path().join(name);
@@ -99,11 +130,15 @@ fn the_same_commit_makes_the_same_archive() {
     assert_eq!(digest, again);
     assert!(archive == second, "the archives differ");
     let list =
-        command::output(Command::new("tar").arg("-tf").arg(directory.path().join("first.tar"))).unwrap();
+        command::output(Command::new("tar").arg("-tf").arg(directory.path().join("first.tar")))
+            .unwrap();
     for part in ["./oci-layout", "./index.json", "./manifest.json"] {
         assert!(list.lines().any(|line| line == part), "no {part} in {list}");
     }
-    assert!(list.contains(digest.trim().trim_start_matches("sha256:")), "no manifest {digest} in {list}");
+    assert!(
+        list.contains(digest.trim().trim_start_matches("sha256:")),
+        "no manifest {digest} in {list}"
+    );
     // Other content, other digest.
     fs::write(bin.join("ovnkube"), "another").unwrap();
     assert_ne!(build("third.tar").0, digest);
@@ -127,6 +162,16 @@ fn the_image_holds_what_make_build_makes_and_nothing_of_a_registry() {
     for copy in instructions(&recipe, "COPY") {
         let [from, to] = copy[..] else { panic!("{copy:?}") };
         let name = from.strip_prefix("target/bin/").unwrap();
+        if let Some(name) = name.strip_prefix("sbom/") {
+            // `make sbom` makes one of each executable.
+            let executable = name.strip_suffix(".cdx.json").unwrap();
+            assert!(
+                built.split_whitespace().any(|path| path.ends_with(&format!("/{executable}"))),
+                "{name}"
+            );
+            assert_eq!(to, format!("/usr/share/doc/ovn-kubernetes/sbom/{name}"));
+            continue;
+        }
         assert!(
             built.split_whitespace().any(|path| path.ends_with(&format!("/{name}"))),
             "make build makes no {name}"
@@ -137,9 +182,16 @@ fn the_image_holds_what_make_build_makes_and_nothing_of_a_registry() {
 }
 
 #[test]
-fn make_install_makes_the_names_of_which_scripts_know_the_commands_for_bridges() {
+fn make_install_makes_the_names_under_which_scripts_and_kubectl_know_the_commands() {
     let makefile = read(&executable::workspace().join("Makefile"));
-    for name in ["ovn-kube-util", "ovn-k8s-util"] {
+    for name in [
+        "ovn-kube-util",
+        "ovn-k8s-util",
+        "kubectl-ovn",
+        "ovn-k8s-overlay",
+        "ovn-k8s-gateway-helper",
+        "ovn-k8s-watcher",
+    ] {
         let link = format!("\tln -sf ovnkube $(DESTDIR)/usr/bin/{name}");
         assert!(makefile.lines().any(|line| line == link), "{link}");
     }

@@ -1,5 +1,5 @@
-//! The node's manifests: their rights are enough, and no more; their command line and probes fit the
-//! executable.
+//! The node's manifests: their rights are enough, and no more; their command line and probes fit
+//! the executable.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
@@ -49,18 +49,23 @@ fn the_service_account_may_read_nodes_pods_and_services_annotate_nodes_request_c
     );
     assert_eq!((group.kind.as_str(), group.name.as_str()), ("Group", GROUP));
     assert_eq!(Some(manifests.binding.role_ref.name), manifests.role.metadata.name);
-    assert_eq!(manifests.daemon_set.spec.unwrap().template.spec.unwrap().service_account_name, name);
+    assert_eq!(
+        manifests.daemon_set.spec.unwrap().template.spec.unwrap().service_account_name,
+        name
+    );
     assert_eq!(manifests.namespace.metadata.name, manifests.account.metadata.namespace);
 }
 
-/// A container breakout on one node could write the addresses, the chassis and the gateway of every other node.
+/// A container breakout on one node could write the addresses, the chassis and the gateway of every
+/// other node.
 #[test]
 fn a_nodes_server_may_write_no_other_node_than_its_own() {
     let Manifests { account, role, policy, policy_binding, .. } = Manifests::plain();
     let spec = policy.spec.unwrap();
     assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
     // Everything of nodes that the role may write is what the policy is about.
-    let [rule, requests] = &spec.match_constraints.clone().unwrap().resource_rules.unwrap()[..] else {
+    let [rule, requests] = &spec.match_constraints.clone().unwrap().resource_rules.unwrap()[..]
+    else {
         panic!("two rules")
     };
     assert_eq!(requests.resources.as_ref().unwrap(), &["certificatesigningrequests"]);
@@ -75,27 +80,40 @@ fn a_nodes_server_may_write_no_other_node_than_its_own() {
         .flat_map(|rule| rule.resources.unwrap_or_default())
         .filter(|resource| resource.starts_with("nodes"))
         .collect();
-    assert!(!of_nodes.is_empty() && of_nodes.iter().all(|resource| about.contains(resource)), "{of_nodes:?}");
+    assert!(
+        !of_nodes.is_empty() && of_nodes.iter().all(|resource| about.contains(resource)),
+        "{of_nodes:?}"
+    );
     // A patch is an update.
     assert_eq!(rule.operations.as_ref().unwrap(), &["UPDATE"]);
     let [condition] = &spec.match_conditions.clone().unwrap()[..] else { panic!("one condition") };
     let account = account.metadata;
-    let user =
-        format!("system:serviceaccount:{}:{}", account.namespace.unwrap(), account.name.as_deref().unwrap());
+    let user = format!(
+        "system:serviceaccount:{}:{}",
+        account.namespace.unwrap(),
+        account.name.as_deref().unwrap()
+    );
     let user = format!("request.userInfo.username == \"{user}\" || ");
     assert!(condition.expression.starts_with(&user), "{}", condition.expression);
     for part in [USER_PREFIX, GROUP] {
         assert!(condition.expression.contains(&format!("\"{part}\"")), "{}", condition.expression);
     }
-    // What it may annotate: what it writes, or older nodes have written, and nothing of the cluster manager.
+    // What it may annotate: what it writes, or older nodes have written, and nothing of the cluster
+    // manager.
     let expression = |name: &str| {
         let variables = spec.variables.as_ref().unwrap();
         variables.iter().find(|variable| variable.name == name).unwrap().expression.clone()
     };
     let may = expression("ofServer");
     for annotation in OF_NODES {
-        let is_its = annotation.written_by.ends_with("node") || annotation.written_by.ends_with("nodes");
-        assert_eq!(may.contains(&format!("\"{}\"", annotation.name)), is_its, "{}", annotation.name);
+        let is_its =
+            annotation.written_by.ends_with("node") || annotation.written_by.ends_with("nodes");
+        assert_eq!(
+            may.contains(&format!("\"{}\"", annotation.name)),
+            is_its,
+            "{}",
+            annotation.name
+        );
     }
     assert!(expression("node").contains(&format!("\"{NODE_OF_TOKEN}\"")));
     let binding = policy_binding.spec.unwrap();
@@ -169,7 +187,8 @@ fn the_probes_ask_where_the_server_answers() {
     let probes = [&container.liveness_probe, &container.readiness_probe]
         .map(|probe| probe.as_ref().unwrap().http_get.clone().unwrap());
     for (probe, path) in probes.iter().zip(["/livez", "/readyz"]) {
-        let k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(port) = probe.port else {
+        let k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(port) = probe.port
+        else {
             panic!("{probe:?}")
         };
         assert_eq!(
@@ -199,16 +218,20 @@ fn command_line_and_options_file_are_what_the_executable_understands() {
     let conf_dir = format!("--config-file={}", pod.path().display());
     let arguments = manifests.container().args.clone().unwrap();
     let arguments = arguments.iter().map(|argument| {
-        argument.replace("$(K8S_NODE)", "node1").replace("--config-file=/etc/ovn-kubernetes", &conf_dir)
+        argument
+            .replace("$(K8S_NODE)", "node1")
+            .replace("--config-file=/etc/ovn-kubernetes", &conf_dir)
     });
-    let mut environment = Environment { service_account: pod.path().to_owned(), ..Environment::none() };
+    let mut environment =
+        Environment { service_account: pod.path().to_owned(), ..Environment::none() };
     environment.variables.extend(
         [("KUBERNETES_SERVICE_HOST", "10.96.0.1"), ("KUBERNETES_SERVICE_PORT", "443")]
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     let arguments = std::iter::once("ovnkube".into()).chain(arguments.map(OsString::from));
-    let program =
-        Options::read_in(arguments, &environment).program().unwrap_or_else(|problems| panic!("{problems}"));
+    let program = Options::read_in(arguments, &environment)
+        .program()
+        .unwrap_or_else(|problems| panic!("{problems}"));
     let Program::Node(node) = program else { panic!("{program:?}") };
     let config = node.config(&BTreeMap::new()).unwrap_or_else(|problems| panic!("{problems}"));
     assert!(matches!(config.pods, PodsFrom::ApiServer(_)), "{config:?}");
@@ -220,11 +243,19 @@ fn the_options_file_is_where_the_command_line_says() {
     let manifests = Manifests::plain();
     let data = manifests.config.data.clone().unwrap();
     let (name, _) = data.first_key_value().unwrap();
-    let mount =
-        manifests.container().volume_mounts.iter().flatten().find(|mount| mount.name == "conf").unwrap();
+    let mount = manifests
+        .container()
+        .volume_mounts
+        .iter()
+        .flatten()
+        .find(|mount| mount.name == "conf")
+        .unwrap();
     let argument = format!("--config-file={}/{name}", mount.mount_path);
     assert!(manifests.container().args.as_ref().unwrap().contains(&argument), "{argument}");
     let pod = manifests.daemon_set.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
     let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name).unwrap();
-    assert_eq!(Some(&volume.config_map.as_ref().unwrap().name), manifests.config.metadata.name.as_ref());
+    assert_eq!(
+        Some(&volume.config_map.as_ref().unwrap().name),
+        manifests.config.metadata.name.as_ref()
+    );
 }

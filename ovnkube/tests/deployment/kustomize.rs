@@ -17,7 +17,8 @@ fn build(directory: &Path) -> Vec<Value> {
 }
 
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
-    objects.sort_by_key(|object| (object["kind"].to_string(), object["metadata"]["name"].to_string()));
+    objects
+        .sort_by_key(|object| (object["kind"].to_string(), object["metadata"]["name"].to_string()));
     objects
 }
 
@@ -25,7 +26,8 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 fn each_base_builds_every_manifest_of_its_directory_and_nothing_else() {
     for directory in ["kubernetes", "kubernetes/openshift"] {
         let files = fs::read_dir(conf(directory)).unwrap().map(|entry| entry.unwrap().path());
-        let manifests = files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+        let manifests =
+            files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml"));
         let plain: Vec<Value> = manifests.flat_map(|file| documents(&read(&file))).collect();
         assert_eq!(sorted(build(&conf(directory))), sorted(plain), "{directory}");
     }
@@ -50,7 +52,8 @@ fn an_overlay_changes_the_images_and_the_values_of_a_cluster() {
     });
     fs::write(overlay.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
     let objects = build(overlay.path());
-    let daemon_sets: Vec<_> = objects.iter().filter(|object| object["kind"] == "DaemonSet").collect();
+    let daemon_sets: Vec<_> =
+        objects.iter().filter(|object| object["kind"] == "DaemonSet").collect();
     assert_eq!(daemon_sets.len(), 3);
     for daemon_set in daemon_sets {
         let image = &daemon_set["spec"]["template"]["spec"]["containers"][0]["image"];

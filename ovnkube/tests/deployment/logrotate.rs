@@ -18,9 +18,15 @@ fn logrotate(options: &[&str], state: &Path, configuration: &Path) -> String {
         .into_iter()
         .map(PathBuf::from)
         .find(|path| path.exists());
-    let program = program.expect("logrotate is missing; install it with: integration/prerequisites.sh test");
-    let output =
-        Command::new(program).args(options).arg("--state").arg(state).arg(configuration).output().unwrap();
+    let program =
+        program.expect("logrotate is missing; install it with: integration/prerequisites.sh test");
+    let output = Command::new(program)
+        .args(options)
+        .arg("--state")
+        .arg(state)
+        .arg(configuration)
+        .output()
+        .unwrap();
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && !words.contains("error:"), "{}: {words}", output.status);
     words
@@ -39,18 +45,26 @@ fn the_stanza_is_good_beside_the_one_of_open_vswitch() {
     let directory = tempfile::tempdir().unwrap();
     let ours = copy(&read(&conf("logrotate.d/ovn-kubernetes")), directory.path(), "ours");
     let both = format!("include {}\ninclude {}\n", find_open_vswitch().display(), ours.display());
-    let words =
-        logrotate(&["--debug"], &directory.path().join("state"), &copy(&both, directory.path(), "both"));
+    let words = logrotate(
+        &["--debug"],
+        &directory.path().join("state"),
+        &copy(&both, directory.path(), "both"),
+    );
     assert!(
-        words.contains("/var/log/ovn-kubernetes/*.log") && words.contains("/var/log/openvswitch/*.log"),
+        words.contains("/var/log/ovn-kubernetes/*.log")
+            && words.contains("/var/log/openvswitch/*.log"),
         "{words}"
     );
 }
 
 fn find_open_vswitch() -> PathBuf {
-    let candidates = [OPEN_VSWITCH, "/etc/logrotate.d/openvswitch-common", "/etc/logrotate.d/openvswitch"]
-        .map(PathBuf::from);
-    candidates.into_iter().find(|path| path.exists()).expect("Open vSwitch's packages install a stanza")
+    let candidates =
+        [OPEN_VSWITCH, "/etc/logrotate.d/openvswitch-common", "/etc/logrotate.d/openvswitch"]
+            .map(PathBuf::from);
+    candidates
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("Open vSwitch's packages install a stanza")
 }
 
 #[test]
@@ -62,8 +76,13 @@ fn a_log_is_renamed_and_no_other_is_made_in_its_place() {
     let text = read(&conf("logrotate.d/ovn-kubernetes"));
     let here = text.replace("/var/log/ovn-kubernetes", logs.to_str().unwrap());
     assert_ne!(here, text);
-    logrotate(&["--force"], &directory.path().join("state"), &copy(&here, directory.path(), "here"));
-    let mut left: Vec<_> = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    logrotate(
+        &["--force"],
+        &directory.path().join("state"),
+        &copy(&here, directory.path(), "here"),
+    );
+    let mut left: Vec<_> =
+        fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["ovnkube.log.1"]);
 }

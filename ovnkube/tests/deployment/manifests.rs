@@ -52,7 +52,8 @@ impl Manifests {
 
     /// From exactly these objects in this order: each needs those before it.
     pub(crate) fn of(documents: &[Value]) -> Self {
-        let [namespace, account, role, binding, policy, policy_binding, config, daemon_set] = documents
+        let [namespace, account, role, binding, policy, policy_binding, config, daemon_set] =
+            documents
         else {
             panic!("other objects: {documents:#?}")
         };
@@ -76,11 +77,11 @@ impl Manifests {
     }
 }
 
-/// The object, if the API knows every field of the document: the type drops unknown ones, so the copy would
-/// differ.
+/// The object, if the API knows every field of the document: the type drops unknown ones, so the
+/// copy would differ.
 pub(crate) fn strictly<T: DeserializeOwned + Serialize + Debug>(document: &Value) -> T {
-    let object: T =
-        serde_json::from_value(document.clone()).unwrap_or_else(|error| panic!("{error}: {document:#}"));
+    let object: T = serde_json::from_value(document.clone())
+        .unwrap_or_else(|error| panic!("{error}: {document:#}"));
     let understood = serde_json::to_value(&object).unwrap();
     assert_eq!(understood, *document, "a field that the API does not have");
     object

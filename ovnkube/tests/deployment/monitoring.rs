@@ -1,21 +1,41 @@
-//! Dashboard and alerts: every metric and label in them exists.
+//! Dashboards and alerts: every metric and label in them exists, Prometheus can compute them, and
+//! each alert fires when it should.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `series` | what can be measured |
+//! | `expression` | names in expressions |
+//! | `machine` | OVN's and Open vSwitch's daemons |
+//! | `alerts` | cases of alerts, by promtool |
+//! | `prometheus` | a real Prometheus |
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use contract::{error::Code, ovn::DryRun};
-use ovnkube::{
-    metrics::{ControlPlaneMetrics, Page},
-    roles::{self, Roles},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    time::Duration,
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
-use server::{conditions::Conditions, metrics::Metrics};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use testkit::executable;
 
+use self::expression::check;
 use crate::manifests::{conf, read};
 
-/// Labels that are not in `series`: Prometheus adds `instance`, and `le` is in expressions only.
-const NOT_OURS: [&str; 2] = ["instance", "le"];
+#[path = "monitoring/alerts.rs"]
+mod alerts;
+#[path = "monitoring/expression.rs"]
+mod expression;
+#[path = "monitoring/machine.rs"]
+mod machine;
+#[path = "monitoring/prometheus.rs"]
+mod prometheus;
+#[path = "monitoring/series.rs"]
+mod series;
+
+/// Limit for a daemon to do its work, on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
 
 /// A file of rules (Prometheus, "Recording rules" and "Alerting rules").
 #[derive(Deserialize)]
@@ -31,119 +51,129 @@ struct Group {
     rules: Vec<Rule>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
     alert: String,
     expr: String,
-    #[serde(default, rename = "for")]
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     lasting: Option<String>,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
 }
 
-/// The labels of every series that a server can have, by the series' name.
-fn series() -> BTreeMap<String, BTreeSet<String>> {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let page = Page::of_node([log.path().to_owned()]).unwrap();
-    let metrics = Metrics::register(page.registry()).unwrap();
-    metrics.refused(Code::TryAgain);
-    metrics.reported(
-        &serde_json::from_value(json!({"command": "ADD", "elapsedTime": 1.0, "hasErr": true})).unwrap(),
-    );
-    let dry_run = DryRun { namespace: "shop".to_owned(), policy: "db".to_owned(), direction: "Ingress" };
-    metrics.count_dry_runs(move || Ok([(dry_run.clone(), 1)].into()));
-    let of_control_plane = Page::of_control_plane(Roles::Both, log.path().to_owned()).unwrap();
-    let _metrics = ControlPlaneMetrics::register(Roles::Both, of_control_plane.registry()).unwrap();
-    let of_control_plane = of_control_plane.text(&Conditions::of(roles::NEEDS)).unwrap();
-    let text = page.text(&Conditions::default()).unwrap() + &of_control_plane;
-    let mut series: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, labels) = line.split_once('{').unwrap_or((line.split(' ').next().unwrap(), ""));
-        let labels = labels
-            .split("\",")
-            .filter_map(|label| label.split_once("=\""))
-            .map(|(label, _)| label.to_owned());
-        series.entry(name.to_owned()).or_default().extend(labels);
-    }
-    series
+/// The files of a kind that are installed.
+fn files(prefix: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(conf("monitoring"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix))
+        .collect();
+    files.sort();
+    files
 }
 
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
+fn rule_files() -> Vec<PathBuf> {
+    files("prometheus-rules")
 }
 
-/// Checks that the series of an expression exist and have the labels of its selectors. Returns their number.
-fn check(expression: &str, known: &BTreeMap<String, BTreeSet<String>>) -> usize {
-    let mut found = 0;
-    let mut rest = expression;
-    while let Some(start) =
-        ["ovnkube_", "ovs_", "process_"].iter().filter_map(|prefix| rest.find(prefix)).min()
-    {
-        let name: String = rest[start..].chars().take_while(|c| is_word(*c)).collect();
-        rest = &rest[start + name.len()..];
-        let labels = known.get(&name).unwrap_or_else(|| panic!("{name} does not exist: {expression}"));
-        let selector =
-            rest.strip_prefix('{').map(|rest| &rest[..rest.find('}').unwrap()]).unwrap_or_default();
-        for matcher in selector.split(',').filter(|matcher| !matcher.trim().is_empty()) {
-            let label: String = matcher.trim().chars().take_while(|c| is_word(*c)).collect();
-            assert!(
-                labels.contains(&label) || NOT_OURS.contains(&label.as_str()),
-                "{name} has no label {label}: {expression}"
-            );
-        }
-        found += 1;
-    }
-    // Labels in `by (…)` are labels of a series in the expression.
-    for list in expression.split("by (").skip(1) {
-        for label in list[..list.find(')').unwrap()].split(',').map(str::trim) {
-            let ours = known
-                .iter()
-                .any(|(name, labels)| expression.contains(name.as_str()) && labels.contains(label));
-            assert!(ours || NOT_OURS.contains(&label), "nothing has a label {label}: {expression}");
+fn rules() -> Vec<Rule> {
+    let groups = rule_files()
+        .into_iter()
+        .flat_map(|file| serde_yaml_ng::from_str::<RuleFile>(&read(&file)).unwrap().groups);
+    groups
+        .flat_map(|Group { name, rules }| {
+            assert!(!name.is_empty());
+            rules
+        })
+        .collect()
+}
+
+/// The expressions of dashboards, each with its file and panel.
+fn dashboards() -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    for file in files("grafana-") {
+        let dashboard: Value = serde_json::from_str(&read(&file)).unwrap();
+        let file = file.file_name().unwrap().to_str().unwrap();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap_or(&Vec::new()) {
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                found.push((file.to_owned(), text(&panel["title"]), text(&target["expr"])));
+            }
         }
     }
     found
 }
 
 #[test]
-fn every_alert_is_about_something_that_is_measured() {
-    let RuleFile { groups } = serde_yaml_ng::from_str(&read(&conf("prometheus-rules.yaml"))).unwrap();
-    let known = series();
-    let mut names = BTreeSet::new();
-    for Rule { alert, expr, lasting, labels, annotations } in groups.iter().flat_map(|group| &group.rules) {
-        assert!(check(expr, &known) > 0, "{alert}: {expr}");
-        assert!(names.insert(alert), "twice: {alert}");
-        assert!(
-            lasting.as_ref().is_none_or(|time| time.ends_with('m')) && labels.contains_key("severity"),
-            "{alert}"
-        );
-        assert!(annotations.keys().eq(["description", "summary"]), "{alert}");
+fn alerts_and_panels_are_about_what_is_measured() {
+    let known = series::all();
+    for Rule { alert: _, expr, .. } in rules() {
+        check(&expr, &known);
     }
-    assert!(!names.is_empty() && groups.iter().all(|group| !group.name.is_empty()));
+    for (_, _, expression) in dashboards() {
+        check(&expression, &known);
+    }
+    for file in files("grafana-") {
+        let dashboard: Value = serde_json::from_str(&read(&file)).unwrap();
+        check(dashboard["templating"]["list"][1]["query"].as_str().unwrap(), &known);
+    }
 }
 
 #[test]
-fn every_panel_shows_something_that_is_measured() {
-    let dashboard: Value = serde_json::from_str(&read(&conf("grafana-dashboard.json"))).unwrap();
-    let known = series();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let mut ids = BTreeSet::new();
-    for panel in panels {
+fn each_alert_says_what_is_wrong_and_what_to_run_next() {
+    let page = read(&executable::workspace().join("docs/how-to/alerts.md"));
+    let mut names = BTreeSet::new();
+    for Rule { alert, expr: _, lasting, labels, annotations } in rules() {
         assert!(
-            ids.insert(panel["id"].as_u64().unwrap())
-                && panel["title"].is_string()
-                && panel["gridPos"]["w"].is_u64(),
-            "{panel:#}"
+            lasting.as_ref().is_none_or(|time| time.ends_with(['m', 'h']))
+                && ["critical", "warning"].contains(&labels["severity"].as_str()),
+            "{alert}"
         );
-        for target in panel["targets"].as_array().unwrap() {
-            assert!(check(target["expr"].as_str().unwrap(), &known) > 0, "{panel:#}");
+        assert!(annotations.keys().eq(["command", "description", "summary"]), "{alert}");
+        let row = format!("| `{alert}` | {} |", labels["severity"]);
+        assert!(page.contains(&row), "docs/how-to/alerts.md has no row {row}");
+        assert!(names.insert(alert.clone()), "twice: {alert}");
+    }
+    let listed = page.lines().filter(|line| line.starts_with("| `Ov")).count();
+    assert_eq!(listed, names.len(), "docs/how-to/alerts.md has alerts that are gone");
+    // Panels that name an alert.
+    for file in files("grafana-") {
+        let text = read(&file);
+        for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
+            let is_name = word.starts_with("Ovn") || word.starts_with("Ovs");
+            assert!(!is_name || names.contains(word), "{}: {word}", file.display());
         }
     }
-    let variables = dashboard["templating"]["list"].as_array().unwrap();
-    let used: Vec<&str> = variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
-    assert_eq!(used, ["datasource", "instance"]);
-    assert!(check(variables[1]["query"].as_str().unwrap(), &known) > 0);
+}
+
+#[test]
+fn dashboards_begin_with_what_is_wrong_and_no_panel_covers_another() {
+    let mut uids = BTreeSet::new();
+    for file in files("grafana-") {
+        let dashboard: Value = serde_json::from_str(&read(&file)).unwrap();
+        let name = file.display();
+        assert!(uids.insert(dashboard["uid"].as_str().unwrap().to_owned()), "{name}");
+        let variables = dashboard["templating"]["list"].as_array().unwrap();
+        let names: Vec<&str> =
+            variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["datasource", "instance"], "{name}");
+        let panels = dashboard["panels"].as_array().unwrap();
+        // States first: what is red is seen without scrolling.
+        assert!(panels.iter().take(6).all(|panel| panel["type"] == "stat"), "{name}");
+        let (mut ids, mut cells) = (BTreeSet::new(), BTreeSet::new());
+        for panel in panels {
+            let number = |field: &str| panel["gridPos"][field].as_u64().unwrap();
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{name}: {panel:#}");
+            assert!(number("x") + number("w") <= 24, "{name}: {panel:#}");
+            for x in number("x")..number("x") + number("w") {
+                for y in number("y")..number("y") + number("h") {
+                    assert!(cells.insert((x, y)), "{name}: {panel:#}");
+                }
+            }
+        }
+    }
+    assert_eq!(uids.len(), 4);
 }
 
 #[test]
@@ -166,7 +196,9 @@ fn the_page_lists_what_is_measured_with_its_labels() {
         }
     }
     let mut measured: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (name, mut labels) in series().into_iter().filter(|(name, _)| name.starts_with("ovnkube_node_")) {
+    for (name, mut labels) in
+        series::of_servers().into_iter().filter(|(name, _)| name.starts_with("ovnkube_node_"))
+    {
         labels.remove("le");
         let family = ["_bucket", "_sum", "_count"]
             .iter()
@@ -176,6 +208,10 @@ fn the_page_lists_what_is_measured_with_its_labels() {
     }
     assert!(listed.keys().eq(measured.keys()), "{listed:#?} {measured:#?}");
     for (name, labels) in listed {
-        assert!(labels.is_none_or(|labels| labels == measured[&name]), "{name}: {:?}", measured[&name]);
+        assert!(
+            labels.is_none_or(|labels| labels == measured[&name]),
+            "{name}: {:?}",
+            measured[&name]
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The cluster that is explained: an API server with its objects, which the test plays, and the database that the
-//! control plane has written of them.
+//! The cluster that is explained: an API server with its objects, which the test plays, and the
+//! database that the control plane has written of them.
 
 use std::{
     collections::BTreeMap,
@@ -12,17 +12,19 @@ use contract::names::ClusterPolicyKind;
 use controller::{
     Controller,
     config::{ClusterConfig, ClusterSubnet},
-    metrics::Metrics,
-    northbound,
-    observation::{Observation, Seen},
-    reconcile::Progress,
-    store::{
-        Store,
-        wire::{
-            ClusterPolicyObject, EgressFirewallObject, NamespaceObject, NodeObject, OfAdmin, OfBaseline,
-            OfCluster, PodObject, PolicyObject,
-        },
+    engine::{northbound, reconcile::Progress},
+    kinds::{
+        cluster_policy::wire::{ClusterPolicyObject, OfAdmin, OfBaseline, OfCluster},
+        egress_firewall::object::EgressFirewallObject,
+        egress_qos::object::EgressQos,
+        namespace::wire::NamespaceObject,
+        network_policy::wire::PolicyObject,
+        node::wire::NodeObject,
+        pod::wire::PodObject,
     },
+    metrics::Metrics,
+    watch_event::{Seen, WatchEvent},
+    world::Store,
 };
 use kubeapi::{election::Leadership, watch::Watched};
 use oracle::{
@@ -55,7 +57,11 @@ impl Cluster {
         Self::of(objects(world, world.manifests()), written, written.manifests()).await
     }
 
-    pub(crate) async fn of(objects: BTreeMap<String, Value>, written: &World, manifests: Manifests) -> Self {
+    pub(crate) async fn of(
+        objects: BTreeMap<String, Value>,
+        written: &World,
+        manifests: Manifests,
+    ) -> Self {
         Self::with_firewalls(objects, written, manifests, &[]).await
     }
 
@@ -126,7 +132,8 @@ pub(crate) fn objects(world: &World, manifests: Manifests) -> BTreeMap<String, V
         ("/api/v1/services".to_owned(), json!({"items": []})),
     ]);
     for pod in pods {
-        let path = format!("/api/v1/namespaces/{}/pods/{}", text(&pod, "namespace"), text(&pod, "name"));
+        let path =
+            format!("/api/v1/namespaces/{}/pods/{}", text(&pod, "namespace"), text(&pod, "name"));
         found.insert(path, pod);
     }
     for namespace in namespaces {
@@ -144,8 +151,9 @@ pub(crate) fn objects(world: &World, manifests: Manifests) -> BTreeMap<String, V
             let of = kind.definition();
             let version = of.versions.last().unwrap();
             found.insert(of.path(version), json!({"items": own}));
-            let page =
-                found.entry(format!("/apis/{}/{version}", of.group)).or_insert(json!({"resources": []}));
+            let page = found
+                .entry(format!("/apis/{}/{version}", of.group))
+                .or_insert(json!({"resources": []}));
             page["resources"].as_array_mut().unwrap().push(json!({"name": of.plural}));
             let versions = ["v1alpha1", "v1alpha2"].map(|version| json!({"version": version}));
             found.insert(format!("/apis/{}", of.group), json!({"versions": versions}));
@@ -161,7 +169,8 @@ fn values<O: Watched>(objects: &[Value]) -> Vec<O::Value> {
 
 /// Lets the control plane write the database, and ends it.
 async fn write(endpoint: Endpoint, world: &World, manifests: Manifests, firewalls: &[Value]) {
-    let subnet = |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
+    let subnet =
+        |cidr: &str, host_length| ClusterSubnet { cidr: cidr.parse().unwrap(), host_length };
     let config = ClusterConfig {
         cluster_subnets: vec![subnet("10.244.0.0/16", 24), subnet("fd00:10:244::/48", 64)],
         ..ClusterConfig::default()
@@ -186,29 +195,40 @@ async fn write(endpoint: Endpoint, world: &World, manifests: Manifests, firewall
     let running = tokio::spawn(controller.run());
     let Manifests { namespaces, pods, policies, cluster_policies } = manifests;
     let mut seen = vec![
-        Observation::Nodes(Seen::All(values::<NodeObject>(&nodes_of(world)))),
-        Observation::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))),
-        Observation::Pods(Seen::All(values::<PodObject>(&pods))),
-        Observation::Policies(Seen::All(values::<PolicyObject>(&policies))),
-        Observation::Services(Seen::All(Vec::new())),
-        Observation::Slices(Seen::All(Vec::new())),
-        Observation::EgressFirewalls(Seen::All(values::<EgressFirewallObject>(firewalls))),
+        WatchEvent::Nodes(Seen::All(values::<NodeObject>(&nodes_of(world)))),
+        WatchEvent::Namespaces(Seen::All(values::<NamespaceObject>(&namespaces))),
+        WatchEvent::Pods(Seen::All(values::<PodObject>(&pods))),
+        WatchEvent::Policies(Seen::All(values::<PolicyObject>(&policies))),
+        WatchEvent::Services(Seen::All(Vec::new())),
+        WatchEvent::Slices(Seen::All(Vec::new())),
+        WatchEvent::custom(Seen::All(values::<EgressFirewallObject>(firewalls))),
+        WatchEvent::custom::<EgressQos>(Seen::All(Vec::new())),
     ];
     for kind in ClusterPolicyKind::ALL {
-        let own: Vec<Value> =
-            cluster_policies.iter().filter(|object| object["kind"] == kind.as_str()).cloned().collect();
+        let own: Vec<Value> = cluster_policies
+            .iter()
+            .filter(|object| object["kind"] == kind.as_str())
+            .cloned()
+            .collect();
         let read = match kind {
-            ClusterPolicyKind::ClusterNetworkPolicy => values::<ClusterPolicyObject<OfCluster>>(&own),
+            ClusterPolicyKind::ClusterNetworkPolicy => {
+                values::<ClusterPolicyObject<OfCluster>>(&own)
+            }
             ClusterPolicyKind::AdminNetworkPolicy => values::<ClusterPolicyObject<OfAdmin>>(&own),
-            ClusterPolicyKind::BaselineAdminNetworkPolicy => values::<ClusterPolicyObject<OfBaseline>>(&own),
+            ClusterPolicyKind::BaselineAdminNetworkPolicy => {
+                values::<ClusterPolicyObject<OfBaseline>>(&own)
+            }
         };
-        seen.push(Observation::ClusterPolicies(kind, Seen::All(read)));
+        seen.push(WatchEvent::ClusterPolicies(kind, Seen::All(read)));
     }
     for (name, addresses) in names() {
-        seen.push(Observation::Name(name.into(), Ok(addresses.into_iter().collect())));
+        seen.push(WatchEvent::Name(name.into(), Ok(addresses.into_iter().collect())));
     }
     seen.into_iter().for_each(|observation| observe.send(observation).unwrap());
-    timeout(SOON, progressed.wait_for(|progress| progress.converged)).await.expect("it converges").unwrap();
+    timeout(SOON, progressed.wait_for(|progress| progress.converged))
+        .await
+        .expect("it converges")
+        .unwrap();
     drop(observe);
     timeout(SOON, running).await.unwrap().unwrap();
 }

@@ -40,8 +40,8 @@ fn an_annotated_pod_is_answered_at_once_in_upstreams_words() {
     );
 }
 
-/// Threads that send each byte back. They wake up one after the other, at least as often as programs do
-/// between an annotation and its answer.
+/// Threads that send each byte back. They wake up one after the other, at least as often as
+/// programs do between an annotation and its answer.
 struct Relay(Vec<(UnixStream, std::thread::JoinHandle<()>)>);
 
 impl Relay {
@@ -68,8 +68,8 @@ impl Relay {
     }
 }
 
-/// How soon some annotations are answered. An error if the quickest quarter takes more than five milliseconds
-/// beside what the machine takes: a busy one delays the others.
+/// How soon some annotations are answered. An error if the quickest quarter takes more than five
+/// milliseconds beside what the machine takes: a busy one delays the others.
 fn quick(server: &Server, relay: &mut Relay, batch: u8) -> Result<(), String> {
     let mut latencies: Vec<(Duration, Duration)> = (1..=20)
         .map(|n| {
@@ -97,7 +97,8 @@ fn an_annotation_is_answered_within_five_milliseconds_of_its_arrival() {
     let server = Server::start();
     let mut relay = Relay::start();
     // Other work may take the whole machine for as long as a batch takes.
-    let slow: Vec<String> = (0..10).map_while(|batch| quick(&server, &mut relay, batch).err()).collect();
+    let slow: Vec<String> =
+        (0..10).map_while(|batch| quick(&server, &mut relay, batch).err()).collect();
     assert!(slow.len() < 10, "{slow:#?}");
 }
 
@@ -167,7 +168,10 @@ fn an_annotation_that_cannot_be_used_is_an_immediate_error() {
     );
     let (status, code, text) = answer(&mut stream).error();
     assert_eq!((status, code), (422, 100));
-    assert!(text.contains("mac_address \"01:00:00:00:00:01\" is not a unicast MAC address"), "{text}");
+    assert!(
+        text.contains("mac_address \"01:00:00:00:00:01\" is not a unicast MAC address"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -181,7 +185,9 @@ fn no_annotation_until_the_caller_gives_up_is_try_again_with_a_hint() {
     let (status, code, text) = answer.error();
     assert_eq!((status, code), (503, 11));
     assert!(
-        text.contains("has no network \"default\" in annotation k8s.ovn.org/pod-networks (after 0."),
+        text.contains(
+            "has no network \"default\" in annotation k8s.ovn.org/pod-networks (after 0."
+        ),
         "{text}"
     );
     assert!(answer.json()["details"].as_str().unwrap().contains("control plane"), "{answer:?}");
@@ -193,7 +199,9 @@ fn a_caller_that_hangs_up_is_noticed() {
     let server = Server::start();
     server.pod("cart-0", "u1", None);
     drop(waiting_add(&server, "cart-0", "u1"));
-    server.log_says("shop/cart-0 sandbox=0123456789ab eth0] the caller hung up before it was answered");
+    server.log_says(
+        "shop/cart-0 sandbox=0123456789ab eth0] the caller hung up before it was answered",
+    );
 }
 
 #[test]
@@ -214,7 +222,10 @@ fn a_watch_ends_with_the_pod_as_it_was() {
         outcome(&|| server.pod("cart-0", "u2", Some(&annotation(5)))).json(),
         json!({"change": "replaced"})
     );
-    assert_eq!(outcome(&|| server.pod("cart-0", "u1", None)).json(), json!({"change": "annotation_gone"}));
+    assert_eq!(
+        outcome(&|| server.pod("cart-0", "u1", None)).json(),
+        json!({"change": "annotation_gone"})
+    );
     assert_eq!(
         outcome(&|| server.pod("cart-0", "u1", Some(&annotation(6)))).json(),
         json!({"change": "annotation_changed"})

@@ -1,5 +1,5 @@
-//! Pods from an API server: the errors before it answers, which need no API server. Tests with a real one are
-//! in the package `integration`.
+//! Pods from an API server: the errors before it answers, which need no API server. Tests with a
+//! real one are in the package `integration`.
 
 use std::{
     fs,
@@ -90,12 +90,14 @@ fn a_refusal_of_the_api_server_is_told_in_its_own_words_and_without_the_token() 
             "no token"
         })
     };
-    let url = format!("http://{}", serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), refuse).unwrap());
+    let url =
+        format!("http://{}", serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), refuse).unwrap());
     let server = server(&url);
     eventually("STATUS knows the reason", || {
         let (_, code, text) = server.ask("/", &verb("STATUS", "", "")).error();
-        let said = text
-            .contains("User \"n1\" cannot list resource \"pods\" (403): see the roles bound to this user");
+        let said = text.contains(
+            "User \"n1\" cannot list resource \"pods\" (403): see the roles bound to this user",
+        );
         if (code, said) == (50, true) { Ok(()) } else { Err(text) }
     });
     server.log_says("the watch on pods is disconnected");

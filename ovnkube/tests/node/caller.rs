@@ -36,7 +36,10 @@ fn what_is_not_there_is_said_to_be_not_there() {
         assert_eq!(raw(&server, &http::request("/", body.as_bytes())).error().0, 400, "{body}");
     }
     assert_eq!(
-        server.ask("/watch", &json!({"namespace": "Shop", "name": "a", "mac": "", "nad": ""})).error().1,
+        server
+            .ask("/watch", &json!({"namespace": "Shop", "name": "a", "mac": "", "nad": ""}))
+            .error()
+            .1,
         4
     );
 }
@@ -78,7 +81,10 @@ fn slow_callers_are_cut_off_and_hinder_nobody() {
         stream.read_to_end(&mut rest).expect("the end of the connection");
     }
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(4900) && elapsed < Duration::from_secs(8), "{elapsed:?}");
+    assert!(
+        elapsed >= Duration::from_millis(4900) && elapsed < Duration::from_secs(8),
+        "{elapsed:?}"
+    );
 }
 
 #[test]
@@ -96,7 +102,9 @@ fn a_connection_serves_one_request_after_another() {
     let server = Server::start();
     let mut stream = server.connect();
     for _ in 0..3 {
-        stream.write_all(&http::request("/", verb("STATUS", "", "").to_string().as_bytes())).unwrap();
+        stream
+            .write_all(&http::request("/", verb("STATUS", "", "").to_string().as_bytes()))
+            .unwrap();
         assert_eq!(answer(&mut stream).status(), 200);
     }
 }
@@ -105,7 +113,8 @@ fn a_connection_serves_one_request_after_another() {
 fn hostile_text_reaches_the_log_as_one_harmless_line() {
     let server = Server::start();
     let mut request = add("cart-0", "u1");
-    request["env"]["CNI_CONTAINERID"] = json!("x\n2026-01-01T00:00:00.000Z|00001|add|INFO|\u{1b}[2Jforged");
+    request["env"]["CNI_CONTAINERID"] =
+        json!("x\n2026-01-01T00:00:00.000Z|00001|add|INFO|\u{1b}[2Jforged");
     assert_eq!(server.ask("/", &request).error().0, 400);
     server.log_says("refused code=4");
     assert!(

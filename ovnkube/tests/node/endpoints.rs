@@ -1,4 +1,5 @@
-//! `/metrics`, `/healthz` and `/readyz` of the executable, for well-behaved and ill-behaved callers.
+//! `/metrics`, `/healthz` and `/readyz` of the executable, for well-behaved and ill-behaved
+//! callers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +45,8 @@ fn get(address: &str, path: &str) -> (u16, String) {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
+    let (head, body) =
+        answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
@@ -73,7 +75,8 @@ fn adds_are_seen_while_they_wait_and_when_they_are_answered() {
     let (server, address) = start();
     let in_flight = r#"ovnkube_node_cni_requests_in_flight{command="ADD"}"#;
     (0..5).for_each(|n| server.pod(&format!("cart-{n}"), "u1", None));
-    let mut adds: Vec<_> = (0..5).map(|n| server.send("/", &add(&format!("cart-{n}"), "u1"))).collect();
+    let mut adds: Vec<_> =
+        (0..5).map(|n| server.send("/", &add(&format!("cart-{n}"), "u1"))).collect();
     becomes(&address, in_flight, 5.0);
     becomes(&address, "ovnkube_node_cni_connections", 5.0);
     (0..4).for_each(|n| server.pod(&format!("cart-{n}"), "u1", Some(&annotation(5))));
@@ -84,7 +87,9 @@ fn adds_are_seen_while_they_wait_and_when_they_are_answered() {
     let page = scrape(&address);
     for (outcome, count) in [("answered", 4.0), ("hung-up", 1.0), ("refused", 0.0)] {
         assert_eq!(
-            page.value(&format!(r#"ovnkube_node_cni_annotation_wait_seconds_count{{outcome="{outcome}"}}"#)),
+            page.value(&format!(
+                r#"ovnkube_node_cni_annotation_wait_seconds_count{{outcome="{outcome}"}}"#
+            )),
             Some(count)
         );
     }
@@ -101,7 +106,9 @@ fn what_plugins_report_is_counted_and_what_is_refused_too() {
     });
     assert_eq!(server.ask("/metrics", &failed).status(), 200);
     assert_eq!(
-        server.ask("/metrics", &json!({"command": "DEL", "elapsedTime": 1.5, "hasErr": false})).status(),
+        server
+            .ask("/metrics", &json!({"command": "DEL", "elapsedTime": 1.5, "hasErr": false}))
+            .status(),
         200
     );
     assert_eq!(server.ask("/", &verb("NONSENSE", "cart-0", "")).status(), 400);
@@ -164,7 +171,9 @@ fn every_scrape_of_a_busy_server_is_well_formed_and_counters_never_fall() {
                 scope.spawn(move || {
                     (0..50).for_each(|n| {
                         assert_eq!(
-                            server.ask("/", &add(&format!("cart-{}", (n + thread) % 8), "u1")).status(),
+                            server
+                                .ask("/", &add(&format!("cart-{}", (n + thread) % 8), "u1"))
+                                .status(),
                             200
                         )
                     });
@@ -176,7 +185,10 @@ fn every_scrape_of_a_busy_server_is_well_formed_and_counters_never_fall() {
             let page = scrape(&address);
             let counters = page.counters();
             for (sample, value) in &before {
-                assert!(counters.get(sample).is_some_and(|now| now >= value), "{sample} fell below {value}");
+                assert!(
+                    counters.get(sample).is_some_and(|now| now >= value),
+                    "{sample} fell below {value}"
+                );
             }
             before = counters;
         }
@@ -221,7 +233,10 @@ fn whoever_asks_is_answered_from_the_first_moment_with_what_is_waited_for() {
     assert_eq!(get(&address, "/healthz"), (200, "ok\n".to_owned()));
     let (status, list) = get(&address, "/readyz");
     assert!(status == 503 && list.contains("[-]open-vswitch not ready: "), "{status} {list}");
-    assert_eq!(scrape(&address).value(r#"ovnkube_node_condition_met{condition="open-vswitch"}"#), Some(0.0));
+    assert_eq!(
+        scrape(&address).value(r#"ovnkube_node_condition_met{condition="open-vswitch"}"#),
+        Some(0.0)
+    );
 
     server.start_database();
     server.ready();
@@ -274,14 +289,22 @@ fn hostile_callers_cost_others_little_time_and_the_server_little_memory() {
 
     let mut huge = connect(&address);
     // The server may close the connection before the whole request is written.
-    let _ =
-        huge.write_all(format!("GET /metrics HTTP/1.1\r\nX-A: {}\r\n\r\n", "a".repeat(1 << 20)).as_bytes());
+    let _ = huge.write_all(
+        format!("GET /metrics HTTP/1.1\r\nX-A: {}\r\n\r\n", "a".repeat(1 << 20)).as_bytes(),
+    );
     let mut answer = Vec::new();
     let _ = huge.read_to_end(&mut answer);
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
-    for rubbish in
-        [&b"\x16\x03\x01\x00\x01\x00\x00"[..], b"GET", b"\0\0\0\0\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n"]
-    {
+    assert!(
+        answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+    for rubbish in [
+        &b"\x16\x03\x01\x00\x01\x00\x00"[..],
+        b"GET",
+        b"\0\0\0\0\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\n\r\n",
+    ] {
         let _ = connect(&address).write_all(rubbish);
     }
     answers("after a huge head and rubbish");
@@ -298,7 +321,10 @@ fn a_slow_caller_is_cut_off() {
     let mut rest = Vec::new();
     let _ = slow.read_to_end(&mut rest);
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(4900) && elapsed < Duration::from_secs(8), "{elapsed:?}");
+    assert!(
+        elapsed >= Duration::from_millis(4900) && elapsed < Duration::from_secs(8),
+        "{elapsed:?}"
+    );
 }
 
 #[test]

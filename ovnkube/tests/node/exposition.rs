@@ -1,4 +1,5 @@
-//! Prometheus' text format, read strictly ("Exposition formats"; what `promtool check metrics` looks at).
+//! Prometheus' text format, read strictly ("Exposition formats"; what `promtool check metrics`
+//! looks at).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,8 @@ impl Exposition {
     #[track_caller]
     pub(crate) fn parse(text: &str) -> Self {
         assert!(text.ends_with('\n'), "the last line has no end");
-        let mut page = Self { text: text.to_owned(), families: BTreeMap::new(), samples: Vec::new() };
+        let mut page =
+            Self { text: text.to_owned(), families: BTreeMap::new(), samples: Vec::new() };
         let mut helped = BTreeSet::new();
         for line in text.lines() {
             if let Some(help) = line.strip_prefix("# HELP ") {
@@ -29,10 +31,17 @@ impl Exposition {
                 assert!(helped.insert(name.to_owned()) && !words.is_empty(), "{line}");
             } else if let Some(kind) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = kind.split_once(' ').expect(line);
-                assert!(["counter", "gauge", "histogram"].contains(&kind) && helped.contains(name), "{line}");
-                // Prometheus' conventions: the names of counters, and only those, end with `_total`.
+                assert!(
+                    ["counter", "gauge", "histogram"].contains(&kind) && helped.contains(name),
+                    "{line}"
+                );
+                // Prometheus' conventions: the names of counters, and only those, end with
+                // `_total`.
                 assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
-                assert!(page.families.insert(name.to_owned(), kind.to_owned()).is_none(), "twice: {line}");
+                assert!(
+                    page.families.insert(name.to_owned(), kind.to_owned()).is_none(),
+                    "twice: {line}"
+                );
             } else {
                 let sample = page.sample(line);
                 page.samples.push(sample);
@@ -59,11 +68,15 @@ impl Exposition {
             let end = (0..after.len())
                 .find(|&at| after[at..].starts_with('"') && !after[..at].ends_with('\\'))
                 .expect(line);
-            assert!(name_is_good(label) && labels.iter().all(|(other, _)| other != label), "{line}");
+            assert!(
+                name_is_good(label) && labels.iter().all(|(other, _)| other != label),
+                "{line}"
+            );
             labels.push((label.to_owned(), after[..end].to_owned()));
             rest = after[end + 1..].trim_start_matches(',');
         }
-        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        let of_histogram =
+            ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
         let family = of_histogram
             .filter(|family| self.families.get(*family).is_some_and(|kind| kind == "histogram"))
             .unwrap_or(name);
@@ -71,8 +84,8 @@ impl Exposition {
         Sample { family: family.to_owned(), name: name.to_owned(), labels, value }
     }
 
-    /// Each series is there once. The buckets of a histogram do not fall, and the last one has the count of
-    /// all.
+    /// Each series is there once. The buckets of a histogram do not fall, and the last one has the
+    /// count of all.
     fn check(&self) {
         let mut series = BTreeSet::new();
         let mut last: Option<(Vec<&(String, String)>, f64)> = None;
@@ -118,7 +131,11 @@ impl Exposition {
     pub(crate) fn labels(&self, family: &str) -> Option<BTreeSet<String>> {
         self.families.get(family)?;
         let samples = self.samples.iter().filter(|sample| sample.family == family);
-        Some(samples.flat_map(|sample| sample.labels.iter().map(|(label, _)| label.clone())).collect())
+        Some(
+            samples
+                .flat_map(|sample| sample.labels.iter().map(|(label, _)| label.clone()))
+                .collect(),
+        )
     }
 
     /// All values of a label of a family.
@@ -126,7 +143,11 @@ impl Exposition {
         let samples = self.samples.iter().filter(|sample| sample.family == family);
         samples
             .flat_map(|sample| {
-                sample.labels.iter().filter(|(name, _)| name == label).map(|(_, value)| value.clone())
+                sample
+                    .labels
+                    .iter()
+                    .filter(|(name, _)| name == label)
+                    .map(|(_, value)| value.clone())
             })
             .collect()
     }

@@ -1,5 +1,5 @@
-//! A kernel that keeps the server waiting. It executes an rtnetlink request inside sendto(2), which blocks
-//! while another process changes a link.
+//! A kernel that keeps the server waiting. It executes an rtnetlink request inside sendto(2), which
+//! blocks while another process changes a link.
 
 use std::{
     fs,
@@ -21,19 +21,20 @@ use crate::lab::{SOON, Server, annotation, eventually, verb};
 
 /// How long the kernel does not answer: some times longer than [`AT_ONCE`].
 const HELD: Duration = Duration::from_secs(4);
-/// Limit for answers to pods and liveness probes, which come from memory in milliseconds; the rest is for a
-/// busy machine.
+/// Limit for answers to pods and liveness probes, which come from memory in milliseconds; the rest
+/// is for a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Makes a process wait while the file `held` exists.
 const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/rtnl.c");
 
-/// An API server that refuses every request, each time for another reason: each makes the follower of the
-/// node's object look again.
+/// An API server that refuses every request, each time for another reason: each makes the follower
+/// of the node's object look again.
 fn moody() -> String {
     let number = AtomicU32::new(0);
-    let refuse =
-        move |_: &Message| Answer::forbidden(&format!("reason {}", number.fetch_add(1, Ordering::Relaxed)));
+    let refuse = move |_: &Message| {
+        Answer::forbidden(&format!("reason {}", number.fetch_add(1, Ordering::Relaxed)))
+    };
     format!("http://{}", serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), refuse).unwrap())
 }
 
@@ -56,8 +57,8 @@ fn a_kernel_that_answers_late_stopped_healthz_and_the_socket() {
     let library = preload::library(Path::new(LIBRARY)).unwrap();
     server.environment = vec![(preload::VARIABLE, library), ("OVN_TEST_RTNL", held.clone())];
     server.start_database();
-    // Without an address for tunnels: the server looks for its own in the kernel, and follows the node's
-    // object.
+    // Without an address for tunnels: the server looks for its own in the kernel, and follows the
+    // node's object.
     let url = moody();
     let options = [
         "--pod-manifests",
@@ -73,8 +74,9 @@ fn a_kernel_that_answers_late_stopped_healthz_and_the_socket() {
     server.listening();
     let address = eventually("the log says where /healthz is", || {
         let log = server.log();
-        let rest =
-            log.split_once("option=--healthz-bind-address url=http://").map(|(_, rest)| rest.to_owned());
+        let rest = log
+            .split_once("option=--healthz-bind-address url=http://")
+            .map(|(_, rest)| rest.to_owned());
         rest.and_then(|rest| rest.split_whitespace().next().map(str::to_owned)).ok_or(log)
     });
     assert!(healthz(&address) < AT_ONCE);
@@ -100,12 +102,13 @@ fn a_kernel_that_answers_late_stopped_healthz_and_the_socket() {
     assert!(asked > 10, "{asked}");
 }
 
-/// The sandboxes of a pod that is gone, and of one that lives. Their links have the first 15 characters as names.
+/// The sandboxes of a pod that is gone, and of one that lives. Their links have the first 15
+/// characters as names.
 const GONE: &str = "gone567890123450000000000000000000000000000000000000000000000000";
 const LIVING: &str = "live567890123450000000000000000000000000000000000000000000000000";
 
-/// A leftover that a datapath in the kernel still has as a port is looked at again before it is removed: on one
-/// of the two threads that serve pods and probes.
+/// A leftover that a datapath in the kernel still has as a port is looked at again before it is
+/// removed: on one of the two threads that serve pods and probes.
 #[test]
 fn a_look_at_a_leftovers_link_blocked_a_thread_that_serves_pods() {
     let mut server = Server::prepare();
@@ -128,7 +131,9 @@ fn a_look_at_a_leftovers_link_blocked_a_thread_that_serves_pods() {
         let ids = ids.map(|(key, value)| format!("external_ids:{key}={value}"));
         let iface_id = format!("external_ids:iface-id=shop_{pod}");
         let port = ["add-port", "br-int", link, "--", "set", "Interface", link, &iface_id];
-        server.database().vsctl(&port.into_iter().chain(ids.iter().map(String::as_str)).collect::<Vec<_>>());
+        server
+            .database()
+            .vsctl(&port.into_iter().chain(ids.iter().map(String::as_str)).collect::<Vec<_>>());
     }
     server.pod("cart-0", "u1", Some(&annotation(5)));
     server.respawn(&["--stale-after", "1"]);
@@ -138,6 +143,9 @@ fn a_look_at_a_leftovers_link_blocked_a_thread_that_serves_pods() {
         if threads.ends_with('\n') { Ok(threads) } else { Err(server.log()) }
     });
     fs::remove_file(&held).unwrap();
-    assert!(threads.lines().all(|thread| thread == "kernel"), "threads that the kernel held: {threads}");
+    assert!(
+        threads.lines().all(|thread| thread == "kernel"),
+        "threads that the kernel held: {threads}"
+    );
     server.log_says("removed a stale attachment");
 }

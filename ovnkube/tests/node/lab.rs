@@ -27,8 +27,8 @@ pub(crate) struct Server {
     pub(crate) notify: Option<PathBuf>,
     /// Additional environment variables of the process.
     pub(crate) environment: Vec<(&'static str, PathBuf)>,
-    /// What a shell does first in a network namespace of the server's own. Without it, the server is in the
-    /// test's.
+    /// What a shell does first in a network namespace of the server's own. Without it, the server
+    /// is in the test's.
     pub(crate) inside: Option<String>,
     // In this order: the processes end before their directory is removed.
     process: Option<Process>,
@@ -85,7 +85,14 @@ impl Server {
     pub(crate) fn prepare() -> Self {
         let directory = Scratch::new();
         directory.make_dir("pods");
-        Self { notify: None, environment: Vec::new(), inside: None, process: None, database: None, directory }
+        Self {
+            notify: None,
+            environment: Vec::new(),
+            inside: None,
+            process: None,
+            database: None,
+            directory,
+        }
     }
 
     /// Starts the process (again).
@@ -104,7 +111,8 @@ impl Server {
     /// Waits for the CNI configuration.
     pub(crate) fn ready(&mut self) {
         let conf = self.conf_dir().join("10-ovn-kubernetes.conflist");
-        let written = || conf.exists().then_some(()).ok_or_else(|| "no CNI configuration".to_owned());
+        let written =
+            || conf.exists().then_some(()).ok_or_else(|| "no CNI configuration".to_owned());
         self.process_mut().ready("the CNI configuration is there", written);
     }
 
@@ -223,8 +231,8 @@ impl Server {
         self.process_mut().end()
     }
 
-    /// Starts another server with the same options and waits for its end. Returns its exit status and
-    /// standard error.
+    /// Starts another server with the same options and waits for its end. Returns its exit status
+    /// and standard error.
     pub(crate) fn second(&self) -> (ExitStatus, String) {
         self.second_with(&[])
     }
@@ -330,7 +338,8 @@ pub(crate) fn add(pod: &str, uid: &str) -> Value {
 pub(crate) fn verb(verb: &str, pod: &str, uid: &str) -> Value {
     // {"cniVersion":"1.0.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}
     let config = "eyJjbmlWZXJzaW9uIjoiMS4wLjAiLCJuYW1lIjoib3ZuLWt1YmVybmV0ZXMiLCJ0eXBlIjoib3ZuLWs4cy1jbmktb3ZlcmxheSJ9";
-    let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod};K8S_POD_UID={uid}");
+    let args =
+        format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod};K8S_POD_UID={uid}");
     json!({
         "env": {"CNI_COMMAND": verb, "CNI_CONTAINERID": "0123456789abcdef", "CNI_IFNAME": "eth0", "CNI_NETNS": "/n", "CNI_ARGS": args},
         "config": config,

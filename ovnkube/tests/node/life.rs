@@ -18,7 +18,10 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn the_socket_is_for_its_owner_alone_and_the_configuration_for_all() {
     let server = Server::start();
-    assert_eq!((mode(&server.directory.path().join("run")), mode(&server.socket())), (0o700, 0o600));
+    assert_eq!(
+        (mode(&server.directory.path().join("run")), mode(&server.socket())),
+        (0o700, 0o600)
+    );
     let conf = server.conf_dir().join("10-ovn-kubernetes.conflist");
     assert_eq!(mode(&conf), 0o644);
     let conf: serde_json::Value = serde_json::from_slice(&fs::read(conf).unwrap()).unwrap();
@@ -76,8 +79,8 @@ fn what_is_in_flight_is_finished_before_the_server_ends() {
     });
     assert_eq!((status, code), (503, 11));
     let (status, code, text) = server.ask("/", &verb("STATUS", "", "")).error();
-    // 11 is "try again": a server that restarts is no error yet. The plugin itself answers 50 if it does not
-    // come back.
+    // 11 is "try again": a server that restarts is no error yet. The plugin itself answers 50 if it
+    // does not come back.
     assert_eq!((status, code), (503, 11));
     assert!(text.contains("the server is shutting down"), "{text}");
     assert_eq!(server.ask("/", &verb("DEL", "cart-1", "u1")).status(), 200);
@@ -109,13 +112,18 @@ fn a_second_signal_ends_the_wait_for_what_is_in_flight() {
     server.log_says("why=SIGTERM in_flight=1");
     server.signal(Signal::SIGTERM);
     assert_eq!(server.ended().code(), Some(0));
-    assert_eq!(std::io::Read::read(&mut in_flight, &mut [0; 1]).unwrap_or(0), 0, "the connection ended");
+    assert_eq!(
+        std::io::Read::read(&mut in_flight, &mut [0; 1]).unwrap_or(0),
+        0,
+        "the connection ended"
+    );
 }
 
 #[test]
 fn the_log_follows_logrotate_and_survives_a_missing_directory() {
     let server = Server::start();
-    let (log, rotated) = (server.directory.path().join("log"), server.directory.path().join("log.1"));
+    let (log, rotated) =
+        (server.directory.path().join("log"), server.directory.path().join("log.1"));
     fs::rename(&log, rotated).unwrap();
     eventually("lines go to a new file", || {
         assert_eq!(server.ask("/", &verb("DEL", "cart-0", "")).status(), 200);
@@ -146,8 +154,10 @@ fn a_process_out_of_file_descriptors_serves_on_when_it_has_some() {
 #[test]
 fn the_command_line_says_what_is_missing() {
     let run = |arguments: &[&str]| {
-        let output =
-            std::process::Command::new(env!("CARGO_BIN_EXE_ovnkube")).args(arguments).output().unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_ovnkube"))
+            .args(arguments)
+            .output()
+            .unwrap();
         (
             output.status.code(),
             String::from_utf8(output.stdout).unwrap(),

@@ -16,7 +16,8 @@ const WARNING: &str = "the userspace datapath of this Open vSwitch aborts";
 fn vswitchd(directory: &Path, release: &str) {
     let listener = UnixListener::bind(directory.join("ovs-vswitchd.1.ctl")).unwrap();
     fs::write(directory.join("ovs-vswitchd.pid"), "1\n").unwrap();
-    let answer = format!(r#"{{"error":null,"id":0,"result":"ovs-vswitchd (Open vSwitch) {release}\n"}}"#);
+    let answer =
+        format!(r#"{{"error":null,"id":0,"result":"ovs-vswitchd (Open vSwitch) {release}\n"}}"#);
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             // A request is smaller than this, and written at once.
@@ -27,7 +28,16 @@ fn vswitchd(directory: &Path, release: &str) {
 }
 
 fn bridge(server: &Server, datapath: &str) {
-    server.database().vsctl(&["--no-wait", "add-br", "br-int", "--", "set", "Bridge", "br-int", datapath]);
+    server.database().vsctl(&[
+        "--no-wait",
+        "add-br",
+        "br-int",
+        "--",
+        "set",
+        "Bridge",
+        "br-int",
+        datapath,
+    ]);
 }
 
 #[test]
@@ -53,7 +63,9 @@ fn without_a_sight_of_ovs_vswitchd_the_release_in_the_database_counts() {
 
 #[test]
 fn a_fixed_release_and_the_kernels_datapath_are_not_warned_of() {
-    for (release, datapath) in [("3.1.3", "datapath_type=netdev"), ("3.1.0", "datapath_type=system")] {
+    for (release, datapath) in
+        [("3.1.3", "datapath_type=netdev"), ("3.1.0", "datapath_type=system")]
+    {
         let mut server = Server::prepare();
         server.start_database();
         vswitchd(server.directory.path(), release);

@@ -11,8 +11,7 @@ use crate::lab::{Server, eventually};
 
 /// The row's `_version`, which changes with every transaction that writes to the row.
 fn version(server: &Server) -> String {
-    let select =
-        r#"["Open_vSwitch",{"op":"select","table":"Open_vSwitch","where":[],"columns":["_version"]}]"#;
+    let select = r#"["Open_vSwitch",{"op":"select","table":"Open_vSwitch","where":[],"columns":["_version"]}]"#;
     testkit::program::output(testkit::program::command("ovsdb-client").args([
         "transact",
         server.database().endpoint(),
@@ -62,7 +61,9 @@ fn ovn_controllers_settings_are_written_and_others_stay() {
     assert_eq!(id("ovn-bridge-mappings").as_deref(), Some("physnet:br-ex"));
     let wrote = id("ovnkube-wrote").unwrap();
     assert!(
-        wrote.contains("ovn-encap-ip") && !wrote.contains("ovn-remote ") && !wrote.contains("system-id"),
+        wrote.contains("ovn-encap-ip")
+            && !wrote.contains("ovn-remote ")
+            && !wrote.contains("system-id"),
         "{wrote}"
     );
 }
@@ -127,7 +128,9 @@ fn a_key_that_disappears_is_put_back_and_another_value_is_not() {
     let server = Server::start();
     server.database().vsctl(&["set", "Open_vSwitch", ".", "external_ids:ovn-encap-type=vxlan"]);
     server.database().vsctl(&["remove", "Open_vSwitch", ".", "external_ids", "ovn-remote"]);
-    eventually("ovn-remote is there again", || server.external_id("ovn-remote").ok_or_else(|| server.log()));
+    eventually("ovn-remote is there again", || {
+        server.external_id("ovn-remote").ok_or_else(|| server.log())
+    });
     server.log_says("put back what ovn-controller needs");
     assert_eq!(server.external_id("ovn-encap-type").as_deref(), Some("vxlan"));
     assert!(server.external_id("system-id").is_some(), "no other program gave the chassis a name");
@@ -184,7 +187,8 @@ fn systemd_is_told_of_each_step() {
     };
     let until = |wanted: &[&str]| {
         let mut said = Vec::new();
-        while !wanted.iter().all(|wanted| said.iter().any(|line: &String| line.starts_with(wanted))) {
+        while !wanted.iter().all(|wanted| said.iter().any(|line: &String| line.starts_with(wanted)))
+        {
             said.extend(read().lines().map(str::to_owned));
         }
     };
@@ -206,7 +210,10 @@ fn the_pidfile_names_the_server_and_refuses_a_second_one() {
     assert_eq!(fs::read_to_string(&pidfile).unwrap(), format!("{}\n", server.pid()));
     let (status, text) = server.second_with(&["--pidfile", pidfile.to_str().unwrap()]);
     assert_eq!(status.code(), Some(1));
-    assert!(text.contains(&format!("names process {}, which is a running ovnkube", server.pid())), "{text}");
+    assert!(
+        text.contains(&format!("names process {}, which is a running ovnkube", server.pid())),
+        "{text}"
+    );
     server.signal(Signal::SIGTERM);
     server.ended();
     assert!(!pidfile.exists());
@@ -235,6 +242,8 @@ fn a_node_is_cleaned_up_after_its_server_has_ended_and_not_before() {
     server.kill();
     let (status, text) = server.clean_up();
     assert!(status.success() && text.is_empty(), "{status}: {text}");
-    assert!(!server.socket().exists() && !server.conf_dir().join("10-ovn-kubernetes.conflist").exists());
+    assert!(
+        !server.socket().exists() && !server.conf_dir().join("10-ovn-kubernetes.conflist").exists()
+    );
     assert_eq!(server.external_id("ovn-remote"), None);
 }

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-/// Exponential backoff with jitter. Pauses double; each is cut at random by up to half, so that the clients
-/// of a restarted server do not all reconnect at once.
+/// Exponential backoff with jitter. Pauses double; each is cut at random by up to half, so that the
+/// clients of a restarted server do not all reconnect at once.
 #[derive(Debug)]
 pub(super) struct Backoff {
     min: Duration,
@@ -27,8 +27,9 @@ impl Backoff {
         half + half * random_permille() / 1000
     }
 
-    /// Records how long a connection lasted. Longer than the next pause means that the server is healthy, and
-    /// pauses start at the minimum again. A server that accepts and closes at once does not reset them.
+    /// Records how long a connection lasted. Longer than the next pause means that the server is
+    /// healthy, and pauses start at the minimum again. A server that accepts and closes at once
+    /// does not reset them.
     pub(super) fn served(&mut self, lasted: Duration) {
         if lasted > self.next {
             self.next = self.min.min(self.max);
@@ -36,8 +37,8 @@ impl Backoff {
     }
 }
 
-/// A random number from 0 to 1000. The standard library seeds each `RandomState` differently, which is random
-/// enough for jitter and saves a dependency.
+/// A random number from 0 to 1000. The standard library seeds each `RandomState` differently, which
+/// is random enough for jitter and saves a dependency.
 fn random_permille() -> u32 {
     u32::try_from(RandomState::new().build_hasher().finish() % 1001).expect("at most 1000")
 }

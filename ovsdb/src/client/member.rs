@@ -23,7 +23,8 @@ crate::table! {
         name: String,
         /// `standalone`, `clustered` or `relay`.
         model: String,
-        /// Whether the member is connected to a majority of its cluster, or the relay to its source.
+        /// Whether the member is connected to a majority of its cluster, or the relay to its
+        /// source.
         connected: bool,
         leader: bool,
         /// The id of the cluster.
@@ -51,16 +52,23 @@ impl Member {
     }
 
     /// Checks a server over an open connection, within the connect timeout.
-    pub(super) async fn admit(connection: &Connection, seen: &mut Seen) -> Result<Self, ConnectFault> {
+    pub(super) async fn admit(
+        connection: &Connection,
+        seen: &mut Seen,
+    ) -> Result<Self, ConnectFault> {
         let patience = connection.options().connect_timeout;
-        timeout(patience, Self::ask(connection, seen)).await.unwrap_or(Err(ConnectFault::TimedOut(patience)))
+        timeout(patience, Self::ask(connection, seen))
+            .await
+            .unwrap_or(Err(ConnectFault::TimedOut(patience)))
     }
 
     async fn ask(connection: &Connection, seen: &mut Seen) -> Result<Self, ConnectFault> {
         let server = match connection.beside(SERVER).await {
             Ok(server) => server,
             // Open vSwitch before 2.9 has no `_Server` database, and no clusters.
-            Err(ConnectFault::Refused { error, .. }) if error.kind == ErrorKind::UnknownDatabase => {
+            Err(ConnectFault::Refused { error, .. })
+                if error.kind == ErrorKind::UnknownDatabase =>
+            {
                 return Ok(Self::any());
             }
             Err(fault) => return Err(fault),
@@ -76,8 +84,8 @@ impl Member {
 
     /// Waits until the server is no longer fit.
     pub(super) async fn unfit(self, database: &str, seen: &mut Seen) -> Unfit {
-        // When the connection closes, this waits for ever: the caller selects on the end of the connection,
-        // too.
+        // When the connection closes, this waits for ever: the caller selects on the end of the
+        // connection, too.
         if let Some(mut monitored) = self.0 {
             while monitored.changed().await.is_ok() {
                 if let Err(unfit) = seen.judge(&monitored, database) {
@@ -91,8 +99,10 @@ impl Member {
 
 impl Seen {
     fn judge(&mut self, monitored: &Monitored, database: &str) -> Result<(), Unfit> {
-        let (_, served) =
-            monitored.rows::<Served>().find(|(_, served)| served.name == database).ok_or(Unfit::Absent)?;
+        let (_, served) = monitored
+            .rows::<Served>()
+            .find(|(_, served)| served.name == database)
+            .ok_or(Unfit::Absent)?;
         match served.model.as_str() {
             "clustered" if !served.connected => Err(Unfit::Disconnected),
             "clustered" if !served.leader => Err(Unfit::Follower),
@@ -102,8 +112,9 @@ impl Seen {
         }
     }
 
-    /// Records the member's log index; an index lower than one seen before is stale. Another cluster id means
-    /// that the database was set up again: its log starts anew, so indexes are not comparable.
+    /// Records the member's log index; an index lower than one seen before is stale. Another
+    /// cluster id means that the database was set up again: its log starts anew, so indexes are not
+    /// comparable.
     fn advance(&mut self, cluster: Option<Uuid>, index: i64) -> Result<(), Unfit> {
         if self.cluster != cluster {
             if let (Some(before), Some(now)) = (self.cluster, cluster) {

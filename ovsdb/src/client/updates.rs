@@ -19,9 +19,10 @@ use crate::{
 /// The receiving half of a reconnecting client: a replica and its changes. The rows change only in
 /// [`next`](Self::next).
 ///
-/// While there is no connection, the rows stay as they were last seen. Updates that are not read pile up.
-/// Beyond [`Options::backlog`](crate::Options::backlog) the monitor is cancelled, and the rows are requested
-/// again once those updates are read. Other readers of the connection are not disturbed.
+/// While there is no connection, the rows stay as they were last seen. Updates that are not read
+/// pile up. Beyond [`Options::backlog`](crate::Options::backlog) the monitor is cancelled, and the
+/// rows are requested again once those updates are read. Other readers of the connection are not
+/// disturbed.
 #[derive(Debug)]
 pub struct Updates {
     state: watch::Receiver<State>,
@@ -29,8 +30,8 @@ pub struct Updates {
     replica: Replica,
     phase: Phase,
     events: VecDeque<Event>,
-    /// What the replica is a copy of: the request, and the last transaction that it includes. `None` if that
-    /// is unknown, and all rows have to be requested again.
+    /// What the replica is a copy of: the request, and the last transaction that it includes.
+    /// `None` if that is unknown, and all rows have to be requested again.
     resume: Option<(MonitorTables, Uuid)>,
 }
 
@@ -39,13 +40,13 @@ pub struct Updates {
 pub enum Event {
     /// The replica matches the database, after the first connection or a reconnection.
     Connected,
-    /// The rows are no longer kept up to date. Also sent if a connection was made, but the tables could not
-    /// be monitored, and if too many updates were not read ([`Closed::Backlog`]), in which case the
-    /// connection stays.
+    /// The rows are no longer kept up to date. Also sent if a connection was made, but the tables
+    /// could not be monitored, and if too many updates were not read ([`Closed::Backlog`]), in
+    /// which case the connection stays.
     Disconnected(Closed),
     /// Rows changed; the replica already shows the new ones. The first `Changed` after
-    /// [`Connected`](Self::Connected) has the differences from the rows before it: every row on the first
-    /// connection, the missed changes on a later one.
+    /// [`Connected`](Self::Connected) has the differences from the rows before it: every row on the
+    /// first connection, the missed changes on a later one.
     Changed(Changes),
 }
 
@@ -66,7 +67,14 @@ enum Phase {
 impl Updates {
     pub(super) fn new(state: watch::Receiver<State>, monitor: Monitor) -> Self {
         let replica = monitor.blank_replica();
-        Self { state, monitor, replica, phase: Phase::Waiting, events: VecDeque::new(), resume: None }
+        Self {
+            state,
+            monitor,
+            replica,
+            phase: Phase::Waiting,
+            events: VecDeque::new(),
+            resume: None,
+        }
     }
 
     /// Waits for the next event. Events never end, because the client reconnects without end.
@@ -99,8 +107,9 @@ impl Updates {
         }
     }
 
-    /// The connection that keeps the rows up to date; `None` while no connection does. The changes of a
-    /// transaction on this connection are queued for [`next`](Self::next) before its outcome is known.
+    /// The connection that keeps the rows up to date; `None` while no connection does. The changes
+    /// of a transaction on this connection are queued for [`next`](Self::next) before its outcome
+    /// is known.
     pub fn connection(&self) -> Option<&Connection> {
         match &self.phase {
             Phase::Following { feed, .. } => Some(feed.connection()),
@@ -108,7 +117,8 @@ impl Updates {
         }
     }
 
-    /// The rows of a table, in no particular order; empty if the monitor does not include the table.
+    /// The rows of a table, in no particular order; empty if the monitor does not include the
+    /// table.
     pub fn rows<T: Table>(&self) -> impl Iterator<Item = (Uuid, &T)> {
         self.replica.rows()
     }
@@ -126,9 +136,13 @@ impl Updates {
     fn start(&mut self, connection: Connection) {
         match MonitorTables::new(&self.monitor, connection.schema(), &mut self.replica) {
             Ok(request) => {
-                // Only with the same request: another schema has other columns, of which the replica has no
-                // values.
-                let since = self.resume.as_ref().filter(|(same, _)| *same == request).map(|(_, last)| *last);
+                // Only with the same request: another schema has other columns, of which the
+                // replica has no values.
+                let since = self
+                    .resume
+                    .as_ref()
+                    .filter(|(same, _)| *same == request)
+                    .map(|(_, last)| *last);
                 let started = Box::pin(request.send(&connection, since, Overflow::EndsMonitor));
                 self.phase = Phase::Starting { connection, request, started };
             }
@@ -137,7 +151,8 @@ impl Updates {
     }
 
     fn load(&mut self, started: Result<Started, MonitorError>) {
-        let Phase::Starting { connection, request, .. } = std::mem::replace(&mut self.phase, Phase::Waiting)
+        let Phase::Starting { connection, request, .. } =
+            std::mem::replace(&mut self.phase, Phase::Waiting)
         else {
             unreachable!("the future belongs to this phase");
         };
@@ -171,8 +186,8 @@ impl Updates {
                 }
             }
             Err(closed) => {
-                // Part of an update was applied, so the replica matches no transaction that could be resumed
-                // from.
+                // Part of an update was applied, so the replica matches no transaction that could
+                // be resumed from.
                 self.resume = None;
                 self.disconnect(closed);
             }

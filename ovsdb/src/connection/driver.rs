@@ -1,9 +1,9 @@
-//! The task that owns a stream: writes requests, reads answers and updates and hands them to their receivers,
-//! answers echo requests, and probes the server.
+//! The task that owns a stream: writes requests, reads answers and updates and hands them to their
+//! receivers, answers echo requests, and probes the server.
 //!
-//! Knows the ids of requests, but not their meaning. It never waits for receivers, so a slow one delays no
-//! other. Updates that wait for the reader of a monitor are counted in bytes, and too many end the monitor or
-//! the connection ([`Overflow`]).
+//! Knows the ids of requests, but not their meaning. It never waits for receivers, so a slow one
+//! delays no other. Updates that wait for the reader of a monitor are counted in bytes, and too
+//! many end the monitor or the connection ([`Overflow`]).
 
 mod queue;
 
@@ -39,7 +39,8 @@ pub(super) enum Command {
         id: u64,
         text: Vec<u8>,
         reply: oneshot::Sender<Result<Reply, Lost>>,
-        /// For a monitor request: the sender of the monitor's updates. The monitor has the request's id.
+        /// For a monitor request: the sender of the monitor's updates. The monitor has the
+        /// request's id.
         updates: Option<UpdateSender>,
     },
     /// A `lock` or `steal` request. The state of the lock goes to `state` from then on.
@@ -63,18 +64,18 @@ pub(crate) struct Lost {
     pub(crate) sent: bool,
 }
 
-/// The size of one read, 64 KiB. Ten times less would take more system calls for a message of many megabytes;
-/// ten times more would be allocated for each connection, also an idle one.
+/// The size of one read, 64 KiB. Ten times less would take more system calls for a message of many
+/// megabytes; ten times more would be allocated for each connection, also an idle one.
 const CHUNK: usize = 64 * 1024;
 
-/// The time for the last bytes of either side when the connection ends, which a live server sends or reads
-/// within milliseconds. Ten times less could lose a busy server's reason for closing; ten times more would
-/// delay each reconnection to a dead server by that much.
+/// The time for the last bytes of either side when the connection ends, which a live server sends
+/// or reads within milliseconds. Ten times less could lose a busy server's reason for closing; ten
+/// times more would delay each reconnection to a dead server by that much.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The bytes of answers to echo requests, since all was sent last, at which a server that does not read them
-/// is disconnected. 1 MiB is thousands of probes, which no correct server sends; without a limit they would
-/// fill the memory.
+/// The bytes of answers to echo requests, since all was sent last, at which a server that does not
+/// read them is disconnected. 1 MiB is thousands of probes, which no correct server sends; without
+/// a limit they would fill the memory.
 const MAX_UNSENT_ECHOES: usize = 1 << 20;
 
 /// The state of a connection, apart from its stream.
@@ -87,8 +88,8 @@ pub(super) struct Driver {
     monitors: HashMap<u64, UpdateSender>,
     /// Requested locks by name.
     locks: HashMap<String, watch::Sender<LockState>>,
-    /// Unanswered lock requests by id. The driver handles their answers itself, because a `locked` or
-    /// `stolen` notification after an answer must not be overtaken by it.
+    /// Unanswered lock requests by id. The driver handles their answers itself, because a `locked`
+    /// or `stolen` notification after an answer must not be overtaken by it.
     locking: HashMap<u64, watch::Sender<LockState>>,
     /// Queued bytes. Those before `written` are written already.
     out: Vec<u8>,
@@ -145,13 +146,15 @@ impl Driver {
             Err(reason) => reason,
         };
         tracing::debug!(%reason, "connection closed");
-        // The reason is set before the replies are sent, so that a caller whose request fails can read it.
+        // The reason is set before the replies are sent, so that a caller whose request fails can
+        // read it.
         set_closed(&self.closed, &reason);
         let sent = self.queued - length(self.out.len() - self.written);
         for (_, Pending { reply, loads: _, end }) in self.pending.drain() {
             drop(reply.send(Err(Lost { reason: reason.clone(), sent: end <= sent })));
         }
-        // With TLS this sends `close_notify`, which tells the server that the stream was not truncated.
+        // With TLS this sends `close_notify`, which tells the server that the stream was not
+        // truncated.
         drop(timeout(FAREWELL, stream.writer.shutdown()).await);
     }
 
@@ -164,13 +167,13 @@ impl Driver {
         tokio::pin!(timer);
         let mut in_use = true;
         loop {
-            // Each future that waits for an answer holds a handle. Without handles, only requests whose
-            // futures were dropped are left; they are still sent.
+            // Each future that waits for an answer holds a handle. Without handles, only requests
+            // whose futures were dropped are left; they are still sent.
             if !in_use && self.out.is_empty() && !self.unflushed {
                 return Err(Closed::Unused);
             }
-            // The timer comes last: after the whole process was suspended, bytes that arrived meanwhile are
-            // read before the server counts as silent.
+            // The timer comes last: after the whole process was suspended, bytes that arrived
+            // meanwhile are read before the server counts as silent.
             tokio::select! {
                 biased;
                 done = async {
@@ -193,7 +196,8 @@ impl Driver {
                     Done::Write(Ok(count)) => self.wrote(count)?,
                     Done::Flushed(Ok(())) => self.unflushed = false,
                     Done::Write(Err(error)) | Done::Flushed(Err(error)) => {
-                        // The server may have sent the reason before it stopped reading, such as a TLS alert.
+                        // The server may have sent the reason before it stopped reading, such as a
+                        // TLS alert.
                         let reason = timeout(FAREWELL, self.hear_out(reader)).await;
                         return Err(reason.unwrap_or_else(|_| broken(error)));
                     }
@@ -209,7 +213,12 @@ impl Driver {
     async fn hear_out(&mut self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Closed {
         let mut chunk = vec![0; CHUNK];
         loop {
-            match reader.read(&mut chunk).await.map_err(broken).and_then(|count| self.hear(&chunk[..count])) {
+            match reader
+                .read(&mut chunk)
+                .await
+                .map_err(broken)
+                .and_then(|count| self.hear(&chunk[..count]))
+            {
                 Ok(()) => {}
                 Err(reason) => return reason,
             }
@@ -221,7 +230,8 @@ impl Driver {
             Command::Request { id, text, reply, updates } => {
                 // First: `end` is the length of the queue with this request.
                 self.queue(&text);
-                self.pending.insert(id, Pending { reply, loads: updates.is_some(), end: self.queued });
+                self.pending
+                    .insert(id, Pending { reply, loads: updates.is_some(), end: self.queued });
                 if let Some(updates) = updates {
                     self.monitors.insert(id, updates);
                 }
@@ -244,8 +254,8 @@ impl Driver {
     }
 
     fn queue(&mut self, text: &[u8]) {
-        // Under steady load `out` is never empty. Drop the written part once it is the larger one, so that
-        // `out` does not grow without end and each byte is moved at most once on average.
+        // Under steady load `out` is never empty. Drop the written part once it is the larger one,
+        // so that `out` does not grow without end and each byte is moved at most once on average.
         if self.written > self.out.len() / 2 {
             self.out.drain(..self.written);
             self.written = 0;
@@ -295,7 +305,9 @@ impl Driver {
                     self.monitors.remove(&id);
                 }
                 let Some(pending) = self.pending.remove(&id) else {
-                    return Err(Closed::Protocol(format!("an answer to request {id}, which was not made")));
+                    return Err(Closed::Protocol(format!(
+                        "an answer to request {id}, which was not made"
+                    )));
                 };
                 // Fails if the future was dropped.
                 drop(pending.reply.send(Ok(answer)));
@@ -308,7 +320,8 @@ impl Driver {
                         self.monitors.remove(&monitor);
                         self.queue(message::monitor_cancel(monitor).as_bytes());
                     }
-                    // The monitor was cancelled; the server sent this before it read the cancellation.
+                    // The monitor was cancelled; the server sent this before it read the
+                    // cancellation.
                     None => {}
                 }
             }
@@ -320,7 +333,8 @@ impl Driver {
                 self.queue(&reply);
             }
             Message::Lock { name, held } => {
-                // Without an entry the lock was released; the server sent this before it read the release.
+                // Without an entry the lock was released; the server sent this before it read the
+                // release.
                 if let Some(state) = self.locks.get(&name) {
                     state.send_replace(if held { LockState::Held } else { LockState::Stolen });
                 }
@@ -338,7 +352,9 @@ impl Driver {
             Ok(answer) => match serde_json::from_str(answer.as_str()) {
                 Ok(LockAnswer { locked: true }) => LockState::Held,
                 Ok(LockAnswer { locked: false }) => LockState::Waits,
-                Err(error) => return Err(Closed::Protocol(format!("an answer about a lock: {error}"))),
+                Err(error) => {
+                    return Err(Closed::Protocol(format!("an answer about a lock: {error}")));
+                }
             },
             Err(error) => LockState::Refused(Arc::new(error)),
         };
@@ -348,12 +364,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Called when the timer expires: probes the server, or closes the connection. Returns the time of the
-    /// next check.
+    /// Called when the timer expires: probes the server, or closes the connection. Returns the time
+    /// of the next check.
     fn probe(&mut self, interval: Duration) -> Result<Instant, Closed> {
         let silent = self.heard.elapsed();
         if silent < interval {
-            // The timer is not reset with each byte, which would cost more than this check now and then.
+            // The timer is not reset with each byte, which would cost more than this check now and
+            // then.
             Ok(self.heard + interval)
         } else if self.probing
             && silent < self.options.load_timeout
@@ -400,9 +417,9 @@ async fn send(writer: &mut (dyn AsyncWrite + Send + Unpin), bytes: &[u8]) -> Don
 fn broken(error: io::Error) -> Closed {
     match error.kind() {
         // rustls reports `UnexpectedEof` for an end without close_notify.
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
-            Closed::ByServer
-        }
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Closed::ByServer,
         _ if error.get_ref().is_some_and(|inner| inner.is::<SslError>()) => {
             match error.downcast::<SslError>() {
                 Ok(fault) => Closed::Ssl(Arc::new(fault)),

@@ -1,13 +1,15 @@
-//! Locks of a server (RFC 7047 §4.1.8 to §4.1.10): names that one connection holds at a time. They are
-//! advisory: a lock guards only transactions with [`Transaction::assert`](crate::Transaction::assert), which
-//! fail unless their connection holds it.
+//! Locks of a server (RFC 7047 §4.1.8 to §4.1.10): names that one connection holds at a time. They
+//! are advisory: a lock guards only transactions with
+//! [`Transaction::assert`](crate::Transaction::assert), which fail unless their connection holds
+//! it.
 //!
 //! ```text
 //! lock, steal ─▶ Asked ─answer─▶ Held ◀─`locked`─ Waits
 //!                                  └─`stolen`──▶ Stolen, until it is released
 //! ```
 //!
-//! A lock ends with its connection. It belongs to one server: each member of a cluster has its own locks.
+//! A lock ends with its connection. It belongs to one server: each member of a cluster has its own
+//! locks.
 
 use std::sync::Arc;
 
@@ -35,8 +37,8 @@ pub enum LockState {
     Waits,
     /// This connection holds the lock.
     Held,
-    /// Another connection stole the lock. This one is not in the queue; it has to release the lock and
-    /// request it again (RFC 7047 §4.1.10).
+    /// Another connection stole the lock. This one is not in the queue; it has to release the lock
+    /// and request it again (RFC 7047 §4.1.10).
     Stolen,
     /// The server refused the request.
     Refused(Arc<OvsdbError>),
@@ -58,11 +60,11 @@ pub(super) struct LockAnswer {
 }
 
 impl Connection {
-    /// Requests the lock `name`. The request is sent at the call. `name` is an `<id>` of RFC 7047: letters,
-    /// digits and underscores.
+    /// Requests the lock `name`. The request is sent at the call. `name` is an `<id>` of RFC 7047:
+    /// letters, digits and underscores.
     ///
-    /// A connection can request a lock again only after it has released it; the server refuses a second
-    /// request.
+    /// A connection can request a lock again only after it has released it; the server refuses a
+    /// second request.
     pub fn lock(&self, name: &str, claim: Claim) -> Lock {
         let (sender, state) = watch::channel(LockState::Asked);
         let id = self.0.requests.id();
@@ -88,8 +90,8 @@ impl Lock {
         &self.connection
     }
 
-    /// The last state that the server reported. It does not change when the connection is closed, although no
-    /// lock is held then; see [`is_held`](Self::is_held).
+    /// The last state that the server reported. It does not change when the connection is closed,
+    /// although no lock is held then; see [`is_held`](Self::is_held).
     pub fn state(&self) -> LockState {
         self.state.borrow().clone()
     }
@@ -99,8 +101,8 @@ impl Lock {
         *self.state.borrow() == LockState::Held && !self.connection.is_closed()
     }
 
-    /// Waits until the state has changed since the last call; for ever once the connection is closed.
-    /// Cancellation-safe.
+    /// Waits until the state has changed since the last call; for ever once the connection is
+    /// closed. Cancellation-safe.
     pub async fn changed(&mut self) {
         if self.state.changed().await.is_err() {
             std::future::pending().await

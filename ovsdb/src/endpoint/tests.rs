@@ -29,7 +29,10 @@ fn every_spelling_of_a_place_is_understood() {
 #[test]
 fn a_text_that_names_no_place_is_refused_with_the_reason() {
     for (text, message) in [
-        ("/run/db.sock", r#"endpoint "/run/db.sock" does not begin with "unix:", "tcp:" or "ssl:""#),
+        (
+            "/run/db.sock",
+            r#"endpoint "/run/db.sock" does not begin with "unix:", "tcp:" or "ssl:""#,
+        ),
         (
             "punix:/run/db.sock",
             r#"endpoint "punix:/run/db.sock" does not begin with "unix:", "tcp:" or "ssl:""#,
@@ -41,7 +44,10 @@ fn a_text_that_names_no_place_is_refused_with_the_reason() {
         ("tcp:a b", r#"endpoint "tcp:a b" names no host"#),
         ("tcp:a:0", r#"port "0" of endpoint "tcp:a:0" is not a number from 1 to 65535"#),
         ("tcp:a:+1", r#"port "+1" of endpoint "tcp:a:+1" is not a number from 1 to 65535"#),
-        ("tcp:a:65536", r#"port "65536" of endpoint "tcp:a:65536" is not a number from 1 to 65535"#),
+        (
+            "tcp:a:65536",
+            r#"port "65536" of endpoint "tcp:a:65536" is not a number from 1 to 65535"#,
+        ),
         // Without brackets the end of the address is ambiguous.
         (
             "tcp:fd00::1:6641",

@@ -12,8 +12,8 @@ pub enum Closed {
     ByServer,
     #[error("the connection broke")]
     Io(#[source] Arc<io::Error>),
-    /// Mostly with TLS 1.3, where a server verifies the client's certificate after the client's handshake is
-    /// complete.
+    /// Mostly with TLS 1.3, where a server verifies the client's certificate after the client's
+    /// handshake is complete.
     #[error(transparent)]
     Ssl(Arc<SslError>),
     #[error("the server has been silent for {} s", .0.as_secs_f32())]
@@ -27,8 +27,8 @@ pub enum Closed {
     /// The reader of a monitor did not keep up.
     #[error("{0} bytes of updates have not been read")]
     Backlog(usize),
-    /// Only with [`Options::leader_only`](crate::Options::leader_only): this server is not the leader, or no
-    /// longer.
+    /// Only with [`Options::leader_only`](crate::Options::leader_only): this server is not the
+    /// leader, or no longer.
     #[error(transparent)]
     Unfit(#[from] Unfit),
     /// Only of a [`Client`](crate::Client): the database cannot be monitored as requested.
@@ -49,7 +49,9 @@ pub enum Unfit {
     Disconnected,
     #[error("the server is not the leader of its cluster")]
     Follower,
-    #[error("the server is behind its cluster: at entry {index} of the log, of which entry {seen} was seen")]
+    #[error(
+        "the server is behind its cluster: at entry {index} of the log, of which entry {seen} was seen"
+    )]
     Stale { index: i64, seen: i64 },
 }
 

@@ -13,7 +13,8 @@ pub enum MonitorError {
     ConditionColumn { table: &'static str, column: String },
     #[error("a condition cannot be sent: {0}")]
     Invalid(String),
-    /// The method `monitor` has no conditions. Its answer would include rows that were not requested.
+    /// The method `monitor` has no conditions. Its answer would include rows that were not
+    /// requested.
     #[error("the server is too old to monitor rows by condition")]
     NoConditions,
     #[error("the server refused")]

@@ -112,7 +112,8 @@ impl fmt::Display for OvsdbError {
 impl std::error::Error for OvsdbError {}
 
 impl<'de> Deserialize<'de> for OvsdbError {
-    /// Takes an object or a bare string. JSON-RPC leaves the form open; "unknown method" is a bare string.
+    /// Takes an object or a bare string. JSON-RPC leaves the form open; "unknown method" is a bare
+    /// string.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ErrorVisitor;
 
@@ -128,7 +129,8 @@ impl<'de> Deserialize<'de> for OvsdbError {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OvsdbError, A::Error> {
-                let object = WireError::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                let object =
+                    WireError::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
                 let WireError { error, details, io_error, syntax } = object;
                 let details = explanation(details, io_error);
                 Ok(OvsdbError { kind: error.as_str().into(), details, syntax })

@@ -1,4 +1,5 @@
-//! Why an `ssl:` connection failed. Names the file or the peer at fault; never contains key material.
+//! Why an `ssl:` connection failed. Names the file or the peer at fault; never contains key
+//! material.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -38,7 +39,10 @@ pub enum SslError {
     ServerNotYetValid { at: String },
     #[error("the server's certificate is not signed by any authority in {authority:?}")]
     WrongAuthority { authority: PathBuf },
-    #[error("the server's certificate is not for the name {wanted:?}, but for {}", names(presented))]
+    #[error(
+        "the server's certificate is not for the name {wanted:?}, but for {}",
+        names(presented)
+    )]
     WrongName { wanted: String, presented: Vec<String> },
     #[error("the server's certificate cannot be used: {0}")]
     ServerCertificate(String),

@@ -30,7 +30,9 @@ fn whole(limits: FrameLimits, stream: &str) -> Result<Vec<String>, FrameError> {
 
 #[test]
 fn messages_are_cut_at_their_own_braces() {
-    for message in [r#"{"a":"}"}"#, r#"{"a":"\"}{\\"}"#, r#"{"a":[{},[[]]]}"#, "{}", r#"{"\\":"\\\\"}"#] {
+    for message in
+        [r#"{"a":"}"}"#, r#"{"a":"\"}{\\"}"#, r#"{"a":[{},[[]]]}"#, "{}", r#"{"\\":"\\\\"}"#]
+    {
         let stream = format!("{message}\n {message}{message}");
         assert_eq!(whole(LIMITS, &stream), Ok(vec![message.to_owned(); 3]), "{stream}");
     }
@@ -54,15 +56,22 @@ fn a_message_of_the_largest_size_passes_and_one_byte_more_does_not() {
     let limits = FrameLimits { size: 10, ..LIMITS };
     let [fits, large] = [r#"{"a":"bc"}"#, r#"{"a":"bcd"}"#];
     assert_eq!((fits.len(), large.len()), (10, 11));
-    assert_eq!(whole(limits, &format!("  {fits} {fits}")), Ok(vec![fits.to_owned(), fits.to_owned()]));
+    assert_eq!(
+        whole(limits, &format!("  {fits} {fits}")),
+        Ok(vec![fits.to_owned(), fits.to_owned()])
+    );
     assert_eq!(whole(limits, large), Err(FrameError::Size(10)));
     // The limit applies before the message ends.
-    assert_eq!(whole(limits, &large[..large.len() - 1].replace('b', "bb")), Err(FrameError::Size(10)));
+    assert_eq!(
+        whole(limits, &large[..large.len() - 1].replace('b', "bb")),
+        Err(FrameError::Size(10))
+    );
 }
 
 #[test]
 fn nesting_beyond_the_limit_is_refused() {
-    let nested = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
+    let nested =
+        |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
     assert_eq!(whole(LIMITS, &nested(20)).unwrap().len(), 1);
     assert_eq!(whole(LIMITS, &nested(21)), Err(FrameError::Depth(20)));
 }
@@ -76,7 +85,11 @@ fn object() -> impl Strategy<Value = String> {
     prop::collection::vec((text, value), 0..4).prop_map(|members| {
         format!(
             "{{{}}}",
-            members.into_iter().map(|(key, value)| format!("{key}:{value}")).collect::<Vec<_>>().join(",")
+            members
+                .into_iter()
+                .map(|(key, value)| format!("{key}:{value}"))
+                .collect::<Vec<_>>()
+                .join(",")
         )
     })
 }
@@ -121,7 +134,8 @@ fn a_large_message_takes_little_more_room_than_it_has_bytes() {
     panic!("the message did not end");
 }
 
-/// 130,000 ports, or 60,000 ACLs, are more than the default takes: no connection was ever good again.
+/// 130,000 ports, or 60,000 ACLs, are more than the default takes: no connection was ever good
+/// again.
 #[test]
 fn the_copy_of_a_large_database_is_one_message_that_passes() {
     let (copy, piece) = (80 << 20, vec![b'x'; 1 << 20]);

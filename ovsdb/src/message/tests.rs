@@ -15,8 +15,12 @@ fn an_answer_carries_its_result_where_it_lies() {
 
 #[test]
 fn an_answer_may_be_an_error() {
-    match read(r#"{"id":7,"result":null,"error":{"error":"unknown database","details":"x"}}"#).unwrap() {
-        Message::Answer { id: 7, answer: Err(error) } => assert_eq!(error.kind, ErrorKind::UnknownDatabase),
+    match read(r#"{"id":7,"result":null,"error":{"error":"unknown database","details":"x"}}"#)
+        .unwrap()
+    {
+        Message::Answer { id: 7, answer: Err(error) } => {
+            assert_eq!(error.kind, ErrorKind::UnknownDatabase)
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -36,7 +40,9 @@ fn an_echo_is_answered_with_its_own_parameters_and_id() {
 
 #[test]
 fn updates_of_all_forms_name_their_monitor() {
-    for (method, params) in [("update", "[4,{}]"), ("update2", "[4,{}]"), ("update3", r#"[4,"x",{}]"#)] {
+    for (method, params) in
+        [("update", "[4,{}]"), ("update2", "[4,{}]"), ("update3", r#"[4,"x",{}]"#)]
+    {
         match read(&format!(r#"{{"method":"{method}","id":null,"params":{params}}}"#)).unwrap() {
             Message::Update { monitor: 4, params: body } => assert_eq!(body.as_str(), params),
             other => panic!("{other:?}"),
@@ -54,7 +60,10 @@ fn what_needs_no_answer_is_told_apart() {
         read(r#"{"method":"stolen","params":["x"],"id":null}"#),
         Ok(Message::Lock { held: false, .. })
     ));
-    assert!(matches!(read(r#"{"method":"news","params":["x"],"id":null}"#), Ok(Message::Other { .. })));
+    assert!(matches!(
+        read(r#"{"method":"news","params":["x"],"id":null}"#),
+        Ok(Message::Other { .. })
+    ));
     assert!(matches!(
         read(r#"{"method":"monitor_canceled","params":[1],"id":null}"#),
         Ok(Message::MonitorCanceled)

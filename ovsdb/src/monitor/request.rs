@@ -1,5 +1,5 @@
-//! The request for a monitor, reduced to what one connection's schema has, and the fallback from the newest
-//! method to the oldest.
+//! The request for a monitor, reduced to what one connection's schema has, and the fallback from
+//! the newest method to the oldest.
 
 use std::{collections::BTreeMap, future::Future};
 
@@ -17,8 +17,8 @@ use crate::{
     value::Uuid,
 };
 
-/// The tables, columns and conditions that are requested of a server. A replica can be resumed only with the
-/// request that it was made with.
+/// The tables, columns and conditions that are requested of a server. A replica can be resumed only
+/// with the request that it was made with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct MonitorTables(BTreeMap<&'static str, [TableRequest; 1]>);
 
@@ -55,20 +55,28 @@ impl MonitorTables {
         let mut request = BTreeMap::new();
         for (table, rows) in monitor.tables().iter().zip(replica.tables_mut()) {
             let Some(found) = schema.table(table.name) else { continue };
-            // A condition cannot be left out as a column can: there would be more rows than were requested.
-            let unknown =
-                table.where_.iter().find(|condition| !schema.has_column(table.name, condition.column()));
+            // A condition cannot be left out as a column can: there would be more rows than were
+            // requested.
+            let unknown = table
+                .where_
+                .iter()
+                .find(|condition| !schema.has_column(table.name, condition.column()));
             if let Some(condition) = unknown {
                 return Err(MonitorError::ConditionColumn {
                     table: table.name,
                     column: condition.column().to_owned(),
                 });
             }
-            let columns =
-                rows.adapt(found).map_err(|column| MonitorError::Type { table: table.name, column })?;
-            let select = (table.initial == InitialRows::LeftOut).then_some(Select { initial: false });
+            let columns = rows
+                .adapt(found)
+                .map_err(|column| MonitorError::Type { table: table.name, column })?;
+            let select =
+                (table.initial == InitialRows::LeftOut).then_some(Select { initial: false });
             if request
-                .insert(table.name, [TableRequest { columns, where_: table.where_.clone(), select }])
+                .insert(
+                    table.name,
+                    [TableRequest { columns, where_: table.where_.clone(), select }],
+                )
                 .is_some()
             {
                 return Err(MonitorError::Repeated(table.name));
@@ -77,8 +85,8 @@ impl MonitorTables {
         Ok(Self(request))
     }
 
-    /// Sends the request at the call, not when the future is first polled. `since` is the last transaction
-    /// that the replica includes.
+    /// Sends the request at the call, not when the future is first polled. `since` is the last
+    /// transaction that the replica includes.
     pub(crate) fn send(
         &self,
         connection: &Connection,
@@ -102,7 +110,9 @@ impl MonitorTables {
                 form = match form {
                     Form::Since if error.kind == ErrorKind::UnknownMethod => Form::Conditional,
                     Form::Conditional if error.kind == ErrorKind::UnknownMethod => Form::Rfc,
-                    Form::Since | Form::Conditional | Form::Rfc => return Err(MonitorError::Refused(error)),
+                    Form::Since | Form::Conditional | Form::Rfc => {
+                        return Err(MonitorError::Refused(error));
+                    }
                 };
                 tracing::debug!(?form, "older monitor method");
                 sent = request.send_form(&connection, form, None, overflow)?;

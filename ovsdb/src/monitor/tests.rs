@@ -23,7 +23,8 @@ fn request(monitor: &Monitor) -> Result<MonitorTables, MonitorError> {
 
 #[test]
 fn what_the_database_lacks_is_left_out() {
-    let monitor = Monitor::new().table::<Newer>(Where::all()).table::<Port>(Condition::equal("name", "p"));
+    let monitor =
+        Monitor::new().table::<Newer>(Where::all()).table::<Port>(Condition::equal("name", "p"));
     let request = request(&monitor).unwrap();
     assert_eq!(
         serde_json::to_string(&request).unwrap(),
@@ -33,7 +34,8 @@ fn what_the_database_lacks_is_left_out() {
 
 #[test]
 fn who_wants_changes_only_is_sent_no_rows_to_start_with() {
-    let request = request(&Monitor::new().table_changes::<Port>(Condition::equal("name", "p"))).unwrap();
+    let request =
+        request(&Monitor::new().table_changes::<Port>(Condition::equal("name", "p"))).unwrap();
     let text = serde_json::to_string(&request).unwrap();
     assert_eq!(
         text,
@@ -63,6 +65,7 @@ fn a_field_that_cannot_hold_its_column_is_refused() {
 
 #[test]
 fn a_table_monitored_twice_is_refused() {
-    let error = request(&Monitor::new().table::<Port>(Where::all()).table::<Port>(Where::all())).unwrap_err();
+    let error = request(&Monitor::new().table::<Port>(Where::all()).table::<Port>(Where::all()))
+        .unwrap_err();
     assert_eq!(error.to_string(), "the table Port is monitored twice");
 }

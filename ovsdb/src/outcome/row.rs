@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use crate::value::{Atom, Datum, Uuid};
 
-/// The columns of one row. An accessor returns `None` or an empty value if the column was not selected, is
-/// empty, or has another type.
+/// The columns of one row. An accessor returns `None` or an empty value if the column was not
+/// selected, is empty, or has another type.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct SelectedRow(BTreeMap<String, Datum>);
@@ -51,9 +51,9 @@ impl SelectedRow {
     /// A map from strings to strings. Pairs of other types are left out.
     pub fn map(&self, column: &str) -> BTreeMap<String, String> {
         let pairs = self.datum(column).map_or(&[][..], Datum::pairs);
-        let strings = pairs
-            .iter()
-            .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.as_str()?.to_owned())));
+        let strings = pairs.iter().filter_map(|(key, value)| {
+            Some((key.as_str()?.to_owned(), value.as_str()?.to_owned()))
+        });
         strings.collect()
     }
 

@@ -12,7 +12,8 @@ fn decode(transaction: Transaction, answer: &str) -> Result<Outcome, TransactErr
 fn each_result_is_read_with_the_handle_of_its_operation() {
     let mut transaction = Transaction::new();
     let row = transaction.insert("Port", Row::new());
-    let selection = transaction.select("Port", Where::all(), &["name", "tag", "ids", "ifaces", "up"]);
+    let selection =
+        transaction.select("Port", Where::all(), &["name", "tag", "ids", "ifaces", "up"]);
     let deleted = transaction.delete("Port", Condition::equal("name", "x"));
     let comment = transaction.comment("x");
     let answer = format!(
@@ -31,7 +32,10 @@ fn each_result_is_read_with_the_handle_of_its_operation() {
     );
     assert_eq!(found.map("ids"), [("k".to_owned(), "v".to_owned())].into());
     assert_eq!(found.strings("name"), ["p"]);
-    assert_eq!((found.uuids("ifaces"), found.string("nothing"), found.integer("name")), (vec![], None, None));
+    assert_eq!(
+        (found.uuids("ifaces"), found.string("nothing"), found.integer("name")),
+        (vec![], None, None)
+    );
 }
 
 #[test]
@@ -41,7 +45,8 @@ fn an_error_is_tied_to_its_operation() {
     transaction.insert("Interface", Row::new());
     transaction.delete("Port", Where::all());
     let error =
-        decode(transaction, r#"[{},{"error":"constraint violation","details":"why"},null]"#).unwrap_err();
+        decode(transaction, r#"[{},{"error":"constraint violation","details":"why"},null]"#)
+            .unwrap_err();
     assert_eq!(error.kind(), Some(&ErrorKind::ConstraintViolation));
     assert_eq!(error.to_string(), "insert Interface, operation 1 of the transaction, was refused");
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "constraint violation: why");
@@ -51,9 +56,11 @@ fn an_error_is_tied_to_its_operation() {
 fn an_error_at_the_end_is_the_commits() {
     let mut transaction = Transaction::new();
     transaction.delete("Port", Where::all());
-    let error =
-        decode(transaction, r#"[{"count":1},{"error":"referential integrity violation","details":"why"}]"#)
-            .unwrap_err();
+    let error = decode(
+        transaction,
+        r#"[{"count":1},{"error":"referential integrity violation","details":"why"}]"#,
+    )
+    .unwrap_err();
     assert!(
         matches!(&error, TransactError::Commit(error) if error.kind == ErrorKind::ReferentialIntegrityViolation),
         "{error:?}"
@@ -74,9 +81,15 @@ fn a_write_that_the_servers_disk_refuses_has_its_reason() {
 
 #[test]
 fn an_answer_that_does_not_fit_is_told_from_an_outcome() {
-    for answer in
-        ["{}", "[]", "[null]", r#"[{"uuid":"x"}]"#, r#"[{"count":-1}]"#, "[{}]", r#"[{"count":1},{}]"#]
-    {
+    for answer in [
+        "{}",
+        "[]",
+        "[null]",
+        r#"[{"uuid":"x"}]"#,
+        r#"[{"count":-1}]"#,
+        "[{}]",
+        r#"[{"count":1},{}]"#,
+    ] {
         let mut transaction = Transaction::new();
         transaction.delete("Port", Where::all());
         let error = decode(transaction, answer).expect_err(answer);

@@ -74,9 +74,9 @@ impl Change {
         self.old.as_ref().map(|old| &**old as &dyn Columns)
     }
 
-    /// The difference that a modify made to a column, which saves comparing a large one. For sets: the
-    /// elements added or removed. For maps: the pairs added, removed (with their old value) or changed (with
-    /// their new value). `None` for a column that did not change.
+    /// The difference that a modify made to a column, which saves comparing a large one. For sets:
+    /// the elements added or removed. For maps: the pairs added, removed (with their old value) or
+    /// changed (with their new value). `None` for a column that did not change.
     pub fn difference(&self, column: &str) -> Option<&Datum> {
         self.differences.iter().find(|(own, _)| *own == column).map(|(_, difference)| difference)
     }

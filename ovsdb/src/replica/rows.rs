@@ -12,8 +12,8 @@ use crate::{
 /// A received value and the index of its column.
 pub(crate) type Cell = (usize, Datum);
 
-/// [`TableRows`] without its type parameter, so that the decoder of updates is compiled once, not for each
-/// table.
+/// [`TableRows`] without its type parameter, so that the decoder of updates is compiled once, not
+/// for each table.
 pub(crate) trait Rows: Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -23,15 +23,25 @@ pub(crate) trait Rows: Send + Sync {
 
     fn row(&self, uuid: Uuid) -> Option<&dyn Columns>;
 
-    /// Prepares for values of this schema. Returns the columns that the schema has, or the first that does
-    /// not fit its field.
+    /// Prepares for values of this schema. Returns the columns that the schema has, or the first
+    /// that does not fit its field.
     fn adapt(&mut self, schema: &TableSchema) -> Result<Vec<&'static str>, &'static str>;
 
     /// Sets a whole row, new or existing. Columns without a cell get their default.
-    fn put(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String>;
+    fn put(
+        &mut self,
+        uuid: Uuid,
+        cells: &mut Vec<Cell>,
+        changes: &mut Changes,
+    ) -> Result<(), String>;
 
     /// Applies differences to an existing row.
-    fn modify(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String>;
+    fn modify(
+        &mut self,
+        uuid: Uuid,
+        cells: &mut Vec<Cell>,
+        changes: &mut Changes,
+    ) -> Result<(), String>;
 
     fn remove(&mut self, uuid: Uuid, changes: &mut Changes);
 
@@ -44,7 +54,8 @@ pub(crate) trait Rows: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Whether the server sends the rows that exist when the monitor begins. Changes to them it always sends.
+/// Whether the server sends the rows that exist when the monitor begins. Changes to them it always
+/// sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InitialRows {
     Sent,
@@ -52,8 +63,8 @@ pub(crate) enum InitialRows {
 }
 
 pub(crate) struct TableRows<T> {
-    /// Boxed, because about a third of a hash table's slots are empty, and an empty slot is as large as a
-    /// full one.
+    /// Boxed, because about a third of a hash table's slots are empty, and an empty slot is as
+    /// large as a full one.
     rows: HashMap<Uuid, Box<T>>,
     /// During a full load: the rows from before it that were not loaded again yet.
     before: HashMap<Uuid, Box<T>>,
@@ -112,7 +123,8 @@ impl<T: Table> Rows for TableRows<T> {
     fn adapt(&mut self, schema: &TableSchema) -> Result<Vec<&'static str>, &'static str> {
         let blank = T::default();
         let mut present = Vec::with_capacity(T::COLUMNS.len());
-        // The schema decides whether a column is single, not the field: a set field can hold a single column.
+        // The schema decides whether a column is single, not the field: a set field can hold a
+        // single column.
         for (index, column) in T::COLUMNS.iter().enumerate() {
             if let Some(found) = schema.columns.get(*column) {
                 if !blank.field(index).fits(&found.ty) {
@@ -125,13 +137,20 @@ impl<T: Table> Rows for TableRows<T> {
         Ok(present)
     }
 
-    fn put(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String> {
+    fn put(
+        &mut self,
+        uuid: Uuid,
+        cells: &mut Vec<Cell>,
+        changes: &mut Changes,
+    ) -> Result<(), String> {
         let mut row = Box::<T>::default();
         for (column, value) in cells.drain(..) {
-            row.field_mut(column).set(value).map_err(|error| format!("{}: {error}", T::COLUMNS[column]))?;
+            row.field_mut(column)
+                .set(value)
+                .map_err(|error| format!("{}: {error}", T::COLUMNS[column]))?;
         }
-        // Nothing is changed before all values are known to be valid. During a full load, an equal row from
-        // before it is no change.
+        // Nothing is changed before all values are known to be valid. During a full load, an equal
+        // row from before it is no change.
         let Some(old) = self.rows.remove(&uuid).or_else(|| self.before.remove(&uuid)) else {
             self.rows.insert(uuid, row);
             changes.0.push(Self::change(uuid, ChangeKind::Insert, None));
@@ -142,16 +161,26 @@ impl<T: Table> Rows for TableRows<T> {
                 let (before, now) = (old.field(index).datum(), row.field(index).datum());
                 (before != now).then(|| (*column, before.difference(now)))
             };
-            let differences: Vec<_> = T::COLUMNS.iter().enumerate().filter_map(difference).collect();
+            let differences: Vec<_> =
+                T::COLUMNS.iter().enumerate().filter_map(difference).collect();
             let columns = differences.iter().map(|(column, _)| *column).collect();
             let old = self.keep_old.then_some(old);
-            changes.0.push(Change { columns, differences, ..Self::change(uuid, ChangeKind::Modify, old) });
+            changes.0.push(Change {
+                columns,
+                differences,
+                ..Self::change(uuid, ChangeKind::Modify, old)
+            });
         }
         self.rows.insert(uuid, row);
         Ok(())
     }
 
-    fn modify(&mut self, uuid: Uuid, cells: &mut Vec<Cell>, changes: &mut Changes) -> Result<(), String> {
+    fn modify(
+        &mut self,
+        uuid: Uuid,
+        cells: &mut Vec<Cell>,
+        changes: &mut Changes,
+    ) -> Result<(), String> {
         let row = match self.rows.get_mut(&uuid) {
             Some(row) => row,
             // A row from before the monitor: its other columns are unknown.
@@ -178,8 +207,13 @@ impl<T: Table> Rows for TableRows<T> {
             ));
             Ok(())
         });
-        // Also after an error: the columns before it have changed, and no later change reports them.
-        changes.0.push(Change { columns, differences, ..Self::change(uuid, ChangeKind::Modify, old) });
+        // Also after an error: the columns before it have changed, and no later change reports
+        // them.
+        changes.0.push(Change {
+            columns,
+            differences,
+            ..Self::change(uuid, ChangeKind::Modify, old)
+        });
         taken
     }
 

@@ -20,8 +20,8 @@ pub struct ColumnSchema {
     pub ephemeral: bool,
 }
 
-/// The type of a column. Constraints on single values (`minInteger` …) are left out, but for the words that a column
-/// is limited to; the server checks them.
+/// The type of a column. Constraints on single values (`minInteger` …) are left out, but for the
+/// words that a column is limited to; the server checks them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnType {
     /// The type of a scalar, of the elements of a set, or of the keys of a map.
@@ -38,8 +38,8 @@ pub struct ColumnType {
     pub words: Option<Box<[String]>>,
 }
 
-/// The kind of reference to a row. A strong reference forbids to delete the row; a weak one is removed with
-/// it.
+/// The kind of reference to a row. A strong reference forbids to delete the row; a weak one is
+/// removed with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RefType {
@@ -53,8 +53,9 @@ impl ColumnType {
         self.value.is_none() && self.min == 1 && self.max == Some(1)
     }
 
-    /// Whether the column holds at most one value or pair. Updates carry the new value of such a column, and
-    /// the difference of any other (ovsdb-server(7) §4.1.14, "columns with single value").
+    /// Whether the column holds at most one value or pair. Updates carry the new value of such a
+    /// column, and the difference of any other (ovsdb-server(7) §4.1.14, "columns with single
+    /// value").
     pub fn is_single(&self) -> bool {
         self.max == Some(1)
     }
@@ -137,7 +138,8 @@ impl NameOr<WireBase> {
         match self {
             Self::Name(key) => Base { key, references: None, words: None },
             Self::Object(WireBase { r#type: key, ref_table, ref_type, r#enum }) => {
-                let references = ref_table.map(|table| (table, ref_type.unwrap_or(RefType::Strong)));
+                let references =
+                    ref_table.map(|table| (table, ref_type.unwrap_or(RefType::Strong)));
                 let words = r#enum.filter(|_| key == AtomicType::String);
                 Base { key, references, words: words.as_ref().map(words_of) }
             }
@@ -154,8 +156,8 @@ fn words_of(value: &serde_json::Value) -> Box<[String]> {
     all.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-/// Written by hand because serde's `untagged` buffers its input first. That made parsing a schema three times
-/// slower, for which each short-lived client has to wait.
+/// Written by hand because serde's `untagged` buffers its input first. That made parsing a schema
+/// three times slower, for which each short-lived client has to wait.
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for NameOr<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NameOrVisitor<T>(PhantomData<T>);

@@ -33,14 +33,26 @@ fn each_form_of_a_column_type_is_understood() {
     let uuids = ColumnType { key: AtomicType::Uuid, ..plain.clone() };
     assert_eq!(
         ty("ifaces"),
-        ColumnType { references: Some(("Iface".to_owned(), RefType::Strong)), max: None, ..uuids.clone() }
+        ColumnType {
+            references: Some(("Iface".to_owned(), RefType::Strong)),
+            max: None,
+            ..uuids.clone()
+        }
     );
     assert_eq!(
         ty("peer"),
         ColumnType { references: Some(("Port".to_owned(), RefType::Weak)), min: 0, ..uuids }
     );
-    assert_eq!(ty("ids"), ColumnType { value: Some(AtomicType::String), min: 0, max: None, ..plain });
-    assert!(ty("name").is_scalar() && !ty("tag").is_scalar() && ty("tag").is_single() && ty("ids").is_map());
+    assert_eq!(
+        ty("ids"),
+        ColumnType { value: Some(AtomicType::String), min: 0, max: None, ..plain }
+    );
+    assert!(
+        ty("name").is_scalar()
+            && !ty("tag").is_scalar()
+            && ty("tag").is_single()
+            && ty("ids").is_map()
+    );
 }
 
 #[test]
@@ -53,7 +65,11 @@ fn what_a_database_has_and_lacks_can_be_asked() {
     assert!(schema.takes("Port", "name", "c") && !schema.takes("Port", "qos", "c"));
     let port = schema.table("Port").unwrap();
     assert_eq!((port.max_rows, port.is_root, port.indexes.len()), (Some(9), true, 1));
-    assert!(!port.columns["name"].mutable && port.columns["tag"].mutable && port.columns["mode"].ephemeral);
+    assert!(
+        !port.columns["name"].mutable
+            && port.columns["tag"].mutable
+            && port.columns["mode"].ephemeral
+    );
 }
 
 #[test]

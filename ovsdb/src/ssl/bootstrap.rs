@@ -25,7 +25,8 @@ pub(super) fn authority<'a>(
     algorithms: &WebPkiSupportedAlgorithms,
 ) -> Result<&'a CertificateDer<'static>, String> {
     let (own, between) = chain.split_first().ok_or("the server shows no certificate")?;
-    // Of a chain of one, the server's own certificate may be self-signed, and is its authority then.
+    // Of a chain of one, the server's own certificate may be self-signed, and is its authority
+    // then.
     let last = between.last().unwrap_or(own);
     if !Facts::of(last).is_some_and(|facts| facts.is_self_signed()) {
         return Err(
@@ -33,10 +34,13 @@ pub(super) fn authority<'a>(
                 .to_owned(),
         );
     }
-    let verified = Authorities::of(last)
-        .and_then(|authorities| verify_chain(&authorities, algorithms, own, between, UnixTime::now()));
+    let verified = Authorities::of(last).and_then(|authorities| {
+        verify_chain(&authorities, algorithms, own, between, UnixTime::now())
+    });
     verified.map_err(|error| {
-        format!("the authority that the server sends has not signed the server's certificate: {error}")
+        format!(
+            "the authority that the server sends has not signed the server's certificate: {error}"
+        )
     })?;
     Ok(last)
 }
@@ -47,7 +51,10 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 /// Writes the file atomically, and never replaces an existing one. Blocks.
 pub(super) fn write(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), SslError> {
     let failed = |error| SslError::Write { path: path.to_owned(), error };
-    let name = path.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?.to_string_lossy();
+    let name = path
+        .file_name()
+        .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?
+        .to_string_lossy();
     // In the same directory: a link cannot cross file systems.
     // Numbered: several connections of one process may bootstrap at once.
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
@@ -68,7 +75,8 @@ fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     drop(fs::remove_file(path));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
     file.write_all(contents)?;
-    // Before the link: after a power failure the file must not be empty, because it is never written again.
+    // Before the link: after a power failure the file must not be empty, because it is never
+    // written again.
     file.sync_all()
 }
 

@@ -31,7 +31,8 @@ pub(super) enum Validity {
 impl Facts {
     /// The facts of a certificate, or `None` if the bytes are not a certificate.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
-        // `Raw`: authorities made by hand have serial numbers of more than 20 bytes, which rustls takes.
+        // `Raw`: authorities made by hand have serial numbers of more than 20 bytes, which rustls
+        // takes.
         let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
         let signed = certificate.tbs_certificate();
         Some(Self {
@@ -67,7 +68,13 @@ impl Facts {
 
 /// A time as error messages show it, such as `2026-01-02 03:04:05 UTC`.
 pub(super) fn shown(moment: OffsetDateTime) -> String {
-    format!("{} {:02}:{:02}:{:02} UTC", moment.date(), moment.hour(), moment.minute(), moment.second())
+    format!(
+        "{} {:02}:{:02}:{:02} UTC",
+        moment.date(),
+        moment.hour(),
+        moment.minute(),
+        moment.second()
+    )
 }
 
 fn moment(time: Time) -> Option<OffsetDateTime> {

@@ -43,8 +43,8 @@ pub(crate) async fn connect(host: &str, port: u16, ssl: &Ssl) -> Result<Secured,
         None => match ssl.missing_authority {
             MissingAuthority::Refuse => return Err(missing(ssl).into()),
             MissingAuthority::Bootstrap => {
-                // On a connection of its own. The next one verifies the server with the file, as all later
-                // ones.
+                // On a connection of its own. The next one verifies the server with the file, as
+                // all later ones.
                 bootstrap(host, port, ssl, &provider, identity.clone()).await?;
                 read(ssl, &provider).await?.authorities.ok_or_else(|| missing(ssl))?
             }
@@ -68,8 +68,8 @@ fn missing(ssl: &Ssl) -> SslError {
     }
 }
 
-/// Writes the server's authority to the CA file. The connection for it is closed after the handshake: nothing
-/// is sent to an unverified server.
+/// Writes the server's authority to the CA file. The connection for it is closed after the
+/// handshake: nothing is sent to an unverified server.
 async fn bootstrap(
     host: &str,
     port: u16,
@@ -78,7 +78,8 @@ async fn bootstrap(
     identity: Option<Arc<CertifiedKey>>,
 ) -> Result<(), ConnectFault> {
     let seen = Arc::<Mutex<Vec<CertificateDer<'static>>>>::default();
-    let configuration = configuration(Demand::Nothing { seen: Arc::clone(&seen) }, identity, provider)?;
+    let configuration =
+        configuration(Demand::Nothing { seen: Arc::clone(&seen) }, identity, provider)?;
     drop(shake_hands(host, port, ssl, configuration).await?);
     let chain = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
     let authority = bootstrap::authority(&chain, &provider.signature_verification_algorithms)
@@ -106,7 +107,9 @@ fn configuration(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     Ok(match identity {
-        Some(identity) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity))),
+        Some(identity) => {
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+        }
         None => builder.with_no_client_auth(),
     })
 }
@@ -123,9 +126,9 @@ async fn shake_hands(
     let tcp = tcp::connect(host, port).await?;
     let shaken = TlsConnector::from(Arc::new(configuration)).connect(name, tcp).await;
     shaken.map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            SslError::Ended.into()
-        }
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => SslError::Ended.into(),
         _ => match fault(&error, ssl) {
             Some(fault) => ConnectFault::Ssl(fault),
             None => ConnectFault::Io(error),
@@ -146,7 +149,9 @@ fn fault(error: &io::Error, ssl: &Ssl) -> Option<SslError> {
 
 fn certificate_fault(error: &CertificateError, ssl: &Ssl) -> SslError {
     match error {
-        CertificateError::ExpiredContext { not_after, .. } => SslError::ServerExpired { at: at(*not_after) },
+        CertificateError::ExpiredContext { not_after, .. } => {
+            SslError::ServerExpired { at: at(*not_after) }
+        }
         CertificateError::NotValidYetContext { not_before, .. } => {
             SslError::ServerNotYetValid { at: at(*not_before) }
         }
@@ -182,7 +187,10 @@ fn alert_fault(alert: AlertDescription, ssl: &Ssl) -> SslError {
             | A::AccessDenied
             | A::DecryptError,
             Some(identity),
-        ) => SslError::Refused { certificate: identity.certificate.clone(), alert: format!("{alert:?}") },
+        ) => SslError::Refused {
+            certificate: identity.certificate.clone(),
+            alert: format!("{alert:?}"),
+        },
         (alert, _) => SslError::Alert(format!("{alert:?}")),
     }
 }
@@ -203,8 +211,8 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A TLS stream with translated errors. The handshake cannot report all of them: in TLS 1.3 a server refuses
-/// the client's certificate after the client's handshake is complete.
+/// A TLS stream with translated errors. The handshake cannot report all of them: in TLS 1.3 a
+/// server refuses the client's certificate after the client's handshake is complete.
 pub(crate) struct Secured {
     stream: TlsStream<TcpStream>,
     ssl: Ssl,
@@ -228,7 +236,11 @@ impl AsyncRead for Secured {
 }
 
 impl AsyncWrite for Secured {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.explain(result)
     }

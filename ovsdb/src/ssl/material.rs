@@ -41,7 +41,8 @@ pub(super) struct Authorities {
 impl Material {
     /// Reads and validates the files. Blocks.
     pub(super) fn read(ssl: &Ssl, provider: &CryptoProvider) -> Result<Self, SslError> {
-        let identity = ssl.identity.as_ref().map(|identity| read_identity(identity, provider)).transpose()?;
+        let identity =
+            ssl.identity.as_ref().map(|identity| read_identity(identity, provider)).transpose()?;
         let path = &ssl.authority;
         let authorities = match read(SslFile::Authority, path) {
             Err(SslError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound => None,
@@ -52,8 +53,8 @@ impl Material {
 }
 
 impl Authorities {
-    /// The valid authorities of a file. Certificates that have expired or are not valid yet are ignored; if
-    /// there is no other, the last one's error is returned.
+    /// The valid authorities of a file. Certificates that have expired or are not valid yet are
+    /// ignored; if there is no other, the last one's error is returned.
     fn from_pem(pem: &[u8], path: &Path) -> Result<Self, SslError> {
         let file = SslFile::Authority;
         let mut authorities = Self { roots: RootCertStore::empty(), certificates: Vec::new() };
@@ -100,9 +101,10 @@ fn read_identity(
     }
     let key = read_key(private_key)?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            SslError::OtherKey { private_key: private_key.clone(), certificate: certificate.clone() }
-        }
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => SslError::OtherKey {
+            private_key: private_key.clone(),
+            certificate: certificate.clone(),
+        },
         rustls::Error::InvalidCertificate(error) => {
             SslError::Unusable { file, path: certificate.clone(), problem: format!("{error:?}") }
         }
@@ -119,7 +121,8 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, SslError> {
     let pem = read(file, path)?;
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| {
         let path = path.to_owned();
-        // In the header of PKCS#8 (`BEGIN ENCRYPTED PRIVATE KEY`), or in the older `Proc-Type: 4,ENCRYPTED`.
+        // In the header of PKCS#8 (`BEGIN ENCRYPTED PRIVATE KEY`), or in the older `Proc-Type:
+        // 4,ENCRYPTED`.
         if String::from_utf8_lossy(&pem).contains("ENCRYPTED") {
             return SslError::Encrypted { file, path };
         }
@@ -130,7 +133,11 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, SslError> {
     })
 }
 
-fn certificates(file: SslFile, path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, SslError> {
+fn certificates(
+    file: SslFile,
+    path: &Path,
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, SslError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if found.is_empty() => Err(nothing(file, path.to_owned(), "certificate", pem)),
@@ -139,7 +146,8 @@ fn certificates(file: SslFile, path: &Path, pem: &[u8]) -> Result<Vec<Certificat
     }
 }
 
-/// The error for a file without the wanted item: it has other PEM items or is empty, or it is not PEM.
+/// The error for a file without the wanted item: it has other PEM items or is empty, or it is not
+/// PEM.
 fn nothing(file: SslFile, path: PathBuf, wanted: &'static str, pem: &[u8]) -> SslError {
     if String::from_utf8_lossy(pem).contains("-----BEGIN ") || pem.trim_ascii().is_empty() {
         SslError::Nothing { file, path, wanted }
@@ -148,7 +156,11 @@ fn nothing(file: SslFile, path: PathBuf, wanted: &'static str, pem: &[u8]) -> Ss
     }
 }
 
-fn check_validity(file: SslFile, path: &Path, certificate: &CertificateDer<'_>) -> Result<(), SslError> {
+fn check_validity(
+    file: SslFile,
+    path: &Path,
+    certificate: &CertificateDer<'_>,
+) -> Result<(), SslError> {
     let path = path.to_owned();
     let Some(facts) = Facts::of(certificate) else {
         return Err(SslError::Unusable {

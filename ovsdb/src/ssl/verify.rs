@@ -29,7 +29,8 @@ pub(super) struct Verifier {
 
 #[derive(Debug)]
 pub(super) enum Demand {
-    /// The certificate has to be signed by one of these authorities and have this name, if there is one.
+    /// The certificate has to be signed by one of these authorities and have this name, if there is
+    /// one.
     Signed { authorities: Authorities, name: Option<String> },
     /// Every certificate is accepted. The chain is recorded, the server's own certificate first.
     Nothing { seen: Arc<Mutex<Vec<CertificateDer<'static>>>> },
@@ -53,8 +54,9 @@ impl ServerCertVerifier for Verifier {
                 }
             }
             Demand::Nothing { seen } => {
-                let chain =
-                    std::iter::once(own).chain(between).map(|certificate| certificate.clone().into_owned());
+                let chain = std::iter::once(own)
+                    .chain(between)
+                    .map(|certificate| certificate.clone().into_owned());
                 *seen.lock().unwrap_or_else(PoisonError::into_inner) = chain.collect();
             }
         }
@@ -84,9 +86,9 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Verifies that an authority signed the chain. A certificate that is itself in the CA file needs no
-/// signature: a self-signed server certificate is an end entity and an authority at once, which the usual
-/// rules for chains reject.
+/// Verifies that an authority signed the chain. A certificate that is itself in the CA file needs
+/// no signature: a self-signed server certificate is an end entity and an authority at once, which
+/// the usual rules for chains reject.
 pub(super) fn verify_chain(
     authorities: &Authorities,
     algorithms: &WebPkiSupportedAlgorithms,
@@ -98,7 +100,13 @@ pub(super) fn verify_chain(
     if authorities.certificates.iter().any(|certificate| certificate == own) {
         return verify_validity(own, now);
     }
-    verify_server_cert_signed_by_trust_anchor(&parsed, &authorities.roots, between, now, algorithms.all)
+    verify_server_cert_signed_by_trust_anchor(
+        &parsed,
+        &authorities.roots,
+        between,
+        now,
+        algorithms.all,
+    )
 }
 
 fn verify_validity(own: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {

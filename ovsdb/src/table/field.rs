@@ -22,9 +22,10 @@ pub trait Field {
     /// The value has another type. The field may have its old value or part of the new one.
     fn set(&mut self, value: Datum) -> Result<(), ValueError>;
 
-    /// Applies a difference, as ovsdb-server(7) §4.1.14 defines it. For sets: the elements to add or remove.
-    /// For maps: the pairs to add, to remove (with their old value) or to change (with their new value). For
-    /// columns of at most one value, updates carry the new value, which goes to [`set`](Self::set).
+    /// Applies a difference, as ovsdb-server(7) §4.1.14 defines it. For sets: the elements to add
+    /// or remove. For maps: the pairs to add, to remove (with their old value) or to change (with
+    /// their new value). For columns of at most one value, updates carry the new value, which goes
+    /// to [`set`](Self::set).
     ///
     /// # Errors
     /// The difference has another type. Part of it may have been applied.
@@ -36,7 +37,8 @@ pub trait Field {
     /// Whether the field has this value. The order of sets and maps is ignored.
     fn is(&self, value: &Datum) -> bool;
 
-    /// The sorted elements of a `Vec` of references to rows, without a copy; empty for other fields.
+    /// The sorted elements of a `Vec` of references to rows, without a copy; empty for other
+    /// fields.
     fn references(&self) -> &[Uuid] {
         &[]
     }
@@ -182,7 +184,8 @@ impl<T: Scalar> Field for Vec<T> {
             self.sort_by(compare);
         }
         self.dedup();
-        // The elements have the memory of the received atoms, which was allocated in steps and is larger.
+        // The elements have the memory of the received atoms, which was allocated in steps and is
+        // larger.
         self.shrink_to_fit();
         Ok(())
     }
@@ -270,8 +273,9 @@ impl<K: Scalar + Ord, V: Scalar> Field for BTreeMap<K, V> {
 
     fn is(&self, value: &Datum) -> bool {
         let pairs = sorted(value.pairs(), |(key, _)| key);
-        let same =
-            |(own, (key, value)): ((&K, &V), &(Atom, Atom))| own.0.is_atom(key) && own.1.is_atom(value);
+        let same = |(own, (key, value)): ((&K, &V), &(Atom, Atom))| {
+            own.0.is_atom(key) && own.1.is_atom(value)
+        };
         value.atoms().is_empty() && pairs.len() == self.len() && self.iter().zip(pairs).all(same)
     }
 }

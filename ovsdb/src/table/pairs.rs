@@ -8,12 +8,13 @@ use crate::{
     value::{Atom, AtomicType, Datum, ValueError},
 };
 
-/// A map from strings to strings, for tables with many rows. It takes as much memory as its strings, where a
-/// `BTreeMap` takes at least 544 bytes. A lookup scans from the first pair on, and a change copies all pairs.
+/// A map from strings to strings, for tables with many rows. It takes as much memory as its
+/// strings, where a `BTreeMap` takes at least 544 bytes. A lookup scans from the first pair on, and
+/// a change copies all pairs.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Pairs(
-    /// Key, NUL, value, NUL, and so on, in the order of the keys. Strings of a server have no NUL (its
-    /// lib/json.c refuses them).
+    /// Key, NUL, value, NUL, and so on, in the order of the keys. Strings of a server have no NUL
+    /// (its lib/json.c refuses them).
     Box<str>,
 );
 
@@ -22,7 +23,9 @@ impl Pairs {
     ///
     /// # Errors
     /// A string has a NUL, which no server accepts.
-    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ValueError> {
+    pub fn new<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ValueError> {
         let pairs: BTreeMap<&str, &str> = pairs.into_iter().collect();
         let texts = || pairs.iter().flat_map(|(key, value)| [*key, *value]);
         if let Some(text) = texts().find(|text| text.contains('\0')) {
@@ -95,7 +98,9 @@ impl Field for Pairs {
 
 fn texts(value: &Datum) -> Result<Vec<(&str, &str)>, ValueError> {
     match value {
-        Datum::Map(pairs) => pairs.iter().map(|(key, value)| Ok((text(key)?, text(value)?))).collect(),
+        Datum::Map(pairs) => {
+            pairs.iter().map(|(key, value)| Ok((text(key)?, text(value)?))).collect()
+        }
         Datum::Set(_) => Err(ValueError::new("a map", value)),
     }
 }

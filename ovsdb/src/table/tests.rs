@@ -51,14 +51,20 @@ fn each_field_takes_its_column() {
         (row.name.as_str(), row.kind.as_str(), row.number, row.share, row.up),
         ("p0", "internal", 7, 2.0, true)
     );
-    assert_eq!((row.owner, row.tag), ("550e8400-e29b-41d4-a716-446655440000".parse().unwrap(), Some(9)));
+    assert_eq!(
+        (row.owner, row.tag),
+        ("550e8400-e29b-41d4-a716-446655440000".parse().unwrap(), Some(9))
+    );
     assert_eq!(
         (row.list.as_slice(), row.set.clone()),
         (&["a".to_owned(), "b".to_owned()][..], [1, 2].into())
     );
     assert_eq!(row.ids, [("k".to_owned(), "v".to_owned())].into());
     assert_eq!(row.pairs.iter().collect::<Vec<_>>(), [("a", ""), ("k", "v")]);
-    assert_eq!((row.pairs.get("a"), row.pairs.get("k"), row.pairs.get("v")), (Some(""), Some("v"), None));
+    assert_eq!(
+        (row.pairs.get("a"), row.pairs.get("k"), row.pairs.get("v")),
+        (Some(""), Some("v"), None)
+    );
 
     let mut copy = Example::default();
     for column in 0..Example::COLUMNS.len() {
@@ -111,8 +117,9 @@ fn a_field_fits_columns_of_its_type_only() {
     let map = ColumnType { value: Some(AtomicType::String), ..set.clone() };
     let integer = ColumnType { key: AtomicType::Integer, ..string.clone() };
     let row = Example::default();
-    let fits =
-        |column: &str| [&string, &optional, &set, &map, &integer].map(|ty| row.field(index(column)).fits(ty));
+    let fits = |column: &str| {
+        [&string, &optional, &set, &map, &integer].map(|ty| row.field(index(column)).fits(ty))
+    };
     assert_eq!(fits("name"), [true, true, false, false, false]);
     assert_eq!(fits("tag"), [false, false, false, false, true]);
     assert_eq!(fits("list"), [true, true, true, false, false]);
@@ -180,12 +187,14 @@ fn set_difference(old: &BTreeSet<i64>, new: &BTreeSet<i64>) -> Datum {
     Datum::set(old.symmetric_difference(new).copied())
 }
 
-/// The difference between two maps: the pairs whose key only one of them has, and the new value of keys in
-/// both.
+/// The difference between two maps: the pairs whose key only one of them has, and the new value of
+/// keys in both.
 fn map_difference(old: &BTreeMap<i64, i64>, new: &BTreeMap<i64, i64>) -> Datum {
     let gone = old.iter().filter(|(key, _)| !new.contains_key(key));
     let come = new.iter().filter(|(key, value)| old.get(key) != Some(value));
-    Datum::Map(gone.chain(come).map(|(key, value)| (Atom::from(*key), Atom::from(*value))).collect())
+    Datum::Map(
+        gone.chain(come).map(|(key, value)| (Atom::from(*key), Atom::from(*value))).collect(),
+    )
 }
 
 proptest! {

@@ -8,13 +8,13 @@ use crate::{
     value::{Atom, AtomicType, Datum, ValueError},
 };
 
-/// A set of strings, for tables with many rows. It takes as much memory as its strings, where a `Vec` takes an
-/// allocation more, a word for itself and two for each string. A change copies all strings: a set of thousands
-/// is a `Vec`.
+/// A set of strings, for tables with many rows. It takes as much memory as its strings, where a
+/// `Vec` takes an allocation more, a word for itself and two for each string. A change copies all
+/// strings: a set of thousands is a `Vec`.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Texts(
-    /// Each string with a NUL behind it, in their order. Strings of a server have no NUL (its lib/json.c refuses
-    /// them).
+    /// Each string with a NUL behind it, in their order. Strings of a server have no NUL (its
+    /// lib/json.c refuses them).
     Box<str>,
 );
 
@@ -61,7 +61,8 @@ impl Field for Texts {
     }
 
     fn is(&self, value: &Datum) -> bool {
-        let same = |elements: Vec<&str>| elements.len() == value.atoms().len() && self.iter().eq(elements);
+        let same =
+            |elements: Vec<&str>| elements.len() == value.atoms().len() && self.iter().eq(elements);
         elements(value).is_ok_and(same)
     }
 }

@@ -12,8 +12,9 @@ pub struct Condition {
     value: Datum,
 }
 
-/// A list of conditions. In an operation, a row has to meet all of them (RFC 7047 §5.2). In a monitor, it
-/// has to meet one of them, and an empty list selects every row (ovsdb-server(7) §4.1.12).
+/// A list of conditions. In an operation, a row has to meet all of them (RFC 7047 §5.2). In a
+/// monitor, it has to meet one of them, and an empty list selects every row (ovsdb-server(7)
+/// §4.1.12).
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Where(Vec<Condition>);
 

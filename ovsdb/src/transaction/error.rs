@@ -16,22 +16,27 @@ pub enum TransactError {
         #[source]
         error: OvsdbError,
     },
-    /// Each operation succeeded, but the commit failed (RFC 7047 §4.1.3, "additional result element").
+    /// Each operation succeeded, but the commit failed (RFC 7047 §4.1.3, "additional result
+    /// element").
     #[error("the transaction was refused at its end")]
     Commit(#[source] OvsdbError),
-    /// The server refused the request without executing operations: unknown database, or invalid parameters.
+    /// The server refused the request without executing operations: unknown database, or invalid
+    /// parameters.
     #[error("the transaction was refused as a whole")]
     Refused(#[source] OvsdbError),
-    /// A value cannot be expressed in the protocol: a number that is not finite, or a string with a NUL.
-    /// Nothing was sent.
+    /// A value cannot be expressed in the protocol: a number that is not finite, or a string with a
+    /// NUL. Nothing was sent.
     #[error("the transaction cannot be sent: {0}")]
     Invalid(String),
-    /// There was no connection, or it broke before the whole request was sent. The transaction was not
-    /// executed.
+    /// There was no connection, or it broke before the whole request was sent. The transaction was
+    /// not executed.
     #[error("not connected")]
     NotConnected(#[source] NotConnected),
-    /// The connection broke after the request was sent. The transaction may have been committed or not.
-    #[error("the connection was lost before the answer came, so the transaction may have happened or not")]
+    /// The connection broke after the request was sent. The transaction may have been committed or
+    /// not.
+    #[error(
+        "the connection was lost before the answer came, so the transaction may have happened or not"
+    )]
     OutcomeUnknown(#[source] Closed),
     /// The answer does not fit the request. The transaction may have been committed.
     #[error("the answer makes no sense: {0}")]
@@ -56,8 +61,13 @@ impl TransactError {
     /// The server's error, if the server reported one.
     pub fn server_error(&self) -> Option<&OvsdbError> {
         match self {
-            Self::Operation { error, .. } | Self::Commit(error) | Self::Refused(error) => Some(error),
-            Self::Invalid(_) | Self::NotConnected(_) | Self::OutcomeUnknown(_) | Self::Protocol(_) => None,
+            Self::Operation { error, .. } | Self::Commit(error) | Self::Refused(error) => {
+                Some(error)
+            }
+            Self::Invalid(_)
+            | Self::NotConnected(_)
+            | Self::OutcomeUnknown(_)
+            | Self::Protocol(_) => None,
         }
     }
 

@@ -32,20 +32,20 @@ pub enum Mutator {
 }
 
 impl Mutation {
-    /// A change with any [`Mutator`]. Arithmetic works on integers and reals, and on each element of a set of
-    /// them.
+    /// A change with any [`Mutator`]. Arithmetic works on integers and reals, and on each element
+    /// of a set of them.
     pub fn new(column: &str, mutator: Mutator, value: impl Into<Datum>) -> Self {
         Self { column: column.to_owned(), mutator, value: value.into() }
     }
 
-    /// Adds elements to a set, or pairs to a map. A key that the map has already keeps its value; to replace
-    /// the value, delete the key first.
+    /// Adds elements to a set, or pairs to a map. A key that the map has already keeps its value;
+    /// to replace the value, delete the key first.
     pub fn insert(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Mutator::Insert, value)
     }
 
-    /// Removes elements from a set, or pairs from a map. A set of keys removes pairs from a map whatever
-    /// their values are.
+    /// Removes elements from a set, or pairs from a map. A set of keys removes pairs from a map
+    /// whatever their values are.
     pub fn delete(column: &str, value: impl Into<Datum>) -> Self {
         Self::new(column, Mutator::Delete, value)
     }

@@ -2,7 +2,11 @@ use super::*;
 use crate::value::Uuid;
 
 fn json(transaction: &Transaction) -> Vec<String> {
-    transaction.operations().iter().map(|operation| serde_json::to_string(operation).unwrap()).collect()
+    transaction
+        .operations()
+        .iter()
+        .map(|operation| serde_json::to_string(operation).unwrap())
+        .collect()
 }
 
 #[test]
@@ -19,10 +23,20 @@ fn operations_are_spelled_as_rfc_7047_spells_them() {
     );
     transaction.delete(
         "Port",
-        [Condition::excludes("tag", Datum::set([1_i64, 2])), Condition::new("tag", Function::Less, 7_i64)],
+        [
+            Condition::excludes("tag", Datum::set([1_i64, 2])),
+            Condition::new("tag", Function::Less, 7_i64),
+        ],
     );
     let rows = vec![Row::new().with("name", "br-int")];
-    transaction.wait("Bridge", Where::all(), &["name"], Until::NotEqual, rows, Duration::from_millis(1500));
+    transaction.wait(
+        "Bridge",
+        Where::all(),
+        &["name"],
+        Until::NotEqual,
+        rows,
+        Duration::from_millis(1500),
+    );
     transaction.comment("why");
     transaction.abort();
     transaction.assert("lock");

@@ -29,7 +29,8 @@ impl<'de> DeserializeSeed<'de> for MonitorAnswer<'_> {
             // These answers carry all rows; only `monitor_cond_since` can carry the differences.
             Form::Rfc | Form::Conditional => {
                 self.replica.begin_replacement();
-                deserializer.deserialize_map(Tables { replica: self.replica, changes: self.changes })?;
+                deserializer
+                    .deserialize_map(Tables { replica: self.replica, changes: self.changes })?;
                 Ok(None)
             }
         }
@@ -165,7 +166,9 @@ impl<'de> Visitor<'de> for TableUpdate<'_> {
                     Ok(())
                 }
             };
-            done.map_err(|error| A::Error::custom(format_args!("{} {uuid}: {error}", self.table.name())))?;
+            done.map_err(|error| {
+                A::Error::custom(format_args!("{} {uuid}: {error}", self.table.name()))
+            })?;
         }
         Ok(())
     }
@@ -213,8 +216,8 @@ impl<'de> Visitor<'de> for RowUpdate<'_> {
         let mut happened = None;
         while let Some(member) = map.next_key()? {
             match member {
-                // `old` alone is a deleted row. `old` beside `new` has the old values of a changed row, which
-                // the replica knows already. The members come in any order.
+                // `old` alone is a deleted row. `old` beside `new` has the old values of a changed
+                // row, which the replica knows already. The members come in any order.
                 UpdateMember::Old => {
                     map.next_value::<IgnoredAny>()?;
                     happened = happened.or(Some(Happened::Delete));

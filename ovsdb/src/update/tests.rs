@@ -32,7 +32,8 @@ fn uuid(text: &str) -> Uuid {
     text.parse().unwrap()
 }
 
-/// A replica prepared for a schema in which `addresses` is a set, `ids` a map, and `peers` an optional value.
+/// A replica prepared for a schema in which `addresses` is a set, `ids` a map, and `peers` an
+/// optional value.
 fn replica() -> Replica {
     replica_of(Monitor::new().table::<Port>(Where::all()).keep_old_rows())
 }
@@ -53,7 +54,8 @@ fn replica_of(monitor: Monitor) -> Replica {
 
 /// The changes as text, sorted: the server's order has no meaning.
 fn told(applied: &Applied<String>) -> Vec<String> {
-    let mut changes: Vec<String> = applied.changes.iter().map(|change| format!("{change:?}")).collect();
+    let mut changes: Vec<String> =
+        applied.changes.iter().map(|change| format!("{change:?}")).collect();
     changes.sort();
     changes
 }
@@ -74,7 +76,10 @@ fn filled() -> Replica {
 #[test]
 fn columns_left_out_of_a_new_row_have_their_default() {
     let replica = filled();
-    assert_eq!(replica.row::<Port>(uuid(TWO)), Some(&Port { name: "two".to_owned(), ..Port::default() }));
+    assert_eq!(
+        replica.row::<Port>(uuid(TWO)),
+        Some(&Port { name: "two".to_owned(), ..Port::default() })
+    );
     assert_eq!(replica.row::<Port>(uuid(ONE)).unwrap().tag, Some(5));
     assert_eq!(replica.count::<Port>(), 2);
 }
@@ -88,13 +93,19 @@ fn a_modify_of_update3_is_a_difference_for_sets_and_maps_and_a_value_for_the_res
     );
     let applied = update(&mut replica, Form::Since, &params);
     assert_eq!(applied.result, Ok(Some(uuid(TXN))));
-    assert_eq!(told(&applied), [format!(r#"Modify Port {ONE} ["name", "tag", "addresses", "ids"]"#)]);
+    assert_eq!(
+        told(&applied),
+        [format!(r#"Modify Port {ONE} ["name", "tag", "addresses", "ids"]"#)]
+    );
     let row = replica.row::<Port>(uuid(ONE)).unwrap();
     assert_eq!(
         (row.name.as_str(), row.tag, row.addresses.clone()),
         ("uno", None, vec!["a".to_owned(), "c".to_owned()])
     );
-    assert_eq!(row.ids, [("k", "w"), ("new", "n")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    assert_eq!(
+        row.ids,
+        [("k", "w"), ("new", "n")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+    );
     let change = applied.changes.iter().next().unwrap();
     assert_eq!(change.old::<Port>().unwrap().name, "one");
     assert_eq!(change.difference("addresses"), Some(&Datum::set(["b", "c"])));
@@ -106,13 +117,17 @@ fn a_modify_of_update3_is_a_difference_for_sets_and_maps_and_a_value_for_the_res
 }
 
 #[test]
-fn changes_to_rows_that_were_there_before_say_nothing_to_a_monitor_of_changes_only_and_break_others() {
+fn changes_to_rows_that_were_there_before_say_nothing_to_a_monitor_of_changes_only_and_break_others()
+ {
     let params = format!(
         r#"[1,"{TXN}",{{"Port":{{"{ONE}":{{"modify":{{"tag":5}}}},"{TWO}":{{"insert":{{"name":"two"}}}}}}}}]"#
     );
     let mut replica_of_changes = replica_of(Monitor::new().table_changes::<Port>(Where::all()));
     let applied = update(&mut replica_of_changes, Form::Since, &params);
-    assert_eq!((&applied.result, told(&applied)), (&Ok(Some(uuid(TXN))), vec![format!("Insert Port {TWO}")]));
+    assert_eq!(
+        (&applied.result, told(&applied)),
+        (&Ok(Some(uuid(TXN))), vec![format!("Insert Port {TWO}")])
+    );
 
     let applied = update(&mut replica(), Form::Since, &params);
     assert!(applied.result.is_err(), "{:?}", applied.result);
@@ -121,7 +136,9 @@ fn changes_to_rows_that_were_there_before_say_nothing_to_a_monitor_of_changes_on
 #[test]
 fn whether_a_modify_is_a_difference_depends_on_the_column_and_not_on_the_field() {
     let mut replica = filled();
-    for (modified, peers) in [(r#""a""#, vec!["a"]), (r#""b""#, vec!["b"]), (r#"["set",[]]"#, vec![])] {
+    for (modified, peers) in
+        [(r#""a""#, vec!["a"]), (r#""b""#, vec!["b"]), (r#"["set",[]]"#, vec![])]
+    {
         let params = format!(r#"[1,{{"Port":{{"{ONE}":{{"modify":{{"peers":{modified}}}}}}}}}]"#);
         assert_eq!(update(&mut replica, Form::Conditional, &params).result, Ok(None));
         assert_eq!(replica.row::<Port>(uuid(ONE)).unwrap().peers, peers);
@@ -145,7 +162,8 @@ fn update2_inserts_modifies_and_deletes() {
             format!(r#"Modify Port {TWO} ["tag"]"#)
         ]
     );
-    let deleted = applied.changes.of::<Port>().find(|change| change.kind == ChangeKind::Delete).unwrap();
+    let deleted =
+        applied.changes.of::<Port>().find(|change| change.kind == ChangeKind::Delete).unwrap();
     assert_eq!(deleted.old::<Port>().unwrap().name, "one");
     assert_eq!(replica.row::<Port>(uuid(TWO)).unwrap().tag, Some(9));
 }
@@ -171,7 +189,11 @@ fn update_of_rfc_7047_carries_whole_rows() {
         ]
     );
     let change = applied.changes.iter().find(|change| change.kind == ChangeKind::Modify).unwrap();
-    assert_eq!(change.difference("addresses"), Some(&Datum::set(["b"])), "as if the server had sent it");
+    assert_eq!(
+        change.difference("addresses"),
+        Some(&Datum::set(["b"])),
+        "as if the server had sent it"
+    );
     assert_eq!(change.difference("ids"), Some(&Datum::map([("k", "v"), ("x", "y")])));
     assert_eq!(
         replica.row::<Port>(uuid(ONE)),
@@ -213,7 +235,11 @@ fn contents_in_place_of_those_of_before_are_told_as_differences() {
         assert_eq!(applied.result, Ok(None), "{form:?}");
         assert_eq!(told(&applied), expected, "{form:?}");
         assert_eq!(replica.count::<Port>(), 2);
-        assert_eq!(told(&load(&mut replica, form, &answer)), [""; 0], "{form:?}: the same once more");
+        assert_eq!(
+            told(&load(&mut replica, form, &answer)),
+            [""; 0],
+            "{form:?}: the same once more"
+        );
     }
 }
 
@@ -226,7 +252,10 @@ fn what_changed_before_an_error_is_told_and_nothing_else_is_lost() {
     let applied = load(&mut replica, Form::Since, &answer);
     let error = applied.result.as_ref().unwrap_err();
     assert!(error.starts_with(&format!("Port {TWO}: name: 7 is not a string")), "{error}");
-    assert_eq!(told(&applied), [format!(r#"Modify Port {ONE} ["name", "tag", "addresses", "ids"]"#)]);
+    assert_eq!(
+        told(&applied),
+        [format!(r#"Modify Port {ONE} ["name", "tag", "addresses", "ids"]"#)]
+    );
     assert_eq!(replica.count::<Port>(), 2);
 
     let params = format!(r#"[1,{{"Port":{{"{TWO}":{{"modify":{{"name":"dos","tag":"x"}}}}}}}}]"#);

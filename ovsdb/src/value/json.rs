@@ -20,8 +20,8 @@ impl Serialize for Atom {
             }
             Self::Real(number) => serializer.serialize_f64(*number),
             Self::Boolean(truth) => serializer.serialize_bool(*truth),
-            // ovsdb-server closes the connection when it reads a NUL (its lib/json.c). All requests of the
-            // connection would fail with this one.
+            // ovsdb-server closes the connection when it reads a NUL (its lib/json.c). All requests
+            // of the connection would fail with this one.
             Self::String(text) if text.contains('\0') => {
                 Err(S::Error::custom("a string holds a NUL character"))
             }
@@ -67,7 +67,8 @@ enum Tag {
     Map,
 }
 
-/// What decoding an [`Atom`] and a [`Datum`] does not share: which tags are valid, and what follows them.
+/// What decoding an [`Atom`] and a [`Datum`] does not share: which tags are valid, and what follows
+/// them.
 trait Value: From<Atom> {
     fn tagged<'de, A: SeqAccess<'de>>(tag: Tag, seq: &mut A) -> Result<Option<Self>, A::Error>;
 }
@@ -110,8 +111,8 @@ impl<'de, T: Value> Visitor<'de> for ValueVisitor<T> {
     }
 
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
-        let number =
-            i64::try_from(number).map_err(|_| E::custom(format_args!("{number} exceeds 64 signed bits")))?;
+        let number = i64::try_from(number)
+            .map_err(|_| E::custom(format_args!("{number} exceeds 64 signed bits")))?;
         Ok(Atom::Integer(number).into())
     }
 

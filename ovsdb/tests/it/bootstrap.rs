@@ -1,5 +1,5 @@
-//! A missing file of authorities, which the first connection writes on request (`--bootstrap-ca-cert` of Open
-//! vSwitch's programs).
+//! A missing file of authorities, which the first connection writes on request
+//! (`--bootstrap-ca-cert` of Open vSwitch's programs).
 
 use std::{fs, path::Path};
 
@@ -18,8 +18,9 @@ fn bootstrapped(pki: &Pki) -> Ssl {
 }
 
 fn same(pki: &Pki, one: &str, other: &str) {
-    let der =
-        |name: &str| run("openssl", ["x509", "-in", &pki.text(name), "-noout", "-fingerprint", "-sha256"]);
+    let der = |name: &str| {
+        run("openssl", ["x509", "-in", &pki.text(name), "-noout", "-fingerprint", "-sha256"])
+    };
     assert_eq!(der(one), der(other));
 }
 
@@ -30,9 +31,13 @@ async fn a_missing_file_of_authorities_is_written_on_request_and_believed_from_t
     let connection = open(&endpoint, &ssl).await.unwrap();
     assert!(connection.schema().has_table("Bridge"));
     same(&pki, "learned.crt", "ca.crt");
-    let in_directory =
-        fs::read_dir(pki.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    assert_eq!(in_directory.filter(|name| name.contains("learned")).collect::<Vec<_>>(), ["learned.crt"]);
+    let in_directory = fs::read_dir(pki.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(
+        in_directory.filter(|name| name.contains("learned")).collect::<Vec<_>>(),
+        ["learned.crt"]
+    );
 
     // Another server cannot replace the learned authority.
     let other = Daemon::new();
@@ -77,7 +82,10 @@ async fn an_authority_that_cannot_be_had_or_kept_is_reported_and_nothing_is_writ
     let refused = refusal(&endpoint, &ssl).await;
     assert_eq!(
         refused,
-        format!("CA file {:?} cannot be written: No such file or directory (os error 2)", ssl.authority)
+        format!(
+            "CA file {:?} cannot be written: No such file or directory (os error 2)",
+            ssl.authority
+        )
     );
 }
 

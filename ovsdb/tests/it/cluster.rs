@@ -120,7 +120,9 @@ async fn a_follower_alone_is_not_talked_to_and_the_reason_is_given() {
     let (client, _updates) = start(members[1].endpoint());
     assert_eq!(unfit(&client).await, Unfit::Follower);
     let error = client.transact(adding_bridges(&["br0"])).await.unwrap_err();
-    let TransactError::NotConnected(NotConnected::Unreachable(error)) = error else { panic!("{error:?}") };
+    let TransactError::NotConnected(NotConnected::Unreachable(error)) = error else {
+        panic!("{error:?}")
+    };
     assert_eq!(error.endpoint, members[1].endpoint());
     assert_eq!(error.fault.to_string(), "the server is not the leader of its cluster");
 }
@@ -181,7 +183,8 @@ async fn servers_without_a_cluster_are_good_also_if_they_are_too_old_to_say_so()
     let request = peer.expect("get_schema").await;
     assert_eq!(request["params"], json!(["_Server"]));
     peer.send(
-        &json!({"id": request["id"], "result": null, "error": {"error": "unknown database"}}).to_string(),
+        &json!({"id": request["id"], "result": null, "error": {"error": "unknown database"}})
+            .to_string(),
     )
     .await;
     connected(&client).await;

@@ -17,7 +17,8 @@ async fn the_schema_says_what_the_database_has() {
     assert_eq!(schema.name, "OVN_Northbound");
     assert!(schema.has_table("Logical_Switch_Port") && !schema.has_table("Bridge"));
     assert!(
-        schema.has_column("Logical_Switch_Port", "up") && !schema.has_column("Logical_Switch_Port", "down")
+        schema.has_column("Logical_Switch_Port", "up")
+            && !schema.has_column("Logical_Switch_Port", "down")
     );
     assert!(schema.column("Logical_Switch_Port", "up").unwrap().ty.is_single());
     assert!(!schema.column("Logical_Switch_Port", "addresses").unwrap().ty.is_single());
@@ -34,7 +35,9 @@ async fn tcp_is_another_way_to_the_same_database() {
 #[tokio::test]
 async fn a_schema_that_is_known_is_not_read() {
     let (daemon, _connection) = switch().await;
-    let known = |name: &str| serde_json::from_value(serde_json::json!({"name": name, "tables": {}})).unwrap();
+    let known = |name: &str| {
+        serde_json::from_value(serde_json::json!({"name": name, "tables": {}})).unwrap()
+    };
     let open = async |name| {
         Connection::open_known(&daemon.endpoint(), known(name), Options::default()).await.unwrap()
     };
@@ -75,9 +78,11 @@ async fn a_failure_names_the_endpoint_and_the_reason() {
 #[tokio::test]
 async fn a_server_that_accepts_and_says_nothing_is_given_up() {
     let server = ScriptedServer::new();
-    let options = Options { connect_timeout: std::time::Duration::from_millis(50), ..Options::default() };
-    let error =
-        in_time("the deadline", Connection::open(&server.endpoint(), "Db", options)).await.unwrap_err();
+    let options =
+        Options { connect_timeout: std::time::Duration::from_millis(50), ..Options::default() };
+    let error = in_time("the deadline", Connection::open(&server.endpoint(), "Db", options))
+        .await
+        .unwrap_err();
     assert!(matches!(error.fault, ConnectFault::TimedOut(_)), "{error:?}");
 }
 

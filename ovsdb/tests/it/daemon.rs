@@ -43,7 +43,9 @@ impl Daemon {
     }
 
     pub(crate) async fn open(&self, database: &str) -> Connection {
-        Connection::open(&self.endpoint(), database, Options::default()).await.expect("the server runs")
+        Connection::open(&self.endpoint(), database, Options::default())
+            .await
+            .expect("the server runs")
     }
 
     /// Creates a database file.
@@ -51,8 +53,8 @@ impl Daemon {
         run("ovsdb-tool", [OsStr::new("create"), self.path(file).as_os_str(), OsStr::new(schema)]);
     }
 
-    /// Creates the file of a clustered database, whose server numbers its transactions. This server is the
-    /// only member.
+    /// Creates the file of a clustered database, whose server numbers its transactions. This server
+    /// is the only member.
     pub(crate) fn create_cluster(&self, file: &str, schema: &str) {
         let member = format!("unix:{}", self.path("raft.sock").display());
         run(
@@ -88,7 +90,11 @@ impl Daemon {
     }
 
     /// As [`start`](Self::start), with more options.
-    pub(crate) async fn start_with(&mut self, file: &str, options: impl IntoIterator<Item = String>) {
+    pub(crate) async fn start_with(
+        &mut self,
+        file: &str,
+        options: impl IntoIterator<Item = String>,
+    ) {
         assert!(self.server.is_none(), "one server at a time");
         let mut command = Command::new("ovsdb-server");
         command
@@ -114,9 +120,11 @@ impl Daemon {
     /// Makes the server listen on a port that the kernel chooses on 127.0.0.1, with `tcp` or `ssl`.
     pub(crate) async fn listen(&self, method: &str) -> Endpoint {
         // The server reports the port only in its log, which also has the earlier ports.
-        let log = || std::fs::read_to_string(self.path("server.log")).expect("the server has opened it");
+        let log =
+            || std::fs::read_to_string(self.path("server.log")).expect("the server has opened it");
         let ports = |log: &str| -> Vec<String> {
-            let said = log.lines().filter_map(|line| line.split_once("0:127.0.0.1: listening on port "));
+            let said =
+                log.lines().filter_map(|line| line.split_once("0:127.0.0.1: listening on port "));
             said.map(|(_, port)| port.to_owned()).collect()
         };
         let before = ports(&log()).len();
@@ -136,7 +144,8 @@ impl Daemon {
         }
     }
 
-    /// Sends a command to the running server's control socket (ovs-appctl(8)), and returns the answer.
+    /// Sends a command to the running server's control socket (ovs-appctl(8)), and returns the
+    /// answer.
     pub(crate) fn control(&self, arguments: &[&str]) -> String {
         let target = format!("--target={}", self.path("server.ctl").display());
         run("ovs-appctl", std::iter::once(target.as_str()).chain(arguments.iter().copied()))
@@ -154,7 +163,8 @@ impl Drop for Daemon {
 
 /// Runs a tool until it exits, and returns its standard output.
 pub(crate) fn run(tool: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
-    let output = Command::new(tool).args(arguments).output().unwrap_or_else(|error| missing(tool, &error));
+    let output =
+        Command::new(tool).args(arguments).output().unwrap_or_else(|error| missing(tool, &error));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{tool}: {}: {said}", output.status);
     String::from_utf8(output.stdout).expect("the tool prints text")

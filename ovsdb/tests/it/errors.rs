@@ -1,11 +1,16 @@
 //! Each way in which a real server refuses a transaction.
 
-use ovsdb::{Condition, ErrorKind, Mutation, Mutator, Row, TransactError, Transaction, Uuid, Where};
+use ovsdb::{
+    Condition, ErrorKind, Mutation, Mutator, Row, TransactError, Transaction, Uuid, Where,
+};
 
 use crate::switch::{adding_bridges, switch};
 
 /// The position and kind of the error of a transaction whose first operation is a comment, as text.
-async fn refusal<T>(connection: &ovsdb::Connection, build: impl FnOnce(&mut Transaction) -> T) -> String {
+async fn refusal<T>(
+    connection: &ovsdb::Connection,
+    build: impl FnOnce(&mut Transaction) -> T,
+) -> String {
     let mut transaction = Transaction::new();
     transaction.comment("first");
     build(&mut transaction);
@@ -30,7 +35,10 @@ async fn an_operation_that_makes_no_sense_is_named() {
     let insert = async |row: Row| refusal(&connection, |tx| tx.insert("Bridge", row)).await;
     assert_eq!(insert(Row::new().with("nothing", 1_i64)).await, "1 insert Bridge: unknown column");
     assert_eq!(insert(Row::new().with("name", 1_i64)).await, "1 insert Bridge: syntax error");
-    assert_eq!(insert(Row::new().with("fail_mode", "x")).await, "1 insert Bridge: constraint violation");
+    assert_eq!(
+        insert(Row::new().with("fail_mode", "x")).await,
+        "1 insert Bridge: constraint violation"
+    );
 
     let unknown = Condition::equal("nothing", 1_i64);
     assert_eq!(
@@ -62,7 +70,8 @@ async fn operations_whose_result_together_is_refused_are_told_from_one_that_is_w
     let (_daemon, connection) = switch().await;
     connection.transact(adding_bridges(&["br0"])).await.unwrap();
     let nowhere = Row::new().with("bridges", Uuid::from_u128(7));
-    let dangling = refusal(&connection, |tx| tx.update("Open_vSwitch", Where::all(), nowhere)).await;
+    let dangling =
+        refusal(&connection, |tx| tx.update("Open_vSwitch", Where::all(), nowhere)).await;
     assert_eq!(dangling, "commit: referential integrity violation");
     let twice = refusal(&connection, |tx| {
         let bridge = tx.insert("Bridge", Row::new().with("name", "br0"));

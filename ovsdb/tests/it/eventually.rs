@@ -5,12 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than any step takes on a busy machine, so that only a real failure reaches it. Ten times less would
-/// fail on a busy machine; ten times more would only delay the report of a failure.
+/// Longer than any step takes on a busy machine, so that only a real failure reaches it. Ten times
+/// less would fail on a busy machine; ten times more would only delay the report of a failure.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Calls `probe` until it returns `Ok`. Panics with the last error at the deadline.
-pub(crate) async fn eventually<T, E: Debug>(what: &str, mut probe: impl AsyncFnMut() -> Result<T, E>) -> T {
+pub(crate) async fn eventually<T, E: Debug>(
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
     let begun = Instant::now();
     loop {
         match probe().await {
@@ -25,5 +28,7 @@ pub(crate) async fn eventually<T, E: Debug>(what: &str, mut probe: impl AsyncFnM
 
 /// The result of a future. Panics with `what` if it is not ready at the deadline.
 pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
+    tokio::time::timeout(DEADLINE, future)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within {DEADLINE:?}"))
 }

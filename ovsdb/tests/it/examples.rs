@@ -15,7 +15,11 @@ use crate::{
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().unwrap().parent().unwrap().join("examples").join(name);
-    assert!(path.exists(), "{} is missing; to build it: cargo build -p ovsdb --examples", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing; to build it: cargo build -p ovsdb --examples",
+        path.display()
+    );
     path
 }
 

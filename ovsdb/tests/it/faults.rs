@@ -23,7 +23,8 @@ ovsdb::table! {
 async fn pair(options: Options) -> (Connection, Peer) {
     let server = ScriptedServer::new();
     let endpoint = server.endpoint();
-    let (connection, peer) = tokio::join!(Connection::open(&endpoint, "Db", options), server.accept_client());
+    let (connection, peer) =
+        tokio::join!(Connection::open(&endpoint, "Db", options), server.accept_client());
     (connection.unwrap(), peer)
 }
 
@@ -60,7 +61,8 @@ async fn a_server_that_sends_echo_requests_without_end_is_dropped_while_a_reques
         let echo = format!(r#"{{"method":"echo","id":"{}","params":[]}}"#, "x".repeat(10_000));
         let flood = async { while peer.stream.write_all(echo.as_bytes()).await.is_ok() {} };
         let (closed, ()) =
-            in_time("the client gives up", async { tokio::join!(connection.closed(), flood) }).await;
+            in_time("the client gives up", async { tokio::join!(connection.closed(), flood) })
+                .await;
         assert!(closed.to_string().contains("echo requests without end"), "{closed}");
         drop(request);
     }
@@ -69,7 +71,8 @@ async fn a_server_that_sends_echo_requests_without_end_is_dropped_while_a_reques
 #[tokio::test]
 async fn a_silent_server_is_probed_and_then_dropped() {
     let (connection, mut peer) =
-        pair(Options { probe_interval: Some(Duration::from_millis(50)), ..Options::default() }).await;
+        pair(Options { probe_interval: Some(Duration::from_millis(50)), ..Options::default() })
+            .await;
     assert_eq!(peer.expect("echo").await["params"], json!([]));
     let closed = in_time("the server is given up", connection.closed()).await;
     assert!(matches!(closed, Closed::Silent(_)), "{closed:?}");
@@ -103,7 +106,10 @@ async fn a_server_that_is_busy_with_the_first_rows_of_a_monitor_is_waited_for() 
     peer.answer(&request, json!([false, "00000000-0000-0000-0000-000000000000", {}])).await;
     in_time("the rows are there", asked).await.unwrap();
     // The server is idle from here on.
-    assert!(matches!(in_time("a silent server is dropped", connection.closed()).await, Closed::Silent(_)));
+    assert!(matches!(
+        in_time("a silent server is dropped", connection.closed()).await,
+        Closed::Silent(_)
+    ));
 }
 
 #[tokio::test]
@@ -115,7 +121,10 @@ async fn a_server_that_is_silent_for_too_long_is_dropped_whatever_it_is_busy_wit
     };
     let (connection, _peer) = pair(options).await;
     let asked = connection.monitor(Monitor::new().table::<Port>(Where::all()));
-    assert!(matches!(in_time("a silent server is dropped", connection.closed()).await, Closed::Silent(_)));
+    assert!(matches!(
+        in_time("a silent server is dropped", connection.closed()).await,
+        Closed::Silent(_)
+    ));
     in_time("the monitor fails", asked).await.unwrap_err();
 }
 
@@ -123,7 +132,8 @@ async fn a_server_that_is_silent_for_too_long_is_dropped_whatever_it_is_busy_wit
 async fn a_server_that_answers_probes_is_kept() {
     // Long enough for an answer in time, also on a busy machine.
     let (connection, mut peer) =
-        pair(Options { probe_interval: Some(Duration::from_millis(300)), ..Options::default() }).await;
+        pair(Options { probe_interval: Some(Duration::from_millis(300)), ..Options::default() })
+            .await;
     for _ in 0..3 {
         let probe = peer.expect("echo").await;
         peer.answer(&probe, json!([])).await;
@@ -177,7 +187,8 @@ async fn an_update_that_makes_no_sense_ends_the_connection() {
 
 #[tokio::test]
 async fn updates_that_nobody_reads_end_the_connection() {
-    let (mut monitored, id, mut peer) = monitored(Options { backlog: 10_000, ..Options::default() }).await;
+    let (mut monitored, id, mut peer) =
+        monitored(Options { backlog: 10_000, ..Options::default() }).await;
     let connection = monitored.connection().clone();
     let row = json!({"insert": {"name": "x".repeat(1000)}});
     for number in 0..12 {
@@ -196,8 +207,7 @@ async fn a_monitor_that_nobody_reads_any_more_is_cancelled_once() {
     let (monitored, id, mut peer) = monitored(Options::default()).await;
     let connection = monitored.connection().clone();
     drop(monitored);
-    let update =
-        json!({"method": "update3", "id": null, "params": [id, "00000000-0000-0000-0000-000000000000", {}]});
+    let update = json!({"method": "update3", "id": null, "params": [id, "00000000-0000-0000-0000-000000000000", {}]});
     // Two updates: the second arrives before the server has read the cancellation.
     peer.send(&format!("{update}{update}")).await;
     let cancel = peer.expect("monitor_cancel").await;
@@ -240,5 +250,8 @@ async fn a_transaction_after_the_end_has_not_happened() {
     drop(peer);
     in_time("the end", connection.closed()).await;
     let error = in_time("the answer", connection.transact(Transaction::new())).await.unwrap_err();
-    assert!(matches!(error, TransactError::NotConnected(NotConnected::Lost(Closed::ByServer))), "{error:?}");
+    assert!(
+        matches!(error, TransactError::NotConnected(NotConnected::Lost(Closed::ByServer))),
+        "{error:?}"
+    );
 }

@@ -39,12 +39,18 @@ async fn a_lock_has_one_holder_and_comes_to_the_next_when_it_is_given_back() {
     becomes(&mut held, &LockState::Held).await;
     let mut waits = second.lock(NAME, Claim::Queue);
     becomes(&mut waits, &LockState::Waits).await;
-    assert_eq!((asserted(&first).await, asserted(&second).await), (Ok(()), Err(ErrorKind::NotOwner)));
+    assert_eq!(
+        (asserted(&first).await, asserted(&second).await),
+        (Ok(()), Err(ErrorKind::NotOwner))
+    );
     assert!(held.is_held() && !waits.is_held());
 
     held.unlock();
     becomes(&mut waits, &LockState::Held).await;
-    assert_eq!((asserted(&first).await, asserted(&second).await), (Err(ErrorKind::NotOwner), Ok(())));
+    assert_eq!(
+        (asserted(&first).await, asserted(&second).await),
+        (Err(ErrorKind::NotOwner), Ok(()))
+    );
     // The lock can be requested again.
     let mut again = first.lock(NAME, Claim::Queue);
     becomes(&mut again, &LockState::Waits).await;
@@ -62,7 +68,10 @@ async fn a_lock_that_is_stolen_is_known_to_be_and_comes_back_only_when_it_is_ask
     let mut stolen = second.lock(NAME, Claim::Steal);
     becomes(&mut stolen, &LockState::Held).await;
     becomes(&mut lock, &LockState::Stolen).await;
-    assert_eq!((asserted(&first).await, asserted(&second).await), (Err(ErrorKind::NotOwner), Ok(())));
+    assert_eq!(
+        (asserted(&first).await, asserted(&second).await),
+        (Err(ErrorKind::NotOwner), Ok(()))
+    );
     drop((stolen, second));
     lock.unlock();
     let mut again = first.lock(NAME, Claim::Queue);

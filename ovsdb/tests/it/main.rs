@@ -1,6 +1,7 @@
 //! The client against a real `ovsdb-server`, and against scripted servers that misbehave.
 //!
-//! No privileges and no fixed ports: all files are in a temporary directory, which is kept when a test fails.
+//! No privileges and no fixed ports: all files are in a temporary directory, which is kept when a
+//! test fails.
 
 #![expect(clippy::unwrap_used, reason = "shared parts of the tests also fail by panicking")]
 

@@ -7,7 +7,10 @@ use ovsdb::{ChangeKind, Condition, Datum, Monitor, Mutation, Row, Transaction, W
 use crate::{
     daemon::{Daemon, NORTHBOUND_SCHEMA, schema},
     eventually::in_time,
-    switch::{Bridge, DATABASE, Future, Switch, add_bridge, adding_bridges, names, removing_bridge, switch},
+    switch::{
+        Bridge, DATABASE, Future, Switch, add_bridge, adding_bridges, names, removing_bridge,
+        switch,
+    },
 };
 
 fn bridges() -> Monitor {
@@ -37,7 +40,10 @@ async fn inserts_changes_and_deletes_reach_the_replica() {
     writer.transact(transaction).await.unwrap();
     let changes = in_time("the change", monitored.changed()).await.unwrap();
     let [change] = changes.iter().collect::<Vec<_>>()[..] else { panic!("{changes:?}") };
-    assert_eq!((change.uuid, change.kind, change.columns()), (uuid, ChangeKind::Modify, &["fail_mode"][..]));
+    assert_eq!(
+        (change.uuid, change.kind, change.columns()),
+        (uuid, ChangeKind::Modify, &["fail_mode"][..])
+    );
     assert_eq!(change.old::<Bridge>().unwrap().fail_mode, None);
     assert_eq!(monitored.row::<Bridge>(uuid).unwrap().fail_mode.as_deref(), Some("secure"));
 
@@ -71,7 +77,8 @@ async fn changes_of_sets_and_maps_are_followed_exactly() {
         let bridge = format!("br{step}");
         let mut transaction = adding_bridges(&[&bridge]);
         transaction.mutate("Open_vSwitch", Where::all(), mutations);
-        let selection = transaction.select("Open_vSwitch", Where::all(), &["external_ids", "bridges"]);
+        let selection =
+            transaction.select("Open_vSwitch", Where::all(), &["external_ids", "bridges"]);
         let outcome = connection.transact(transaction).await.unwrap();
         in_time("the change", monitored.changed()).await.unwrap();
         let [truth] = outcome.rows(selection) else { panic!("one root") };
@@ -87,8 +94,10 @@ async fn only_rows_that_meet_a_condition_are_replicated() {
     let (_daemon, connection) = switch().await;
     connection.transact(adding_bridges(&["br0", "br1", "br2"])).await.unwrap();
     // In a monitor, a row has to meet one of the conditions.
-    let either =
-        [Condition::equal("name", "br1"), Condition::includes("external_ids", Datum::map([("mine", "yes")]))];
+    let either = [
+        Condition::equal("name", "br1"),
+        Condition::includes("external_ids", Datum::map([("mine", "yes")])),
+    ];
     let mut monitored = connection.monitor(Monitor::new().table::<Bridge>(either)).await.unwrap();
     assert_eq!(names(monitored.rows()), ["br1"]);
 
@@ -128,8 +137,10 @@ async fn a_monitor_and_a_transaction_go_out_together_and_updates_come_before_the
 async fn two_monitors_of_one_connection_do_not_meet() {
     let (_daemon, connection) = switch().await;
     let mut all = connection.monitor(bridges()).await.unwrap();
-    let mut some =
-        connection.monitor(Monitor::new().table::<Bridge>(Condition::equal("name", "br1"))).await.unwrap();
+    let mut some = connection
+        .monitor(Monitor::new().table::<Bridge>(Condition::equal("name", "br1")))
+        .await
+        .unwrap();
     connection.transact(adding_bridges(&["br0"])).await.unwrap();
     connection.transact(adding_bridges(&["br1"])).await.unwrap();
     in_time("the first", all.changed()).await.unwrap();
@@ -189,7 +200,9 @@ async fn a_replica_follows_many_writers_on_many_threads() {
         let endpoint = daemon.endpoint();
         tokio::spawn(async move {
             let connection =
-                ovsdb::Connection::open(&endpoint, DATABASE, ovsdb::Options::default()).await.unwrap();
+                ovsdb::Connection::open(&endpoint, DATABASE, ovsdb::Options::default())
+                    .await
+                    .unwrap();
             for number in 0..25 {
                 add_bridge(&connection, &format!("br{writer}-{number}")).await;
             }

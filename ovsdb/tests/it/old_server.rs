@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use ovsdb::{
-    Condition, Connection, Endpoint, FrameLimits, Framer, Monitor, MonitorError, Options, Transaction, Where,
+    Condition, Connection, Endpoint, FrameLimits, Framer, Monitor, MonitorError, Options,
+    Transaction, Where,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,7 +22,8 @@ fn forward_but(listen: PathBuf, server: PathBuf, unknown: &'static [&'static str
     tokio::spawn(async move {
         let (client, _) = listener.accept().await.unwrap();
         let (mut from_client, mut to_client) = client.into_split();
-        let (mut from_server, mut to_server) = UnixStream::connect(server).await.unwrap().into_split();
+        let (mut from_server, mut to_server) =
+            UnixStream::connect(server).await.unwrap().into_split();
         let mut framer = Framer::new(FrameLimits { size: 1 << 24, depth: 50 });
         let (mut request, mut answer) = (vec![0; 4096], vec![0; 4096]);
         loop {
@@ -68,7 +70,8 @@ async fn older_monitor_methods_keep_the_same_replica() {
         add_bridge(&writer, "br0").await;
         let endpoint = forward_but(daemon.path("old.sock"), daemon.path("db.sock"), unknown);
         let connection = Connection::open(&endpoint, DATABASE, Options::default()).await.unwrap();
-        let mut monitored = connection.monitor(Monitor::new().table::<Bridge>(Where::all())).await.unwrap();
+        let mut monitored =
+            connection.monitor(Monitor::new().table::<Bridge>(Where::all())).await.unwrap();
         assert_eq!(names(monitored.rows()), ["br0"], "without {unknown:?}");
         let (br0, _) = monitored.rows::<Bridge>().next().unwrap();
 
@@ -78,7 +81,11 @@ async fn older_monitor_methods_keep_the_same_replica() {
             transaction.mutate("Bridge", br0, vec![ovsdb::Mutation::insert("external_ids", pair)]);
             writer.transact(transaction).await.unwrap();
             let changes = in_time("the change", monitored.changed()).await.unwrap();
-            assert_eq!(changes.iter().next().unwrap().columns(), ["external_ids"], "without {unknown:?}");
+            assert_eq!(
+                changes.iter().next().unwrap().columns(),
+                ["external_ids"],
+                "without {unknown:?}"
+            );
         }
         let ids = &monitored.row::<Bridge>(br0).unwrap().external_ids;
         assert_eq!(
@@ -97,8 +104,11 @@ async fn older_monitor_methods_keep_the_same_replica() {
 #[tokio::test]
 async fn a_server_that_knows_no_conditions_is_not_asked_for_all_rows_instead() {
     let (daemon, _connection) = switch().await;
-    let endpoint =
-        forward_but(daemon.path("old.sock"), daemon.path("db.sock"), &["monitor_cond_since", "monitor_cond"]);
+    let endpoint = forward_but(
+        daemon.path("old.sock"),
+        daemon.path("db.sock"),
+        &["monitor_cond_since", "monitor_cond"],
+    );
     let connection = Connection::open(&endpoint, DATABASE, Options::default()).await.unwrap();
     let error = connection
         .monitor(Monitor::new().table::<Bridge>(Condition::equal("name", "br0")))

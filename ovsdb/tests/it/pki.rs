@@ -48,7 +48,13 @@ impl Pki {
             "-out",
             &self.text("request"),
         ]);
-        self.sign(name, "-selfsign", &format!("{name}.key"), "basicConstraints=critical,CA:true", valid);
+        self.sign(
+            name,
+            "-selfsign",
+            &format!("{name}.key"),
+            "basicConstraints=critical,CA:true",
+            valid,
+        );
     }
 
     /// A key and a certificate with the DNS name `NAME.test` and the common name `the NAME`.
@@ -108,8 +114,12 @@ impl Pki {
         arguments.extend(signer.split('=').next());
         let signer = signer.split_once('=').map(|(_, path)| path.to_owned());
         arguments.extend(signer.as_deref());
-        let (key, conf, request, out) =
-            (self.text(key), self.text("conf"), self.text("request"), self.text(&format!("{name}.crt")));
+        let (key, conf, request, out) = (
+            self.text(key),
+            self.text("conf"),
+            self.text("request"),
+            self.text(&format!("{name}.crt")),
+        );
         arguments.extend([
             "-keyfile",
             &key,

@@ -56,7 +56,8 @@ async fn readers_share_a_connection_and_each_sees_its_own_rows() {
     let (daemon, writer) = switch().await;
     add_bridge(&writer, "br0").await;
     let all = Monitor::new().table::<Bridge>(Where::all());
-    let (client, mut first) = Client::start(daemon.endpoint().into(), DATABASE, all, Options::default());
+    let (client, mut first) =
+        Client::start(daemon.endpoint().into(), DATABASE, all, Options::default());
     let one = Monitor::new().table::<Bridge>(ovsdb::Condition::equal("name", "br1"));
     let mut second = client.replicate(one);
     for updates in [&mut first, &mut second] {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ovsdb::{
-    ChangeKind, Changes, Client, Endpoints, Event, Monitor, NotConnected, Options, State, TransactError,
-    Updates, Where,
+    ChangeKind, Changes, Client, Endpoints, Event, Monitor, NotConnected, Options, State,
+    TransactError, Updates, Where,
 };
 
 use crate::{
@@ -51,7 +51,9 @@ async fn expect_changes(updates: &mut Updates) -> Changes {
 fn told(changes: &Changes, updates: &Updates) -> Vec<(ChangeKind, String)> {
     let name = |change: &ovsdb::Change| match change.kind {
         ChangeKind::Delete => change.old::<Bridge>().unwrap().name.clone(),
-        ChangeKind::Insert | ChangeKind::Modify => updates.row::<Bridge>(change.uuid).unwrap().name.clone(),
+        ChangeKind::Insert | ChangeKind::Modify => {
+            updates.row::<Bridge>(change.uuid).unwrap().name.clone()
+        }
     };
     let mut told: Vec<_> = changes.iter().map(|change| (change.kind, name(change))).collect();
     told.sort_by(|(_, a), (_, b)| a.cmp(b));
@@ -77,8 +79,8 @@ async fn a_client_reads_writes_and_follows() {
     assert_eq!(told(&changes, &updates), [inserted("br1")]);
 }
 
-/// A client, behind a proxy, of a clustered database, whose server numbers its transactions. The database has
-/// `br0` and 100 other bridges.
+/// A client, behind a proxy, of a clustered database, whose server numbers its transactions. The
+/// database has `br0` and 100 other bridges.
 async fn resumable() -> (Daemon, Proxy, Client, Updates) {
     let mut daemon = Daemon::new();
     daemon.create_cluster("cluster.db", schema(SWITCH_SCHEMA));
@@ -91,7 +93,10 @@ async fn resumable() -> (Daemon, Proxy, Client, Updates) {
     // A server's transaction history is not larger than its database (ovsdb/transaction.c,
     // `ovsdb_txn_history_run`), so the database must not be too small.
     let bulk: Vec<String> = (0..100).map(|number| format!("bulk{number}")).collect();
-    writer.transact(adding_bridges(&bulk.iter().map(String::as_str).collect::<Vec<_>>())).await.unwrap();
+    writer
+        .transact(adding_bridges(&bulk.iter().map(String::as_str).collect::<Vec<_>>()))
+        .await
+        .unwrap();
     add_bridge(&writer, "br0").await;
     let proxy = Proxy::start(daemon.path("proxy.sock"), &daemon.endpoint());
     let (client, mut updates) = start(proxy.endpoint());
@@ -189,13 +194,15 @@ async fn without_a_connection_a_transaction_is_refused_at_once_with_the_reason()
     let mut daemon = Daemon::new();
     let (client, _updates) = start(daemon.endpoint());
     assert!(!client.is_connected());
-    eventually("the first attempt fails", async || match client.transact(adding_bridges(&["br0"])).await {
-        Err(TransactError::NotConnected(NotConnected::Unreachable(error)))
-            if error.endpoint == daemon.endpoint() =>
-        {
-            Ok(())
+    eventually("the first attempt fails", async || {
+        match client.transact(adding_bridges(&["br0"])).await {
+            Err(TransactError::NotConnected(NotConnected::Unreachable(error)))
+                if error.endpoint == daemon.endpoint() =>
+            {
+                Ok(())
+            }
+            other => Err(other),
         }
-        other => Err(other),
     })
     .await;
 
@@ -213,7 +220,8 @@ async fn endpoints_are_tried_in_turn() {
     add_bridge(&writer, "br0").await;
     let nowhere = ovsdb::Endpoint::Unix(daemon.path("nowhere.sock"));
     let garbage = ScriptedServer::new();
-    let endpoints = Endpoints::try_from(vec![nowhere, garbage.endpoint(), daemon.endpoint()]).unwrap();
+    let endpoints =
+        Endpoints::try_from(vec![nowhere, garbage.endpoint(), daemon.endpoint()]).unwrap();
     let (_client, mut updates) = start(endpoints);
     let talk = async {
         let mut peer = garbage.accept_client().await;
@@ -266,7 +274,9 @@ async fn tables_that_cannot_be_read_are_reported_and_tried_again() {
     );
     for _ in 0..2 {
         match next(&mut updates).await {
-            Event::Disconnected(closed) => assert!(matches!(closed, ovsdb::Closed::Monitor(_)), "{closed:?}"),
+            Event::Disconnected(closed) => {
+                assert!(matches!(closed, ovsdb::Closed::Monitor(_)), "{closed:?}")
+            }
             event => panic!("{event:?}"),
         }
     }

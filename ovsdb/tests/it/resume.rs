@@ -29,7 +29,12 @@ fn start(server: &ScriptedServer) -> (Client, Updates) {
         backoff_max: Duration::from_millis(1),
         ..Options::default()
     };
-    Client::start(server.endpoint().into(), "Db", Monitor::new().table::<Port>(Where::all()), options)
+    Client::start(
+        server.endpoint().into(),
+        "Db",
+        Monitor::new().table::<Port>(Where::all()),
+        options,
+    )
 }
 
 /// The next monitor request, which has to ask for the changes since this transaction.
@@ -54,7 +59,8 @@ async fn connected(server: &ScriptedServer) -> (Client, Updates, Peer, Value) {
     let answer = async {
         let mut peer = server.accept_client().await;
         let request = expect_since(&mut peer, NOTHING).await;
-        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one"}}}}])).await;
+        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one"}}}}]))
+            .await;
         (peer, request["params"][1].clone())
     };
     let ((peer, id), ()) = tokio::join!(answer, expect_connected(&mut updates));
@@ -88,12 +94,14 @@ async fn a_client_asks_for_everything_where_the_database_has_got_another_column(
     let (_client, mut updates, peer, _) = connected(&server).await;
     drop(peer);
     let again = async {
-        let columns =
-            json!({"name": {"type": "string"}, "tag": {"type": {"key": "integer", "min": 0, "max": 1}}});
+        let columns = json!({"name": {"type": "string"}, "tag": {"type": {"key": "integer", "min": 0, "max": 1}}});
         let mut peer = server.accept_client_of(columns).await;
         let request = expect_since(&mut peer, NOTHING).await;
-        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one", "tag": 7}}}}]))
-            .await;
+        peer.answer(
+            &request,
+            json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one", "tag": 7}}}}]),
+        )
+        .await;
         peer
     };
     tokio::join!(again, expect_connected(&mut updates));
@@ -123,11 +131,13 @@ async fn rows_that_make_no_sense_are_no_replica() {
     let serve = async {
         let mut peer = server.accept_client().await;
         let request = expect_since(&mut peer, NOTHING).await;
-        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": 7}}}}])).await;
+        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": 7}}}}]))
+            .await;
         peer.expect_end().await;
         let mut peer = server.accept_client().await;
         let request = expect_since(&mut peer, NOTHING).await;
-        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one"}}}}])).await;
+        peer.answer(&request, json!([false, FIRST, {"Port": {ROW: {"initial": {"name": "one"}}}}]))
+            .await;
         peer
     };
     let follow = async {
@@ -143,7 +153,8 @@ async fn rows_that_make_no_sense_are_no_replica() {
 #[tokio::test(start_paused = true)]
 async fn attempts_get_rarer_while_there_is_no_server() {
     let nowhere = "unix:/nonexistent/db.sock".parse::<ovsdb::Endpoint>().unwrap();
-    let (client, _updates) = Client::start(nowhere.into(), "Db", Monitor::new(), Options::default());
+    let (client, _updates) =
+        Client::start(nowhere.into(), "Db", Monitor::new(), Options::default());
     let mut state = client.state();
     let begun = Instant::now();
     let mut attempts = 0;

@@ -50,11 +50,13 @@ impl ScriptedServer {
         self.accept_client_of(json!({"name": {"type": "string"}})).await
     }
 
-    /// The next connection, after its schema request was answered: a table `Port` with these columns.
+    /// The next connection, after its schema request was answered: a table `Port` with these
+    /// columns.
     pub(crate) async fn accept_client_of(&self, columns: Value) -> Peer {
         let mut peer = self.accept().await;
         let request = peer.expect("get_schema").await;
-        peer.answer(&request, json!({"name": "Db", "tables": {"Port": {"columns": columns}}})).await;
+        peer.answer(&request, json!({"name": "Db", "tables": {"Port": {"columns": columns}}}))
+            .await;
         peer
     }
 }
@@ -78,8 +80,10 @@ impl Peer {
                 .expect("the client is there");
             assert_ne!(count, 0, "the client closed the connection");
             self.framer.push(&chunk[..count]);
-            while let Some(message) = self.framer.next_message().expect("the client sends messages") {
-                self.received.push_back(serde_json::from_slice(&message).expect("the client sends JSON"));
+            while let Some(message) = self.framer.next_message().expect("the client sends messages")
+            {
+                self.received
+                    .push_back(serde_json::from_slice(&message).expect("the client sends JSON"));
             }
         }
     }
@@ -102,6 +106,8 @@ impl Peer {
     }
 
     pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) {
-        in_time("the client reads", self.stream.write_all(bytes)).await.expect("the client is there");
+        in_time("the client reads", self.stream.write_all(bytes))
+            .await
+            .expect("the client is there");
     }
 }

@@ -15,8 +15,11 @@ use crate::{
 pub(crate) async fn server(pki: &str, options: &[&str]) -> (Daemon, Pki, Endpoint) {
     let daemon = Daemon::new();
     let pki = Pki::new(daemon.path(pki));
-    let arguments =
-        pki.server("server", "ca").into_iter().chain(options.iter().map(ToString::to_string)).collect();
+    let arguments = pki
+        .server("server", "ca")
+        .into_iter()
+        .chain(options.iter().map(ToString::to_string))
+        .collect();
     let (daemon, endpoint) = serve(daemon, arguments).await;
     (daemon, pki, endpoint)
 }
@@ -49,10 +52,12 @@ pub(crate) async fn refusal(endpoint: &Endpoint, ssl: &Ssl) -> String {
 #[tokio::test]
 async fn both_versions_of_tls_carry_what_is_written_read_and_followed() {
     for version in ["TLSv1.2", "TLSv1.3"] {
-        let (_daemon, pki, endpoint) = server("pki", &[&format!("--ssl-protocols={version}")]).await;
+        let (_daemon, pki, endpoint) =
+            server("pki", &[&format!("--ssl-protocols={version}")]).await;
         let connection = open(&endpoint, &pki.ssl("client", "ca")).await.unwrap();
         add_root(&connection).await;
-        let mut monitored = connection.monitor(Monitor::new().table::<Bridge>(Where::all())).await.unwrap();
+        let mut monitored =
+            connection.monitor(Monitor::new().table::<Bridge>(Where::all())).await.unwrap();
         // More than the buffers of either side hold.
         let bridges: Vec<String> = (0..2_000).map(|number| format!("br{number:01000}")).collect();
         connection
@@ -183,8 +188,11 @@ async fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
     {
         fs::write(pki.path(file), contents).unwrap();
     }
-    fs::write(pki.path("nonsense"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-        .unwrap();
+    fs::write(
+        pki.path("nonsense"),
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )
+    .unwrap();
 
     let cases: &[(&str, &str, &str, &str)] = &[
         // key, certificate, CA file; the error, with the file's name in brackets
@@ -201,7 +209,12 @@ async fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
             "certificate [gone] cannot be read: No such file or directory (os error 2)",
         ),
         ("client.key", "client.crt", "gone", "CA file [gone] cannot be read: entity not found"),
-        ("client.key", "client.crt", ".", "CA file [.] cannot be read: Is a directory (os error 21)"),
+        (
+            "client.key",
+            "client.crt",
+            ".",
+            "CA file [.] cannot be read: Is a directory (os error 21)",
+        ),
         ("text", "client.crt", "ca.crt", "private key [text] is not in the form of PEM"),
         ("empty", "client.crt", "ca.crt", "private key [empty] holds no private key"),
         ("client.crt", "client.crt", "ca.crt", "private key [client.crt] holds no private key"),
@@ -227,24 +240,35 @@ async fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
             "ca.crt",
             "private key [server.key] does not belong to certificate [client.crt]",
         ),
-        ("old.key", "old.crt", "ca.crt", "certificate [old.crt] expired at 2021-02-03 04:05:06 UTC"),
+        (
+            "old.key",
+            "old.crt",
+            "ca.crt",
+            "certificate [old.crt] expired at 2021-02-03 04:05:06 UTC",
+        ),
         (
             "new.key",
             "new.crt",
             "ca.crt",
             "certificate [new.crt] is not valid before 2098-01-02 03:04:05 UTC: is this host's clock right?",
         ),
-        ("client.key", "client.crt", "old-ca.crt", "CA file [old-ca.crt] expired at 2021-02-03 04:05:06 UTC"),
+        (
+            "client.key",
+            "client.crt",
+            "old-ca.crt",
+            "CA file [old-ca.crt] expired at 2021-02-03 04:05:06 UTC",
+        ),
     ];
     for (key, certificate, authority, said) in cases {
         let mut ssl = pki.ssl("client", "ca");
         let identity = ssl.identity.as_mut().unwrap();
         (identity.private_key, identity.certificate, ssl.authority) =
             (pki.path(key), pki.path(certificate), pki.path(authority));
-        let expected = said.split('[').enumerate().map(|(index, part)| match part.split_once(']') {
-            Some((file, rest)) if index > 0 => format!("{:?}{rest}", pki.path(file)),
-            _ => part.to_owned(),
-        });
+        let expected =
+            said.split('[').enumerate().map(|(index, part)| match part.split_once(']') {
+                Some((file, rest)) if index > 0 => format!("{:?}{rest}", pki.path(file)),
+                _ => part.to_owned(),
+            });
         assert_eq!(refusal(&nowhere, &ssl).await, expected.collect::<String>());
     }
 }
@@ -260,7 +284,10 @@ async fn a_server_that_is_not_to_be_believed_is_refused_with_the_reason() {
     let refused = refusal(&endpoint, &pki.ssl("client", "other")).await;
     assert_eq!(
         refused,
-        format!("the server's certificate is not signed by any authority in {:?}", pki.path("other.crt"))
+        format!(
+            "the server's certificate is not signed by any authority in {:?}",
+            pki.path("other.crt")
+        )
     );
 
     for (identity, said) in [
@@ -285,14 +312,18 @@ async fn an_authority_of_the_same_name_with_another_key_is_another() {
     let refused = refusal(&endpoint, &pki.ssl("client", "ca")).await;
     assert_eq!(
         refused,
-        format!("the server's certificate is not signed by any authority in {:?}", pki.path("ca.crt"))
+        format!(
+            "the server's certificate is not signed by any authority in {:?}",
+            pki.path("ca.crt")
+        )
     );
 }
 
 #[tokio::test]
 async fn a_server_that_refuses_this_side_is_quoted() {
     for version in ["TLSv1.2", "TLSv1.3"] {
-        let (_daemon, pki, endpoint) = server("pki", &[&format!("--ssl-protocols={version}")]).await;
+        let (_daemon, pki, endpoint) =
+            server("pki", &[&format!("--ssl-protocols={version}")]).await;
         let mut nameless = pki.ssl("client", "ca");
         nameless.identity = None;
         assert_eq!(
@@ -320,7 +351,8 @@ async fn a_server_that_does_not_speak_tls_is_told_from_one_that_is_not_believed(
     let expected = "the server ended the connection before it was secured: \
                     does it listen with pssl, and with a certificate?";
     assert!(
-        refused == expected || refused == "the server does not speak TLS: does it listen with pssl?",
+        refused == expected
+            || refused == "the server does not speak TLS: does it listen with pssl?",
         "{refused}"
     );
 }
@@ -340,8 +372,9 @@ async fn several_authorities_are_all_believed_and_an_expired_one_harms_nobody() 
     let (_daemon, pki, endpoint) = server("pki", &[]).await;
     pki.authority("other", Valid::Now);
     pki.authority("old", Valid::Before);
-    let file =
-        ["other.crt", "old.crt", "ca.crt"].map(|name| fs::read_to_string(pki.path(name)).unwrap()).concat();
+    let file = ["other.crt", "old.crt", "ca.crt"]
+        .map(|name| fs::read_to_string(pki.path(name)).unwrap())
+        .concat();
     fs::write(pki.path("all.crt"), file).unwrap();
     open(&endpoint, &pki.ssl("client", "all")).await.unwrap();
 }

@@ -47,8 +47,10 @@ pub(crate) async fn add_root(connection: &Connection) -> Uuid {
 /// A transaction that adds bridges to the root.
 pub(crate) fn adding_bridges(names: &[&str]) -> Transaction {
     let mut transaction = Transaction::new();
-    let bridges: Vec<_> =
-        names.iter().map(|name| transaction.insert("Bridge", Row::new().with("name", *name))).collect();
+    let bridges: Vec<_> = names
+        .iter()
+        .map(|name| transaction.insert("Bridge", Row::new().with("name", *name)))
+        .collect();
     transaction.mutate(
         "Open_vSwitch",
         ovsdb::Where::all(),
@@ -64,7 +66,11 @@ pub(crate) async fn add_bridge(connection: &Connection, name: &str) {
 /// A transaction that removes a bridge.
 pub(crate) fn removing_bridge(uuid: Uuid) -> Transaction {
     let mut transaction = Transaction::new();
-    transaction.mutate("Open_vSwitch", ovsdb::Where::all(), vec![ovsdb::Mutation::delete("bridges", uuid)]);
+    transaction.mutate(
+        "Open_vSwitch",
+        ovsdb::Where::all(),
+        vec![ovsdb::Mutation::delete("bridges", uuid)],
+    );
     transaction
 }
 

@@ -10,12 +10,19 @@ use crate::switch::{DATABASE, adding_bridges, switch};
 async fn rows_refer_to_rows_of_the_same_transaction() {
     let (_daemon, connection) = switch().await;
     let mut transaction = Transaction::new();
-    let interface = transaction.insert("Interface", Row::new().with("name", "p0").with("type", "internal"));
-    let port = transaction.insert("Port", Row::new().with("name", "p0").with("interfaces", &interface));
-    let bridge =
-        transaction.insert("Bridge", Row::new().with("name", "br0").with("ports", vec![port.clone()]));
-    let added = transaction.mutate("Open_vSwitch", Where::all(), vec![Mutation::insert("bridges", &bridge)]);
-    let selection = transaction.select("Port", Condition::equal("name", "p0"), &["interfaces", "name"]);
+    let interface =
+        transaction.insert("Interface", Row::new().with("name", "p0").with("type", "internal"));
+    let port =
+        transaction.insert("Port", Row::new().with("name", "p0").with("interfaces", &interface));
+    let bridge = transaction
+        .insert("Bridge", Row::new().with("name", "br0").with("ports", vec![port.clone()]));
+    let added = transaction.mutate(
+        "Open_vSwitch",
+        Where::all(),
+        vec![Mutation::insert("bridges", &bridge)],
+    );
+    let selection =
+        transaction.select("Port", Condition::equal("name", "p0"), &["interfaces", "name"]);
     let outcome = connection.transact(transaction).await.unwrap();
 
     assert_eq!(outcome.count(added), 1);
@@ -67,8 +74,10 @@ async fn conditions_choose_rows() {
         Condition::equal("name", "br1"),
         Row::new().with("external_ids", Datum::map([("k", "v")])),
     );
-    let both =
-        [Condition::includes("external_ids", Datum::map([("k", "v")])), Condition::not_equal("name", "br0")];
+    let both = [
+        Condition::includes("external_ids", Datum::map([("k", "v")])),
+        Condition::not_equal("name", "br0"),
+    ];
     let having = transaction.select("Bridge", both, &["name"]);
     let lacking = transaction.select(
         "Bridge",
@@ -76,7 +85,10 @@ async fn conditions_choose_rows() {
         &["name"],
     );
     let outcome = connection.transact(transaction).await.unwrap();
-    assert_eq!(outcome.rows(having).iter().map(|row| row.string("name")).collect::<Vec<_>>(), [Some("br1")]);
+    assert_eq!(
+        outcome.rows(having).iter().map(|row| row.string("name")).collect::<Vec<_>>(),
+        [Some("br1")]
+    );
     assert_eq!(outcome.rows(lacking).len(), 2);
 }
 
@@ -84,7 +96,11 @@ async fn conditions_choose_rows() {
 async fn counters_are_changed_by_arithmetic() {
     let (_daemon, connection) = switch().await;
     let mut transaction = Transaction::new();
-    transaction.mutate("Open_vSwitch", Where::all(), vec![Mutation::new("next_cfg", Mutator::Add, 40_i64)]);
+    transaction.mutate(
+        "Open_vSwitch",
+        Where::all(),
+        vec![Mutation::new("next_cfg", Mutator::Add, 40_i64)],
+    );
     transaction.mutate(
         "Open_vSwitch",
         Where::all(),
@@ -110,7 +126,11 @@ async fn a_wait_guards_a_transaction() {
             Duration::ZERO,
         );
         let bridge = transaction.insert("Bridge", Row::new().with("name", "br0"));
-        transaction.mutate("Open_vSwitch", Where::all(), vec![Mutation::insert("bridges", &bridge)]);
+        transaction.mutate(
+            "Open_vSwitch",
+            Where::all(),
+            vec![Mutation::insert("bridges", &bridge)],
+        );
         transaction
     };
     connection.transact(guarded()).await.unwrap();
@@ -124,7 +144,14 @@ async fn a_wait_ends_when_another_transaction_makes_it_true() {
     let (daemon, connection) = switch().await;
     let mut transaction = Transaction::new();
     let rows = vec![Row::new().with("name", "br0")];
-    transaction.wait("Bridge", Where::all(), &["name"], Until::Equal, rows, Duration::from_secs(20));
+    transaction.wait(
+        "Bridge",
+        Where::all(),
+        &["name"],
+        Until::Equal,
+        rows,
+        Duration::from_secs(20),
+    );
     let waiting = connection.transact(transaction);
     daemon.open(DATABASE).await.transact(adding_bridges(&["br0"])).await.unwrap();
     waiting.await.unwrap();

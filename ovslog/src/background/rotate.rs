@@ -1,9 +1,9 @@
 //! A log that is renamed when it grows too large, for machines without logrotate.
 //!
-//! `ovnkube.log` becomes `ovnkube.log.2026-11-21T22-40-00.123` (UTC). Renamed files beyond a number or an age
-//! are removed; files of other names are left alone. The name does not end with `.log`, unlike upstream's
-//! `ovnkube-TIME.log`: a logrotate stanza for all logs of a directory, such as Open vSwitch's, would take it
-//! for another log, and rotate it again and again.
+//! `ovnkube.log` becomes `ovnkube.log.2026-11-21T22-40-00.123` (UTC). Renamed files beyond a number
+//! or an age are removed; files of other names are left alone. The name does not end with `.log`,
+//! unlike upstream's `ovnkube-TIME.log`: a logrotate stanza for all logs of a directory, such as
+//! Open vSwitch's, would take it for another log, and rotate it again and again.
 
 use std::{
     ffi::OsStr,
@@ -14,7 +14,8 @@ use std::{
 };
 
 use time::{
-    OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem, macros::format_description,
+    OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem,
+    macros::format_description,
 };
 
 use super::Rotation;
@@ -22,8 +23,9 @@ use crate::ReopenFile;
 
 const MEGABYTE: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The pause after a failed rename, in which the log grows beyond its limit. Ten times less would retry more
-/// often while the directory is broken; ten times more would let the log grow longer after it is repaired.
+/// The pause after a failed rename, in which the log grows beyond its limit. Ten times less would
+/// retry more often while the directory is broken; ten times more would let the log grow longer
+/// after it is repaired.
 const RETRY: Duration = Duration::from_secs(60);
 const TIME: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]-[minute]-[second].[subsecond digits:3]");
@@ -55,7 +57,10 @@ impl From<Rotation> for Limits {
         Self {
             size: Some(max_size.saturating_mul(MEGABYTE)).filter(|size| *size > 0),
             backups: Some(max_backups).filter(|backups| *backups > 0),
-            age: u32::try_from(max_age).ok().filter(|days| *days > 0).map(|days| DAY.saturating_mul(days)),
+            age: u32::try_from(max_age)
+                .ok()
+                .filter(|days| *days > 0)
+                .map(|days| DAY.saturating_mul(days)),
         }
     }
 }
@@ -80,15 +85,17 @@ impl RotatedFile {
 
     fn make_room(&mut self, line: u64) {
         let Some(limit) = self.limits.size else { return };
-        // As often as `ReopenFile` checks the path: after a rename by another program the log is small again.
+        // As often as `ReopenFile` checks the path: after a rename by another program the log is
+        // small again.
         if self.looked.elapsed() >= Duration::from_secs(1) {
             self.size = None;
             self.looked = Instant::now();
         }
-        let size = self.size.unwrap_or_else(|| fs::metadata(&self.path).map_or(0, |file| file.len()));
+        let size =
+            self.size.unwrap_or_else(|| fs::metadata(&self.path).map_or(0, |file| file.len()));
         self.size = Some(size.saturating_add(line));
-        // An empty file is never renamed, even for a line larger than the limit: it would only leave empty
-        // files.
+        // An empty file is never renamed, even for a line larger than the limit: it would only
+        // leave empty files.
         let wait = self.not_before.is_some_and(|time| Instant::now() < time);
         if size == 0 || size.saturating_add(line) <= limit || wait {
             return;
@@ -123,8 +130,8 @@ impl RotatedFile {
         Some(self.path.with_file_name(prefix(&self.path)? + &time))
     }
 
-    /// Removes renamed files that are too old or too many. A file that cannot be removed is tried again at
-    /// the next rename.
+    /// Removes renamed files that are too old or too many. A file that cannot be removed is tried
+    /// again at the next rename.
     fn prune(&self, now: SystemTime) {
         let Some(directory) = self.path.parent() else { return };
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -135,8 +142,10 @@ impl RotatedFile {
         backups.sort();
         backups.reverse();
         let keep = self.limits.backups.unwrap_or(usize::MAX);
-        let oldest =
-            self.limits.age.and_then(|age| OffsetDateTime::from(now).checked_sub(age.try_into().ok()?));
+        let oldest = self
+            .limits
+            .age
+            .and_then(|age| OffsetDateTime::from(now).checked_sub(age.try_into().ok()?));
         for (index, (time, path)) in backups.iter().enumerate() {
             if index >= keep || oldest.is_some_and(|oldest| time.assume_utc() < oldest) {
                 let _ = fs::remove_file(path);

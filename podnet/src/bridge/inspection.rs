@@ -29,12 +29,17 @@ impl Bridge {
         let mut tx = Transaction::new();
         let columns = ["ofport", "error", "external_ids", "ingress_policing_rate"];
         let interfaces = tx.select("Interface", interface, &columns);
-        let ports = tx.select("Port", Condition::includes("interfaces", interface), &["qos", "external_ids"]);
+        let ports = tx.select(
+            "Port",
+            Condition::includes("interfaces", interface),
+            &["qos", "external_ids"],
+        );
         let bridge = tx.select("Bridge", Condition::equal("name", INTEGRATION_BRIDGE), &["ports"]);
         let qos = tx.select("QoS", ovsdb::Where::all(), &["other_config"]);
         let outcome = self.transact(tx).await?;
         let row = outcome.rows(interfaces).first();
-        let limits = outcome.rows(ports).first().and_then(|port| rows::limits_of(&port.map("external_ids")));
+        let limits =
+            outcome.rows(ports).first().and_then(|port| rows::limits_of(&port.map("external_ids")));
         let port = outcome.rows(ports).first().map(PortRow::from);
         let bridge_ports =
             outcome.rows(bridge).first().map(|bridge| bridge.uuids("ports")).unwrap_or_default();
@@ -49,7 +54,9 @@ impl Bridge {
             made_with: limits,
             // Open vSwitch's ingress is what the pod sends: the names are the other way round.
             ingress_limit: max_rate,
-            egress_limit: row.and_then(|row| row.integer("ingress_policing_rate")).filter(|rate| *rate > 0),
+            egress_limit: row
+                .and_then(|row| row.integer("ingress_policing_rate"))
+                .filter(|rate| *rate > 0),
         })
     }
 }

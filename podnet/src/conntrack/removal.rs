@@ -1,14 +1,17 @@
-//! Requests to the kernel to remove connections: all that match a filter with one request, or one by one, many
-//! with one system call.
+//! Requests to the kernel to remove connections: all that match a filter with one request, or one
+//! by one, many with one system call.
 //!
-//! The kernel carries out a request while it is being sent (`nfnetlink_rcv` in nfnetlink.c). An answer for each
-//! connection, awaited before the next is sent, would take four times as long as the removal itself.
+//! The kernel carries out a request while it is being sent (`nfnetlink_rcv` in nfnetlink.c). An
+//! answer for each connection, awaited before the next is sent, would take four times as long as
+//! the removal itself.
 //!
 //! Must not know which connections are removed, and why.
 
 use std::io;
 
-use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, Nla as _};
+use netlink_packet_core::{
+    DefaultNla, NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, Nla as _,
+};
 use netlink_packet_netfilter::{
     NetfilterHeader, NetfilterMessage, NetfilterProtoFamily,
     conntrack::{ConntrackAttribute, ConntrackMessage},
@@ -22,8 +25,8 @@ use crate::netlink::dump::messages;
 const IPCTNL_MSG_CT_DELETE: u8 = 2;
 /// The zone, a part of a connection's identity.
 const CTA_ZONE: u16 = 18;
-/// Requests that are sent together. The kernel answers those that it cannot carry out: this many answers fit
-/// into the socket's buffer of 208 kB, at up to 1.3 kB each.
+/// Requests that are sent together. The kernel answers those that it cannot carry out: this many
+/// answers fit into the socket's buffer of 208 kB, at up to 1.3 kB each.
 const TOGETHER: usize = 64;
 /// Size of the receive buffer in bytes: an answer quotes the request, which has some 150 bytes.
 const ANSWER: usize = 8 * 1024;
@@ -55,8 +58,8 @@ impl Removal {
     }
 
     /// Removes all connections of a family that match the filter. Returns whether the kernel could
-    /// (`ctnetlink_del_conntrack` in nf_conntrack_netlink.c, since Linux 6.11). An older one expects the
-    /// identity of one connection, finds a part of it missing, and removes nothing.
+    /// (`ctnetlink_del_conntrack` in nf_conntrack_netlink.c, since Linux 6.11). An older one
+    /// expects the identity of one connection, finds a part of it missing, and removes nothing.
     ///
     /// # Errors
     /// The kernel refuses for another reason.
@@ -65,20 +68,27 @@ impl Removal {
         family: NetfilterProtoFamily,
         filter: Vec<DefaultNla>,
     ) -> io::Result<bool> {
-        let message = ConntrackMessage::Other { message_type: IPCTNL_MSG_CT_DELETE, attributes: filter };
+        let message =
+            ConntrackMessage::Other { message_type: IPCTNL_MSG_CT_DELETE, attributes: filter };
         append(&mut self.requests, family, message, NLM_F_ACK);
         let mut outcome = None;
         self.exchange(|answer| outcome = Some(answer))?;
         match outcome {
             Some(Ok(())) => Ok(true),
-            Some(Err(error)) if matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP)) => Ok(false),
+            Some(Err(error)) if matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP)) => {
+                Ok(false)
+            }
             Some(Err(error)) => Err(error),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
     /// Removes the connection with these attributes, now or with the next ones.
-    pub(super) fn add(&mut self, family: NetfilterProtoFamily, attributes: Vec<ConntrackAttribute>) {
+    pub(super) fn add(
+        &mut self,
+        family: NetfilterProtoFamily,
+        attributes: Vec<ConntrackAttribute>,
+    ) {
         if self.refused.is_some() {
             return;
         }
@@ -144,7 +154,12 @@ impl Removal {
     }
 }
 
-fn append(requests: &mut Vec<u8>, family: NetfilterProtoFamily, message: ConntrackMessage, more_flags: u16) {
+fn append(
+    requests: &mut Vec<u8>,
+    family: NetfilterProtoFamily,
+    message: ConntrackMessage,
+    more_flags: u16,
+) {
     let mut message =
         NetlinkMessage::from(NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), message));
     message.header.flags = NLM_F_REQUEST | more_flags;

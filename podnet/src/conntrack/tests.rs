@@ -67,18 +67,27 @@ fn connections_of_an_address_go_and_others_stay_whichever_way_the_kernel_knows()
             let flushed = flush_now(way, &[v4.parse().unwrap(), v6.parse().unwrap()]);
             let left = shell("conntrack -L");
             let of_others = |line: &&str| line.contains("10.244.1.4") || line.contains("fd00::4");
-            assert_eq!(left.lines().count(), left.lines().filter(of_others).count(), "{way:?}: {left}");
+            assert_eq!(
+                left.lines().count(),
+                left.lines().filter(of_others).count(),
+                "{way:?}: {left}"
+            );
             assert_eq!(left.lines().count(), 4, "{way:?}: {left}");
             match way {
-                Way::Listed => assert_eq!(flushed, Flushed { at_once: 0, connections: 7, listed: 9 }),
+                Way::Listed => {
+                    assert_eq!(flushed, Flushed { at_once: 0, connections: 7, listed: 9 })
+                }
                 // An older kernel than 6.11 has used the other way.
-                Way::AtOnce => assert!(flushed.at_once == 2 || flushed.connections == 7, "{flushed:?}"),
+                Way::AtOnce => {
+                    assert!(flushed.at_once == 2 || flushed.connections == 7, "{flushed:?}")
+                }
             }
         });
     }
 }
 
-/// The kernel's filter by an IPv6 address hands over every connection but those that are looked for.
+/// The kernel's filter by an IPv6 address hands over every connection but those that are looked
+/// for.
 #[test]
 fn ipv6_connections_to_an_endpoint_that_is_gone_stayed() {
     alone(|| {
@@ -111,7 +120,11 @@ fn connections_are_removed_while_they_are_listed_and_not_kept_in_memory() {
         let begun = std::time::Instant::now();
         let flushed = flush_now(Way::Listed, &["10.244.1.3".parse().unwrap()]);
         let (kilobytes, took) = (peak() - before, begun.elapsed());
-        assert_eq!(flushed, Flushed { at_once: 0, connections: COUNT, listed: COUNT }, "after {took:?}");
+        assert_eq!(
+            flushed,
+            Flushed { at_once: 0, connections: COUNT, listed: COUNT },
+            "after {took:?}"
+        );
         assert_eq!(shell("conntrack -C").trim(), "0");
         // The list alone took 80 MB when it was kept.
         assert!(kilobytes < 8_000, "{kilobytes} kB more, and {took:?}");

@@ -1,10 +1,12 @@
-//! The removal of tracked connections with an interface, and what becomes of those that it has no time for.
+//! The removal of tracked connections with an interface, and what becomes of those that it has no
+//! time for.
 //!
-//! Addresses that could not be flushed in time have a file each, beside the locks of calls: in a directory
-//! that is root's alone, and that does not survive a reboot, as connections do not. The node's server
-//! flushes them as soon as there is such a file, and so does each GC, and the ADD of an interface that gets
-//! the address, whichever comes first. They take turns, by a lock on the directory: a flush that goes on
-//! while the address is in use again takes the connections of its new holder.
+//! Addresses that could not be flushed in time have a file each, beside the locks of calls: in a
+//! directory that is root's alone, and that does not survive a reboot, as connections do not. The
+//! node's server flushes them as soon as there is such a file, and so does each GC, and the ADD of
+//! an interface that gets the address, whichever comes first. They take turns, by a lock on the
+//! directory: a flush that goes on while the address is in use again takes the connections of its
+//! new holder.
 
 use std::{
     fs::{self, File},
@@ -28,10 +30,10 @@ use crate::{
     settings::{SHORT_TIMEOUT, Settings},
 };
 
-/// How long the flush of tracked connections may take. Linux 6.11 and newer look through 250,000 in a tenth of
-/// a second, and remove as many IPv4 connections in less than one; where each has to be removed by itself, a
-/// pod with very many takes longer. With a longer wait DEL could not end within 2 s, and the server does the
-/// rest.
+/// How long the flush of tracked connections may take. Linux 6.11 and newer look through 250,000 in
+/// a tenth of a second, and remove as many IPv4 connections in less than one; where each has to be
+/// removed by itself, a pod with very many takes longer. With a longer wait DEL could not end
+/// within 2 s, and the server does the rest.
 pub const FLUSH: Duration = Duration::from_millis(1500);
 
 /// The addresses whose connections are left.
@@ -76,11 +78,12 @@ impl Unflushed {
         opened.map(File::from).map_err(|error| self.failed(io::Error::other(error)))
     }
 
-    /// Waits until no other process removes what is left, and keeps the others out. On a thread of its own:
-    /// the wait blocks, and the caller may give up.
+    /// Waits until no other process removes what is left, and keeps the others out. On a thread of
+    /// its own: the wait blocks, and the caller may give up.
     async fn turn(&self) -> Result<Flock<File>, UnflushedError> {
         let directory = self.open()?;
-        let lock = || Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into());
+        let lock =
+            || Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into());
         let locked = async { on_a_thread(lock)?.await };
         locked.await.map_err(|source| self.failed(source))
     }
@@ -116,8 +119,8 @@ impl Unflushed {
     }
 }
 
-/// Removes the connections that removals have left, except those of an address that an interface uses by now:
-/// they are that interface's. Returns the addresses that were flushed.
+/// Removes the connections that removals have left, except those of an address that an interface
+/// uses by now: they are that interface's. Returns the addresses that were flushed.
 ///
 /// # Errors
 /// [`UnflushedError`]; the addresses are left for the next time.
@@ -126,14 +129,17 @@ pub async fn flush_left(settings: &Settings) -> Result<Vec<IpAddr>, UnflushedErr
     if unflushed.list()?.is_empty() {
         return Ok(Vec::new());
     }
-    // A process whose turn takes longer is stopped, or removes very many: the rest is for the next time.
+    // A process whose turn takes longer is stopped, or removes very many: the rest is for the next
+    // time.
     let Ok(turn) = timeout(SHORT_TIMEOUT, unflushed.turn()).await else { return Ok(Vec::new()) };
     let _turn = turn?;
     // It may have removed everything.
     let left = unflushed.list()?;
-    let bridge = Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT).await.map_err(UnflushedError::Holders)?;
+    let bridge =
+        Bridge::connect(&settings.ovsdb, SHORT_TIMEOUT).await.map_err(UnflushedError::Holders)?;
     let taken = bridge.addresses_of_others(&[]).await.map_err(UnflushedError::Holders)?;
-    let (held, free): (Vec<_>, Vec<_>) = left.into_iter().partition(|address| taken.contains(address));
+    let (held, free): (Vec<_>, Vec<_>) =
+        left.into_iter().partition(|address| taken.contains(address));
     unflushed.settle(&held);
     if !free.is_empty() {
         start_flush(free.clone()).await.map_err(UnflushedError::Flush)?;
@@ -142,8 +148,8 @@ pub async fn flush_left(settings: &Settings) -> Result<Vec<IpAddr>, UnflushedErr
     Ok(free)
 }
 
-/// Removes what removals have left of these addresses, before a new interface uses them. Waits for another
-/// process that is about it.
+/// Removes what removals have left of these addresses, before a new interface uses them. Waits for
+/// another process that is about it.
 ///
 /// # Errors
 /// [`UnflushedError`]; the addresses are left.
@@ -167,8 +173,8 @@ pub async fn flush_before_use(
     Ok(())
 }
 
-/// The addresses that no other interface uses. A pod may have been given the address of one that is long
-/// gone, and a late removal must not break its connections.
+/// The addresses that no other interface uses. A pod may have been given the address of one that is
+/// long gone, and a late removal must not break its connections.
 pub(super) async fn of_nobody_else(
     bridge: &Bridge,
     identities: &[Identity],
@@ -189,9 +195,10 @@ pub(super) async fn of_nobody_else(
     }
 }
 
-/// Starts to remove the connections of all addresses, on a thread of its own: the kernel takes as long for it
-/// as for deleting a link, and blocks the caller for both. Best effort: a kernel without connection tracking
-/// has no connections to remove. What takes longer than `patience` is left.
+/// Starts to remove the connections of all addresses, on a thread of its own: the kernel takes as
+/// long for it as for deleting a link, and blocks the caller for both. Best effort: a kernel
+/// without connection tracking has no connections to remove. What takes longer than `patience` is
+/// left.
 pub(super) fn flush_within(
     patience: Duration,
     addresses: Vec<IpAddr>,
@@ -240,7 +247,8 @@ fn start_flush(addresses: Vec<IpAddr>) -> impl Future<Output = io::Result<Flushe
     }
 }
 
-/// Starts `work` on a thread of its own: it goes on if the caller gives up, and its result ends with it.
+/// Starts `work` on a thread of its own: it goes on if the caller gives up, and its result ends
+/// with it.
 ///
 /// # Errors
 /// There can be no further thread.
@@ -252,11 +260,14 @@ fn on_a_thread<T: Send + 'static>(
         // The receiver is gone if the caller has given up.
         let _ = sender.send(work());
     })?;
-    Ok(async { receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked"))) })
+    Ok(async {
+        receiver.await.unwrap_or_else(|_| Err(io::Error::other("the thread has panicked")))
+    })
 }
 
-/// The normal priority for this thread alone (setpriority(2)), until it is dropped: a table of a million
-/// connections keeps a processor busy, and Open vSwitch must not wait for it. A lower priority stays.
+/// The normal priority for this thread alone (setpriority(2)), until it is dropped: a table of a
+/// million connections keeps a processor busy, and Open vSwitch must not wait for it. A lower
+/// priority stays.
 #[derive(Debug)]
 struct NormalPriority {
     /// The priority before; `None` if it was not changed.
@@ -286,7 +297,8 @@ mod tests {
     fn a_flush_of_connections_does_not_come_before_the_daemons_of_open_vswitch() {
         thread::spawn(|| {
             let nice = || getpriority_process(None).unwrap();
-            setpriority_process(None, -20).expect("a priority above the normal one: this test runs as root");
+            setpriority_process(None, -20)
+                .expect("a priority above the normal one: this test runs as root");
             let normal = NormalPriority::begin();
             assert_eq!(nice(), 0);
             let apart = thread::spawn(move || getpriority_process(None).unwrap());
@@ -317,7 +329,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let unflushed = Unflushed { directory: place.path().join("cni/unflushed") };
         assert_eq!(unflushed.list().unwrap(), [] as [IpAddr; 0]);
-        let addresses: Vec<IpAddr> = ["10.244.1.3", "fd00::3"].map(|address| address.parse().unwrap()).into();
+        let addresses: Vec<IpAddr> =
+            ["10.244.1.3", "fd00::3"].map(|address| address.parse().unwrap()).into();
         flush_within(Duration::ZERO, addresses.clone(), &unflushed).await;
         let mut left = unflushed.list().unwrap();
         left.sort_unstable();

@@ -1,8 +1,9 @@
 //! The wait until Open vSwitch has let go of links whose ports are gone from the database.
 //!
-//! In the kernel's datapath a port is an upper device of its link (`IFLA_MASTER`). A link that is deleted
-//! first takes the port along, and ovs-vswitchd, which still means to remove it, logs `port_del failed (No
-//! such device)`. In the userspace datapath links have no upper device, and nothing waits.
+//! In the kernel's datapath a port is an upper device of its link (`IFLA_MASTER`). A link that is
+//! deleted first takes the port along, and ovs-vswitchd, which still means to remove it, logs
+//! `port_del failed (No such device)`. In the userspace datapath links have no upper device, and
+//! nothing waits.
 //!
 //! Must not know whose links these are.
 
@@ -23,8 +24,9 @@ use crate::{
     },
 };
 
-/// ovs-vswitchd takes some milliseconds, and a tenth of a second with hundreds of ports. If it hangs or is
-/// not there, a removal does not wait for it: all that the wait saves is a line in its log.
+/// ovs-vswitchd takes some milliseconds, and a tenth of a second with hundreds of ports. If it
+/// hangs or is not there, a removal does not wait for it: all that the wait saves is a line in its
+/// log.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Waits until none of these links is a port of a datapath any more, or for [`PATIENCE`].
@@ -37,7 +39,9 @@ pub(super) async fn released<'l>(host: &Netlink, links: impl IntoIterator<Item =
     }
     match timeout(PATIENCE, wait(host, &mut held)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "cannot wait until Open vSwitch has removed ports"),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "cannot wait until Open vSwitch has removed ports")
+        }
         Err(_) => tracing::debug!(
             links = ?held.values().collect::<Vec<_>>(),
             "links are deleted with the ports that Open vSwitch has not removed yet"
@@ -61,7 +65,8 @@ async fn wait(host: &Netlink, held: &mut BTreeMap<u32, &str>) -> io::Result<()> 
     Ok(())
 }
 
-/// The links that a datagram tells of. An unreadable message tells of none: an event of ours is readable.
+/// The links that a datagram tells of. An unreadable message tells of none: an event of ours is
+/// readable.
 fn indexes(datagram: &[u8]) -> Vec<u32> {
     messages(datagram)
         .filter_map(|message| match message.ok()?.payload {

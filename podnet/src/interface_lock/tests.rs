@@ -83,10 +83,11 @@ async fn del_tells_the_holder_to_give_up_and_waits_until_it_has() {
         drop(add);
     };
     let identity = identity("eth0");
-    let (interface_lock, ()) =
-        timeout(A_WHILE, async { join!(InterfaceLock::take_over(&directory, &identity), giving_up) })
-            .await
-            .unwrap();
+    let (interface_lock, ()) = timeout(A_WHILE, async {
+        join!(InterfaceLock::take_over(&directory, &identity), giving_up)
+    })
+    .await
+    .unwrap();
     assert!(interface_lock.is_held());
     assert_eq!(files(&directory), 1);
 }
@@ -100,14 +101,20 @@ async fn an_add_waits_for_the_end_of_a_look_but_not_for_another_add() {
         tokio::time::sleep(TURN / 10).await;
         drop(look);
     };
-    let (interface_lock, ()) =
-        timeout(A_WHILE, async { join!(InterfaceLock::take_in_turn(&directory, &identity), ending) })
-            .await
-            .unwrap();
+    let (interface_lock, ()) = timeout(A_WHILE, async {
+        join!(InterfaceLock::take_in_turn(&directory, &identity), ending)
+    })
+    .await
+    .unwrap();
     let add = interface_lock.unwrap();
     assert!(add.is_held());
     let began = Instant::now();
-    assert!(timeout(A_WHILE, InterfaceLock::take_in_turn(&directory, &identity)).await.unwrap().is_err());
+    assert!(
+        timeout(A_WHILE, InterfaceLock::take_in_turn(&directory, &identity))
+            .await
+            .unwrap()
+            .is_err()
+    );
     assert!(began.elapsed() >= TURN);
     assert!(timeout(TURN, add.challenged()).await.is_err(), "no holder was told to give up");
 }
@@ -161,7 +168,10 @@ fn a_directory_that_others_can_reach_is_not_used() {
     DirBuilder::new().mode(0o700).create(&elsewhere).unwrap();
     DirBuilder::new().recursive(true).create(directory.parent().unwrap()).unwrap();
     symlink(&elsewhere, &directory).unwrap();
-    assert!(!InterfaceLock::take(&directory, &identity("eth0")).unwrap().is_held(), "through a link");
+    assert!(
+        !InterfaceLock::take(&directory, &identity("eth0")).unwrap().is_held(),
+        "through a link"
+    );
     assert_eq!(files(&elsewhere), 0);
 }
 

@@ -1,20 +1,22 @@
-//! Streaming netlink dumps: each message is handled before the next is read. A parsed message takes fifty
-//! times the memory of what the callers keep of it, and netlink-proto queues the whole dump before its first
-//! message is read: ten megabytes for the links of 500 pods, hundreds for a table of connections.
+//! Streaming netlink dumps: each message is handled before the next is read. A parsed message takes
+//! fifty times the memory of what the callers keep of it, and netlink-proto queues the whole dump
+//! before its first message is read: ten megabytes for the links of 500 pods, hundreds for a table
+//! of connections.
 //!
 //! Must not know what is dumped.
 
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
-    NetlinkSerializable,
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage,
+    NetlinkPayload, NetlinkSerializable,
 };
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
 
-/// Size of a receive buffer in bytes: the kernel puts no more into one datagram, and into those of a dump as much as
-/// the largest buffer takes that the socket was read with (`netlink_recvmsg` in af_netlink.c). A small one costs: the
-/// kernel goes through a set of nftables from its beginning for each datagram.
+/// Size of a receive buffer in bytes: the kernel puts no more into one datagram, and into those of
+/// a dump as much as the largest buffer takes that the socket was read with (`netlink_recvmsg` in
+/// af_netlink.c). A small one costs: the kernel goes through a set of nftables from its beginning
+/// for each datagram.
 pub(super) const DATAGRAM: usize = 32 * 1024;
 
 /// Reads the next datagram into the buffer, in place of what is there.
@@ -24,12 +26,12 @@ pub(super) async fn receive(socket: &TokioSocket, datagram: &mut Vec<u8>) -> io:
     socket.recv(datagram).await
 }
 
-/// How often a list is requested that changes while the kernel makes it. Five attempts outlast a few changes;
-/// a storm of changes is not waited for.
+/// How often a list is requested that changes while the kernel makes it. Five attempts outlast a
+/// few changes; a storm of changes is not waited for.
 pub const MOST_TRIES: usize = 5;
 
-/// Whether a list has to be requested again: it changed while the kernel made it, so that entries may be
-/// missing or be there twice (`NLM_F_DUMP_INTR`, netlink(7)).
+/// Whether a list has to be requested again: it changed while the kernel made it, so that entries
+/// may be missing or be there twice (`NLM_F_DUMP_INTR`, netlink(7)).
 pub fn is_torn(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
@@ -39,8 +41,8 @@ pub(crate) fn torn() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the list changed while the kernel made it")
 }
 
-/// Sends `request` to a netlink family (`NETLINK_ROUTE`, …) of the namespace that this thread is in, and
-/// passes each answer to `take` before the next is read. Needs a tokio runtime.
+/// Sends `request` to a netlink family (`NETLINK_ROUTE`, …) of the namespace that this thread is
+/// in, and passes each answer to `take` before the next is read. Needs a tokio runtime.
 ///
 /// # Errors
 /// The kernel refuses; or the list [`is_torn`], after all its answers were passed on.
@@ -49,12 +51,14 @@ pub async fn dump<M: NetlinkSerializable + NetlinkDeserializable>(
     request: M,
     mut take: impl FnMut(M),
 ) -> io::Result<()> {
-    let mut request = NetlinkMessage::new(Default::default(), NetlinkPayload::InnerMessage(request));
+    let mut request =
+        NetlinkMessage::new(Default::default(), NetlinkPayload::InnerMessage(request));
     request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     request.finalize();
     let mut bytes = vec![0; request.buffer_len()];
     request.serialize(&mut bytes);
-    // A socket of its own: no other answers come in between, and dropping this future ends the dump.
+    // A socket of its own: no other answers come in between, and dropping this future ends the
+    // dump.
     let mut socket = TokioSocket::new(family)?;
     socket.socket_mut().bind_auto()?;
     socket.send(&bytes).await?;
@@ -92,7 +96,8 @@ pub fn messages<M: NetlinkDeserializable>(
         }
         let message = NetlinkMessage::<M>::deserialize(datagram).map_err(io::Error::other);
         // Each begins at a multiple of four bytes (netlink(7)).
-        let length = message.as_ref().map_or(datagram.len(), |message| message.header.length as usize);
+        let length =
+            message.as_ref().map_or(datagram.len(), |message| message.header.length as usize);
         datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(message)
     })
@@ -127,13 +132,18 @@ mod tests {
             }
             other => format!("{other:?}"),
         };
-        messages(datagram).map(|message| message.map_or_else(|_| "nonsense".to_owned(), name)).collect()
+        messages(datagram)
+            .map(|message| message.map_or_else(|_| "nonsense".to_owned(), name))
+            .collect()
     }
 
     #[test]
     fn a_datagram_has_any_number_of_messages() {
         assert_eq!(names(&[]), [""; 0]);
-        assert_eq!(names(&[link("a"), link("four")].concat()), [r#"[IfName("a")]"#, r#"[IfName("four")]"#]);
+        assert_eq!(
+            names(&[link("a"), link("four")].concat()),
+            [r#"[IfName("a")]"#, r#"[IfName("four")]"#]
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Blocking requests to the kernel's links, addresses and routes (rtnetlink(7)).
 //!
-//! The kernel carries out a request while it is being sent, so the answer is there when sendmsg(2) returns.
-//! Nothing has to be waited for. An answer that is not there is lost, and the effect of the request is
-//! unknown.
+//! The kernel carries out a request while it is being sent, so the answer is there when sendmsg(2)
+//! returns. Nothing has to be waited for. An answer that is not there is lost, and the effect of
+//! the request is unknown.
 //!
 //! Must not know what the messages are about.
 
@@ -20,7 +20,8 @@ use nix::libc::MSG_DONTWAIT;
 
 use super::dump::{DATAGRAM, MOST_TRIES, is_torn, messages, torn};
 
-/// A socket of the network namespace in which it was opened. Blocks for as long as the kernel works.
+/// A socket of the network namespace in which it was opened. Blocks for as long as the kernel
+/// works.
 #[derive(Debug)]
 pub struct Netlink(Mutex<Conversation>);
 
@@ -75,36 +76,42 @@ impl Netlink {
         })))
     }
 
-    /// The same, for lists of which the kernel makes only what the message asks for (since 4.20, with strict
-    /// checks of the message). An older one does not know the option and sends everything.
+    /// The same, for lists of which the kernel makes only what the message asks for (since 4.20,
+    /// with strict checks of the message). An older one does not know the option and sends
+    /// everything.
     ///
     /// # Errors
     /// The kernel has no socket left.
     pub fn open_filtering() -> io::Result<Self> {
         let netlink = Self::open()?;
-        let _ =
-            netlink.0.lock().unwrap_or_else(PoisonError::into_inner).socket.set_netlink_get_strict_chk(true);
+        let _ = netlink
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .socket
+            .set_netlink_get_strict_chk(true);
         Ok(netlink)
     }
 
-    /// Sends a message with these flags besides those of a request. Returns the kernel's answer, if it is
-    /// more than an acknowledgement.
+    /// Sends a message with these flags besides those of a request. Returns the kernel's answer, if
+    /// it is more than an acknowledgement.
     ///
     /// # Errors
-    /// [`NetlinkError::Refused`] with the kernel's error number; [`NetlinkError::Lost`] if the effect is
-    /// unknown.
+    /// [`NetlinkError::Refused`] with the kernel's error number; [`NetlinkError::Lost`] if the
+    /// effect is unknown.
     pub fn request(
         &self,
         message: RouteNetlinkMessage,
         flags: u16,
     ) -> Result<Option<RouteNetlinkMessage>, NetlinkError> {
         let mut said = None;
-        self.converse(vec![(message, flags)], |answer| said = Some(answer)).map_err(|(_, error)| error)?;
+        self.converse(vec![(message, flags)], |answer| said = Some(answer))
+            .map_err(|(_, error)| error)?;
         Ok(said)
     }
 
-    /// Sends messages together. The kernel carries out all of them in this order, even after it has refused
-    /// one.
+    /// Sends messages together. The kernel carries out all of them in this order, even after it has
+    /// refused one.
     ///
     /// # Errors
     /// The index of the first message that was refused, from 0, or of the first without an answer.
@@ -118,7 +125,8 @@ impl Netlink {
     /// Requests a list, again if it changes meanwhile, and keeps what `pick` makes of each entry.
     ///
     /// # Errors
-    /// The kernel refuses, an answer is lost, or the list changed during each attempt ([`is_torn`]).
+    /// The kernel refuses, an answer is lost, or the list changed during each attempt
+    /// ([`is_torn`]).
     pub fn dump<T>(
         &self,
         message: &RouteNetlinkMessage,
@@ -126,7 +134,9 @@ impl Netlink {
     ) -> io::Result<Vec<T>> {
         for tries_left in (0..MOST_TRIES).rev() {
             let mut entries = Vec::new();
-            match self.converse(vec![(message.clone(), NLM_F_DUMP)], |entry| entries.extend(pick(entry))) {
+            match self
+                .converse(vec![(message.clone(), NLM_F_DUMP)], |entry| entries.extend(pick(entry)))
+            {
                 Ok(()) => return Ok(entries),
                 Err((_, NetlinkError::Lost(error))) if is_torn(&error) && tries_left > 0 => {}
                 Err((_, error)) => return Err(error.into()),
@@ -135,16 +145,23 @@ impl Netlink {
         Err(torn())
     }
 
-    /// [`dump`](Self::dump) of the addresses of all links. Where the kernel lists those of one link, it does not tell
-    /// when they change meanwhile (`inet_dump_addr`; seen in Linux 6.18): `pick` has to look at the index.
+    /// [`dump`](Self::dump) of the addresses of all links. Where the kernel lists those of one
+    /// link, it does not tell when they change meanwhile (`inet_dump_addr`; seen in Linux 6.18):
+    /// `pick` has to look at the index.
     ///
     /// # Errors
     /// Those of [`dump`](Self::dump).
-    pub fn addresses<T>(&self, mut pick: impl FnMut(AddressMessage) -> Option<T>) -> io::Result<Vec<T>> {
-        self.dump(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), |entry| match entry {
-            RouteNetlinkMessage::NewAddress(address) => pick(address),
-            _ => None,
-        })
+    pub fn addresses<T>(
+        &self,
+        mut pick: impl FnMut(AddressMessage) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
+        self.dump(
+            &RouteNetlinkMessage::GetAddress(AddressMessage::default()),
+            |entry| match entry {
+                RouteNetlinkMessage::NewAddress(address) => pick(address),
+                _ => None,
+            },
+        )
     }
 
     /// [`dump`](Self::dump) of the routes that `request` asks for.
@@ -189,8 +206,8 @@ impl Conversation {
         let mut refused = None;
         while answered < count {
             self.answer.clear();
-            // The kernel has answered inside send(2), or continues a dump inside recv(2): there is nothing to
-            // wait for.
+            // The kernel has answered inside send(2), or continues a dump inside recv(2): there is
+            // nothing to wait for.
             self.socket.recv(&mut self.answer, MSG_DONTWAIT).map_err(lost(answered))?;
             for message in messages::<RouteNetlinkMessage>(&self.answer) {
                 let NetlinkMessage { header, payload, .. } = message.map_err(lost(answered))?;
@@ -274,8 +291,9 @@ mod tests {
     fn of_messages_that_are_sent_at_once_the_first_refusal_counts() {
         let netlink = Netlink::open().unwrap();
         netlink.request_all(vec![get("lo"), get("lo")]).unwrap();
-        let (number, error) =
-            netlink.request_all(vec![get("lo"), get("none-1"), get("lo"), get("none-2")]).unwrap_err();
+        let (number, error) = netlink
+            .request_all(vec![get("lo"), get("none-1"), get("lo"), get("none-2")])
+            .unwrap_err();
         assert_eq!((number, error.errno()), (1, Some(ENODEV)));
         netlink.request_all(Vec::new()).unwrap();
         netlink.request_all(vec![get("lo")]).unwrap();

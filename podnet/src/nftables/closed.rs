@@ -1,7 +1,8 @@
-//! Base chains of other programs that let through only what they know: their policy, or their last rule, is a drop
-//! or a refusal.
+//! Base chains of other programs that let through only what they know: their policy, or their last
+//! rule, is a drop or a refusal.
 //!
-//! Reads only. Must not know who made them, nor what for. What iptables-legacy has is not in nftables.
+//! Reads only. Must not know who made them, nor what for. What iptables-legacy has is not in
+//! nftables.
 
 use std::{collections::BTreeMap, io};
 
@@ -9,9 +10,9 @@ use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_packet_netfilter::{
     NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
     nftables::{
-        ChainAttribute, ChainMessage, Cmp, DataAttribute, ExpressionAttribute, Expressions, Hook, HookNumber,
-        Immediate, InetHookNumber, ListAttribute, Meta, MetaKey, NfTablesMessage, RuleAttribute, RuleMessage,
-        Verdict, VerdictAttribute,
+        ChainAttribute, ChainMessage, Cmp, DataAttribute, ExpressionAttribute, Expressions, Hook,
+        HookNumber, Immediate, InetHookNumber, ListAttribute, Meta, MetaKey, NfTablesMessage,
+        RuleAttribute, RuleMessage, Verdict, VerdictAttribute,
     },
 };
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -61,7 +62,8 @@ pub async fn closed_to(interface: &str) -> io::Result<Vec<Closed>> {
         all.extend(chains.into_iter().filter_map(|(closed, drops)| {
             let of_table = rules.get(&closed.table).map_or(&[][..], Vec::as_slice);
             let mut of_chain = of_table.iter().filter(|(chain, _)| *chain == closed.chain);
-            let is_closed = drops || of_chain.next_back().is_some_and(|(_, rule)| refuses_all(rule));
+            let is_closed =
+                drops || of_chain.next_back().is_some_and(|(_, rule)| refuses_all(rule));
             let is_known = of_table.iter().any(|(_, rule)| is_about(rule, interface));
             (is_closed && !is_known).then_some(closed)
         }));
@@ -74,7 +76,8 @@ async fn chains(family: NetfilterProtoFamily) -> io::Result<Vec<(Closed, bool)>>
     let get = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
     dump(family, get, |answer| {
         let NfTablesMessage::NewChain(ChainMessage { attributes }) = answer else { return None };
-        let (mut table, mut chain, mut at, mut drops, mut filters) = (None, None, None, false, false);
+        let (mut table, mut chain, mut at, mut drops, mut filters) =
+            (None, None, None, false, false);
         for attribute in attributes {
             match attribute {
                 ChainAttribute::Table(name) => table = Some(name),
@@ -84,7 +87,9 @@ async fn chains(family: NetfilterProtoFamily) -> io::Result<Vec<(Closed, bool)>>
                 ChainAttribute::Hook(hooks) => {
                     at = hooks.iter().find_map(|hook| match hook {
                         Hook::Number(HookNumber::Inet(InetHookNumber::LocalIn)) => Some(At::Input),
-                        Hook::Number(HookNumber::Inet(InetHookNumber::Forward)) => Some(At::Forward),
+                        Hook::Number(HookNumber::Inet(InetHookNumber::Forward)) => {
+                            Some(At::Forward)
+                        }
                         _ => None,
                     });
                 }
@@ -147,16 +152,17 @@ fn refuses_all(rule: &Rule) -> bool {
     match only {
         Expressions::Other { expression_type, .. } => expression_type == "reject",
         Expressions::Immediate(attributes) => attributes.iter().any(|attribute| match attribute {
-            Immediate::Data(DataAttribute::Verdict(verdict)) => {
-                verdict.iter().any(|part| matches!(part, VerdictAttribute::Code(Verdict::Other(DROP))))
-            }
+            Immediate::Data(DataAttribute::Verdict(verdict)) => verdict
+                .iter()
+                .any(|part| matches!(part, VerdictAttribute::Code(Verdict::Other(DROP)))),
             _ => false,
         }),
         _ => false,
     }
 }
 
-/// Whether the rule names the interface, or a beginning of its name, or a set of interfaces, which may have it.
+/// Whether the rule names the interface, or a beginning of its name, or a set of interfaces, which
+/// may have it.
 fn is_about(rule: &Rule, interface: &str) -> bool {
     let mut name = interface.as_bytes().to_vec();
     name.resize(16, 0);
@@ -191,11 +197,14 @@ mod tests {
                 .expect("a network namespace: this test runs as root");
             let status = Command::new("nft").arg(rules).status().expect("nft can be started");
             assert!(status.success(), "{rules}");
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(closed_to("ovn-k8s-mp0")).unwrap()
         });
         let all = read.join().unwrap();
-        all.into_iter().map(|Closed { table, chain, at }| format!("{table} {chain} {at:?}")).collect()
+        all.into_iter()
+            .map(|Closed { table, chain, at }| format!("{table} {chain} {at:?}"))
+            .collect()
     }
 
     #[test]
@@ -212,15 +221,19 @@ mod tests {
             chain filter_FORWARD { type filter hook forward priority 10; ip saddr 192.0.2.1 drop; }
         }";
         assert_eq!(closed(firewalld), ["firewalld filter_INPUT Input"]);
-        for known in
-            ["iifname \"ovn-k8s-mp0\" accept", "oifname \"ovn*\" accept", "iifname { eth1, eth2 } accept"]
-        {
+        for known in [
+            "iifname \"ovn-k8s-mp0\" accept",
+            "oifname \"ovn*\" accept",
+            "iifname { eth1, eth2 } accept",
+        ] {
             let chain = "chain FORWARD { type filter hook forward priority 0; policy drop";
             let rules = format!("table ip filter {{\n{chain}; {known}; }}\n}}");
             assert_eq!(closed(rules.leak()), [""; 0], "{known}");
         }
         assert_eq!(
-            closed("table inet open {\nchain a { type filter hook input priority 0; tcp dport 1 drop; }\n}"),
+            closed(
+                "table inet open {\nchain a { type filter hook input priority 0; tcp dport 1 drop; }\n}"
+            ),
             [""; 0]
         );
     }

@@ -1,15 +1,16 @@
-//! The drop at the ingress of a device that is a port of a bridge in user space: a NIC, or the host's end of a
-//! pod's veth.
+//! The drop at the ingress of a device that is a port of a bridge in user space: a NIC, or the
+//! host's end of a pod's veth.
 //!
-//! Such a bridge reads the device with a packet socket, and the kernel hands each frame to its own stack, too:
-//! the host answers ARP requests for each of its addresses, takes packets to them past OVN's policies, forwards
-//! what is sent to the device's MAC address, and refuses (RST) connections of pods whose source is translated
-//! to its own address. Packet sockets are served before the ingress hook, so the bridge loses nothing. A port
-//! of the kernel's datapath must never get this: there the hook comes before the bridge.
+//! Such a bridge reads the device with a packet socket, and the kernel hands each frame to its own
+//! stack, too: the host answers ARP requests for each of its addresses, takes packets to them past
+//! OVN's policies, forwards what is sent to the device's MAC address, and refuses (RST) connections
+//! of pods whose source is translated to its own address. Packet sockets are served before the
+//! ingress hook, so the bridge loses nothing. A port of the kernel's datapath must never get this:
+//! there the hook comes before the bridge.
 //!
-//! Each device has a chain of its own, so that programs which add and remove devices at the same time need not
-//! know of each other. Before Linux 6.16 the kernel removes a chain with its device; since then a chain waits
-//! for the next device of the name, and the server removes it.
+//! Each device has a chain of its own, so that programs which add and remove devices at the same
+//! time need not know of each other. Before Linux 6.16 the kernel removes a chain with its device;
+//! since then a chain waits for the next device of the name, and the server removes it.
 
 use std::{io, slice};
 
@@ -18,8 +19,8 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NlasIterator}
 use netlink_packet_netfilter::{
     NetfilterProtoFamily,
     nftables::{
-        ChainAttribute, ChainMessage, DevHookNumber, Hook, HookNumber, NfTablesMessage, TableAttribute,
-        TableMessage,
+        ChainAttribute, ChainMessage, DevHookNumber, Hook, HookNumber, NfTablesMessage,
+        TableAttribute, TableMessage,
     },
 };
 use nix::libc;
@@ -36,29 +37,31 @@ const UNLESS_USED: u16 = 0x100;
 /// Chains in one transaction: 40 KB. A socket takes some 150.
 const BATCH: usize = 250;
 
-/// Devices that the kernel's own stack ignores, by what they are to the bridge. Whoever cares for one kind
-/// leaves the chains of the other alone.
+/// Devices that the kernel's own stack ignores, by what they are to the bridge. Whoever cares for
+/// one kind leaves the chains of the other alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Devices {
     /// NICs.
     Uplinks,
-    /// Ports of the integration bridge: the host's ends of pods' veths, and other devices of the kernel.
+    /// Ports of the integration bridge: the host's ends of pods' veths, and other devices of the
+    /// kernel.
     Ports,
 }
 
 impl Devices {
     pub const ALL: [Self; 2] = [Self::Uplinks, Self::Ports];
 
-    /// Has the kernel's own stack ignore what arrives at these devices, in one transaction for 250 of them. It
-    /// is no error if it does already. Needs a tokio runtime.
+    /// Has the kernel's own stack ignore what arrives at these devices, in one transaction for 250
+    /// of them. It is no error if it does already. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The kernel refuses, or has no nftables. Before 6.16 it refuses a device that does not exist, and then
-    /// all those of the transaction.
+    /// The kernel refuses, or has no nftables. Before 6.16 it refuses a device that does not exist,
+    /// and then all those of the transaction.
     pub async fn ignore(self, devices: &[IfName]) -> io::Result<()> {
         for batch in devices.chunks(BATCH) {
             let attributes = vec![TableAttribute::Name(TABLE.to_owned())];
-            let table = Change(NfTablesMessage::NewTable(TableMessage { attributes }), NLM_F_CREATE);
+            let table =
+                Change(NfTablesMessage::NewTable(TableMessage { attributes }), NLM_F_CREATE);
             let chains = batch.iter().map(|device| {
                 let attributes = [self.names(device), base(device)].concat();
                 Change(NfTablesMessage::NewChain(ChainMessage { attributes }), NLM_F_CREATE)
@@ -68,8 +71,8 @@ impl Devices {
         Ok(())
     }
 
-    /// Ends that for these devices, whether they still exist or not, and removes the table with the last chain.
-    /// It is no error if the stack does not ignore one. Needs a tokio runtime.
+    /// Ends that for these devices, whether they still exist or not, and removes the table with the
+    /// last chain. It is no error if the stack does not ignore one. Needs a tokio runtime.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -78,11 +81,17 @@ impl Devices {
             [] => return Ok(()),
             // The list costs more than a deletion in vain.
             [device] => vec![device.clone()],
-            _ => self.ignored().await?.into_iter().filter(|device| devices.contains(device)).collect(),
+            _ => self
+                .ignored()
+                .await?
+                .into_iter()
+                .filter(|device| devices.contains(device))
+                .collect(),
         };
         for batch in there.chunks(BATCH) {
-            let delete =
-                |device| NfTablesMessage::DeleteChain(ChainMessage { attributes: self.names(device) });
+            let delete = |device| {
+                NfTablesMessage::DeleteChain(ChainMessage { attributes: self.names(device) })
+            };
             commit_of(FAMILY, batch.iter().map(|device| Change(delete(device), 0)).collect())
                 .await
                 .or_else(unless_nothing_is_there)?;
@@ -96,17 +105,18 @@ impl Devices {
         }
     }
 
-    /// The devices that the kernel's own stack ignores. A kernel without nftables ignores none. Needs a tokio
-    /// runtime.
+    /// The devices that the kernel's own stack ignores. A kernel without nftables ignores none.
+    /// Needs a tokio runtime.
     ///
     /// # Errors
     /// The kernel refuses.
     pub async fn ignored(self) -> io::Result<Vec<IfName>> {
         let list = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
-        let answers = match exchange(vec![message_of(FAMILY, list, NLM_F_REQUEST | NLM_F_DUMP)]).await {
-            Ok(answers) => answers,
-            Err(error) => return unless_nothing_is_there(error).map(|()| Vec::new()),
-        };
+        let answers =
+            match exchange(vec![message_of(FAMILY, list, NLM_F_REQUEST | NLM_F_DUMP)]).await {
+                Ok(answers) => answers,
+                Err(error) => return unless_nothing_is_there(error).map(|()| Vec::new()),
+            };
         let chains = answers.into_iter().filter_map(|answer| match answer {
             NfTablesMessage::NewChain(chain) => Some(chain.attributes),
             _ => None,
@@ -183,9 +193,9 @@ fn is_of_port(body: &[u8]) -> bool {
         return false;
     }
     let has = |kind, begin: &str| {
-        NlasIterator::new(body.get(4..).unwrap_or_default())
-            .filter_map(Result::ok)
-            .any(|attribute| attribute.kind() == kind && attribute.value().starts_with(begin.as_bytes()))
+        NlasIterator::new(body.get(4..).unwrap_or_default()).filter_map(Result::ok).any(
+            |attribute| attribute.kind() == kind && attribute.value().starts_with(begin.as_bytes()),
+        )
     };
     // `NFTA_CHAIN_TABLE` and `NFTA_CHAIN_NAME`.
     has(1, &format!("{TABLE}\0")) && has(3, Devices::Ports.prefix())
@@ -198,7 +208,11 @@ fn base(device: &IfName) -> Vec<ChainAttribute> {
         Hook::Priority(0),
         Hook::NetDeviceName(device.as_str().to_owned()),
     ];
-    vec![ChainAttribute::Hook(hook), ChainAttribute::Policy(DROP), ChainAttribute::Type("filter".to_owned())]
+    vec![
+        ChainAttribute::Hook(hook),
+        ChainAttribute::Policy(DROP),
+        ChainAttribute::Type("filter".to_owned()),
+    ]
 }
 
 fn unless_nothing_is_there(error: io::Error) -> io::Result<()> {

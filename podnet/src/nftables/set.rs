@@ -1,23 +1,25 @@
-//! Sets and maps of nftables: what a rule looks up instead of a rule for each value. Elements are changed
-//! one by one.
+//! Sets and maps of nftables: what a rule looks up instead of a rule for each value. Elements are
+//! changed one by one.
 
 use std::{collections::BTreeMap, io};
 
-use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NLM_F_CREATE};
+use netlink_packet_core::NLM_F_CREATE;
 use netlink_packet_netfilter::nftables::{
-    DataAttribute, ListAttribute, NfTablesMessage, SetAttribute, SetDescription, SetElementAttribute,
-    SetElementList, SetElementMessage, SetFlags, SetMessage,
+    DataAttribute, ListAttribute, NfTablesMessage, SetAttribute, SetElementAttribute,
+    SetElementFlags, SetElementList, SetElementMessage, SetFlags, SetMessage,
 };
 
 use super::{Change, find};
 
+mod interval;
 mod listed;
 
-/// Elements in one message: the length of an attribute has 16 bits, and an element has at most some 80 bytes.
+/// Elements in one message: the length of an attribute has 16 bits, and an element has at most some
+/// 80 bytes.
 const IN_A_MESSAGE: usize = 400;
 
-/// A type of nftables(8) with its length, for keys and values. The kernel knows only the length, `nft` the
-/// type.
+/// A type of nftables(8) with its length, for keys and values. The kernel knows only the length,
+/// `nft` the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     pub number: u32,
@@ -41,9 +43,13 @@ pub enum Content {
     Nothing,
     /// A value for each: it is a map.
     Values(Kind),
-    /// The end of an interval for each, in a set of concatenated fields with these lengths in bytes. A field
-    /// is in an interval if it is in that of its own. Two intervals may not overlap.
-    Ends(&'static [u32]),
+    /// The last key of an interval for each: a key is in it if it is one of the two, or between
+    /// them as a text of bytes. No two intervals overlap.
+    ///
+    /// The kernel has a tree of them (`nft_set_rbtree`). In its other kind of set of intervals, of
+    /// concatenated fields (`nft_set_pipapo`), each change of an element costs as much as there are
+    /// elements: 10,000 of them take seconds of a processor.
+    Ends,
 }
 
 /// The elements of a change, in the order in which they have to be changed.
@@ -54,14 +60,15 @@ pub struct Correction {
     pub additions: Vec<Change>,
 }
 
-/// Keys, each with its value in a map, with its end in a set of intervals, with nothing in another set.
+/// Keys, each with its value in a map, with its end in a set of intervals, with nothing in another
+/// set.
 pub type Elements = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What exists under the name of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoundSet {
     Nothing,
-    /// One with keys or values of another length.
+    /// One with keys or values of another length, or with half an interval.
     Other,
     Elements(Elements),
 }
@@ -73,12 +80,20 @@ impl Set {
     /// The kernel refuses, or has no nftables.
     pub async fn look(self) -> io::Result<FoundSet> {
         let get = NfTablesMessage::GetSet(SetMessage { attributes: self.names() });
-        let pick = |answer| if let NfTablesMessage::NewSet(set) = answer { Some(set) } else { None };
+        let pick =
+            |answer| if let NfTablesMessage::NewSet(set) = answer { Some(set) } else { None };
         let Some(set) = find(get, pick).await? else { return Ok(FoundSet::Nothing) };
         if !self.lengths().iter().all(|wanted| set.attributes.contains(wanted)) {
             return Ok(FoundSet::Other);
         }
-        Ok(FoundSet::Elements(listed::elements(self.of_elements()).await?))
+        let listed = listed::elements(self.of_elements()).await?;
+        let elements = match self.content {
+            Content::Ends => interval::paired(listed),
+            Content::Nothing | Content::Values(_) => {
+                Some(listed.into_iter().map(|element| (element.key, element.value)).collect())
+            }
+        };
+        Ok(elements.map_or(FoundSet::Other, FoundSet::Elements))
     }
 
     /// The change that makes the set, if it does not exist.
@@ -86,9 +101,8 @@ impl Set {
         // The kernel wants a number within the transaction. Rules refer to the name.
         let own = [SetAttribute::KeyType(self.key.number), SetAttribute::Id(1)];
         let more = match self.content {
-            Content::Nothing => None,
+            Content::Nothing | Content::Ends => None,
             Content::Values(kind) => Some(SetAttribute::DataType(kind.number)),
-            Content::Ends(fields) => Some(SetAttribute::Description(vec![concatenation(fields)])),
         };
         let mut attributes = self.names();
         attributes.extend(self.lengths());
@@ -101,8 +115,8 @@ impl Set {
         Change(NfTablesMessage::DeleteSet(SetMessage { attributes: self.names() }), 0)
     }
 
-    /// The changes from the elements `found` to those that are `wanted`. Only elements that differ are
-    /// changed.
+    /// The changes from the elements `found` to those that are `wanted`. Only elements that differ
+    /// are changed.
     pub fn correct(self, found: &Elements, wanted: &Elements) -> Correction {
         let differ = |from: &Elements, to: &Elements| {
             let missing = from.iter().filter(|(key, value)| to.get(*key) != Some(*value));
@@ -111,13 +125,14 @@ impl Set {
         let (gone, new) = (differ(found, wanted), differ(wanted, found));
         let removals = gone.chunks(IN_A_MESSAGE).map(|some| {
             // A map's element is found by its key alone.
-            let with_end = |(key, end)| (key, matches!(self.content, Content::Ends(_)).then_some(end));
+            let with_end = |(key, end)| (key, (self.content == Content::Ends).then_some(end));
             let attributes = self.with(some.iter().map(|(key, end)| with_end((key, end))));
             Change(NfTablesMessage::DeleteSetElement(SetElementMessage { attributes }), 0)
         });
         let additions = new.chunks(IN_A_MESSAGE).map(|some| {
             let has_more = self.content != Content::Nothing;
-            let attributes = self.with(some.iter().map(|(key, value)| (key, has_more.then_some(value))));
+            let attributes =
+                self.with(some.iter().map(|(key, value)| (key, has_more.then_some(value))));
             Change(NfTablesMessage::NewSetElement(SetElementMessage { attributes }), NLM_F_CREATE)
         });
         Correction { removals: removals.collect(), additions: additions.collect() }
@@ -131,47 +146,41 @@ impl Set {
         let mut lengths = vec![SetAttribute::KeyLen(self.key.length)];
         match self.content {
             Content::Nothing => {}
-            Content::Values(kind) => {
-                lengths.extend([SetAttribute::Flags(SetFlags::Map), SetAttribute::DataLen(kind.length)])
-            }
-            Content::Ends(_) => {
-                lengths.push(SetAttribute::Flags(SetFlags::Interval | SetFlags::Concat));
-            }
+            Content::Values(kind) => lengths
+                .extend([SetAttribute::Flags(SetFlags::Map), SetAttribute::DataLen(kind.length)]),
+            Content::Ends => lengths.push(SetAttribute::Flags(SetFlags::Interval)),
         }
         lengths
     }
 
     fn of_elements(self) -> Vec<SetElementList> {
-        vec![SetElementList::Table(self.table.to_owned()), SetElementList::Set(self.name.to_owned())]
+        vec![
+            SetElementList::Table(self.table.to_owned()),
+            SetElementList::Set(self.name.to_owned()),
+        ]
     }
 
     fn with<'a>(
         self,
         elements: impl Iterator<Item = (&'a Vec<u8>, Option<&'a Vec<u8>>)>,
     ) -> Vec<SetElementList> {
-        let data = |bytes: &Vec<u8>| DataAttribute::Value(bytes.clone());
-        let elements = elements.map(|(key, value)| {
-            let key = SetElementAttribute::Key(data(key));
-            let value = value.map(|value| match self.content {
-                // `NFTA_DATA_VALUE`
-                Content::Ends(_) => SetElementAttribute::KeyEnd(vec![DefaultNla::new(1, value.clone())]),
-                Content::Nothing | Content::Values(_) => SetElementAttribute::Data(data(value)),
-            });
-            ListAttribute::Element([key].into_iter().chain(value).collect())
+        let data = |bytes: &[u8]| DataAttribute::Value(bytes.to_vec());
+        let elements = elements.flat_map(|(key, value)| {
+            let start = SetElementAttribute::Key(data(key));
+            let (value, end) = match (self.content, value) {
+                // An element of its own, right after the other one, as `nft` writes it.
+                (Content::Ends, Some(last)) => {
+                    let end = SetElementAttribute::Key(data(&interval::after(last)));
+                    let flags = SetElementAttribute::Flags(SetElementFlags::IntervalEnd);
+                    (None, Some(ListAttribute::Element(vec![end, flags])))
+                }
+                (_, value) => (value.map(|value| SetElementAttribute::Data(data(value))), None),
+            };
+            let start = ListAttribute::Element([start].into_iter().chain(value).collect());
+            [start].into_iter().chain(end)
         });
         let mut attributes = self.of_elements();
         attributes.push(SetElementList::Elements(elements.collect()));
         attributes
     }
-}
-
-/// The fields of a concatenation. The kernel looks up each by itself.
-fn concatenation(fields: &[u32]) -> SetDescription {
-    let field = |length: &u32| {
-        // `NFTA_SET_FIELD_LEN` in `NFTA_LIST_ELEM`: 8 bytes with its header.
-        let mut attribute = [8_u16.to_ne_bytes(), 1_u16.to_ne_bytes()].concat();
-        attribute.extend(length.to_be_bytes());
-        DefaultNla::new(1 | NLA_F_NESTED, attribute)
-    };
-    SetDescription::Concat(fields.iter().map(field).collect())
 }

@@ -1,5 +1,5 @@
-//! A connection to a bridge's own OpenFlow socket (ovs-vswitchd(8)), which needs no configuration: greeting
-//! and framing. Must not know what a message asks.
+//! A connection to a bridge's own OpenFlow socket (ovs-vswitchd(8)), which needs no configuration:
+//! greeting and framing. Must not know what a message asks.
 
 use std::{io, path::Path};
 
@@ -8,7 +8,8 @@ use tokio::{
     net::UnixStream,
 };
 
-// Constants of the OpenFlow Switch Specification 1.3.5 (section 7); those of later versions are the same.
+// Constants of the OpenFlow Switch Specification 1.3.5 (section 7); those of later versions are the
+// same.
 
 const HELLO: u8 = 0;
 const ECHO_REQUEST: u8 = 2;
@@ -47,15 +48,16 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the bridge whose socket is in `run_dir`, and agrees on one of `versions`, the newest that
-    /// the bridge speaks.
+    /// Connects to the bridge whose socket is in `run_dir`, and agrees on one of `versions`, the
+    /// newest that the bridge speaks.
     ///
     /// # Errors
     /// The bridge does not exist, or speaks none of them. Each error names the socket.
     pub async fn open(run_dir: &Path, bridge: &str, versions: &[Version]) -> io::Result<Self> {
         let socket = run_dir.join(format!("{bridge}.mgmt"));
         let opened = Self::greet(&socket, versions).await;
-        opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
+        opened
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
     }
 
     async fn greet(socket: &Path, versions: &[Version]) -> io::Result<Self> {
@@ -70,8 +72,10 @@ impl Connection {
             let (version, message) = connection.next().await?;
             if message.kind == HELLO {
                 connection.version = agreed(version, &message.body, versions).ok_or_else(|| {
-                    let wanted: Vec<String> = versions.iter().map(|version| version.to_string()).collect();
-                    let none_of = format!("the bridge does not speak OpenFlow {}", wanted.join(" or "));
+                    let wanted: Vec<String> =
+                        versions.iter().map(|version| version.to_string()).collect();
+                    let none_of =
+                        format!("the bridge does not speak OpenFlow {}", wanted.join(" or "));
                     io::Error::new(io::ErrorKind::Unsupported, none_of)
                 })?;
                 return Ok(connection);
@@ -106,8 +110,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The next message; an echo request is answered and skipped. Nothing is lost if the future is dropped
-    /// while no message has come.
+    /// The next message; an echo request is answered and skipped. Nothing is lost if the future is
+    /// dropped while no message has come.
     ///
     /// # Errors
     /// The connection is closed.
@@ -146,7 +150,10 @@ fn split(buffer: &mut Vec<u8>) -> io::Result<Option<(Version, Message)>> {
     let [version, kind, l0, l1, id @ ..] = *header;
     let length = usize::from(u16::from_be_bytes([l0, l1]));
     if length < HEADER {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message shorter than its header"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message shorter than its header",
+        ));
     }
     if buffer.len() < length {
         return Ok(None);
@@ -168,8 +175,9 @@ fn agreed(newest: Version, hello: &[u8], versions: &[Version]) -> Option<Version
         rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
     }
     // Without the element: all up to the version of the message.
-    let speaks =
-        |version: &&Version| bitmap.map_or(**version <= newest, |bitmap| bitmap & 1 << version.0 != 0);
+    let speaks = |version: &&Version| {
+        bitmap.map_or(**version <= newest, |bitmap| bitmap & 1 << version.0 != 0)
+    };
     versions.iter().filter(speaks).max().copied()
 }
 

@@ -1,7 +1,8 @@
-//! Flows that hand packets to the bridge's controller, with what they say to it and how many packets they have
-//! had. Must not know what the controller makes of it.
+//! Flows that hand packets to the bridge's controller, with what they say to it and how many
+//! packets they have had. Must not know what the controller makes of it.
 //!
-//! Open vSwitch selects them by the port `CONTROLLER`, so that a bridge with many flows answers with few.
+//! Open vSwitch selects them by the port `CONTROLLER`, so that a bridge with many flows answers
+//! with few.
 
 use std::{io, path::Path, time::Duration};
 
@@ -37,10 +38,12 @@ pub struct ToController {
     pub data: Vec<u8>,
 }
 
-/// The flows of `bridge`, whose socket is in `run_dir`, that hand packets to the controller with data for it.
+/// The flows of `bridge`, whose socket is in `run_dir`, that hand packets to the controller with
+/// data for it.
 ///
 /// # Errors
-/// The bridge does not exist, does not speak OpenFlow 1.3, refuses, or does not answer within `patience`.
+/// The bridge does not exist, does not speak OpenFlow 1.3, refuses, or does not answer within
+/// `patience`.
 pub async fn flows_to_controller(
     run_dir: &Path,
     bridge: &str,
@@ -48,7 +51,10 @@ pub async fn flows_to_controller(
 ) -> io::Result<Vec<ToController>> {
     let answered = timeout(patience, ask(run_dir, bridge)).await;
     answered.unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("bridge {bridge}: no answer in OpenFlow")))
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("bridge {bridge}: no answer in OpenFlow"),
+        ))
     })
 }
 
@@ -61,8 +67,9 @@ async fn ask(run_dir: &Path, bridge: &str) -> io::Result<Vec<ToController>> {
         let message = connection.receive().await?;
         match message.kind {
             MULTIPART_REPLY if message.id == 1 => {
-                let (flows, is_last) = answer(&message.body)
-                    .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a flow that is cut off"))?;
+                let (flows, is_last) = answer(&message.body).ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidData, "a flow that is cut off")
+                })?;
                 found.extend(flows);
                 if is_last {
                     return Ok(found);
@@ -116,7 +123,8 @@ fn answer(body: &[u8]) -> Option<(Vec<ToController>, bool)> {
     Some((found, flags & MORE == 0))
 }
 
-/// Calls `each` with the kind and the content of each record, whose lengths count their own four bytes.
+/// Calls `each` with the kind and the content of each record, whose lengths count their own four
+/// bytes.
 fn records(bytes: &[u8], mut each: impl FnMut(u16, &[u8]) -> Option<()>) -> Option<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -150,8 +158,8 @@ fn u16_at(bytes: &[u8], place: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// What Open vSwitch 3.1 answers: two flows with `controller(userdata=…)`, one of them with a meter, and
-    /// `resubmit` behind it. The first one's number of packets is changed to 259.
+    /// What Open vSwitch 3.1 answers: two flows with `controller(userdata=…)`, one of them with a
+    /// meter, and `resubmit` behind it. The first one's number of packets is changed to 259.
     const ANSWER: &str = "\
         0001000000000000009808000000000029e6edc0000500000000000000000000000000000000000000000000000001030000\
         0000000000000001000a80000a0208000000000000000004005800000000ffff004000002320002500000000000000030024\

@@ -16,7 +16,8 @@ fn attachment(network: Network, sandbox: &str, pod: &str, uid: &str) -> Attachme
         pod_uid: uid.to_owned(),
         skip_ip_config: false,
     };
-    let identity = Identity { sandbox: sandbox.parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    let identity =
+        Identity { sandbox: sandbox.parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
     Attachment::plan(identity, &PodKey::new("shop", pod).unwrap(), None, interface)
 }
 
@@ -33,7 +34,10 @@ fn what_is_written_is_read() {
             assert_eq!(mark.identity, attachment.identity);
             assert_eq!(
                 mark.pod,
-                Some(TaggedPod { key: PodKey::new("shop", "cart-0").unwrap(), uid: uid.to_owned() })
+                Some(TaggedPod {
+                    key: PodKey::new("shop", "cart-0").unwrap(),
+                    uid: uid.to_owned()
+                })
             );
             assert!(attachment.identity.owns(&alias(&attachment)));
         }
@@ -94,5 +98,8 @@ fn what_others_write_is_not_ours() {
     ] {
         assert_eq!(OwnershipTag::read(alias), None, "{alias}");
     }
-    assert_eq!(OwnershipTag::read("ovn-k8s:default:eth0:c1:nobody:u1").map(|mark| mark.pod), Some(None));
+    assert_eq!(
+        OwnershipTag::read("ovn-k8s:default:eth0:c1:nobody:u1").map(|mark| mark.pod),
+        Some(None)
+    );
 }

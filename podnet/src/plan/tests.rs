@@ -16,8 +16,11 @@ fn attachment(network: Network, change: impl FnOnce(&mut PodInterface)) -> Attac
         skip_ip_config: false,
     };
     change(&mut pod);
-    let identity =
-        Identity { sandbox: "0123456789abcdef0".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    let identity = Identity {
+        sandbox: "0123456789abcdef0".parse().unwrap(),
+        if_name: "eth0".parse().unwrap(),
+        network,
+    };
     Attachment::plan(identity, &PodKey::new("shop", "cart-0").unwrap(), Some("runtime-uid"), pod)
 }
 
@@ -41,7 +44,11 @@ fn another_networks_row_names_the_network() {
     let blue = Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() };
     let ids = attachment(blue, |_| {}).external_ids();
     assert_eq!(
-        (ids["iface-id"].as_str(), ids["k8s.ovn.org/network"].as_str(), ids["k8s.ovn.org/nad"].as_str()),
+        (
+            ids["iface-id"].as_str(),
+            ids["k8s.ovn.org/network"].as_str(),
+            ids["k8s.ovn.org/nad"].as_str()
+        ),
         ("shop.blue_shop_cart-0", "blue", "shop/blue")
     );
 }
@@ -55,7 +62,10 @@ fn gateways_become_default_routes_and_the_others_follow() {
         .iter()
         .map(|route| (route.destination.to_string(), route.mtu.map(Mtu::bytes)))
         .collect();
-    assert_eq!(routes, [("0.0.0.0/0".to_owned(), Some(1300)), ("10.244.0.0/16".to_owned(), Some(1300))]);
+    assert_eq!(
+        routes,
+        [("0.0.0.0/0".to_owned(), Some(1300)), ("10.244.0.0/16".to_owned(), Some(1300))]
+    );
 }
 
 #[test]
@@ -69,7 +79,10 @@ fn a_pod_whose_guest_configures_itself_keeps_its_addresses_in_its_row_which_says
 
 #[test]
 fn the_runtimes_uid_is_used_only_where_the_server_knows_none() {
-    assert_eq!(attachment(Network::Default, |pod| pod.pod_uid = String::new()).pod_uid, "runtime-uid");
+    assert_eq!(
+        attachment(Network::Default, |pod| pod.pod_uid = String::new()).pod_uid,
+        "runtime-uid"
+    );
 }
 
 #[test]
@@ -82,8 +95,10 @@ fn an_alias_fits_the_kernel_whatever_the_container_id() {
 
 #[test]
 fn an_alias_is_cut_between_letters() {
-    let network = Network::Attachment { name: "n".to_owned(), nad: format!("x{}", "é".repeat(200)) };
-    let identity = Identity { sandbox: "c0ffee".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
+    let network =
+        Network::Attachment { name: "n".to_owned(), nad: format!("x{}", "é".repeat(200)) };
+    let identity =
+        Identity { sandbox: "c0ffee".parse().unwrap(), if_name: "eth0".parse().unwrap(), network };
     // `ovn-k8s:x` leaves 245 bytes, of which two for each letter.
     assert_eq!(identity.alias(), format!("ovn-k8s:x{}", "é".repeat(122)));
 }

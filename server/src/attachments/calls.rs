@@ -1,13 +1,13 @@
-//! Cleans the directory of the per-interface locks: files of killed calls do not pile up there. Must not know
-//! what calls do.
+//! Cleans the directory of the per-interface locks: files of killed calls do not pile up there.
+//! Must not know what calls do.
 
 use std::{path::PathBuf, time::Duration};
 
 use podnet::interface_lock;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Interval of the cleaning. Killed calls are rare, their files are empty FIFOs, and the next call for the
-/// same interface removes its file anyway.
+/// Interval of the cleaning. Killed calls are rare, their files are empty FIFOs, and the next call
+/// for the same interface removes its file anyway.
 const EVERY: Duration = Duration::from_secs(300);
 
 /// Removes the files of killed calls, for as long as the runtime lives.

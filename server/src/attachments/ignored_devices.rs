@@ -1,9 +1,10 @@
-//! The devices of `br-int` that the host's own stack ignores: all that ovs-vswitchd reads with a packet socket,
-//! which is what it does on the userspace datapath (`podnet::nftables::ingress`).
+//! The devices of `br-int` that the host's own stack ignores: all that ovs-vswitchd reads with a
+//! packet socket, which is what it does on the userspace datapath (`podnet::nftables::ingress`).
 //!
-//! New pods' devices are ignored before their ports are written. This is for all others: those of upstream's
-//! plugin, those that were there before this server, and those whose chains another program has removed. It also
-//! removes the chains of links that are gone, for many at once: a DEL would wait for the kernel to free its own.
+//! New pods' devices are ignored before their ports are written. This is for all others: those of
+//! upstream's plugin, those that were there before this server, and those whose chains another
+//! program has removed. It also removes the chains of links that are gone, for many at once: a DEL
+//! would wait for the kernel to free its own.
 
 use std::{collections::HashSet, io};
 
@@ -28,9 +29,13 @@ pub(super) struct IgnoredDevices {
 }
 
 impl IgnoredDevices {
-    /// Of the links that are `named` as ports of the bridge. Nothing on the kernel's datapath, which takes the
-    /// frames away itself, and would lose them.
-    pub(super) fn of(datapath: Option<Datapath>, named: &HashSet<&str>, links: &KnownLinks) -> Self {
+    /// Of the links that are `named` as ports of the bridge. Nothing on the kernel's datapath,
+    /// which takes the frames away itself, and would lose them.
+    pub(super) fn of(
+        datapath: Option<Datapath>,
+        named: &HashSet<&str>,
+        links: &KnownLinks,
+    ) -> Self {
         let parsed = |name: &str| name.parse::<IfName>().ok();
         let wanted = match datapath {
             Some(Datapath::Userspace) => {
@@ -38,7 +43,11 @@ impl IgnoredDevices {
             }
             Some(Datapath::Kernel) | None => HashSet::new(),
         };
-        Self { wanted, others: links.other_names().into_iter().filter_map(parsed).collect(), datapath }
+        Self {
+            wanted,
+            others: links.other_names().into_iter().filter_map(parsed).collect(),
+            datapath,
+        }
     }
 
     /// Has the host's stack ignore what is wanted, in one transaction, and heed what is not.
@@ -71,13 +80,17 @@ impl IgnoredDevices {
             there.into_iter().filter(|name| self.is_obsolete(name, exists(name))).collect();
         if !obsolete.is_empty() {
             Devices::Ports.heed(&obsolete).await?;
-            tracing::info!(ports = obsolete.len(), "the host's own stack heeds again what devices receive");
+            tracing::info!(
+                ports = obsolete.len(),
+                "the host's own stack heeds again what devices receive"
+            );
         }
         Ok(())
     }
 
-    /// Whether a device that is ignored need not be. A veth is ignored for as long as it exists: an ADD that
-    /// has made it may not have written its port yet, and a port that has vanished is restored.
+    /// Whether a device that is ignored need not be. A veth is ignored for as long as it exists: an
+    /// ADD that has made it may not have written its port yet, and a port that has vanished is
+    /// restored.
     fn is_obsolete(&self, device: &IfName, exists: bool) -> bool {
         match self.datapath {
             Some(Datapath::Userspace) => {
@@ -128,8 +141,12 @@ mod tests {
     use super::*;
 
     fn links() -> KnownLinks {
-        let link =
-            |index, name: &str, is_veth| Link { index, name: name.to_owned(), is_veth, ..Link::default() };
+        let link = |index, name: &str, is_veth| Link {
+            index,
+            name: name.to_owned(),
+            is_veth,
+            ..Link::default()
+        };
         KnownLinks::of([
             link(1, "pod1", true),
             link(2, "pod2", true),

@@ -1,5 +1,5 @@
-//! The host's links as rtnetlink reports them: listed once, then followed. Of links other than veths only the
-//! names.
+//! The host's links as rtnetlink reports them: listed once, then followed. Of links other than
+//! veths only the names.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,8 +25,8 @@ pub(super) struct Links {
     known: Arc<KnownLinks>,
     /// No event was lost since the last list was begun.
     is_complete: bool,
-    /// The events that came while a list was made, which may be newer than the list; `None`: no list is being
-    /// made.
+    /// The events that came while a list was made, which may be newer than the list; `None`: no
+    /// list is being made.
     meanwhile: Option<Vec<Told>>,
 }
 
@@ -53,7 +53,10 @@ impl KnownLinks {
 
     /// Names of all links.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.veths.values().map(|link| link.name.as_str()).chain(self.others.values().map(String::as_str))
+        self.veths
+            .values()
+            .map(|link| link.name.as_str())
+            .chain(self.others.values().map(String::as_str))
     }
 
     /// A complete set of links.
@@ -117,7 +120,8 @@ impl Links {
     /// A list is being made from now on.
     pub(super) fn listing(&mut self) {
         self.meanwhile = Some(Vec::new());
-        // Set before the list is there: an event that is lost from now on makes it incomplete again.
+        // Set before the list is there: an event that is lost from now on makes it incomplete
+        // again.
         self.is_complete = true;
     }
 
@@ -146,14 +150,18 @@ impl Links {
             // A message that cannot be read may have been about any link.
             let Ok(message) = message else { return self.lose() };
             match message.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) if is_link(&link) => {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))
+                    if is_link(&link) =>
+                {
                     let link = Link::from(&link);
                     if let Some(meanwhile) = &mut self.meanwhile {
                         meanwhile.push(Told::Comes(link.clone()));
                     }
                     known.comes(link);
                 }
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) if is_link(&link) => {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link))
+                    if is_link(&link) =>
+                {
                     let index = link.header.index;
                     if let Some(meanwhile) = &mut self.meanwhile {
                         meanwhile.push(Told::Goes(index));
@@ -172,7 +180,8 @@ impl Links {
     }
 }
 
-/// Whether the message is about the link itself. With the family `AF_BRIDGE` it is about a bridge's port.
+/// Whether the message is about the link itself. With the family `AF_BRIDGE` it is about a bridge's
+/// port.
 fn is_link(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }

@@ -1,6 +1,6 @@
-//! The one copy of Open vSwitch's rows on this node, and the task that keeps it up to date. The task writes
-//! the ports that plugins ask for, and answers the reconciler's questions about rows. It waits for nothing
-//! but the next event, because every ADD of the node waits for it.
+//! The one copy of Open vSwitch's rows on this node, and the task that keeps it up to date. The
+//! task writes the ports that plugins ask for, and answers the reconciler's questions about rows.
+//! It waits for nothing but the next event, because every ADD of the node waits for it.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -64,7 +64,8 @@ pub(super) struct Look {
 }
 
 impl RowsHandle {
-    /// Compares rows with these links and the pods, and forgets attachments of which nothing is left.
+    /// Compares rows with these links and the pods, and forgets attachments of which nothing is
+    /// left.
     pub(super) async fn look(&self, links: Arc<KnownLinks>) -> Option<Look> {
         self.ask(|answer| Question::Look { links, answer }).await
     }
@@ -171,16 +172,19 @@ impl LocalRows {
         // Before anything is restored: this also learns which sandboxes are being detached.
         self.forget(links);
         missing.retain(|attached| !self.leaving.contains(attached.identity.sandbox.as_str()));
-        let qos =
-            |attached: &RecordedPort| attached.qos.filter(|qos| port_cache::has_qos(&self.updates, *qos));
-        let missing =
-            missing.into_iter().map(|attached| MissingPort { qos: qos(&attached), attached }).collect();
+        let qos = |attached: &RecordedPort| {
+            attached.qos.filter(|qos| port_cache::has_qos(&self.updates, *qos))
+        };
+        let missing = missing
+            .into_iter()
+            .map(|attached| MissingPort { qos: qos(&attached), attached })
+            .collect();
         let ignored = self.ignored(links);
         Look { missing, suspects, doubt, ignored }
     }
 
-    /// The devices that the host's own stack has to ignore: those of the bridge's ports, and those of pods'
-    /// ports that are missing, which are about to be restored.
+    /// The devices that the host's own stack has to ignore: those of the bridge's ports, and those
+    /// of pods' ports that are missing, which are about to be restored.
     fn ignored(&self, links: &KnownLinks) -> IgnoredDevices {
         let recorded = self.cache.iter().map(|attached| attached.name.as_str());
         let named: HashSet<&str> = port_cache::devices(&self.updates).chain(recorded).collect();
@@ -205,7 +209,8 @@ impl LocalRows {
         .compare()
     }
 
-    /// Forgets attachments that have neither row nor link any more, and sandboxes that are detached by now.
+    /// Forgets attachments that have neither row nor link any more, and sandboxes that are detached
+    /// by now.
     fn forget(&mut self, links: &KnownLinks) {
         let linked: HashSet<&str> = links.veths.values().map(|link| link.name.as_str()).collect();
         let names: HashSet<&str> = port_cache::names(&self.updates).collect();
@@ -234,8 +239,11 @@ fn life(pods: &dyn PodSource, pod: &PodKey, uid: &str) -> Life {
         {
             Life::Living(known.facts.clone())
         }
-        // Gone only if the source is up to date, and not for a static pod whose mirror is being replaced.
-        Some(_) | None if pods.readiness() == Readiness::Synced && !pods.awaits_mirror(pod) => Life::Gone,
+        // Gone only if the source is up to date, and not for a static pod whose mirror is being
+        // replaced.
+        Some(_) | None if pods.readiness() == Readiness::Synced && !pods.awaits_mirror(pod) => {
+            Life::Gone
+        }
         Some(_) | None => Life::Unknown,
     }
 }

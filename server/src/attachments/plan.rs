@@ -27,9 +27,10 @@ use crate::{
     pods::{MIGRATABLE, PodFacts},
 };
 
-/// So many attached pods may be gone at once beside at least one that is known, although nothing confirms
-/// that the source of pods speaks of this host: a Deployment that is deleted, but not a node. Smaller, and
-/// ordinary deletions are doubted; larger, and the list of another cluster could empty a small node.
+/// So many attached pods may be gone at once beside at least one that is known, although nothing
+/// confirms that the source of pods speaks of this host: a Deployment that is deleted, but not a
+/// node. Smaller, and ordinary deletions are doubted; larger, and the list of another cluster could
+/// empty a small node.
 const BELIEVABLE: usize = 10;
 
 /// What is known of a pod.
@@ -71,8 +72,9 @@ pub(super) struct Plan {
     pub(super) doubt: Option<Doubt>,
 }
 
-/// More pods are said to be gone than an unconfirmed source is believed: the server may have been started in
-/// the name of another node, with the API server of another cluster, or before its manifests were mounted.
+/// More pods are said to be gone than an unconfirmed source is believed: the server may have been
+/// started in the name of another node, with the API server of another cluster, or before its
+/// manifests were mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Doubt {
     /// Attached pods that are said to be gone.
@@ -122,11 +124,13 @@ impl StaleAttachment {
 
     /// Whether its pod is one of these, each with its UID.
     pub(super) fn lives_among(&self, pods: &HashMap<PodKey, String>) -> bool {
-        pods.get(&self.pod).is_some_and(|uid| self.uid.is_empty() || uid.is_empty() || *uid == self.uid)
+        pods.get(&self.pod)
+            .is_some_and(|uid| self.uid.is_empty() || uid.is_empty() || *uid == self.uid)
     }
 }
 
-/// A link without a port of its name, by the evidence of its owner. A link without evidence is left alone.
+/// A link without a port of its name, by the evidence of its owner. A link without evidence is left
+/// alone.
 enum Stray<'a> {
     /// It had a port, and its alias is ours.
     Known(&'a Arc<RecordedPort>),
@@ -152,8 +156,12 @@ impl<'a> Stray<'a> {
     ) -> Option<Self> {
         match (mark, recorded) {
             // The record comes before the alias: it has all that the rows said.
-            (Some(_), Some(attached)) if attached.identity.owns(&link.alias) => Some(Self::Known(attached)),
-            (Some(OwnershipTag { identity, pod }), _) => Some(Self::Tagged(identity, pod.as_ref()?)),
+            (Some(_), Some(attached)) if attached.identity.owns(&link.alias) => {
+                Some(Self::Known(attached))
+            }
+            (Some(OwnershipTag { identity, pod }), _) => {
+                Some(Self::Tagged(identity, pod.as_ref()?))
+            }
             // Upstream's links are named after their sandbox.
             (None, Some(attached))
                 if link.alias.is_empty()
@@ -177,8 +185,8 @@ impl<'a> Stray<'a> {
         }
     }
 
-    /// The decision, by the life of its pod, and by the port that the pod has with another link in the same
-    /// network.
+    /// The decision, by the life of its pod, and by the port that the pod has with another link in
+    /// the same network.
     fn action(&self, link: &Link, life: &Life, other: Option<&Arc<RecordedPort>>) -> Action {
         match (self, life, other) {
             // A link without our alias is never removed.
@@ -187,16 +195,19 @@ impl<'a> Stray<'a> {
             (Self::Known(_) | Self::Tagged(..), Life::Gone, _) => Action::Remove(Reason::PodGone),
             (Self::Known(_), Life::Living(_) | Life::Unknown, Some(_))
             | (Self::Tagged(..), Life::Living(_), Some(_)) => Action::Remove(Reason::Replaced),
-            (Self::Known(attached) | Self::Upstreams(attached), Life::Living(_) | Life::Unknown, None) => {
-                Action::PutBack(Arc::clone(attached))
-            }
-            // A carrier shows that the pod's end is up: a plugin that died before there was a port has not
-            // brought it up.
+            (
+                Self::Known(attached) | Self::Upstreams(attached),
+                Life::Living(_) | Life::Unknown,
+                None,
+            ) => Action::PutBack(Arc::clone(attached)),
+            // A carrier shows that the pod's end is up: a plugin that died before there was a port
+            // has not brought it up.
             (Self::Tagged(identity, pod), Life::Living(facts), None) if link.has_carrier => {
                 anew(&link.name, identity, pod, facts)
                     .map_or(Action::Leave, |attached| Action::PutBack(attached.into()))
             }
-            // Unknown annotations, or a plugin that died early: nothing to restore, and no reason to remove.
+            // Unknown annotations, or a plugin that died early: nothing to restore, and no reason
+            // to remove.
             (Self::Tagged(..), Life::Living(_) | Life::Unknown, _) => Action::Leave,
         }
     }
@@ -218,13 +229,15 @@ impl AttachmentView<'_> {
             self.present.iter().map(|port| (port.iface_id(), port)).collect();
         let recorded: HashMap<&str, &Arc<RecordedPort>> =
             self.recorded.iter().map(|attached| (attached.name.as_str(), attached)).collect();
-        // Of several sandboxes of a pod the one whose link is the newest: the kernel counts the indexes of
-        // links up.
+        // Of several sandboxes of a pod the one whose link is the newest: the kernel counts the
+        // indexes of links up.
         let mut newest: BTreeMap<String, (u32, Arc<RecordedPort>)> = BTreeMap::new();
         // Links that have a row are the ports above.
         for (name, link) in links.into_iter().filter(|(name, _)| !self.names.contains(name)) {
             let mark = OwnershipTag::read(&link.alias);
-            let Some(stray) = Stray::of(link, mark.as_ref(), recorded.get(name).copied()) else { continue };
+            let Some(stray) = Stray::of(link, mark.as_ref(), recorded.get(name).copied()) else {
+                continue;
+            };
             let (identity, pod, uid, iface_id) = stray.subject();
             match stray.action(link, &(self.pods)(pod, uid), ports.get(&*iface_id).copied()) {
                 Action::Leave => {}
@@ -239,7 +252,8 @@ impl AttachmentView<'_> {
                     });
                 }
                 Action::PutBack(attached) => {
-                    if newest.get(attached.iface_id()).is_none_or(|(other, _)| *other < link.index) {
+                    if newest.get(attached.iface_id()).is_none_or(|(other, _)| *other < link.index)
+                    {
                         newest.insert(attached.iface_id().to_owned(), (link.index, attached));
                     }
                 }
@@ -256,18 +270,23 @@ impl AttachmentView<'_> {
     }
 
     /// Whether a port is stale, and why.
-    fn suspect(&self, port: &RecordedPort, link: Option<&Link>, life: &Life) -> Option<StaleAttachment> {
+    fn suspect(
+        &self,
+        port: &RecordedPort,
+        link: Option<&Link>,
+        life: &Life,
+    ) -> Option<StaleAttachment> {
         match (link, life) {
-            // A device of a kind that this project's plugin does not attach, such as the representor of a
-            // function of a NIC.
+            // A device of a kind that this project's plugin does not attach, such as the
+            // representor of a function of a NIC.
             (None, _) if self.others.contains(port.name.as_str()) => None,
             (None, _) => {
                 let is_deviceless = self.deviceless.contains(port.name.as_str());
                 let witnesses = if is_deviceless { Witnesses::Vswitchd } else { Witnesses::Server };
                 Some(StaleAttachment { witnesses, ..StaleAttachment::of(port, Reason::LinkGone) })
             }
-            // Rows of upstream's older plugins do not name the interface in the pod. They go with their link
-            // only.
+            // Rows of upstream's older plugins do not name the interface in the pod. They go with
+            // their link only.
             (Some(_), Life::Gone) if port.names_pods_end() => {
                 Some(StaleAttachment::of(port, Reason::PodGone))
             }

@@ -1,5 +1,5 @@
-//! The rows of each attachment as last seen: Open vSwitch's own rows, remembered for as long as this process
-//! lives.
+//! The rows of each attachment as last seen: Open vSwitch's own rows, remembered for as long as
+//! this process lives.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -50,8 +50,8 @@ ovsdb::table! {
     }
 }
 
-/// Keys of upstream's interfaces that are functions of a NIC instead of veths: with a device of the kernel in
-/// the pod, or without one.
+/// Keys of upstream's interfaces that are functions of a NIC instead of veths: with a device of the
+/// kernel in the pod, or without one.
 const FUNCTIONS: [&str; 2] = ["vf-netdev-name", "vf-is-vfio"];
 /// `ofport` of an interface whose device ovs-vswitchd cannot open (ovs-vswitchd.conf.db(5)).
 const NO_DEVICE: i64 = -1;
@@ -76,8 +76,8 @@ pub(super) struct PortCache(HashMap<String, Arc<RecordedPort>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowNews {
     Nothing,
-    /// A row vanished, ovs-vswitchd finds no device for it, the bridge was made, or a device came to a bridge in
-    /// user space that the host's own stack may not ignore yet.
+    /// A row vanished, ovs-vswitchd finds no device for it, the bridge was made, or a device came
+    /// to a bridge in user space that the host's own stack may not ignore yet.
     Look,
 }
 
@@ -121,7 +121,10 @@ pub(super) fn devices(updates: &Updates) -> impl Iterator<Item = &str> {
 
 /// The integration bridge, if there is one.
 pub(super) fn integration_bridge(updates: &Updates) -> Option<&BridgeRow> {
-    updates.rows::<BridgeRow>().map(|(_, bridge)| bridge).find(|bridge| bridge.name == INTEGRATION_BRIDGE)
+    updates
+        .rows::<BridgeRow>()
+        .map(|(_, bridge)| bridge)
+        .find(|bridge| bridge.name == INTEGRATION_BRIDGE)
 }
 
 /// Whether ovn-controller has connected the interface to its logical port.
@@ -150,7 +153,8 @@ impl PortCache {
                         RowNews::Nothing
                     });
                 }
-                // Only `ofport` or `error` has changed: nothing to record, but the device may be lost.
+                // Only `ofport` or `error` has changed: nothing to record, but the device may be
+                // lost.
                 (ChangeKind::Modify, Some(row)) if !touches_record(change) => {
                     let is_lost = row.is_deviceless() && self.0.contains_key(&row.name);
                     news = news.max(if is_lost { RowNews::Look } else { RowNews::Nothing });
@@ -175,8 +179,9 @@ impl PortCache {
                 .row::<PortRow>(change.uuid)
                 .map(|port| port.interfaces.as_slice())
                 .unwrap_or_default();
-            for (uuid, row) in
-                interfaces.iter().filter_map(|uuid| Some((*uuid, updates.row::<InterfaceRow>(*uuid)?)))
+            for (uuid, row) in interfaces
+                .iter()
+                .filter_map(|uuid| Some((*uuid, updates.row::<InterfaceRow>(*uuid)?)))
             {
                 self.record(updates, uuid, row);
             }
@@ -190,12 +195,14 @@ impl PortCache {
             self.0.remove(&row.name);
             return;
         };
-        // References go from Port to Interface only (ovs-vswitchd.conf.db(5)), so all ports are searched.
+        // References go from Port to Interface only (ovs-vswitchd.conf.db(5)), so all ports are
+        // searched.
         attached.qos = updates
             .rows::<PortRow>()
             .find(|(_, port)| port.interfaces == [uuid])
             .and_then(|(_, port)| port.qos);
-        attached.content.qos = attached.qos.and_then(|qos| updates.row::<Qos>(qos)).map(Qos::content);
+        attached.content.qos =
+            attached.qos.and_then(|qos| updates.row::<Qos>(qos)).map(Qos::content);
         if self.0.get(&row.name).is_some_and(|known| **known == attached) {
             return;
         }
@@ -209,8 +216,8 @@ impl PortCache {
         self.0.retain(|_, attached| !gone(attached));
     }
 
-    /// The pods' ports that exist: as recorded, or as their rows say where a newer port of the pod has the
-    /// record.
+    /// The pods' ports that exist: as recorded, or as their rows say where a newer port of the pod
+    /// has the record.
     pub(super) fn present(&self, updates: &Updates) -> Vec<Arc<RecordedPort>> {
         let known = |row: &InterfaceRow| self.0.get(&row.name).cloned();
         updates
@@ -228,8 +235,8 @@ impl PortCache {
     }
 }
 
-/// ovs-vswitchd updates these two columns more often than any program changes the rest, and neither is
-/// recorded.
+/// ovs-vswitchd updates these two columns more often than any program changes the rest, and neither
+/// is recorded.
 fn touches_record(change: &Change) -> bool {
     change.columns().iter().any(|column| !["ofport", "error"].contains(column))
 }
@@ -241,14 +248,17 @@ fn touches_limits(change: &Change) -> bool {
 impl RecordedPort {
     /// What an Interface row says, if it is a pod's.
     fn read(row: &InterfaceRow) -> Option<Self> {
-        let InterfaceRow { name, external_ids, ingress_policing_rate, ingress_policing_burst, .. } = row;
+        let InterfaceRow {
+            name, external_ids, ingress_policing_rate, ingress_policing_burst, ..
+        } = row;
         if !row.is_device() || FUNCTIONS.iter().any(|key| external_ids.contains_key(*key)) {
             return None;
         }
         let id = |key: &str| external_ids.get(key).map(String::as_str);
         let identity = Identity::of(external_ids)?;
         let pod = pod_of(id(IFACE_ID)?)?;
-        // What ovn-controller says of a port (`ovn-installed` and its time) does not hold for the next one.
+        // What ovn-controller says of a port (`ovn-installed` and its time) does not hold for the
+        // next one.
         let external_ids = external_ids
             .iter()
             .filter(|(key, _)| !key.starts_with(OVN_INSTALLED))
@@ -281,8 +291,8 @@ impl RecordedPort {
 }
 
 impl InterfaceRow {
-    /// Whether it is a device of the kernel, and not one that ovs-vswitchd makes, or a tunnel or patch
-    /// (ovs-vswitchd.conf.db(5), `type`).
+    /// Whether it is a device of the kernel, and not one that ovs-vswitchd makes, or a tunnel or
+    /// patch (ovs-vswitchd.conf.db(5), `type`).
     fn is_device(&self) -> bool {
         ["", "system"].contains(&self.kind.as_str())
     }
@@ -308,8 +318,8 @@ impl Qos {
     }
 }
 
-/// The pod of a logical port: `<namespace>_<name>`; in networks other than the cluster's, the NAD's name and
-/// another `_` come before it.
+/// The pod of a logical port: `<namespace>_<name>`; in networks other than the cluster's, the NAD's
+/// name and another `_` come before it.
 fn pod_of(iface_id: &str) -> Option<PodKey> {
     // Split from the right: names of namespaces and pods contain no underscore.
     let mut parts = iface_id.rsplitn(3, '_');

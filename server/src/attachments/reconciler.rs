@@ -1,6 +1,7 @@
-//! The reconciler of attachments: decides when to look at rows, links and pods, and what to do about what it
-//! sees. It acts on events; what fails is tried again less and less often. Slow work runs in tasks beside it,
-//! one that restores and one that removes, so that links and pods are followed meanwhile.
+//! The reconciler of attachments: decides when to look at rows, links and pods, and what to do
+//! about what it sees. It acts on events; what fails is tried again less and less often. Slow work
+//! runs in tasks beside it, one that restores and one that removes, so that links and pods are
+//! followed meanwhile.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,20 +36,20 @@ use super::{
 };
 use crate::{conditions::Part, ports::WriteQueue};
 
-/// The longest time without a look, in case an event was lost. A lost event leaves a pod without a network
-/// for this long; a look compares all attachments, so it should not be much more frequent.
+/// The longest time without a look, in case an event was lost. A lost event leaves a pod without a
+/// network for this long; a look compares all attachments, so it should not be much more frequent.
 const RESYNC: Duration = Duration::from_secs(30);
-/// From an event to the look. Most ports vanish because of a DEL, which removes the link next: an immediate
-/// look would restore them in vain.
+/// From an event to the look. Most ports vanish because of a DEL, which removes the link next: an
+/// immediate look would restore them in vain.
 const SETTLE: Duration = Duration::from_millis(100);
-/// The same for ports of upstream's plugin, whose calls take no per-interface lock. If it is too short, ports
-/// are restored while upstream's DEL removes them.
+/// The same for ports of upstream's plugin, whose calls take no per-interface lock. If it is too
+/// short, ports are restored while upstream's DEL removes them.
 const GRACE: Duration = Duration::from_secs(1);
-/// What failed is tried again after about this long, and then less and less often, up to [`RESYNC`]. Usually
-/// a call of the plugin holds the per-interface lock for a moment.
+/// What failed is tried again after about this long, and then less and less often, up to
+/// [`RESYNC`]. Usually a call of the plugin holds the per-interface lock for a moment.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
-/// From the start of a restoration to the next look, which finds ports that vanished meanwhile or again.
-/// Usually the restoration ends before, which is followed by a look as well.
+/// From the start of a restoration to the next look, which finds ports that vanished meanwhile or
+/// again. Usually the restoration ends before, which is followed by a look as well.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// The reconciler of a node's attachments.
@@ -85,8 +86,8 @@ pub(crate) fn plugin_settings(environment: &Environment) -> Settings {
     Settings { calls, ..Settings::with_ovsdb(&environment.endpoint, SHORT_TIMEOUT) }
 }
 
-/// Starts the two tasks: the one that keeps the copy of the rows and writes ports, and the reconciler. Both
-/// run for as long as the server lives. Needs a tokio runtime.
+/// Starts the two tasks: the one that keeps the copy of the rows and writes ports, and the
+/// reconciler. Both run for as long as the server lives. Needs a tokio runtime.
 ///
 /// # Errors
 /// The kernel lets nobody listen to changes of links.
@@ -190,7 +191,9 @@ impl Reconciler {
             return;
         };
         // None if the server is shutting down.
-        let Some(Look { missing, suspects, doubt, ignored }) = self.rows.look(links).await else { return };
+        let Some(Look { missing, suspects, doubt, ignored }) = self.rows.look(links).await else {
+            return;
+        };
         self.say_doubt(doubt);
         // A task that still runs works with an older look.
         if self.ignoring.is_none() {
@@ -201,10 +204,13 @@ impl Reconciler {
         let done = self.put_back(missing, now);
         if let Some(patience) = self.environment.patience {
             // A suspect that is being removed must not be confirmed a second time.
-            let suspects =
-                suspects.into_iter().filter(|suspect| !self.swept.contains(&suspect.identity)).collect();
+            let suspects = suspects
+                .into_iter()
+                .filter(|suspect| !self.swept.contains(&suspect.identity))
+                .collect();
             let confirmed = self.candidates.confirm(suspects, now, patience);
-            self.due = self.due.min(self.candidates.due().map_or(self.due, |due| due.max(now + SETTLE)));
+            self.due =
+                self.due.min(self.candidates.due().map_or(self.due, |due| due.max(now + SETTLE)));
             self.swept.extend(confirmed.iter().map(|suspect| suspect.identity.clone()));
             self.to_sweep.extend(confirmed);
             self.sweep_next();
@@ -233,7 +239,9 @@ impl Reconciler {
     }
 
     fn restored(&mut self, restored: Result<Restored, JoinError>) {
-        let Ok(Restored { done, interfaces }) = restored else { return self.go_on(Repaired::NotAll) };
+        let Ok(Restored { done, interfaces }) = restored else {
+            return self.go_on(Repaired::NotAll);
+        };
         self.rows.restored(interfaces);
         // Ports that vanished while the task ran were left out.
         self.look_soon();
@@ -253,11 +261,12 @@ impl Reconciler {
     }
 
     fn put_back(&mut self, mut missing: Vec<MissingPort>, now: Instant) -> Repaired {
-        let names: HashSet<&str> = missing.iter().map(|missing| missing.attached.name.as_str()).collect();
+        let names: HashSet<&str> =
+            missing.iter().map(|missing| missing.attached.name.as_str()).collect();
         self.graces.retain(|name, _| names.contains(name.as_str()));
         let all = missing.len();
-        // This project's calls are seen by their locks, upstream's are not: its ports have to be missing for
-        // a while.
+        // This project's calls are seen by their locks, upstream's are not: its ports have to be
+        // missing for a while.
         missing.retain(|MissingPort { attached, qos: _ }| {
             let mut since = || *self.graces.entry(attached.name.clone()).or_insert(now);
             attached.names_pods_end() || now.duration_since(since()) >= GRACE
@@ -283,8 +292,7 @@ impl Reconciler {
                     "{gone} attached pods are said to be gone, {known} are known, and nothing confirms \
                      that these are the pods of this host: {why}; nothing of them is removed"
                 );
-                let hint =
-                    "do --init-node and the API server (or --pod-manifests) name this host and its cluster?";
+                let hint = "do --init-node and the API server (or --pod-manifests) name this host and its cluster?";
                 tracing::warn!(
                     gone,
                     known,

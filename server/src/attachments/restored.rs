@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::port_cache;
 
-/// How long ovn-controller may take to install restored ports before that is logged: it may be restarting,
-/// too, and then goes through all of its flows.
+/// How long ovn-controller may take to install restored ports before that is logged: it may be
+/// restarting, too, and then goes through all of its flows.
 const INSTALL: Duration = Duration::from_secs(10);
 
 /// Restored interfaces that do not work yet, and since when.
@@ -48,7 +48,8 @@ impl RestoredPorts {
     pub(super) fn say_late(&mut self, updates: &Updates) {
         let Some((_, mut interfaces)) = self.0.take() else { return };
         // A port that was detached meanwhile is not late.
-        interfaces.retain(|interface| updates.row::<port_cache::InterfaceRow>(*interface).is_some());
+        interfaces
+            .retain(|interface| updates.row::<port_cache::InterfaceRow>(*interface).is_some());
         let ports = interfaces.len();
         if ports > 0 {
             let hint = "does OVN know them (ovn-nbctl lsp-get-type), and is ovn-controller on this node \

@@ -1,5 +1,5 @@
-//! Since when an attachment is stale: it is removed only if every look during the grace period (at least two)
-//! found it stale. Pure.
+//! Since when an attachment is stale: it is removed only if every look during the grace period (at
+//! least two) found it stale. Pure.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use super::plan::{StaleAttachment, Witnesses};
 use crate::metrics::Reason;
 
-/// Grace period of a port whose link is gone, and for which ovs-vswitchd has no device either. ovs-vswitchd
-/// looks for each such device again at every change of its configuration, so hundreds of them, as after a
-/// reboot, make every ADD slow: a longer period would prolong that. It is longer than a plugin takes from the
-/// link to the port, or a port would be removed that is just being attached.
+/// Grace period of a port whose link is gone, and for which ovs-vswitchd has no device either.
+/// ovs-vswitchd looks for each such device again at every change of its configuration, so hundreds
+/// of them, as after a reboot, make every ADD slow: a longer period would prolong that. It is
+/// longer than a plugin takes from the link to the port, or a port would be removed that is just
+/// being attached.
 const DEVICELESS: Duration = Duration::from_secs(2);
 
 /// The suspects of the last look.
@@ -29,9 +30,9 @@ struct StaleSince {
 }
 
 impl StaleCandidates {
-    /// Those of `suspects` that have been suspected for `patience`, or for less where ovs-vswitchd agrees. An
-    /// attachment that is not among them is cleared; a confirmed one is suspected anew if it is still there
-    /// at the next look.
+    /// Those of `suspects` that have been suspected for `patience`, or for less where ovs-vswitchd
+    /// agrees. An attachment that is not among them is cleared; a confirmed one is suspected anew
+    /// if it is still there at the next look.
     pub(super) fn confirm(
         &mut self,
         suspects: Vec<StaleAttachment>,
@@ -42,7 +43,8 @@ impl StaleCandidates {
         let before = std::mem::take(&mut self.0);
         let mut confirmed = Vec::new();
         for suspect in suspects {
-            let known = before.get(&suspect.identity).filter(|known| known.reason == suspect.reason);
+            let known =
+                before.get(&suspect.identity).filter(|known| known.reason == suspect.reason);
             let since = known.map_or(now, |known| known.since);
             let due = since
                 + match suspect.witnesses {
@@ -53,7 +55,10 @@ impl StaleCandidates {
             if known.is_some() && now >= due {
                 confirmed.push(suspect);
             } else {
-                self.0.insert(suspect.identity.clone(), StaleSince { reason: suspect.reason, since, due });
+                self.0.insert(
+                    suspect.identity.clone(),
+                    StaleSince { reason: suspect.reason, since, due },
+                );
             }
         }
         confirmed

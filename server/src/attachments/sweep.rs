@@ -1,5 +1,5 @@
-//! Removes stale attachments with the code of the plugin's DEL, a slice at a time, so that no call waits for
-//! many.
+//! Removes stale attachments with the code of the plugin's DEL, a slice at a time, so that no call
+//! waits for many.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{chain, kernel_thread, metrics::Reason, pods::PodSource};
 
-/// Attachments that are removed at once. Each holds a per-interface lock, which is a descriptor, and a DEL of
-/// one of them waits for all; each slice costs a list of links and a transaction.
+/// Attachments that are removed at once. Each holds a per-interface lock, which is a descriptor,
+/// and a DEL of one of them waits for all; each slice costs a list of links and a transaction.
 const SLICE: usize = 50;
 
 impl Workers {
@@ -41,9 +41,11 @@ impl Workers {
         let mut locked = Vec::new();
         for suspect in slice {
             match InterfaceLock::take_for_server(&self.plugin.calls, &suspect.identity) {
-                Ok(interface_lock) if interface_lock.is_held() => locked.push((suspect, interface_lock)),
-                // An ADD or a DEL works on it and knows better, or locks are unavailable, and none can be
-                // excluded.
+                Ok(interface_lock) if interface_lock.is_held() => {
+                    locked.push((suspect, interface_lock))
+                }
+                // An ADD or a DEL works on it and knows better, or locks are unavailable, and none
+                // can be excluded.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -51,20 +53,22 @@ impl Workers {
         let Some(links) = links().await else { return };
         let suspects = self.rows.suspects(Arc::new(KnownLinks::of(links.iter().cloned()))).await;
         locked.retain(|(suspect, _)| suspects.contains(suspect));
-        let identities: Vec<Identity> = locked.iter().map(|(suspect, _)| suspect.identity.clone()).collect();
+        let identities: Vec<Identity> =
+            locked.iter().map(|(suspect, _)| suspect.identity.clone()).collect();
         if identities.is_empty() {
             return;
         }
-        // On the kernel thread, as below: it looks links up, and each look blocks while another process holds
-        // the lock for links.
+        // On the kernel thread, as below: it looks links up, and each look blocks while another
+        // process holds the lock for links.
         let (shared, stale) = (Arc::clone(detacher), identities.clone());
         let detached = kernel_thread::ask(async move { shared.detach_all(&stale, &links).await });
         // If the runtime is shutting down, there is no result to log.
         let Ok(detached) = detached.await else { return };
         match detached {
-            Ok(removed) => {
-                locked.iter().zip(removed).for_each(|((suspect, _), removed)| self.say(suspect, Ok(removed)))
-            }
+            Ok(removed) => locked
+                .iter()
+                .zip(removed)
+                .for_each(|((suspect, _), removed)| self.say(suspect, Ok(removed))),
             Err(leftover) if leftover.is_passing() => {
                 let (attachments, error) = (identities.len(), chain(&leftover));
                 tracing::warn!(attachments, error, "stale attachments cannot be removed now");
@@ -73,7 +77,8 @@ impl Workers {
             Err(_) => {
                 for (suspect, _) in &locked {
                     let (detacher, identity) = (Arc::clone(detacher), suspect.identity.clone());
-                    let detached = async move { detacher.detach(&identity, Connections::Of(&[])).await };
+                    let detached =
+                        async move { detacher.detach(&identity, Connections::Of(&[])).await };
                     // If the runtime is shutting down, there is no result to log.
                     if let Ok(outcome) = kernel_thread::ask(detached).await {
                         self.say(suspect, outcome);
@@ -117,15 +122,17 @@ impl Workers {
     }
 }
 
-/// Keeps those whose pod is gone at a second look as well, at the source itself and not in the cache of this
-/// process.
+/// Keeps those whose pod is gone at a second look as well, at the source itself and not in the
+/// cache of this process.
 async fn look_again(pods: &dyn PodSource, confirmed: &mut Vec<StaleAttachment>) {
     match pods.look_again().await {
-        Ok(pods) => {
-            confirmed.retain(|suspect| suspect.reason != Reason::PodGone || !suspect.lives_among(&pods))
-        }
+        Ok(pods) => confirmed
+            .retain(|suspect| suspect.reason != Reason::PodGone || !suspect.lives_among(&pods)),
         Err(problem) => {
-            tracing::info!(problem, "cannot confirm that pods are gone: nothing of them is removed now");
+            tracing::info!(
+                problem,
+                "cannot confirm that pods are gone: nothing of them is removed now"
+            );
             confirmed.retain(|suspect| suspect.reason != Reason::PodGone);
         }
     }

@@ -1,5 +1,5 @@
-//! What the tasks beside the reconciler share. They may wait for the kernel, for the database, or for a
-//! per-interface lock; the reconciler follows links and pods meanwhile.
+//! What the tasks beside the reconciler share. They may wait for the kernel, for the database, or
+//! for a per-interface lock; the reconciler follows links and pods meanwhile.
 
 use std::{future::pending, sync::Arc};
 
@@ -21,12 +21,14 @@ pub(super) struct Workers {
     pub(super) rows: RowsHandle,
 }
 
-/// Starts to list all links, on a thread that may block: the kernel answers only after other changes of links
-/// (`rtnl_mutex`).
+/// Starts to list all links, on a thread that may block: the kernel answers only after other
+/// changes of links (`rtnl_mutex`).
 pub(super) fn list() -> JoinHandle<Result<Vec<Link>, LinkError>> {
     spawn_blocking(|| {
-        let netlink = Netlink::open()
-            .map_err(|source| LinkError::Kernel { what: "open a netlink socket".to_owned(), source })?;
+        let netlink = Netlink::open().map_err(|source| LinkError::Kernel {
+            what: "open a netlink socket".to_owned(),
+            source,
+        })?;
         link::list_by(&netlink)
     })
 }

@@ -1,10 +1,10 @@
-//! Writes ports for the plugins that ask for it: those that wait at the same moment in one transaction, and
-//! the next ones once ovs-vswitchd has numbered these. ovs-vswitchd goes through its whole configuration for
-//! every transaction, and ovn-controller through what is new.
+//! Writes ports for the plugins that ask for it: those that wait at the same moment in one
+//! transaction, and the next ones once ovs-vswitchd has numbered these. ovs-vswitchd goes through
+//! its whole configuration for every transaction, and ovn-controller through what is new.
 //!
-//! Writes what is simple, and reports progress only. If anything is in a port's way (a row of its name or
-//! logical port, an address that is in use, a database that is away), the plugin finds and words it itself,
-//! as it does without a server. Must not know which program asks.
+//! Writes what is simple, and reports progress only. If anything is in a port's way (a row of its
+//! name or logical port, an address that is in use, a database that is away), the plugin finds and
+//! words it itself, as it does without a server. Must not know which program asks.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -16,10 +16,12 @@ use std::{
 use contract::{
     external_ids::IFACE_ID,
     names::{IfName, IfaceId},
-    wire::{BridgeFacts, PortStatus},
+    wire::{BridgeFacts, PortStatus, PortWriter},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use ovsdb::{ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid};
+use ovsdb::{
+    ChangeKind, Client, Event, NamedUuid, Outcome, TransactError, Transaction, Updates, Uuid,
+};
 use podnet::{
     bridge::Datapath,
     nftables::ingress::Devices,
@@ -36,9 +38,9 @@ use crate::{
     ports::{PlannedPort, WriteRequest, names::Names},
 };
 
-/// How long ports wait for those before them to get their numbers. Longer, and a slow port delays all others
-/// for that much longer; without it, more transactions have fewer ports each. docs/performance.md has the
-/// rates and latencies that were measured with 100 ms, 15 ms and none.
+/// How long ports wait for those before them to get their numbers. Longer, and a slow port delays
+/// all others for that much longer; without it, more transactions have fewer ports each. What was
+/// measured with 100 ms, 15 ms and none: docs/explanation/what-bounds-an-add.md.
 const HOLD: Duration = Duration::from_millis(15);
 
 /// The queue of requests, and the state of the ports that were written.
@@ -145,15 +147,18 @@ impl Writer {
             }
             Event::Disconnected(_) => {
                 self.bridge.send_replace(None);
-                // What became of a transaction in flight is unknown: each plugin looks for its port itself.
+                // What became of a transaction in flight is unknown: each plugin looks for its port
+                // itself.
                 self.queue.clear();
                 self.oldest = None;
                 self.waiting.clear();
             }
             Event::Changed(changes) => {
-                // A bridge that comes or goes changes no column: br-int may be deleted and made anew.
-                let matters =
-                    |kind, columns: &[&str]| kind != ChangeKind::Modify || columns.contains(&"datapath_type");
+                // A bridge that comes or goes changes no column: br-int may be deleted and made
+                // anew.
+                let matters = |kind, columns: &[&str]| {
+                    kind != ChangeKind::Modify || columns.contains(&"datapath_type")
+                };
                 if changes.of::<BridgeRow>().any(|change| matters(change.kind, change.columns())) {
                     self.look_at_bridge(updates);
                 }
@@ -163,7 +168,8 @@ impl Writer {
                             if let Some(row) = change.old::<InterfaceRow>() {
                                 self.names.goes(&row.name, Instant::now());
                             }
-                            // Another program has removed the port: the closed channel tells its plugin.
+                            // Another program has removed the port: the closed channel tells its
+                            // plugin.
                             self.waiting.remove(&change.uuid);
                         }
                         ChangeKind::Insert => {
@@ -182,14 +188,16 @@ impl Writer {
 
     fn look_at_bridge(&self, updates: &Updates) {
         let facts = port_cache::integration_bridge(updates)
-            .map(|bridge| BridgeFacts { datapath_type: bridge.datapath_type.clone() });
+            .map(|bridge| bridge.datapath_type.clone())
+            .map(|datapath_type| BridgeFacts { datapath_type, writer: PortWriter::default() });
         self.bridge.send_if_modified(|now| std::mem::replace(now, facts.clone()) != facts);
     }
 
     /// Sends the queue, unless a transaction is in flight, or the ports before have no numbers yet.
     fn write(&mut self, client: &Client, updates: &Updates, now: Instant) {
         let Some(oldest) = self.oldest else { return };
-        let datapath = self.bridge.borrow().as_ref().map(|facts| Datapath::of(&facts.datapath_type));
+        let datapath =
+            self.bridge.borrow().as_ref().map(|facts| Datapath::of(&facts.datapath_type));
         let Some(datapath) = datapath else {
             // The dropped channels tell the plugins to write their ports themselves.
             self.queue.clear();
@@ -217,7 +225,8 @@ impl Writer {
             Datapath::Userspace => ports.iter().map(|(name, ..)| name.clone()).collect(),
         };
         let new = ports.iter().map(|(name, columns, _)| (name.as_str(), columns, None));
-        let (transaction, interfaces): (Transaction, Vec<NamedUuid>) = rows::insert_new(new, "write");
+        let (transaction, interfaces): (Transaction, Vec<NamedUuid>) =
+            rows::insert_new(new, "write");
         let waiting = ports.into_iter().map(|(_, _, waiting)| waiting);
         self.sent = Some(Sent {
             outcome: written(client.clone(), ignored, transaction).boxed(),
@@ -232,8 +241,8 @@ impl Writer {
                 self.metrics.written(ports.len());
                 for (interface, waiting) in ports {
                     let uuid = outcome.uuid(&interface);
-                    // If the channel is closed, the plugin has gone or rolls back: its DEL finds the row by
-                    // the sandbox.
+                    // If the channel is closed, the plugin has gone or rolls back: its DEL finds
+                    // the row by the sandbox.
                     let _ = waiting.news.send(PortStatus::Written);
                     self.waiting.insert(uuid, waiting);
                     self.tell(uuid, updates);
@@ -272,26 +281,34 @@ impl Writer {
     }
 }
 
-/// The requests with nothing in their way, neither in the database nor among the requests before them: name,
-/// rows and waiting plugin of each.
-fn unobstructed(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(IfName, PortColumns, Waiting)> {
+/// The requests with nothing in their way, neither in the database nor among the requests before
+/// them: name, rows and waiting plugin of each.
+fn unobstructed(
+    wanted: Vec<WriteRequest>,
+    updates: &Updates,
+) -> Vec<(IfName, PortColumns, Waiting)> {
     let rows = || updates.rows::<InterfaceRow>().map(|(_, row)| row);
     let names: HashSet<&str> = rows().map(|row| row.name.as_str()).collect();
     let iface_ids: HashSet<&str> =
         rows().filter_map(|row| row.external_ids.get(IFACE_ID)).map(String::as_str).collect();
     let has_holder = |ids: &BTreeMap<String, String>| {
         let wanted: Vec<&str> = rows::addresses(ids).collect();
-        let has_one =
-            |row: &&InterfaceRow| rows::addresses(&row.external_ids).any(|other| wanted.contains(&other));
+        let has_one = |row: &&InterfaceRow| {
+            rows::addresses(&row.external_ids).any(|other| wanted.contains(&other))
+        };
         !wanted.is_empty()
-            && rows().filter(has_one).any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
+            && rows()
+                .filter(has_one)
+                .any(|row| rows::holds_address(row.ofport, &row.external_ids, ids))
     };
     let mut free: Vec<(IfName, PortColumns, Waiting)> = Vec::new();
     for WriteRequest { port: PlannedPort { name, iface_id, columns }, news } in wanted {
         let is_taken = names.contains(name.as_str())
             || iface_ids.contains(iface_id.as_str())
             || has_holder(&columns.external_ids);
-        if is_taken || free.iter().any(|(other, _, waiting)| *other == name || waiting.iface_id == iface_id) {
+        if is_taken
+            || free.iter().any(|(other, _, waiting)| *other == name || waiting.iface_id == iface_id)
+        {
             continue;
         }
         free.push((name, columns, Waiting { iface_id, news, said: PortStatus::Written }));
@@ -299,8 +316,8 @@ fn unobstructed(wanted: Vec<WriteRequest>, updates: &Updates) -> Vec<(IfName, Po
     free
 }
 
-/// Has the host's own stack ignore what these links receive, and then writes their ports: one transaction of the
-/// kernel, and one of the database.
+/// Has the host's own stack ignore what these links receive, and then writes their ports: one
+/// transaction of the kernel, and one of the database.
 async fn written(
     client: Client,
     ignored: Vec<IfName>,

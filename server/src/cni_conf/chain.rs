@@ -1,8 +1,9 @@
-//! Plugins that runtimes call after ours for each pod (`portmap`, `bandwidth`, `tuning`), in a file or a
-//! directory of files that an administrator writes. Knows nothing of what they do.
+//! Plugins that runtimes call after ours for each pod (`portmap`, `bandwidth`, `tuning`), in a file
+//! or a directory of files that an administrator writes. Knows nothing of what they do.
 //!
-//! A file holds one plugin's configuration, a list of them, or an object with `plugins` and, if all of them
-//! support more than CNI 1.0.0, `cniVersions`. Files of a directory are read in the order of their names.
+//! A file holds one plugin's configuration, a list of them, or an object with `plugins` and, if all
+//! of them support more than CNI 1.0.0, `cniVersions`. Files of a directory are read in the order
+//! of their names.
 
 use std::{
     ffi::OsStr,
@@ -17,11 +18,11 @@ use serde_json::{Map, Value};
 
 /// Extensions of the files that are read from a directory.
 const ENDINGS: [&str; 3] = ["conf", "conflist", "json"];
-/// CNI versions that chained plugins are assumed to support unless their file says more: the releases that
-/// distributions use do not know 1.1.0.
+/// CNI versions that chained plugins are assumed to support unless their file says more: the
+/// releases that distributions use do not know 1.1.0.
 pub(super) const COMMON_VERSIONS: [&str; 2] = ["0.4.0", "1.0.0"];
-/// Upper limit of a file's size in bytes, more than any configuration needs: a wrong path may lead to
-/// anything.
+/// Upper limit of a file's size in bytes, more than any configuration needs: a wrong path may lead
+/// to anything.
 const MAX_BYTES: u64 = 256 * 1024;
 
 /// The plugins, in order, and the CNI versions that all of them support.
@@ -61,7 +62,11 @@ impl Chain {
             let mut files = Vec::new();
             for entry in fs::read_dir(path).map_err(failed)? {
                 let file = entry.map_err(failed)?.path();
-                if file.extension().and_then(OsStr::to_str).is_some_and(|ending| ENDINGS.contains(&ending)) {
+                if file
+                    .extension()
+                    .and_then(OsStr::to_str)
+                    .is_some_and(|ending| ENDINGS.contains(&ending))
+                {
                     files.push(file);
                 }
             }
@@ -85,7 +90,8 @@ impl Chain {
             // An empty chain limits no version.
             chain.versions = super::VERSIONS.map(str::to_owned).into();
         }
-        if !super::VERSIONS.iter().any(|ours| chain.versions.iter().any(|version| version == ours)) {
+        if !super::VERSIONS.iter().any(|ours| chain.versions.iter().any(|version| version == ours))
+        {
             return Err(ChainError::NoVersion(path.to_owned()));
         }
         Ok(chain)
@@ -101,7 +107,9 @@ fn read_file(path: &Path) -> Result<Chain, ChainError> {
     }
     // The size that a file system reports may be 0 for a file with content, as in procfs.
     let mut text = Vec::new();
-    fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text)).map_err(failed)?;
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut text))
+        .map_err(failed)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(wrong(format!("more than {MAX_BYTES} bytes")));
     }
@@ -130,7 +138,9 @@ fn check(plugin: Value) -> Result<Map<String, Value>, String> {
             Err(format!("type {name:?} is no file name of a plugin"))
         }
         // A second call for the same interface would find it attached already.
-        Some(Value::String(name)) if name == PLUGIN => Err(format!("{PLUGIN} is the first one already")),
+        Some(Value::String(name)) if name == PLUGIN => {
+            Err(format!("{PLUGIN} is the first one already"))
+        }
         Some(Value::String(_)) => Ok(plugin),
         Some(other) => Err(format!("type {other} is no text")),
     }

@@ -1,8 +1,10 @@
-//! Keeps the CNI configuration in place for as long as the server lives: writes it again when it is removed
-//! or changed, or when the chained plugins change, and reports when runtimes prefer another file.
+//! Keeps the CNI configuration in place for as long as the server lives: writes it again when it is
+//! removed or changed, or when the chained plugins change, and reports when runtimes prefer another
+//! file.
 //!
-//! Another program may write files of the same directory again and again. So events are collected for a
-//! moment, and the file is restored less and less often while another program keeps removing it.
+//! Another program may write files of the same directory again and again. So events are collected
+//! for a moment, and the file is restored less and less often while another program keeps removing
+//! it.
 
 use std::{io, path::Path, pin::pin, time::Duration};
 
@@ -16,20 +18,21 @@ use crate::{
     conditions::{Conditions, Part},
 };
 
-/// How long events are collected: a program that replaces files does so in several steps, and has finished by
-/// then. Much longer, and pods fail meanwhile; much shorter, and half-done steps are answered.
+/// How long events are collected: a program that replaces files does so in several steps, and has
+/// finished by then. Much longer, and pods fail meanwhile; much shorter, and half-done steps are
+/// answered.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The longest time between two looks, in case no event comes: the directory may be mounted over, or not
-/// exist yet, and inotify(7) tells of neither.
+/// The longest time between two looks, in case no event comes: the directory may be mounted over,
+/// or not exist yet, and inotify(7) tells of neither.
 const RESYNC: Duration = Duration::from_secs(30);
-/// The shortest time between two restorations, at first. Runtimes look at the directory within seconds, so a
-/// longer one would be felt by pods.
+/// The shortest time between two restorations, at first. Runtimes look at the directory within
+/// seconds, so a longer one would be felt by pods.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest time between two restorations, while another program keeps removing the file: pods start in
-/// between, and the log gets one line a minute.
+/// The longest time between two restorations, while another program keeps removing the file: pods
+/// start in between, and the log gets one line a minute.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// After this long without a restoration, the other program has stopped. Longer than [`LONGEST_PAUSE`], or a
-/// persistent one would be answered at once each time.
+/// After this long without a restoration, the other program has stopped. Longer than
+/// [`LONGEST_PAUSE`], or a persistent one would be answered at once each time.
 const QUIET: Duration = Duration::from_secs(300);
 
 /// Follows the directory, which need not exist yet, and restores the file.
@@ -57,8 +60,8 @@ impl ConfReconciler {
     /// Follows the directory. Needs a tokio runtime.
     pub(crate) async fn run(mut self) {
         loop {
-            // Watches before it looks, so that no change in between is missed. Each round watches anew: the
-            // directory of that name may be another one by now.
+            // Watches before it looks, so that no change in between is missed. Each round watches
+            // anew: the directory of that name may be another one by now.
             let mut events = self.listen();
             let mut resync = pin!(sleep(RESYNC));
             let mut due = pin!(sleep_until(self.look().await));
@@ -114,7 +117,9 @@ impl ConfReconciler {
                         "{} was removed or changed; it is put back before long",
                         self.conf.path().display()
                     )),
-                    (true, Some(foreign @ Preferred { is_ours: false, .. })) => Some(foreign.to_string()),
+                    (true, Some(foreign @ Preferred { is_ours: false, .. })) => {
+                        Some(foreign.to_string())
+                    }
                     (true, _) => None,
                 };
                 self.note(preferred);
@@ -134,7 +139,9 @@ impl ConfReconciler {
                         "runtimes read this file first, which leads to ours"
                     )
                 }
-                Some(other) => tracing::warn!(why = %other, "pods of this node get another network"),
+                Some(other) => {
+                    tracing::warn!(why = %other, "pods of this node get another network")
+                }
                 None => tracing::info!("runtimes use the CNI configuration of this network again"),
             }
             self.preferred = preferred;
@@ -148,11 +155,16 @@ impl ConfReconciler {
         }
     }
 
-    /// Watches the directory, and the place of the chained plugins; `None` if they cannot be watched now.
+    /// Watches the directory, and the place of the chained plugins; `None` if they cannot be
+    /// watched now.
     fn listen(&self) -> Option<inotify::EventStream<[u8; 1024]>> {
-        // A file is watched through its directory: a watch of the file itself ends when it is replaced.
-        let chain =
-            self.conf.chain.as_deref().map(|path| if path.is_dir() { Some(path) } else { path.parent() });
+        // A file is watched through its directory: a watch of the file itself ends when it is
+        // replaced.
+        let chain = self
+            .conf
+            .chain
+            .as_deref()
+            .map(|path| if path.is_dir() { Some(path) } else { path.parent() });
         let begun = Inotify::init().and_then(|inotify| {
             let changes = WatchMask::CREATE
                 | WatchMask::CLOSE_WRITE
@@ -161,7 +173,8 @@ impl ConfReconciler {
                 | WatchMask::DELETE_SELF;
             let watch = |place: &Path| {
                 let watched = inotify.watches().add(place, changes | WatchMask::ONLYDIR);
-                watched.inspect_err(|error| tracing::debug!(%error, ?place, "cannot be followed now"))
+                watched
+                    .inspect_err(|error| tracing::debug!(%error, ?place, "cannot be followed now"))
             };
             watch(&self.conf.directory)?;
             // Without the place of the chained plugins, the periodic check still reads them.
@@ -181,8 +194,11 @@ enum DirectoryEvent {
 async fn next(events: &mut Option<inotify::EventStream<[u8; 1024]>>) -> DirectoryEvent {
     let Some(stream) = events else { return std::future::pending().await };
     match stream.next().await {
-        // IN_IGNORED: the kernel has removed the watch, as it does when the directory is gone (inotify(7)).
-        Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => DirectoryEvent::Changed,
+        // IN_IGNORED: the kernel has removed the watch, as it does when the directory is gone
+        // (inotify(7)).
+        Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => {
+            DirectoryEvent::Changed
+        }
         Some(_) | None => DirectoryEvent::Lost,
     }
 }
@@ -200,7 +216,8 @@ impl Damping {
     /// Notes a restoration. Returns how long the next one has to wait.
     fn wrote(&mut self, now: Instant) -> Duration {
         let is_quiet = self.last.is_none_or(|last| now.duration_since(last) >= QUIET);
-        self.pause = if is_quiet { FIRST_PAUSE } else { (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE) };
+        self.pause =
+            if is_quiet { FIRST_PAUSE } else { (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE) };
         self.last = Some(now);
         self.pause
     }

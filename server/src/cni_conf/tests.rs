@@ -44,7 +44,10 @@ fn both_forms_are_what_runtimes_load() {
 
     conf(&directory, "10-ovn-kubernetes.conf").install().unwrap();
     let single = fs::read(directory.join("10-ovn-kubernetes.conf")).unwrap();
-    assert_eq!(contract::net_conf::NetConf::parse(&single).unwrap().log.file.as_deref(), Some("/l"));
+    assert_eq!(
+        contract::net_conf::NetConf::parse(&single).unwrap().log.file.as_deref(),
+        Some("/l")
+    );
     assert_eq!(
         files(&directory),
         ["10-ovn-kubernetes.conf"],
@@ -56,8 +59,11 @@ fn both_forms_are_what_runtimes_load() {
 fn a_file_that_is_as_it_should_be_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
-    let inode =
-        || std::os::unix::fs::MetadataExt::ino(&fs::metadata(dir.path().join(conf.file.name())).unwrap());
+    let inode = || {
+        std::os::unix::fs::MetadataExt::ino(
+            &fs::metadata(dir.path().join(conf.file.name())).unwrap(),
+        )
+    };
     conf.install().unwrap();
     let first = inode();
     conf.install().unwrap();
@@ -70,14 +76,18 @@ fn a_file_that_is_as_it_should_be_is_left_alone() {
 fn upstreams_file_of_this_network_is_removed_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let upstream = dir.path().join("10-ovn-kubernetes.conf");
-    fs::write(&upstream, r#"{"cniVersion":"0.4.0","name":"mine","type":"ovn-k8s-cni-overlay"}"#).unwrap();
+    fs::write(&upstream, r#"{"cniVersion":"0.4.0","name":"mine","type":"ovn-k8s-cni-overlay"}"#)
+        .unwrap();
     fs::write(dir.path().join("99-loopback.conf"), r#"{"name":"ovn-kubernetes"}"#).unwrap();
     let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
     conf.install().unwrap();
     assert_eq!(files(dir.path()).len(), 3, "somebody else's network of that file name stays");
 
-    fs::write(&upstream, r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#)
-        .unwrap();
+    fs::write(
+        &upstream,
+        r#"{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#,
+    )
+    .unwrap();
     conf.install().unwrap();
     assert_eq!(files(dir.path()), ["10-ovn-kubernetes.conflist", "99-loopback.conf"]);
 }
@@ -120,8 +130,8 @@ fn the_plugin_is_told_where_an_unusual_socket_is() {
     assert_eq!(read.places, elsewhere.places());
 }
 
-/// The file of the Python programs comes first by name, and calls the plugin under a name that it did not have: the
-/// node was never ready.
+/// The file of the Python programs comes first by name, and calls the plugin under a name that it
+/// did not have: the node was never ready.
 #[test]
 fn a_configuration_of_2016_finds_the_plugin_under_its_old_name_and_stays() {
     let dir = tempfile::tempdir().unwrap();
@@ -135,7 +145,8 @@ fn a_configuration_of_2016_finds_the_plugin_under_its_old_name_and_stays() {
     assert!(!link.exists(), "nothing calls it");
 
     let old = dir.path().join("10-net.conf");
-    let text = r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#;
+    let text =
+        r#"{"name":"net","type":"ovn_cni","bridge":"br-int","isGateway":"true","ipMasq":"false"}"#;
     fs::write(&old, text).unwrap();
     // The Python plugin, as `minion-init` had put it there.
     std::os::unix::fs::symlink("/usr/bin/ovn-k8s-cni-overlay", &link).unwrap();
@@ -145,7 +156,11 @@ fn a_configuration_of_2016_finds_the_plugin_under_its_old_name_and_stays() {
     }
     let preferred = conf.preferred().unwrap();
     assert!(preferred.is_ours && preferred.path == old, "{preferred:?}");
-    assert_eq!(fs::read_to_string(&old).unwrap(), text, "runtimes remember pods under its network's name");
+    assert_eq!(
+        fs::read_to_string(&old).unwrap(),
+        text,
+        "runtimes remember pods under its network's name"
+    );
 
     fs::write(&old, r#"{"name":"net","type":"bridge","bridge":"ovn_cni"}"#).unwrap();
     assert!(!conf.preferred().unwrap().is_ours, "another plugin is called");
@@ -157,7 +172,10 @@ fn a_link_that_cannot_be_made_is_named_with_the_file_that_needs_it() {
     let conf = conf(dir.path(), "10-ovn-kubernetes.conflist");
     fs::write(dir.path().join("10-net.conf"), r#"{"name":"net","type":"ovn_cni"}"#).unwrap();
     let error = crate::chain(&conf.install().unwrap_err());
-    assert!(error.contains("bin/ovn_cni") && error.contains("10-net.conf calls: No such file"), "{error}");
+    assert!(
+        error.contains("bin/ovn_cni") && error.contains("10-net.conf calls: No such file"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -26,10 +26,16 @@ fn failures_of_the_plugin_are_told_once_and_only_if_they_are_the_owners_business
     let (events, mut waiting) = events();
     events.reported(&cart(), "u1", &report(|_| {}));
     let told = waiting.try_recv().unwrap();
-    assert_eq!(told.note(), "no flows (stage ovn_installed); see the log of the CNI plugin on the node");
+    assert_eq!(
+        told.note(),
+        "no flows (stage ovn_installed); see the log of the CNI plugin on the node"
+    );
     let event = told.to_api(&reporter("node1"));
     let regarding = event.regarding.unwrap();
-    assert_eq!((event.reason.as_deref(), event.type_.as_deref()), (Some("NetworkFailed"), Some("Warning")));
+    assert_eq!(
+        (event.reason.as_deref(), event.type_.as_deref()),
+        (Some("NetworkFailed"), Some("Warning"))
+    );
     assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("cart-0"), Some("u1")));
     assert_eq!(
         (event.reporting_controller.as_deref(), event.reporting_instance.as_deref()),
@@ -61,7 +67,10 @@ fn failures_of_the_plugin_are_told_once_and_only_if_they_are_the_owners_business
 fn refusals_are_told_unless_they_happen_in_a_healthy_cluster() {
     let (events, mut waiting) = events();
     events.refused(&cart(), "u1", &ApiError::NoSuchPod { pod: cart(), why: None }, "look there");
-    assert_eq!(waiting.try_recv().unwrap().note(), "pod shop/cart-0 is not known on this node; look there");
+    assert_eq!(
+        waiting.try_recv().unwrap().note(),
+        "pod shop/cart-0 is not known on this node; look there"
+    );
     for expected in [
         ApiError::ShuttingDown,
         ApiError::Busy,
@@ -86,7 +95,9 @@ fn notes_are_one_line_of_bounded_length_and_names_are_names() {
     let name = format!("{}.{}", "a".repeat(199), "b".repeat(53));
     let late = late(&PodKey::new("shop", &name).unwrap(), "", Stage::Annotation, long);
     assert!(
-        late.note().len() <= 1024 && late.note().ends_with("...") && !late.note().contains(char::is_control),
+        late.note().len() <= 1024
+            && late.note().ends_with("...")
+            && !late.note().contains(char::is_control),
         "{}",
         late.note()
     );

@@ -1,10 +1,11 @@
 //! Limits on connections, and which connection is closed in favour of a new one.
 //!
-//! A connection needs a place to be accepted and, from its first bytes on, a slot to be served. When all slots
-//! are taken, the connection that has been idle longest since an answer gives its slot up; if none is idle, the
-//! new one waits for a while. A caller that has sent nothing yet holds no slot: nobody needs to take one from
-//! it at the moment in which it sends. A caller that waits for the end of a pod needs no slot meanwhile: it
-//! costs little, and there may be one for every pod of the node.
+//! A connection needs a place to be accepted and, from its first bytes on, a slot to be served.
+//! When all slots are taken, the connection that has been idle longest since an answer gives its
+//! slot up; if none is idle, the new one waits for a while. A caller that has sent nothing yet
+//! holds no slot: nobody needs to take one from it at the moment in which it sends. A caller that
+//! waits for the end of a pod needs no slot meanwhile: it costs little, and there may be one for
+//! every pod of the node.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +18,14 @@ use tokio::{
     time::timeout,
 };
 
-/// Connections that are served at once. Each may hold a body of 1 MiB, which bounds the memory; a kubelet
-/// runs 110 pods by default, so even all of them at once find a slot.
+/// Connections that are served at once. Each may hold a body of 1 MiB, which bounds the memory; a
+/// kubelet runs 110 pods by default, so even all of them at once find a slot.
 const SLOTS: usize = 256;
-/// Connections that are accepted at once: with a slot, waiting for one, or waiting for the end of a pod. Each
-/// costs a descriptor (`reserve`). Further connections wait in the backlog of the kernel.
+/// Connections that are accepted at once: with a slot, waiting for one, or waiting for the end of a
+/// pod. Each costs a descriptor (`reserve`). Further connections wait in the backlog of the kernel.
 const PLACES: usize = 1024;
-/// How long a new connection waits for a slot: long enough for requests in flight to end, and short enough
-/// that its runtime learns of it before it loses patience.
+/// How long a new connection waits for a slot: long enough for requests in flight to end, and short
+/// enough that its runtime learns of it before it loses patience.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// State shared by all connections.
@@ -73,8 +74,8 @@ impl Default for ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// A place for a connection. If all are taken, an idle connection makes room, or this waits until one
-    /// ends.
+    /// A place for a connection. If all are taken, an idle connection makes room, or this waits
+    /// until one ends.
     pub(super) async fn place(&self) -> ConnectionPermit {
         if self.places.available_permits() == 0 {
             self.make_room();
@@ -110,7 +111,9 @@ impl ConnectionLimit {
 
     /// Closes all connections on which nothing was sent.
     pub(super) fn close_silent(&self) {
-        std::mem::take(&mut lock(&self.idle).silent).values().for_each(|silent| silent.notify_one());
+        std::mem::take(&mut lock(&self.idle).silent)
+            .values()
+            .for_each(|silent| silent.notify_one());
     }
 
     /// Closes the connection that has kept its slot longest since its last answer.
@@ -122,7 +125,8 @@ impl ConnectionLimit {
 }
 
 impl ConnectionState {
-    /// Takes a slot for a caller that has begun to send. Returns `false` if all stay busy for too long.
+    /// Takes a slot for a caller that has begun to send. Returns `false` if all stay busy for too
+    /// long.
     pub(super) async fn take_slot(&self) -> bool {
         self.busy();
         let slots = &self.limit.slots;
@@ -130,7 +134,9 @@ impl ConnectionState {
         if slots.available_permits() == 0 {
             self.limit.free_slot();
         }
-        let Ok(slot) = timeout(PATIENCE, Arc::clone(slots).acquire_owned()).await else { return false };
+        let Ok(slot) = timeout(PATIENCE, Arc::clone(slots).acquire_owned()).await else {
+            return false;
+        };
         lock(&self.held).slot = Some(slot.expect("the semaphore is never closed"));
         true
     }
@@ -157,14 +163,14 @@ impl ConnectionState {
         lock(&self.held).idle_since = Some(since);
     }
 
-    /// Gives the slot to others for the time of a long wait that costs little. This connection serves no
-    /// other request.
+    /// Gives the slot to others for the time of a long wait that costs little. This connection
+    /// serves no other request.
     pub(super) fn step_aside(&self) {
         lock(&self.held).slot = None;
     }
 
-    /// Waits until the connection has to close. An eviction that loses the race against a new request is
-    /// ignored.
+    /// Waits until the connection has to close. An eviction that loses the race against a new
+    /// request is ignored.
     pub(super) async fn evicted(&self) {
         loop {
             self.evict.notified().await;

@@ -1,7 +1,8 @@
 //! Keeps hyper from cancelling `POST /metrics` when the client closes early.
 //!
-//! A plugin that reports on its call does not wait for an answer, because its runtime waits for its exit.
-//! hyper takes a connection that the client has closed for an abandoned request, and drops the handler.
+//! A plugin that reports on its call does not wait for an answer, because its runtime waits for its
+//! exit. hyper takes a connection that the client has closed for an abandoned request, and drops
+//! the handler.
 
 use std::{
     io,
@@ -31,7 +32,8 @@ impl DetachedClose {
 
 /// Whether these are the first bytes of `POST /metrics`.
 fn begins_a_report(bytes: &[u8]) -> bool {
-    let rest = bytes.strip_prefix(b"POST ").and_then(|rest| rest.strip_prefix(METRICS_PATH.as_bytes()));
+    let rest =
+        bytes.strip_prefix(b"POST ").and_then(|rest| rest.strip_prefix(METRICS_PATH.as_bytes()));
     rest.is_some_and(|rest| rest.starts_with(b" "))
 }
 
@@ -45,8 +47,8 @@ impl AsyncRead for DetachedClose {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let read = &buffer.filled()[before..];
         if read.is_empty() && self.is_report {
-            // No waker is needed: the answer wakes hyper, and writing it to the closed connection ends the
-            // request.
+            // No waker is needed: the answer wakes hyper, and writing it to the closed connection
+            // ends the request.
             return Poll::Pending;
         }
         // A read that begins otherwise continues the same request.
@@ -94,8 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// Reads from a connection whose caller sends these parts one by one and closes: the bytes, and whether
-    /// the end is seen.
+    /// Reads from a connection whose caller sends these parts one by one and closes: the bytes, and
+    /// whether the end is seen.
     async fn read(said: &[&[u8]]) -> (Vec<u8>, bool) {
         let (mut caller, stream) = UnixStream::pair().unwrap();
         let mut parting = DetachedClose::new(stream);
@@ -116,11 +118,13 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_end_of_a_report_is_kept_back() {
-        let (report, other) = (&b"POST /metrics HTTP/1.1\r\n\r\n"[..], &b"POST / HTTP/1.1\r\n\r\n"[..]);
+        let (report, other) =
+            (&b"POST /metrics HTTP/1.1\r\n\r\n"[..], &b"POST / HTTP/1.1\r\n\r\n"[..]);
         for heard in [&[report][..], &[other, report], &[other, &report[..20], &report[20..]]] {
             assert_eq!(read(heard).await, (heard.concat(), false));
         }
-        let others: [&[u8]; 4] = [other, b"GET /metrics HTTP/1.1\r\n", b"POST /metricsx HTTP/1.1\r\n", b"PO"];
+        let others: [&[u8]; 4] =
+            [other, b"GET /metrics HTTP/1.1\r\n", b"POST /metricsx HTTP/1.1\r\n", b"PO"];
         for heard in others.iter().map(std::slice::from_ref).chain([&[report, other][..]]) {
             assert_eq!(read(heard).await, (heard.concat(), true));
         }

@@ -29,8 +29,8 @@ use crate::{
     requests::{ApiPath, ApiRequest, ApiResponse, Body, HandlerState, millis},
 };
 
-/// How long a caller may take for the body of a request: at most 1 MiB through a local socket. This is for a
-/// caller that hangs, which must not keep its slot for long.
+/// How long a caller may take for the body of a request: at most 1 MiB through a local socket. This
+/// is for a caller that hangs, which must not keep its slot for long.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Answers one request. hyper drops this future when the caller hangs up.
@@ -48,13 +48,17 @@ pub(super) async fn exchange(
             let patience = match asked {
                 ApiRequest::Cni(_) => Patience::OfTheRuntime,
                 ApiRequest::Watch(_) => {
-                    // A watch lasts as long as its ADD. Without a slot it keeps no other caller out, but the
-                    // connection can then serve nothing else.
+                    // A watch lasts as long as its ADD. Without a slot it keeps no other caller
+                    // out, but the connection can then serve nothing else.
                     state.step_aside();
                     last = true;
                     Patience::OfTheWatcher
                 }
-                ApiRequest::Port(_) | ApiRequest::Metrics(_) => Patience::None,
+                ApiRequest::Port(_)
+                | ApiRequest::Metrics(_)
+                | ApiRequest::Node
+                | ApiRequest::Trace(_)
+                | ApiRequest::Inside(_) => Patience::None,
             };
             // A hang-up drops this future, and `unanswered` with it, which logs it.
             let unanswered = Unanswered { span: span.clone(), started, patience };
@@ -64,13 +68,14 @@ pub(super) async fn exchange(
         }
         Err(refusal) => (Span::none(), Err(refusal)),
     };
-    // After a refusal the rest of a body may still be in flight, so the connection is closed: a new one is a
-    // clean start. A caller that is told to wait for the next server keeps its connection, whose end tells it
-    // that the socket is free; its request was read completely.
+    // After a refusal the rest of a body may still be in flight, so the connection is closed: a new
+    // one is a clean start. A caller that is told to wait for the next server keeps its connection,
+    // whose end tells it that the socket is free; its request was read completely.
     last |= outcome.as_ref().is_err_and(|refusal| refusal.retry().is_none());
     let method_refused = matches!(outcome, Err(ApiError::Method(_)));
-    let reply =
-        outcome.unwrap_or_else(|refusal| span.in_scope(|| handler_state.refuse(&refusal, started.elapsed())));
+    let reply = outcome.unwrap_or_else(|refusal| {
+        span.in_scope(|| handler_state.refuse(&refusal, started.elapsed()))
+    });
     state.idle();
     let mut response = response(reply);
     if last {
@@ -146,8 +151,8 @@ pub(super) async fn refuse_connection(mut stream: UnixStream, handler_state: &Ha
     let _ = timeout(BODY_DEADLINE, stream.write_all(&answer)).await;
 }
 
-/// Logs that the caller hung up, if it is dropped before [`Self::answered`]: hyper then drops the whole
-/// request.
+/// Logs that the caller hung up, if it is dropped before [`Self::answered`]: hyper then drops the
+/// whole request.
 struct Unanswered {
     span: Span,
     started: Instant,
@@ -175,10 +180,12 @@ impl Drop for Unanswered {
     fn drop(&mut self) {
         let ms = millis(self.started.elapsed());
         match self.patience {
-            Patience::OfTheRuntime => {
-                self.span.in_scope(|| tracing::warn!(ms, "the caller hung up before it was answered"))
+            Patience::OfTheRuntime => self
+                .span
+                .in_scope(|| tracing::warn!(ms, "the caller hung up before it was answered")),
+            Patience::OfTheWatcher => {
+                self.span.in_scope(|| tracing::debug!(ms, "the caller hung up"))
             }
-            Patience::OfTheWatcher => self.span.in_scope(|| tracing::debug!(ms, "the caller hung up")),
             Patience::None => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Which peers may talk to the server: root, and the user that runs it. The mode of the directory keeps
-//! others away already; this check holds even where the mode does not.
+//! Which peers may talk to the server: root, and the user that runs it. The mode of the directory
+//! keeps others away already; this check holds even where the mode does not.
 
 use nix::unistd::geteuid;
 use ovslog::LogRateLimit;
@@ -17,9 +17,11 @@ impl Peers {
         Self { own: geteuid().as_raw(), refused: LogRateLimit::default() }
     }
 
-    /// Whether the process at the other end may send requests. Logs a refusal, at most once a minute.
+    /// Whether the process at the other end may send requests. Logs a refusal, at most once a
+    /// minute.
     pub(super) fn may_connect(&mut self, stream: &UnixStream) -> bool {
-        // SO_PEERCRED (unix(7)): the kernel recorded the user at connect(2), so the peer cannot forge it.
+        // SO_PEERCRED (unix(7)): the kernel recorded the user at connect(2), so the peer cannot
+        // forge it.
         let peer = stream.peer_cred();
         let may = peer.as_ref().is_ok_and(|peer| self.is_trusted(peer.uid()));
         if !may {
@@ -48,7 +50,10 @@ mod tests {
     #[test]
     fn only_root_and_the_servers_own_user_are_trusted() {
         let peers = Peers { own: 1000, refused: LogRateLimit::default() };
-        assert_eq!([0, 1000, 1001, u32::MAX].map(|uid| peers.is_trusted(uid)), [true, true, false, false]);
+        assert_eq!(
+            [0, 1000, 1001, u32::MAX].map(|uid| peers.is_trusted(uid)),
+            [true, true, false, false]
+        );
     }
 
     #[tokio::test]
@@ -56,6 +61,9 @@ mod tests {
         let (here, _there) = UnixStream::pair().unwrap();
         let uid = geteuid().as_raw();
         assert!(Peers { own: uid, refused: LogRateLimit::default() }.may_connect(&here));
-        assert_eq!(Peers { own: uid + 1, refused: LogRateLimit::default() }.may_connect(&here), uid == 0);
+        assert_eq!(
+            Peers { own: uid + 1, refused: LogRateLimit::default() }.may_connect(&here),
+            uid == 0
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! File descriptors that connections leave for the server's own work.
 //!
-//! A caller that waits for a pod holds a descriptor, and the server needs one, too, to learn of that pod. If
-//! callers held all of them, all would wait in vain.
+//! A caller that waits for a pod holds a descriptor, and the server needs one, too, to learn of
+//! that pod. If callers held all of them, all would wait in vain.
 
 use std::{
     io,
@@ -13,8 +13,8 @@ use nix::{
     sys::resource::{Resource, getrlimit},
 };
 
-/// Descriptors that stay free: one for each thread that may block (8), the others for databases and an API
-/// server whose connections are lost. With too few a full server cannot reconnect.
+/// Descriptors that stay free: one for each thread that may block (8), the others for databases and
+/// an API server whose connections are lost. With too few a full server cannot reconnect.
 const RESERVE: u64 = 16;
 
 /// Fails with `EMFILE` if another connection would leave fewer than [`RESERVE`] descriptors free.
@@ -44,7 +44,8 @@ mod tests {
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         setrlimit(Resource::RLIMIT_NOFILE, next + RESERVE + 3, most).unwrap();
 
-        let mut taken: Vec<OwnedFd> = (0..3).map(|_| null.as_fd().try_clone_to_owned().unwrap()).collect();
+        let mut taken: Vec<OwnedFd> =
+            (0..3).map(|_| null.as_fd().try_clone_to_owned().unwrap()).collect();
         assert_eq!(untouched(&null).unwrap_err().raw_os_error(), Some(Errno::EMFILE as i32));
         taken.pop();
         untouched(&null).unwrap();

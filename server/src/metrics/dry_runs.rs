@@ -1,7 +1,7 @@
 //! Packets that NetworkPolicies would drop that are dry runs: read anew for each page.
 //!
-//! The names of policies are labels. Without them the numbers say nothing; they are few, because a dry run is
-//! an annotation of one policy for the time of a trial, and bounded.
+//! The names of policies are labels. Without them the numbers say nothing; they are few, because a
+//! dry run is an annotation of one policy for the time of a trial, and bounded.
 
 use std::{
     collections::BTreeMap,
@@ -58,7 +58,8 @@ impl DryRuns {
                 if trouble.take().is_some() {
                     tracing::info!("packets of dry runs are counted again");
                 }
-                for (number, (DryRun { namespace, policy, direction }, packets)) in packets.iter().enumerate()
+                for (number, (DryRun { namespace, policy, direction }, packets)) in
+                    packets.iter().enumerate()
                 {
                     let labels = match number < MOST_SERIES {
                         true => [namespace.as_str(), policy.as_str(), direction],
@@ -143,7 +144,8 @@ mod tests {
     fn policies_beyond_the_limit_are_one_series() {
         let registry = Registry::new();
         let metrics = DryRuns::register(&Register(&registry)).unwrap();
-        let all = || (0..MOST_SERIES + 9).map(|number| (dry_run(&format!("p{number:04}")), 2)).collect();
+        let all =
+            || (0..MOST_SERIES + 9).map(|number| (dry_run(&format!("p{number:04}")), 2)).collect();
         metrics.read_by(Box::new(move || Ok(all())));
         let found = series(&registry);
         assert_eq!(found.len(), MOST_SERIES + 1);

@@ -1,19 +1,24 @@
 //! Registration of metrics. Knows no particular metric.
 
 use prometheus::{
-    Counter, Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, Result, core::Collector, exponential_buckets,
+    Counter, Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, Result, core::Collector, exponential_buckets,
 };
 
-/// Buckets from a millisecond to a minute: the first bound in seconds, and how many, each twice the one
-/// before.
+/// Buckets from a millisecond to a minute: the first bound in seconds, and how many, each twice the
+/// one before.
 pub(super) const FINE: (f64, usize) = (0.001, 17);
 
 /// Registers metrics in a registry that has no others of the same names.
 pub(super) struct Register<'a>(pub(super) &'a Registry);
 
 impl Register<'_> {
-    pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec> {
+    pub(super) fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntCounterVec> {
         self.known(IntCounterVec::new(Opts::new(name, help), labels)?)
     }
 
@@ -33,12 +38,17 @@ impl Register<'_> {
         self.known(IntGauge::new(name, help)?)
     }
 
-    pub(super) fn int_gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
+    pub(super) fn int_gauges(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntGaugeVec> {
         self.known(IntGaugeVec::new(Opts::new(name, help), labels)?)
     }
 
-    /// A histogram with `buckets` buckets: `first` is the bound of the first one, each other is twice the one
-    /// before.
+    /// A histogram with `buckets` buckets: `first` is the bound of the first one, each other is
+    /// twice the one before.
     pub(super) fn histograms(
         &self,
         name: &str,

@@ -1,11 +1,14 @@
-//! Metrics of the plugin's reports on its own calls: the only view of what comes after the annotation.
+//! Metrics of the plugin's reports on its own calls: the only view of what comes after the
+//! annotation.
+
+use std::collections::BTreeMap;
 
 use contract::{
     error::Code,
     stage::{Stage, StageTime},
-    wire::{self, Rollback},
+    wire::{self, Rollback, StageCount},
 };
-use prometheus::{Counter, HistogramVec, IntCounterVec};
+use prometheus::{Counter, HistogramVec, IntCounterVec, core::Metric as _};
 
 use super::register::{FINE, Register};
 
@@ -14,8 +17,8 @@ const COMMANDS: [&str; 7] = ["ADD", "DEL", "CHECK", "GC", "STATUS", "UPDATE", "V
 const OTHER: &str = "other";
 /// The label of a failure outside of every stage.
 const NO_STAGE: &str = "none";
-/// The longest duration that is counted, in seconds: a day. No runtime waits that long, and one wrong number
-/// would stay in a sum for ever.
+/// The longest duration that is counted, in seconds: a day. No runtime waits that long, and one
+/// wrong number would stay in a sum for ever.
 const LONGEST: f64 = 86_400.0;
 
 #[derive(Debug)]
@@ -87,6 +90,21 @@ impl Reports {
         Ok(reports)
     }
 
+    /// How long the stages of ADDs took. A bound without a number, the last one, has all of them.
+    pub(super) fn stages(&self) -> BTreeMap<String, Vec<StageCount>> {
+        let of = |stage: Stage| {
+            let metric = self.stages.with_label_values(&[stage.name()]).metric();
+            let histogram = metric.get_histogram();
+            let all = StageCount { seconds: f64::MAX, count: histogram.get_sample_count() };
+            let counts = histogram.get_bucket().iter().map(|bucket| StageCount {
+                seconds: bucket.upper_bound(),
+                count: bucket.cumulative_count(),
+            });
+            (stage.name().to_owned(), counts.chain([all]).collect())
+        };
+        Stage::ALL.into_iter().map(of).collect()
+    }
+
     pub(super) fn count(&self, report: &wire::Metrics) {
         let wire::Metrics {
             command,
@@ -133,7 +151,8 @@ pub(super) fn command_label(command: Option<&str>) -> &'static str {
     COMMANDS.into_iter().find(|known| command == Some(known)).unwrap_or(OTHER)
 }
 
-/// Leaves out impossible durations (negative, infinite, no number): one of them would stay in a sum for ever.
+/// Leaves out impossible durations (negative, infinite, no number): one of them would stay in a sum
+/// for ever.
 fn plausible(seconds: f64) -> Option<f64> {
     (0.0..=LONGEST).contains(&seconds).then_some(seconds)
 }

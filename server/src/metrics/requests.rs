@@ -25,8 +25,8 @@ pub(super) struct Requests {
 #[derive(Debug)]
 pub struct InProgress(IntGauge);
 
-/// The wait of an ADD for its pod's annotation. If it is dropped before [`Self::ended`], the caller has hung
-/// up.
+/// The wait of an ADD for its pod's annotation. If it is dropped before [`Self::ended`], the caller
+/// has hung up.
 #[derive(Debug)]
 pub struct AnnotationWait {
     durations: HistogramVec,
@@ -62,8 +62,10 @@ impl Requests {
                 FINE.0,
                 FINE.1,
             )?,
-            connections: register
-                .int_gauge("ovnkube_node_cni_connections", "Connections of plugins that are open.")?,
+            connections: register.int_gauge(
+                "ovnkube_node_cni_connections",
+                "Connections of plugins that are open.",
+            )?,
             accepted: register.int_counter(
                 "ovnkube_node_cni_connections_total",
                 "Connections of plugins that were accepted.",
@@ -118,7 +120,8 @@ impl Drop for InProgress {
 impl AnnotationWait {
     /// Ends the wait with this outcome.
     pub fn ended<T, E>(mut self, outcome: &Result<T, E>) {
-        self.outcome = if outcome.is_ok() { RequestOutcome::Answered } else { RequestOutcome::Refused };
+        self.outcome =
+            if outcome.is_ok() { RequestOutcome::Answered } else { RequestOutcome::Refused };
     }
 }
 

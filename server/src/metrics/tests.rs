@@ -18,12 +18,16 @@ pub(crate) fn text(registry: &Registry) -> String {
 
 /// The value of this sample.
 fn value(registry: &Registry, sample: &str) -> Option<f64> {
-    text(registry).lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok())
+    text(registry)
+        .lines()
+        .find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok())
 }
 
 fn report(command: &str) -> wire::Metrics {
-    serde_json::from_value(serde_json::json!({"command": command, "elapsedTime": 0.25, "hasErr": false}))
-        .unwrap()
+    serde_json::from_value(
+        serde_json::json!({"command": command, "elapsedTime": 0.25, "hasErr": false}),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -33,9 +37,18 @@ fn what_upstreams_plugin_reports_is_counted_under_upstreams_names() {
     metrics.reported(&wire::Metrics { has_err: true, ..report("DEL") });
     for (sample, expected) in [
         (r#"ovnkube_node_cni_request_duration_seconds_count{command="ADD",err="false"}"#, 1.0),
-        (r#"ovnkube_node_cni_request_duration_seconds_bucket{command="ADD",err="false",le="0.2"}"#, 0.0),
-        (r#"ovnkube_node_cni_request_duration_seconds_bucket{command="ADD",err="false",le="0.4"}"#, 1.0),
-        (r#"ovnkube_node_cni_request_duration_seconds_bucket{command="DEL",err="true",le="1638.4"}"#, 1.0),
+        (
+            r#"ovnkube_node_cni_request_duration_seconds_bucket{command="ADD",err="false",le="0.2"}"#,
+            0.0,
+        ),
+        (
+            r#"ovnkube_node_cni_request_duration_seconds_bucket{command="ADD",err="false",le="0.4"}"#,
+            1.0,
+        ),
+        (
+            r#"ovnkube_node_cni_request_duration_seconds_bucket{command="DEL",err="true",le="1638.4"}"#,
+            1.0,
+        ),
         (r#"ovnkube_node_cni_errors_total{code="999",command="DEL",stage="none"}"#, 1.0),
     ] {
         assert_eq!(value(&registry, sample), Some(expected), "{sample}");
@@ -81,10 +94,16 @@ fn no_report_makes_the_list_of_series_longer_than_the_sets_that_labels_come_from
         drop(metrics.in_progress(Some(&format!("verb-{n}"))));
     }
     assert_eq!(
-        value(&registry, r#"ovnkube_node_cni_errors_total{code="999",command="other",stage="none"}"#),
+        value(
+            &registry,
+            r#"ovnkube_node_cni_errors_total{code="999",command="other",stage="none"}"#
+        ),
         Some(1000.0)
     );
-    assert_eq!(value(&registry, r#"ovnkube_node_cni_requests_in_flight{command="other"}"#), Some(0.0));
+    assert_eq!(
+        value(&registry, r#"ovnkube_node_cni_requests_in_flight{command="other"}"#),
+        Some(0.0)
+    );
     let text = text(&registry);
     assert!(!text.contains("verb-"), "{text}");
     assert!(text.lines().count() < 500, "{}", text.lines().count());
@@ -97,7 +116,10 @@ fn a_report_of_impossible_times_spoils_no_sum() {
         let stages = vec![StageTime { stage: Stage::OvnInstalled, start: 0.0, end: seconds }];
         metrics.reported(&wire::Metrics { elapsed_time: seconds, stages, ..report("ADD") });
     }
-    assert_eq!(value(&registry, r#"ovnkube_node_cni_call_duration_seconds_count{command="ADD"}"#), Some(0.0));
+    assert_eq!(
+        value(&registry, r#"ovnkube_node_cni_call_duration_seconds_count{command="ADD"}"#),
+        Some(0.0)
+    );
     assert_eq!(value(&registry, "ovs_vswitchd_interface_up_wait_seconds_total"), Some(0.0));
 }
 
@@ -122,14 +144,21 @@ fn what_goes_on_is_counted_until_it_ends_however_it_ends() {
     metrics.annotation_wait().ended(&Err::<(), _>(()));
     drop(metrics.annotation_wait());
     for outcome in ["answered", "refused", "hung-up"] {
-        let sample = format!(r#"ovnkube_node_cni_annotation_wait_seconds_count{{outcome="{outcome}"}}"#);
+        let sample =
+            format!(r#"ovnkube_node_cni_annotation_wait_seconds_count{{outcome="{outcome}"}}"#);
         assert_eq!(value(&registry, &sample), Some(1.0), "{sample}");
     }
     metrics.refused(Code::TryAgain);
-    assert_eq!(value(&registry, r#"ovnkube_node_cni_requests_refused_total{code="11"}"#), Some(1.0));
+    assert_eq!(
+        value(&registry, r#"ovnkube_node_cni_requests_refused_total{code="11"}"#),
+        Some(1.0)
+    );
     metrics.reconnected(Peer::ApiServer);
     assert_eq!(value(&registry, r#"ovnkube_node_reconnects_total{peer="api-server"}"#), Some(1.0));
-    assert_eq!(value(&registry, r#"ovnkube_node_reconnects_total{peer="open-vswitch"}"#), Some(0.0));
+    assert_eq!(
+        value(&registry, r#"ovnkube_node_reconnects_total{peer="open-vswitch"}"#),
+        Some(0.0)
+    );
 }
 
 #[test]
@@ -137,5 +166,8 @@ fn the_time_until_the_node_was_ready_is_told_once_it_is() {
     let (registry, metrics) = registered();
     assert_eq!(value(&registry, "ovnkube_node_ready_duration_seconds"), Some(0.0));
     metrics.became_ready();
-    assert!(value(&registry, "ovnkube_node_ready_duration_seconds").is_some_and(|seconds| seconds > 0.0));
+    assert!(
+        value(&registry, "ovnkube_node_ready_duration_seconds")
+            .is_some_and(|seconds| seconds > 0.0)
+    );
 }

@@ -1,5 +1,5 @@
-//! The annotations that this node writes on its own object: written when they differ, as merge patches, so
-//! that those of others stay.
+//! The annotations that this node writes on its own object: written when they differ, as merge
+//! patches, so that those of others stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +9,9 @@ use std::{
 
 use contract::backoff::Backoff;
 use contract::node_annotation::{
-    CHASSIS_ID, FORWARDED_SOURCE, GATEWAY_CONFIG, HOST_CIDRS, OF_JOIN_SUBNET, PRIMARY_ADDRESSES, ZONE,
-    host_cidrs_text, interface_addresses_text,
+    CHASSIS_ID, ENCAP_IPS, FORWARDED_SOURCE, GATEWAY_CONFIG, HOST_CIDRS, NEXT_ZONE, OF_JOIN_SUBNET,
+    PRIMARY_ADDRESSES, ZONE, ZONE_CHOICES, encap_ips_text, host_cidrs_text,
+    interface_addresses_text,
 };
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
@@ -37,29 +38,49 @@ use crate::services::Facts;
 
 /// The path of the collection of nodes.
 const NODES: &str = "/api/v1/nodes";
-/// The timeout of one patch. A busy API server answers a patch within seconds; a request that hangs must not
-/// hold back the next one for long.
+/// The timeout of one patch. A busy API server answers a patch within seconds; a request that hangs
+/// must not hold back the next one for long.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The annotations are compared after this long without an event, in case one was lost. A comparison reads
-/// the host's addresses and, as a rule, sends nothing.
+/// The annotations are compared after this long without an event, in case one was lost. A
+/// comparison reads the host's addresses and, as a rule, sends nothing.
 const RESYNC: Duration = Duration::from_secs(300);
-/// The first changes of the host's addresses are written at once: an address that moves from host to host
-/// (keepalived) has node ports, and OVN serves those at addresses that it has heard of.
+/// The first changes of the host's addresses are written at once: an address that moves from host
+/// to host (keepalived) has node ports, and OVN serves those at addresses that it has heard of.
 const FIRST_CHANGES: u32 = 5;
-/// Each of them may be repeated after this long, and further ones are written together: whatever happens on one
-/// host, the API server gets at most one patch a minute for it in the long run.
+/// Each of them may be repeated after this long, and further ones are written together: whatever
+/// happens on one host, the API server gets at most one patch a minute for it in the long run.
 const REFILL: Duration = Duration::from_secs(60);
-/// The addresses are read at most this often: kube-proxy in IPVS mode adds one for each Service on every node
-/// at the same moment.
+/// The addresses are read at most this often: kube-proxy in IPVS mode adds one for each Service on
+/// every node at the same moment.
 const SETTLE: Duration = Duration::from_secs(1);
 /// The annotations that this program writes.
-pub(super) const OWN: [&str; 5] = [CHASSIS_ID, FORWARDED_SOURCE, HOST_CIDRS, PRIMARY_ADDRESSES, ZONE];
+pub(super) const OWN: [&str; 8] = [
+    CHASSIS_ID,
+    ENCAP_IPS,
+    FORWARDED_SOURCE,
+    HOST_CIDRS,
+    NEXT_ZONE,
+    PRIMARY_ADDRESSES,
+    ZONE,
+    ZONE_CHOICES,
+];
+
+/// What the node says of its zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ZoneNames {
+    pub(super) name: String,
+    /// The zone that it is about to move to.
+    pub(super) next: Option<String>,
+    /// The zones that it may move to, with what each lacks. None if there is no choice.
+    pub(super) choices: Option<BTreeMap<String, String>>,
+}
 
 /// The reconciler of the annotations.
 pub(super) struct Annotator {
     pub(super) connection: Connection,
     pub(super) node: String,
-    pub(super) zone: String,
+    /// Nothing while it is not known whether the node moves.
+    pub(super) zone: watch::Receiver<Option<ZoneNames>>,
     pub(super) view: watch::Receiver<NodeView>,
     /// Chassis name and tunnel address as of Open vSwitch's database.
     pub(super) identity: watch::Receiver<Identity>,
@@ -73,8 +94,9 @@ pub(super) struct Annotator {
     pub(super) services: watch::Receiver<Facts>,
     /// The node's gateway.
     pub(super) gateway: watch::Receiver<Published>,
-    /// The host's addresses, and the links that lead to no other machine, as last read. They are not read
-    /// again without an event: each patch changes the object, and with it starts a comparison.
+    /// The host's addresses, and the links that lead to no other machine, as last read. They are
+    /// not read again without an event: each patch changes the object, and with it starts a
+    /// comparison.
     pub(super) host: Option<(Vec<HostAddress>, BTreeSet<u32>)>,
 }
 
@@ -91,7 +113,10 @@ impl Annotator {
                     }
                     backoff.reset();
                     if complained.take().is_some() {
-                        tracing::info!(node = self.node, "the node's annotations are written again");
+                        tracing::info!(
+                            node = self.node,
+                            "the node's annotations are written again"
+                        );
                     }
                     RESYNC
                 }
@@ -112,6 +137,7 @@ impl Annotator {
             tokio::select! {
                 () = super::changed(&mut self.view) => {}
                 () = super::changed(&mut self.identity) => {}
+                () = super::changed(&mut self.zone) => {}
                 () = super::changed(&mut self.gateway) => {}
                 () = later_change(&mut self.addresses_changed, next_look.max(allowance.next(Instant::now()))) => {
                     next_look = Instant::now() + SETTLE;
@@ -126,7 +152,9 @@ impl Annotator {
     /// Writes the annotations that differ.
     async fn write(&mut self) -> Result<Done, String> {
         // Cloned, because a borrowed watch channel is locked.
-        let NodeView::There(seen) = self.view.borrow_and_update().clone() else { return Ok(Done::NoObject) };
+        let NodeView::There(seen) = self.view.borrow_and_update().clone() else {
+            return Ok(Done::NoObject);
+        };
         let (hosts, internal) = match &self.host {
             Some(host) => host,
             None => {
@@ -142,14 +170,19 @@ impl Annotator {
             }
         };
         let identity = self.identity.borrow_and_update().clone();
-        // Published whatever their link: other nodes use the kubelet's addresses and the tunnel address.
+        // Published whatever their link: other nodes use the kubelet's addresses and the tunnel
+        // address.
         let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
         let destinations = self.services.borrow_and_update().destinations.clone();
         let is_of_service = |address: IpAddr| {
-            destinations.iter().flat_map(|all| all.iter()).any(|served| served.address == Some(address))
+            destinations
+                .iter()
+                .flat_map(|all| all.iter())
+                .any(|served| served.address == Some(address))
         };
         let published = host_addresses::published(hosts, internal, &known, is_of_service);
-        let mut wanted = wanted(&seen, hosts, &published, &identity, &self.zone);
+        let zone = self.zone.borrow_and_update().clone();
+        let mut wanted = wanted(&seen, hosts, &published, &identity, zone.as_ref());
         if destinations.is_none() && seen.annotations.contains_key(HOST_CIDRS) {
             // Whether one of them is a Service's is not known yet.
             wanted.remove(HOST_CIDRS);
@@ -158,6 +191,12 @@ impl Annotator {
             wanted.insert(FORWARDED_SOURCE, OF_JOIN_SUBNET.to_owned());
         }
         let mut change = differing(&wanted, &seen);
+        if zone.is_some() {
+            let gone =
+                |key: &&str| !wanted.contains_key(*key) && seen.annotations.contains_key(*key);
+            change
+                .extend([NEXT_ZONE, ZONE_CHOICES].into_iter().filter(gone).map(|key| (key, None)));
+        }
         let of_gateway = match &*self.gateway.borrow_and_update() {
             Published::Unchanged => None,
             Published::Entry(entry) => {
@@ -182,7 +221,8 @@ impl Annotator {
         };
         let text = change.iter().map(text).collect::<Vec<_>>().join(" ");
         tracing::info!(node = self.node, annotations = text, "wrote the node's annotations");
-        let is_of_addresses = [HOST_CIDRS, PRIMARY_ADDRESSES].iter().any(|key| change.contains_key(key));
+        let is_of_addresses =
+            [HOST_CIDRS, PRIMARY_ADDRESSES].iter().any(|key| change.contains_key(key));
         Ok(if is_of_addresses { Done::Addresses } else { Done::Complete })
     }
 }
@@ -205,14 +245,15 @@ enum Done {
 
 /// Waits until `earliest`, and then for a change. Changes in the meantime count as the same one.
 async fn later_change<T>(changes: &mut watch::Receiver<T>, earliest: Instant) {
-    // In this order: a change that was marked as seen would be lost if this wait is cancelled after it.
+    // In this order: a change that was marked as seen would be lost if this wait is cancelled after
+    // it.
     sleep_until(earliest).await;
     super::changed(changes).await;
 }
 
-/// Removes this program's annotations from the object of `node`, if it is this host's. Returns those that
-/// were there. `also`: one that may be another program's, unless the caller knows better. `chassis`: this
-/// host's.
+/// Removes this program's annotations from the object of `node`, if it is this host's. Returns
+/// those that were there. `also`: one that may be another program's, unless the caller knows
+/// better. `chassis`: this host's.
 pub(super) async fn remove(
     connection: &Connection,
     node: &str,
@@ -231,7 +272,9 @@ pub(super) async fn remove(
         // In a merge patch `null` removes a key (RFC 7386).
         let gone: BTreeMap<&str, Option<String>> = there.iter().map(|key| (*key, None)).collect();
         let patch = Patch::Merge(json!({"metadata": {"annotations": gone}}));
-        patch::status(connection, DEADLINE, NODES, node, patch).await.map_err(|trouble| trouble.text)?;
+        patch::status(connection, DEADLINE, NODES, node, patch)
+            .await
+            .map_err(|trouble| trouble.text)?;
     }
     Ok(there)
 }
@@ -242,25 +285,34 @@ fn wanted(
     hosts: &[HostAddress],
     published: &[IpNet],
     identity: &Identity,
-    zone: &str,
+    zone: Option<&ZoneNames>,
 ) -> BTreeMap<&'static str, String> {
     let known: Vec<IpAddr> = seen.addresses.iter().copied().chain(identity.encap_ip).collect();
     let primary = host_addresses::primary(hosts, &known);
-    let mut wanted = BTreeMap::from([(ZONE, zone.to_owned()), (HOST_CIDRS, host_cidrs_text(published))]);
+    let mut wanted = BTreeMap::from([(HOST_CIDRS, host_cidrs_text(published))]);
+    if let Some(ZoneNames { name, next, choices }) = zone {
+        wanted.insert(ZONE, name.clone());
+        wanted.extend(next.clone().map(|next| (NEXT_ZONE, next)));
+        wanted.extend(choices.as_ref().map(|choices| (ZONE_CHOICES, json!(choices).to_string())));
+    }
     wanted.extend(identity.system_id.clone().map(|id| (CHASSIS_ID, id)));
+    if !identity.encap_ips.is_empty() {
+        wanted.insert(ENCAP_IPS, encap_ips_text(&identity.encap_ips));
+    }
     if !primary.is_empty() {
         wanted.insert(PRIMARY_ADDRESSES, interface_addresses_text(&primary));
     }
     wanted
 }
 
-/// Those of `wanted` that the object lacks or has with another value. In a merge patch `None` removes a key
-/// (RFC 7386).
+/// Those of `wanted` that the object lacks or has with another value. In a merge patch `None`
+/// removes a key (RFC 7386).
 fn differing(
     wanted: &BTreeMap<&'static str, String>,
     seen: &NodeFacts,
 ) -> BTreeMap<&'static str, Option<String>> {
-    let differs = |(key, value): &(&&'static str, &String)| seen.annotations.get(**key) != Some(*value);
+    let differs =
+        |(key, value): &(&&'static str, &String)| seen.annotations.get(**key) != Some(*value);
     wanted.iter().filter(differs).map(|(key, value)| (*key, Some(value.clone()))).collect()
 }
 

@@ -1,6 +1,6 @@
-//! The client certificate with which this node's server authenticates to the API server. It is requested with
-//! a bootstrap kubeconfig, kept in a file, and renewed with itself while it is valid. Knows nothing of what
-//! is requested over the connection.
+//! The client certificate with which this node's server authenticates to the API server. It is
+//! requested with a bootstrap kubeconfig, kept in a file, and renewed with itself while it is
+//! valid. Knows nothing of what is requested over the connection.
 //!
 //! ```text
 //! bootstrap kubeconfig ─▶ request ─▶ CertificateSigningRequest ─▶ approver, signer of the cluster
@@ -34,6 +34,7 @@ use self::{
     request::{Issued, RequestError},
     store::{Current, Store, Unusable},
 };
+use crate::metrics::Metrics;
 
 #[cfg(test)]
 mod authority;
@@ -41,14 +42,15 @@ mod request;
 mod rotation;
 mod store;
 
-/// How often the file and the clock are looked at: the file may be lost, and the clock may have been set, or
-/// the machine may have slept. Ten times as long, and a server that has lost its certificate is refused for
-/// minutes.
+/// How often the file and the clock are looked at: the file may be lost, and the clock may have
+/// been set, or the machine may have slept. Ten times as long, and a server that has lost its
+/// certificate is refused for minutes.
 const LOOK: Duration = Duration::from_secs(60);
-/// How long a request may wait for its approval, as with client-go; then another one takes its place.
+/// How long a request may wait for its approval, as with client-go; then another one takes its
+/// place.
 const PENDING: Duration = Duration::from_secs(15 * 60);
-/// Pauses after a failure. A denied request would be denied again: the longest pause keeps a node that is
-/// misconfigured to a request a minute, each of which stays in the API server for an hour.
+/// Pauses after a failure. A denied request would be denied again: the longest pause keeps a node
+/// that is misconfigured to a request a minute, each of which stays in the API server for an hour.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// How the node gets its certificate.
@@ -100,9 +102,16 @@ impl Reason {
     }
 }
 
-/// Keeps the certificate of `node` valid, for as long as the runtime lives. `own`: the connection that uses it.
-pub(super) async fn keep(config: CertificateConfig, node: String, own: Connection) {
-    let keeper = Keeper { store: Arc::new(Store::new(&config.directory, &node)), config, node, own };
+/// Keeps the certificate of `node` valid, for as long as the runtime lives. `own`: the connection
+/// that uses it.
+pub(super) async fn keep(
+    config: CertificateConfig,
+    node: String,
+    own: Connection,
+    metrics: Arc<Metrics>,
+) {
+    let store = Arc::new(Store::new(&config.directory, &node));
+    let keeper = Keeper { store, config, node, own, metrics };
     keeper.run().await;
 }
 
@@ -111,6 +120,7 @@ struct Keeper {
     node: String,
     own: Connection,
     store: Arc<Store>,
+    metrics: Arc<Metrics>,
 }
 
 impl Keeper {
@@ -122,6 +132,7 @@ impl Keeper {
             let current = self.current().await;
             let now = SystemTime::now();
             if let Ok(current) = &current {
+                self.metrics.certificate_valid(current.until(), current.due());
                 let wait = current.due().duration_since(now).unwrap_or_default();
                 if !wait.is_zero() && !refused {
                     told = None;
@@ -129,7 +140,8 @@ impl Keeper {
                     continue;
                 }
             }
-            let requester = if current.is_ok() && !refused { Requester::Own } else { Requester::Bootstrap };
+            let requester =
+                if current.is_ok() && !refused { Requester::Own } else { Requester::Bootstrap };
             let why = Reason::of(&current, refused);
             // Once for each reason: attempts repeat while the API server is away.
             if told.as_ref() != Some(&why) {
@@ -142,9 +154,11 @@ impl Keeper {
                     backoff.reset();
                 }
                 Err(failure) => {
-                    // A certificate that the API server does not accept any more cannot ask for another one.
+                    // A certificate that the API server does not accept any more cannot ask for
+                    // another one.
                     refused = failure.is_unauthorized() && requester == Requester::Own;
-                    let pause = if refused { PAUSES.0 } else { backoff.next(failure.retry_after()) };
+                    let pause =
+                        if refused { PAUSES.0 } else { backoff.next(failure.retry_after()) };
                     let again_in = format!("{:.0?}", pause);
                     tracing::warn!(node = self.node, problem = %failure, again_in, "no new client certificate yet");
                     sleep(pause).await;
@@ -187,19 +201,21 @@ impl Keeper {
             Requester::Own => self.own.clone(),
             Requester::Bootstrap => Connection::open(self.config.bootstrap.clone()),
         };
-        // Longer than its own certificate lasts, a renewal would wait for answers that it is refused.
+        // Longer than its own certificate lasts, a renewal would wait for answers that it is
+        // refused.
         let left = match (requester, current) {
             (Requester::Own, Some(current)) => current.left(now).max(PAUSES.1),
             _ => PENDING,
         };
         let patience = left.min(PENDING);
         let asking = request::issue(&connection, &self.node, self.config.duration);
-        let issued = timeout(patience, asking).await.unwrap_or(Err(RequestError::Pending(patience)))?;
+        let issued =
+            timeout(patience, asking).await.unwrap_or(Err(RequestError::Pending(patience)))?;
         self.save(issued).await
     }
 
-    /// Writes the file until that succeeds: the certificate has been given, and would have to be requested
-    /// once more.
+    /// Writes the file until that succeeds: the certificate has been given, and would have to be
+    /// requested once more.
     async fn save(&self, issued: Issued) -> Result<(), RequestError> {
         let issued = Arc::new(issued);
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);

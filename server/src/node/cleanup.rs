@@ -1,7 +1,7 @@
 //! Removes what the server made on a node, so that another network can be installed there.
 //!
-//! Ports and interfaces of pods stay, for their runtime removes them by DEL; so do bridges. Both go with
-//! [`Extent::All`]. A step that fails does not stop the others.
+//! Ports and interfaces of pods stay, for their runtime removes them by DEL; so do bridges. Both go
+//! with [`Extent::All`]. A step that fails does not stop the others.
 
 use std::{
     fmt, io,
@@ -35,8 +35,8 @@ use super::{
 };
 use crate::{chain, cni_conf::CniConf};
 
-/// How long Open vSwitch's database, or the API server, may take for each step. Both answer at once if they
-/// work. An administrator waits for this command, and is told to try again.
+/// How long Open vSwitch's database, or the API server, may take for each step. Both answer at once
+/// if they work. An administrator waits for this command, and is told to try again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The places of everything that a server made.
@@ -81,20 +81,21 @@ pub struct Cleaned {
     pub failures: Vec<String>,
 }
 
-/// Removes the CNI configuration, the plugin, the gateway, the management port with its rules, the node's
-/// annotations unless the node may be another host's, the settings in Open vSwitch's database and the socket,
-/// as far as they are this program's. It is no error if something is gone already. No server may run: it
-/// would put back what is removed.
+/// Removes the CNI configuration, the plugin, the gateway, the management port with its rules, the
+/// node's annotations unless the node may be another host's, the settings in Open vSwitch's
+/// database and the socket, as far as they are this program's. It is no error if something is gone
+/// already. No server may run: it would put back what is removed.
 ///
 /// # Errors
 ///
-/// The runtime cannot be made: nothing was done. Steps that failed are in [`Cleaned::failures`] instead.
+/// The runtime cannot be made: nothing was done. Steps that failed are in [`Cleaned::failures`]
+/// instead.
 pub fn cleanup(config: &CleanupConfig) -> io::Result<Cleaned> {
     clean(config, management_port::remove_rules())
 }
 
-/// The same. `rules` removes the nftables rules of this network namespace; tests put another future in its
-/// place.
+/// The same. `rules` removes the nftables rules of this network namespace; tests put another future
+/// in its place.
 fn clean(
     config: &CleanupConfig,
     rules: impl Future<Output = io::Result<Option<&'static str>>>,
@@ -138,13 +139,15 @@ fn clean(
     Ok(cleaned)
 }
 
-/// Removes from a node that upstream's programs run the rules that only this program has: upstream's follow no
-/// Service in them, and do not remove them. What both have stays, and so does the pods' network. It is no error if
-/// something is gone already. A server of this program that runs puts them back.
+/// Removes from a node that upstream's programs run the rules that only this program has:
+/// upstream's follow no Service in them, and do not remove them. What both have stays, and so does
+/// the pods' network. It is no error if something is gone already. A server of this program that
+/// runs puts them back.
 ///
 /// # Errors
 ///
-/// The runtime cannot be made: nothing was done. Steps that failed are in [`Cleaned::failures`] instead.
+/// The runtime cannot be made: nothing was done. Steps that failed are in [`Cleaned::failures`]
+/// instead.
 pub fn hand_back() -> io::Result<Cleaned> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut cleaned = Cleaned::default();
@@ -153,9 +156,8 @@ pub fn hand_back() -> io::Result<Cleaned> {
             Ok(chains) if chains.is_empty() => {
                 cleaned.say("there are no nftables chains of this program alone".to_owned());
             }
-            Ok(chains) => {
-                cleaned.say(format!("removed nftables chains with their sets: {}", chains.join(" ")))
-            }
+            Ok(chains) => cleaned
+                .say(format!("removed nftables chains with their sets: {}", chains.join(" "))),
             Err(error) => cleaned.fail(format!("the nftables chains: {error}")),
         }
         cleaned.ingress().await;
@@ -165,8 +167,9 @@ pub fn hand_back() -> io::Result<Cleaned> {
 }
 
 impl Cleaned {
-    /// Names what this program's control plane may have left in the northbound database, which belongs to no node:
-    /// denials that no object explains, where upstream's control plane has taken over.
+    /// Names what this program's control plane may have left in the northbound database, which
+    /// belongs to no node: denials that no object explains, where upstream's control plane has
+    /// taken over.
     fn rows_without_an_owner(&mut self) {
         let kinds = [
             ClusterPolicyKind::ClusterNetworkPolicy.as_str(),
@@ -194,7 +197,9 @@ impl Cleaned {
             };
             let names = devices.iter().map(IfName::as_str).collect::<Vec<_>>().join(" ");
             match kind.heed(&devices).await {
-                Ok(()) => self.say(format!("the host's own stack handles again what {names} receives")),
+                Ok(()) => {
+                    self.say(format!("the host's own stack handles again what {names} receives"))
+                }
                 Err(error) => self.fail(format!("nftables' chains of {names}: {error}")),
             }
         }
@@ -210,8 +215,8 @@ impl Cleaned {
     }
 
     /// Removes the plugin if its content is that of the one to install: otherwise it may be another
-    /// program's. It stays while pods are attached: their sandboxes cannot be removed without a plugin that
-    /// detaches them.
+    /// program's. It stays while pods are attached: their sandboxes cannot be removed without a
+    /// plugin that detaches them.
     fn plugin(&mut self, plugin: &PluginInstall, attached: Option<usize>) {
         let target = plugin.target();
         let content = match std::fs::read(&target) {
@@ -222,18 +227,19 @@ impl Cleaned {
             Err(error) => return self.fail(format!("plugin {}: {error}", target.display())),
         };
         // The plugin in place may be one of the sources, if the program runs from that directory.
-        let same =
-            |path: &PathBuf| *path != target && std::fs::read(path).is_ok_and(|source| source == content);
+        let same = |path: &PathBuf| {
+            *path != target && std::fs::read(path).is_ok_and(|source| source == content)
+        };
         if !plugin.sources().iter().any(same) {
-            let why =
-                "it differs from the one that is installed from here; remove it by hand if it is not needed";
+            let why = "it differs from the one that is installed from here; remove it by hand if it is not needed";
             return self.say(format!("left the plugin {}: {why}", target.display()));
         }
         match attached {
             Some(0) => {
                 self.file("plugin", &target);
                 let old_name = plugin.directory.join(OLD_PLUGIN);
-                if std::fs::read_link(&old_name).is_ok_and(|named| named.as_os_str() == plugin.name.as_str())
+                if std::fs::read_link(&old_name)
+                    .is_ok_and(|named| named.as_os_str() == plugin.name.as_str())
                 {
                     self.file("plugin's old name", &old_name);
                 }
@@ -245,8 +251,10 @@ impl Cleaned {
                 );
                 self.say(format!("left the plugin {}: {why}", target.display()));
             }
-            None => self
-                .say(format!("left the plugin {}: whether pods are attached is unknown", target.display())),
+            None => self.say(format!(
+                "left the plugin {}: whether pods are attached is unknown",
+                target.display()
+            )),
         }
     }
 
@@ -268,28 +276,36 @@ impl Cleaned {
                 HadGateway::Yes
             }
             Err(_) => {
-                self.fail(format!("gateway in {endpoint}: no answer within {} s", PATIENCE.as_secs()));
+                self.fail(format!(
+                    "gateway in {endpoint}: no answer within {} s",
+                    PATIENCE.as_secs()
+                ));
                 HadGateway::No
             }
         }
     }
 
-    /// Removes the annotations. An API server that does not answer, or a node that may be another host's, is
-    /// a warning only: annotations that stay do not disturb the next network, which has its own.
+    /// Removes the annotations. An API server that does not answer, or a node that may be another
+    /// host's, is a warning only: annotations that stay do not disturb the next network, which has
+    /// its own.
     async fn annotations(&mut self, config: &CleanupConfig, had_gateway: HadGateway) {
         let name = &config.name;
         let Some(api_server) = &config.api_server else {
-            return self.say(format!("warning: annotations of node {name} stay: no API server is known"));
+            return self
+                .say(format!("warning: annotations of node {name} stay: no API server is known"));
         };
-        let record = timeout(PATIENCE, Switch::connect_with_interfaces(&config.ovsdb).seen()).await.ok();
+        let record =
+            timeout(PATIENCE, Switch::connect_with_interfaces(&config.ovsdb).seen()).await.ok();
         let chassis = record.as_ref().and_then(|record| record.external_ids.get(SYSTEM_ID));
         let connection = Connection::open(api_server.clone());
-        // Without a gateway of this program it is that of another one, whose bridge OVN is told of. Or an
-        // earlier run, which did not reach the API server, has removed the gateway.
-        let maps_bridges = record.as_ref().is_none_or(|record| record.external_ids.contains_key(MAPPINGS));
+        // Without a gateway of this program it is that of another one, whose bridge OVN is told of.
+        // Or an earlier run, which did not reach the API server, has removed the gateway.
+        let maps_bridges =
+            record.as_ref().is_none_or(|record| record.external_ids.contains_key(MAPPINGS));
         let is_nobodys = had_gateway == HadGateway::Yes || !maps_bridges;
         let of_gateway = is_nobodys.then_some(GATEWAY_CONFIG);
-        let removing = annotations::remove(&connection, name, of_gateway, chassis.map(String::as_str));
+        let removing =
+            annotations::remove(&connection, name, of_gateway, chassis.map(String::as_str));
         let why = match timeout(PATIENCE, removing).await {
             Ok(Ok(keys)) if keys.is_empty() => {
                 return self.say(format!("there are no annotations of ours on node {name}"));
@@ -299,7 +315,11 @@ impl Cleaned {
             }
             Ok(Err(problem)) => problem,
             Err(_) => {
-                format!("the API server {} did not answer within {} s", connection.url(), PATIENCE.as_secs())
+                format!(
+                    "the API server {} did not answer within {} s",
+                    connection.url(),
+                    PATIENCE.as_secs()
+                )
             }
         };
         self.say(format!("warning: annotations of node {name} stay: {why}"));
@@ -309,13 +329,15 @@ impl Cleaned {
     async fn management_port(&mut self, config: &CleanupConfig) {
         let (endpoint, what) = (&config.ovsdb, format!("management port {INTERFACE}"));
         match timeout(PATIENCE, management_port::remove(endpoint, &config.name)).await {
-            Ok(Ok(true)) => {
-                self.say(format!("removed the {what}, with its addresses and routes, from {endpoint}"))
-            }
+            Ok(Ok(true)) => self
+                .say(format!("removed the {what}, with its addresses and routes, from {endpoint}")),
             Ok(Ok(false)) => self.say(format!("there is no {what} in {endpoint}")),
             Ok(Err(error)) => self.fail(format!("{what} in {endpoint}: {}", chain(&error))),
             Err(_) => {
-                self.fail(format!("{what} in {endpoint}: no answer within {} s", PATIENCE.as_secs()));
+                self.fail(format!(
+                    "{what} in {endpoint}: no answer within {} s",
+                    PATIENCE.as_secs()
+                ));
             }
         }
     }
@@ -324,12 +346,17 @@ impl Cleaned {
     async fn pods(&mut self, config: &CleanupConfig) {
         let settings = Settings::with_ovsdb(&config.ovsdb, PATIENCE);
         match Detacher::open(&settings, PATIENCE).await.detach_everything().await {
-            Ok(removed) if removed.is_empty() => self.say("there are no interfaces of pods".to_owned()),
+            Ok(removed) if removed.is_empty() => {
+                self.say("there are no interfaces of pods".to_owned())
+            }
             Ok(removed) => {
-                let (ports, links): (usize, usize) = removed
-                    .iter()
-                    .fold((0, 0), |(ports, links), one| (ports + one.ports.len(), links + one.links.len()));
-                self.say(format!("removed the interfaces of pods: {ports} ports and {links} links"));
+                let (ports, links): (usize, usize) =
+                    removed.iter().fold((0, 0), |(ports, links), one| {
+                        (ports + one.ports.len(), links + one.links.len())
+                    });
+                self.say(format!(
+                    "removed the interfaces of pods: {ports} ports and {links} links"
+                ));
             }
             Err(error) => self.fail(format!("interfaces of pods: {}", chain(&error))),
         }
@@ -369,7 +396,8 @@ impl Cleaned {
         }
     }
 
-    /// Removes the settings. Returns the number of attached interfaces of pods; `None` if it is unknown.
+    /// Removes the settings. Returns the number of attached interfaces of pods; `None` if it is
+    /// unknown.
     async fn open_vswitch(&mut self, config: &CleanupConfig) -> Option<usize> {
         let endpoint = &config.ovsdb;
         let mut switch = Switch::connect_with_interfaces(endpoint);
@@ -383,8 +411,10 @@ impl Cleaned {
                 return None;
             }
             Err(_) => {
-                let why =
-                    format!("no answer within {} s; start Open vSwitch and try again", PATIENCE.as_secs());
+                let why = format!(
+                    "no answer within {} s; start Open vSwitch and try again",
+                    PATIENCE.as_secs()
+                );
                 self.fail(format!("settings in {endpoint}: {why}"));
                 return None;
             }
@@ -422,8 +452,8 @@ impl Cleaned {
         }
     }
 
-    /// Removes the list of addresses whose tracked connections were left to the server. Those of pods that are gone
-    /// end by themselves.
+    /// Removes the list of addresses whose tracked connections were left to the server. Those of
+    /// pods that are gone end by themselves.
     fn unflushed(&mut self, path: &Path) {
         match std::fs::remove_dir_all(path) {
             Ok(()) => self.say(format!("removed the directory {}", path.display())),
@@ -440,7 +470,10 @@ impl Cleaned {
                 self.say(format!("there is no directory {}", path.display()))
             }
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                self.say(format!("left the directory {}: there are other files in it", path.display()));
+                self.say(format!(
+                    "left the directory {}: there are other files in it",
+                    path.display()
+                ));
             }
             Err(error) => self.fail(format!("directory {}: {error}", path.display())),
         }

@@ -1,6 +1,7 @@
-//! Whether the node's own subnets are in the cluster's, as the options give them, and what is believed of these.
-//! Services and the gateway's flows take an address in the cluster's subnets for a pod's, and every other one for a
-//! host's: a family whose subnets do not have the node's own is not believed.
+//! Whether the node's own subnets are in the cluster's, as the options give them, and what is
+//! believed of these. Services and the gateway's flows take an address in the cluster's subnets for
+//! a pod's, and every other one for a host's: a family whose subnets do not have the node's own is
+//! not believed.
 
 use ipnet::IpNet;
 use tokio::sync::watch;
@@ -28,7 +29,8 @@ pub(super) async fn compare(
     }
 }
 
-/// Those that are believed, once the node has subnets. Until then it is not known what a pod's address is.
+/// Those that are believed, once the node has subnets. Until then it is not known what a pod's
+/// address is.
 pub(super) async fn known(
     cluster: Vec<IpNet>,
     mut assigned: watch::Receiver<AssignedSubnetsOf>,
@@ -58,8 +60,11 @@ pub(super) fn believed(cluster: &[IpNet], own: &[IpNet]) -> Vec<IpNet> {
 /// Where pods are for all that is known: of a family that is not believed, the node's own subnets.
 pub(super) fn of_pods(cluster: &[IpNet], own: &[IpNet]) -> Vec<IpNet> {
     let mut believed = believed(cluster, own);
-    let unbelieved: Vec<IpNet> =
-        own.iter().filter(|subnet| !believed.iter().any(|range| range.contains(*subnet))).copied().collect();
+    let unbelieved: Vec<IpNet> = own
+        .iter()
+        .filter(|subnet| !believed.iter().any(|range| range.contains(*subnet)))
+        .copied()
+        .collect();
     believed.extend(unbelieved);
     believed
 }
@@ -92,7 +97,11 @@ mod tests {
         let cluster = nets(&["10.128.0.0/14", "10.244.0.0/16", "fd01::/48"]);
         for (own, expected, pods) in [
             (&["10.244.1.0/24", "fd01:0:0:1::/64"][..], &cluster[..], cluster.clone()),
-            (&["10.0.1.0/24", "fd01:0:0:1::/64"], &cluster[2..], nets(&["fd01::/48", "10.0.1.0/24"])),
+            (
+                &["10.0.1.0/24", "fd01:0:0:1::/64"],
+                &cluster[2..],
+                nets(&["fd01::/48", "10.0.1.0/24"]),
+            ),
             (&["10.0.1.0/24", "fd02::/64"], &[], nets(&["10.0.1.0/24", "fd02::/64"])),
             // Of the other family there is nothing to compare.
             (&["10.128.4.0/23"], &cluster[..], cluster.clone()),
@@ -109,16 +118,16 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!known.is_finished());
         let subnets = nets(&["10.244.1.0/24"]);
-        let _ = tell.send_replace(Ok(AssignedSubnets { subnets, mac: None, join: Vec::new() }));
+        let _ = tell.send_replace(Ok(AssignedSubnets { subnets, ..Default::default() }));
         assert_eq!(known.await.unwrap(), []);
     }
 
-    /// The control plane gave subnets of a range that the node was not told: each pod counted as a host, and
-    /// `/readyz` was fine.
+    /// The control plane gave subnets of a range that the node was not told: each pod counted as a
+    /// host, and `/readyz` was fine.
     #[tokio::test]
     async fn a_node_whose_subnet_is_outside_of_the_clusters_says_both() {
         let of =
-            |subnets: &[&str]| Ok(AssignedSubnets { subnets: nets(subnets), mac: None, join: Vec::new() });
+            |subnets: &[&str]| Ok(AssignedSubnets { subnets: nets(subnets), ..Default::default() });
         let (tell, assigned) = watch::channel::<AssignedSubnetsOf>(Err("no subnet yet".to_owned()));
         let conditions = Conditions::of([Part::CLUSTER_SUBNETS]);
         conditions.met(Part::CLUSTER_SUBNETS);
@@ -126,8 +135,9 @@ mod tests {
         let cluster = nets(&["10.128.0.0/14", "fd01::/48"]);
         let compare = tokio::spawn(compare(cluster, assigned, conditions.clone()));
         let _ = tell.send_replace(of(&["10.128.3.0/23", "fd02::/64"]));
-        let why =
-            missing.wait_for(|missing| !missing.is_empty()).await.unwrap()[&Part::CLUSTER_SUBNETS].clone();
+        let why = missing.wait_for(|missing| !missing.is_empty()).await.unwrap()
+            [&Part::CLUSTER_SUBNETS]
+            .clone();
         assert!(why.contains("fd02::/64") && why.contains("10.128.0.0/14, fd01::/48"), "{why}");
         let _ = tell.send_replace(of(&["10.128.3.0/23", "fd01:0:0:7::/64"]));
         missing.wait_for(|missing| missing.is_empty()).await.unwrap();

@@ -1,5 +1,5 @@
-//! The node's gateway: the bridge between the physical network, the host and OVN. It is a desired state,
-//! compared and repaired after each event of Open vSwitch's database or of the kernel.
+//! The node's gateway: the bridge between the physical network, the host and OVN. It is a desired
+//! state, compared and repaired after each event of Open vSwitch's database or of the kernel.
 //!
 //! ```text
 //! options, default routes ─▶ next_hop ─▶ interface ─▶ bridge (uplink: a NIC becomes one) ─▶ Place ─┬─▶ flows
@@ -29,9 +29,9 @@
 //! | `retire` | the gateway of an earlier configuration |
 //! | `plan` | the entry for the controller, and what the flows depend on |
 //!
-//! The gateway router has the address and the MAC address of the bridge. So its order is fixed: flows that
-//! keep the host reachable come before the entry for ovn-controller, which makes the patch port, and all
-//! other flows after it.
+//! The gateway router has the address and the MAC address of the bridge. So its order is fixed:
+//! flows that keep the host reachable come before the entry for ovn-controller, which makes the
+//! patch port, and all other flows after it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -98,18 +98,18 @@ pub(super) use retire::retire;
 /// The gateway is compared after this long without an event, in case one was lost.
 const RESYNC: Duration = Duration::from_secs(300);
 /// A repair that failed is tried again after this long, then after twice as long each time, up to
-/// `LAST_RETRY`. The first ones are short because a node's network comes up in steps; the last one is for a
-/// cause that only an administrator can remove.
+/// `LAST_RETRY`. The first ones are short because a node's network comes up in steps; the last one
+/// is for a cause that only an administrator can remove.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// How long the monitor may take to report a transaction that the database has committed. Without the report,
-/// the next comparison makes the same change again; without the limit, a report that never comes would stop
-/// repairs.
+/// How long the monitor may take to report a transaction that the database has committed. Without
+/// the report, the next comparison makes the same change again; without the limit, a report that
+/// never comes would stop repairs.
 const ECHO: Duration = Duration::from_secs(1);
-/// How long the bridge's link may lack a family's address or routes before the gateway goes on without: a link
-/// that goes down loses its IPv6 addresses, and the host's network configuration gives them again when it is
-/// up. Connections of pods live through that; without the family's rows and flows, the host itself would reset
-/// those that are back before them.
+/// How long the bridge's link may lack a family's address or routes before the gateway goes on
+/// without: a link that goes down loses its IPv6 addresses, and the host's network configuration
+/// gives them again when it is up. Connections of pods live through that; without the family's rows
+/// and flows, the host itself would reset those that are back before them.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What the controller is told of the node's gateway, by an annotation.
@@ -148,7 +148,8 @@ pub(super) struct Ties {
     pub(super) services: watch::Receiver<Facts>,
     /// Changes with each event of the host's addresses, default routes and links with them.
     pub(super) happened: watch::Receiver<u64>,
-    /// Changes with each event of this program's nftables rules: another program may have flushed all.
+    /// Changes with each event of this program's nftables rules: another program may have flushed
+    /// all.
     pub(super) rules: watch::Receiver<u64>,
     /// What else has such events.
     pub(super) watched: watch::Sender<Watched>,
@@ -311,7 +312,8 @@ impl GatewayReconciler {
         }
     }
 
-    /// Compares, and repairs what can be repaired now. Returns the place, if everything is in place.
+    /// Compares, and repairs what can be repaired now. Returns the place, if everything is in
+    /// place.
     async fn compare(&mut self) -> Result<Place, Waiting> {
         self.lost.mark_unchanged();
         // Marked as seen before it is read: a change during the repair is an event.
@@ -353,23 +355,24 @@ impl GatewayReconciler {
         if bridge.in_user_space {
             ignore_own(bridge, &name).await?;
         }
-        // Before ovn-controller hears of the bridge: the gateway router answers for the host's address.
+        // Before ovn-controller hears of the bridge: the gateway router answers for the host's
+        // address.
         if ports.patch.is_none() {
             let flows = flows::bootstrap(&plan::external_bridge(&self.config, &place, &ports));
             self.install(&name, flows).await?;
         }
         if let Some((change, done)) = seen.change(&name) {
-            self.ties
-                .client
-                .transact(change)
-                .await
-                .map_err(|error| Waiting::failed(format!("Open vSwitch's database: {}", chain(&error))))?;
+            self.ties.client.transact(change).await.map_err(|error| {
+                Waiting::failed(format!("Open vSwitch's database: {}", chain(&error)))
+            })?;
             tracing::info!(bridge = name, done = done.join(", "), "set up the node's gateway");
             seen = self.echo(|now| *now != seen).await;
             ports = self.ports(&name, seen.bridges.get(&name).ok_or_else(|| gone(&name))?)?;
         }
         let entry = Published::Entry(Arc::new(plan::entry(&self.config, &self.ties.node, &place)));
-        self.ties.published.send_if_modified(|before| std::mem::replace(before, entry.clone()) != entry);
+        self.ties
+            .published
+            .send_if_modified(|before| std::mem::replace(before, entry.clone()) != entry);
         if ports.patch.is_none() {
             let port = plan::patch_port(&name, &self.ties.node);
             return Err(Waiting::event(format!(
@@ -394,9 +397,11 @@ impl GatewayReconciler {
             mtu: self.ties.mtu,
         };
         let flows = flows::table(&plan::flows_config(&self.config, &place, &ports, surroundings));
-        let flows = if facts.destinations.is_some() { flows } else { flows.without_knowing_services() };
+        let flows =
+            if facts.destinations.is_some() { flows } else { flows.without_knowing_services() };
         self.install(&name, flows).await?;
-        // With the flows, of the new address; before the neighbours, which the kernel forgets for it.
+        // With the flows, of the new address; before the neighbours, which the kernel forgets for
+        // it.
         let now = (place.mac, host.addresses_on(&name, &self.known_addresses()));
         if self.announced.as_ref().is_some_and(|before| *before != now) {
             announce::now(&name, place.mac).await;

@@ -1,5 +1,5 @@
-//! The addresses at which other machines reach this host: read from the kernel, without those that OVN gave
-//! to it.
+//! The addresses at which other machines reach this host: read from the kernel, without those that
+//! OVN gave to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,8 +25,8 @@ pub(super) struct HostAddress {
     pub(super) address: IpNet,
 }
 
-/// All addresses of the host, in the kernel's order, but those of the masquerade subnets: these are between a
-/// host and its gateway router, the same on every node.
+/// All addresses of the host, in the kernel's order, but those of the masquerade subnets: these are
+/// between a host and its gateway router, the same on every node.
 pub(super) async fn read(masquerade: [IpNet; 2]) -> io::Result<Vec<HostAddress>> {
     let mut all = read_all().await?;
     retain_others(&mut all, masquerade);
@@ -44,17 +44,20 @@ pub(super) async fn read_all() -> io::Result<Vec<HostAddress>> {
 
 fn listed(netlink: &Netlink) -> io::Result<Vec<HostAddress>> {
     let links = link::list_by(netlink).map_err(io::Error::other)?;
-    let names: BTreeMap<u32, String> = links.into_iter().map(|link| (link.index, link.name)).collect();
-    // A link that was made after the list was read has no name here; its event reads everything again.
+    let names: BTreeMap<u32, String> =
+        links.into_iter().map(|link| (link.index, link.name)).collect();
+    // A link that was made after the list was read has no name here; its event reads everything
+    // again.
     let of_ovn = |link: u32| names.get(&link).is_some_and(|name| is_of_ovn(name));
     netlink.addresses(|message| host_address(&message).filter(|host| !of_ovn(host.link)))
 }
 
-/// The addresses to publish: those of links that lead to other machines, but those of Services, and those in `known`,
-/// whatever their link. The loopback interface (BGP's anycast) and a link of kind `dummy` have addresses of Services
-/// and of agents of the node (kube-proxy in IPVS mode: one for each Service), and a bridge with nothing but pods
-/// leads to no other machine. Each address has a row for each node port, on all nodes: one of a load balancer, which
-/// moves from host to host, would have them written anew with each move.
+/// The addresses to publish: those of links that lead to other machines, but those of Services, and
+/// those in `known`, whatever their link. The loopback interface (BGP's anycast) and a link of kind
+/// `dummy` have addresses of Services and of agents of the node (kube-proxy in IPVS mode: one for
+/// each Service), and a bridge with nothing but pods leads to no other machine. Each address has a
+/// row for each node port, on all nodes: one of a load balancer, which moves from host to host,
+/// would have them written anew with each move.
 pub(super) fn published(
     all: &[HostAddress],
     internal: &BTreeSet<u32>,
@@ -71,9 +74,11 @@ pub(super) fn published(
 /// Indices of links that lead to no other machine.
 pub(super) async fn internal_links() -> io::Result<BTreeSet<u32>> {
     let list = async {
-        Netlink::open()?.dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), |answer| match answer {
-            RouteNetlinkMessage::NewLink(message) => Some(Device::from(&message)),
-            _ => None,
+        Netlink::open()?.dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()), |answer| {
+            match answer {
+                RouteNetlinkMessage::NewLink(message) => Some(Device::from(&message)),
+                _ => None,
+            }
         })
     };
     Ok(internal(&kernel_thread::ask(list).await??))
@@ -92,7 +97,8 @@ struct Device {
 impl From<&LinkMessage> for Device {
     fn from(message: &LinkMessage) -> Self {
         let is_loopback = message.header.flags.contains(LinkFlags::Loopback);
-        let mut device = Self { index: message.header.index, kind: None, is_loopback, controller: None };
+        let mut device =
+            Self { index: message.header.index, kind: None, is_loopback, controller: None };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::Controller(index) => device.controller = Some(*index),
@@ -108,14 +114,17 @@ impl From<&LinkMessage> for Device {
     }
 }
 
-/// Indices of the loopback interface, of the dummies, and of the bridges without a port that leads to other machines.
+/// Indices of the loopback interface, of the dummies, and of the bridges without a port that leads
+/// to other machines.
 fn internal(devices: &[Device]) -> BTreeSet<u32> {
-    // In a bridge: a veth or tap is a pod's or a virtual machine's end, and a dummy gives the bridge its MAC
-    // address (`virbr0-nic` of libvirt before 7.0).
-    let inside =
-        |device: &&Device| matches!(device.kind, Some(InfoKind::Veth | InfoKind::Tun | InfoKind::Dummy));
-    let leads_away =
-        |bridge: u32| devices.iter().any(|device| device.controller == Some(bridge) && !inside(&device));
+    // In a bridge: a veth or tap is a pod's or a virtual machine's end, and a dummy gives the
+    // bridge its MAC address (`virbr0-nic` of libvirt before 7.0).
+    let inside = |device: &&Device| {
+        matches!(device.kind, Some(InfoKind::Veth | InfoKind::Tun | InfoKind::Dummy))
+    };
+    let leads_away = |bridge: u32| {
+        devices.iter().any(|device| device.controller == Some(bridge) && !inside(&device))
+    };
     let is_internal = |device: &&Device| match device.kind {
         _ if device.is_loopback => true,
         Some(InfoKind::Dummy) => true,
@@ -125,11 +134,13 @@ fn internal(devices: &[Device]) -> BTreeSet<u32> {
     devices.iter().filter(is_internal).map(|device| device.index).collect()
 }
 
-/// The addresses at which other nodes reach this one, one of each family: the first that is in `known`, or
-/// else the first of the link that has such an address.
+/// The addresses at which other nodes reach this one, one of each family: the first that is in
+/// `known`, or else the first of the link that has such an address.
 pub(super) fn primary(all: &[HostAddress], known: &[IpAddr]) -> Vec<IpNet> {
-    let Some(link) =
-        known.iter().find_map(|ip| all.iter().find(|host| host.address.addr() == *ip)).map(|host| host.link)
+    let Some(link) = known
+        .iter()
+        .find_map(|ip| all.iter().find(|host| host.address.addr() == *ip))
+        .map(|host| host.link)
     else {
         return Vec::new();
     };
@@ -150,27 +161,37 @@ fn is_of_ovn(name: &str) -> bool {
 fn host_address(message: &AddressMessage) -> Option<HostAddress> {
     // Not usable before duplicate address detection is over, nor after it has failed.
     let unusable = AddressFlags::Tentative | AddressFlags::Dadfailed;
-    let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
+    let find =
+        |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
     let flags = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Flags(flags) => Some(*flags),
         _ => None,
     });
     // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
-    let local = find(
-        |attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None },
-    );
-    let ip = local.or_else(|| {
+    let local =
         find(
             |attribute| {
-                if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }
+                if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None }
             },
-        )
-    })?;
+        );
+    let ip =
+        local.or_else(|| {
+            find(|attribute| {
+                if let AddressAttribute::Address(address) = attribute {
+                    Some(*address)
+                } else {
+                    None
+                }
+            })
+        })?;
     let is_passing = flags.is_some_and(|flags| flags.intersects(unusable));
     if message.header.scope != AddressScope::Universe || is_passing || ip.is_loopback() {
         return None;
     }
-    Some(HostAddress { link: message.header.index, address: IpNet::new(ip, message.header.prefix_len).ok()? })
+    Some(HostAddress {
+        link: message.header.index,
+        address: IpNet::new(ip, message.header.prefix_len).ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -198,9 +219,13 @@ mod tests {
             host(3, "fc00:f853::3/64"),
             host(2, "2001:db8::1/64"),
         ];
-        let known =
-            |texts: &[&str]| -> Vec<IpAddr> { texts.iter().map(|text| text.parse().unwrap()).collect() };
-        assert_eq!(texts(&primary(&all, &known(&["172.18.0.3"]))), ["172.18.0.3/16", "fc00:f853::3/64"]);
+        let known = |texts: &[&str]| -> Vec<IpAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        assert_eq!(
+            texts(&primary(&all, &known(&["172.18.0.3"]))),
+            ["172.18.0.3/16", "fc00:f853::3/64"]
+        );
         assert_eq!(
             texts(&primary(&all, &known(&["172.18.0.3", "2001:db8::1"]))),
             ["172.18.0.3/16", "2001:db8::1/64"]
@@ -210,7 +235,8 @@ mod tests {
 
     #[test]
     fn links_of_services_and_of_pods_lead_nowhere() {
-        let device = |index, kind, controller| Device { index, kind, is_loopback: index == 1, controller };
+        let device =
+            |index, kind, controller| Device { index, kind, is_loopback: index == 1, controller };
         let devices = [
             device(1, None, None),
             device(2, None, None),
@@ -232,7 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_services_were_published_and_those_that_the_kubelet_names_are_whatever_their_link() {
+    fn addresses_of_services_were_published_and_those_that_the_kubelet_names_are_whatever_their_link()
+     {
         let all = [
             host(2, "192.0.2.7/24"),
             host(3, "10.96.0.1/32"),
@@ -243,7 +270,10 @@ mod tests {
         let nothing = |_| false;
         assert_eq!(texts(&published(&all, &internal, &[], nothing)), ["192.0.2.7/24"]);
         let known = ["198.51.100.7".parse().unwrap()];
-        assert_eq!(texts(&published(&all, &internal, &known, nothing)), ["192.0.2.7/24", "198.51.100.7/32"]);
+        assert_eq!(
+            texts(&published(&all, &internal, &known, nothing)),
+            ["192.0.2.7/24", "198.51.100.7/32"]
+        );
     }
 
     #[test]
@@ -255,24 +285,31 @@ mod tests {
         assert_eq!(texts(&published), ["192.0.2.7/24", "203.0.113.81/32"]);
     }
 
-    /// With the subnets of newer upstream (`--gateway-v4-masquerade-subnet 169.254.0.0/17`) a node that had been
-    /// upstream's published its masquerade address, which is the same on every node.
+    /// With the subnets of newer upstream (`--gateway-v4-masquerade-subnet 169.254.0.0/17`) a node
+    /// that had been upstream's published its masquerade address, which is the same on every node.
     #[test]
     fn a_masquerade_address_outside_of_the_default_subnet_was_published() {
         let read = std::thread::spawn(|| {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .expect("a network namespace: this test runs as root");
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let netlink = Netlink::open().unwrap();
-                for (address, length) in [("169.254.0.2", 17), ("192.0.2.7", 24), ("169.254.200.1", 24)] {
+                for (address, length) in
+                    [("169.254.0.2", 17), ("192.0.2.7", 24), ("169.254.200.1", 24)]
+                {
                     let address = address.parse().unwrap();
-                    let message = AddressMessageBuilder::<Ipv4Addr>::new().index(1).address(address, length);
+                    let message =
+                        AddressMessageBuilder::<Ipv4Addr>::new().index(1).address(address, length);
                     let message = RouteNetlinkMessage::NewAddress(message.build());
                     netlink.request(message, NLM_F_CREATE | NLM_F_EXCL).unwrap();
                 }
                 let mut all = listed(&netlink).unwrap();
-                retain_others(&mut all, ["169.254.0.0/17", "fd69::/112"].map(|net| net.parse().unwrap()));
+                retain_others(
+                    &mut all,
+                    ["169.254.0.0/17", "fd69::/112"].map(|net| net.parse().unwrap()),
+                );
                 all
             })
         });
@@ -280,14 +317,15 @@ mod tests {
         assert_eq!(texts(&read), ["192.0.2.7/24", "169.254.200.1/24"]);
     }
 
-    /// The kernel goes on by the number of entries that it has sent: with an address before it removed, one
-    /// that stays is left out.
+    /// The kernel goes on by the number of entries that it has sent: with an address before it
+    /// removed, one that stays is left out.
     #[test]
     fn an_address_of_the_host_was_missing_because_another_one_was_removed_while_they_were_read() {
         const ADDRESSES: u32 = 2000;
         let number = |n: u32| Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 9, 0, 1)) + n);
-        let message =
-            move |n| AddressMessageBuilder::<Ipv4Addr>::new().index(1).address(number(n), 32).build();
+        let message = move |n| {
+            AddressMessageBuilder::<Ipv4Addr>::new().index(1).address(number(n), 32).build()
+        };
         let read = std::thread::spawn(move || {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .expect("a network namespace: this test runs as root");
@@ -315,7 +353,10 @@ mod tests {
     #[test]
     fn interfaces_of_ovn_are_recognised() {
         assert!(
-            is_of_ovn("ovn-k8s-mp0") && is_of_ovn("br-int") && !is_of_ovn("breth0") && !is_of_ovn("eth0")
+            is_of_ovn("ovn-k8s-mp0")
+                && is_of_ovn("br-int")
+                && !is_of_ovn("breth0")
+                && !is_of_ovn("eth0")
         );
     }
 }

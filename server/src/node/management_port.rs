@@ -1,6 +1,6 @@
-//! The management port: the interface over which this node's own processes and its pods reach each other (the
-//! kubelet's probes; pods in the host's network). It is a desired state, compared and repaired after each
-//! event of Open vSwitch's database or of the kernel.
+//! The management port: the interface over which this node's own processes and its pods reach each
+//! other (the kubelet's probes; pods in the host's network). It is a desired state, compared and
+//! repaired after each event of Open vSwitch's database or of the kernel.
 //!
 //! ```text
 //! subnets, options ─▶ plan ─▶ Desired ─┬─ port: Open vSwitch's rows ──▶ a transaction of what differs
@@ -64,6 +64,7 @@ pub(super) use forwarded::Wish;
 pub(super) use plan::{AssignedSubnets, INTERFACE};
 pub use plan::{Forwarding, ManagementPort};
 pub(super) use service_ranges::{ClientAddresses, ServiceRanges};
+pub(crate) use service_rules::translation;
 
 use self::{
     firewalls::Firewalls,
@@ -78,24 +79,25 @@ use self::{
     to_services::ToServices,
 };
 
-/// The port is compared after this long without an event, in case one was lost. A comparison reads the kernel
-/// and costs little, but every node does it for ever; a lost event must not leave the port broken for an
-/// hour.
+/// The port is compared after this long without an event, in case one was lost. A comparison reads
+/// the kernel and costs little, but every node does it for ever; a lost event must not leave the
+/// port broken for an hour.
 const RESYNC: Duration = Duration::from_secs(300);
 /// A repair that failed is tried again after this long, then after twice as long each time, up to
-/// `LAST_RETRY`. The first ones are short because another program may have changed the same thing for a
-/// moment; the last one is for a cause that only an administrator can remove.
+/// `LAST_RETRY`. The first ones are short because another program may have changed the same thing
+/// for a moment; the last one is for a cause that only an administrator can remove.
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
-/// How long the monitor may take to report a transaction that the database has committed. Without the report,
-/// the next comparison sees the old rows and makes the same change again; without the limit, a report that
-/// never comes would stop the repairs.
+/// How long the monitor may take to report a transaction that the database has committed. Without
+/// the report, the next comparison sees the old rows and makes the same change again; without the
+/// limit, a report that never comes would stop the repairs.
 const ECHO: Duration = Duration::from_secs(1);
-/// The host's addresses tell which interfaces forward for pods. They change with each interface of a pod,
-/// which gets one of link scope, and seldom matter: a new uplink may forward this much later.
+/// The host's addresses tell which interfaces forward for pods. They change with each interface of
+/// a pod, which gets one of link scope, and seldom matter: a new uplink may forward this much
+/// later.
 const ADDRESSES: Duration = Duration::from_secs(2);
-/// One step may undo another (the kernel removes routes with an address), so the steps are computed again
-/// after they were done, at most this often: another program may undo them each time.
+/// One step may undo another (the kernel removes routes with an address), so the steps are computed
+/// again after they were done, at most this often: another program may undo them each time.
 const ROUNDS: usize = 3;
 
 /// The node's subnets, or why they are not known yet.
@@ -128,12 +130,16 @@ pub(super) struct PortReconciler {
     complaints: Vec<String>,
 }
 
-/// Removes the port of `node` from Open vSwitch, under its present name and its old ones, and with it the
-/// interface, its addresses, routes, neighbours and settings. Returns whether there was one. Waits for the
-/// database.
+/// Removes the port of `node` from Open vSwitch, under its present name and its old ones, and with
+/// it the interface, its addresses, routes, neighbours and settings. Returns whether there was one.
+/// Waits for the database.
 pub(super) async fn remove(endpoint: &Endpoint, node: &str) -> Result<bool, TransactError> {
-    let (client, mut updates) =
-        Client::start(endpoint.clone().into(), "Open_vSwitch", port::monitor(node), Options::small());
+    let (client, mut updates) = Client::start(
+        endpoint.clone().into(),
+        "Open_vSwitch",
+        port::monitor(node),
+        Options::small(),
+    );
     loop {
         while !matches!(updates.next().await, Event::Connected) {}
         let Some(removal) = Seen::look(&updates, node).removal() else { return Ok(false) };
@@ -151,7 +157,8 @@ pub(super) async fn remove_rules() -> io::Result<Option<&'static str>> {
     rules::remove().await
 }
 
-/// Removes the nftables chains that upstream's server does not have. Returns the names of those that there were.
+/// Removes the nftables chains that upstream's server does not have. Returns the names of those
+/// that there were.
 pub(super) async fn remove_own_rules() -> io::Result<Vec<&'static str>> {
     rules::remove_own().await
 }
@@ -214,8 +221,13 @@ impl PortReconciler {
     fn say(&mut self, Outcome { missing, forbidden, failed: _ }: Outcome) {
         if forbidden != self.complaints {
             // Logged once for as long as it holds, however often the repair is tried again.
-            for complaint in forbidden.iter().filter(|complaint| !self.complaints.contains(complaint)) {
-                tracing::warn!(complaint, "this environment does not allow a setting of the management port");
+            for complaint in
+                forbidden.iter().filter(|complaint| !self.complaints.contains(complaint))
+            {
+                tracing::warn!(
+                    complaint,
+                    "this environment does not allow a setting of the management port"
+                );
             }
             self.complaints = forbidden;
         }
@@ -266,7 +278,8 @@ impl PortReconciler {
     /// Compares, and repairs what can be repaired now.
     async fn compare(&mut self) -> Outcome {
         let missing = |why: String| Outcome { missing: Some(why), ..Outcome::default() };
-        let failed = |why: String| Outcome { missing: Some(why), failed: true, ..Outcome::default() };
+        let failed =
+            |why: String| Outcome { missing: Some(why), failed: true, ..Outcome::default() };
         // Marked as seen before it is used: a change during the repair wakes `something` at once.
         let assigned = match &*self.assigned.borrow_and_update() {
             Ok(assigned) => assigned.clone(),
@@ -296,12 +309,14 @@ impl PortReconciler {
             Ok(true) => seen = Seen::look(&self.updates, &self.node),
             Err(why) => return failed(why),
         }
-        let unreadable = |error| failed(format!("{INTERFACE} cannot be read from the kernel: {error}"));
+        let unreadable =
+            |error| failed(format!("{INTERFACE} cannot be read from the kernel: {error}"));
         let port = (&self.config, &*self.node);
-        let is_same = match self.services.decide(&self.kernel, port, &assigned, &seen, &mut desired).await {
-            Ok(is_same) => is_same,
-            Err(error) => return unreadable(error),
-        };
+        let is_same =
+            match self.services.decide(&self.kernel, port, &assigned, &seen, &mut desired).await {
+                Ok(is_same) => is_same,
+                Err(error) => return unreadable(error),
+            };
         // What Services need changes with them, and is no repair then.
         let occasion = if is_same { occasion } else { Occasion::SetUp };
         // Without the flows of the interface there are none of routes either.
@@ -333,7 +348,8 @@ impl PortReconciler {
     async fn route_forwarded(&mut self, assigned: &AssignedSubnets, desired: &mut Desired) -> bool {
         let unrouted = self.forwarded.decide(assigned, desired).await;
         let in_the_way = self.firewalls.look().await.iter().cloned();
-        let remarks: Vec<String> = unrouted.iter().map(ToString::to_string).chain(in_the_way).collect();
+        let remarks: Vec<String> =
+            unrouted.iter().map(ToString::to_string).chain(in_the_way).collect();
         if remarks.is_empty() {
             self.conditions.unremark(Part::MANAGEMENT_PORT);
         } else {
@@ -342,8 +358,8 @@ impl PortReconciler {
         unrouted.is_empty()
     }
 
-    /// Corrects the rows. Returns whether one differed; if so, the copy of the rows has the change (or `ECHO`
-    /// is over).
+    /// Corrects the rows. Returns whether one differed; if so, the copy of the rows has the change
+    /// (or `ECHO` is over).
     async fn correct_rows(
         &mut self,
         seen: &Seen,
@@ -351,12 +367,13 @@ impl PortReconciler {
         occasion: Occasion,
     ) -> Result<bool, String> {
         let Some((change, done)) = seen.change(desired) else { return Ok(false) };
-        let refused =
-            |error| format!("{INTERFACE}: cannot write to Open vSwitch's database: {}", chain(&error));
+        let refused = |error| {
+            format!("{INTERFACE}: cannot write to Open vSwitch's database: {}", chain(&error))
+        };
         self.client.transact(change).await.map_err(refused)?;
         log(&done, occasion);
-        // The transaction may be answered before the monitor reports it. A port that is added a second time
-        // is refused.
+        // The transaction may be answered before the monitor reports it. A port that is added a
+        // second time is refused.
         while Seen::look(&self.updates, &self.node) == *seen {
             match timeout(ECHO, self.updates.next()).await {
                 Ok(Event::Connected) => self.is_connected = true,
@@ -368,9 +385,15 @@ impl PortReconciler {
         Ok(true)
     }
 
-    /// Corrects the rules of nftables. A failure is no reason to call the port missing: the kernel gives most
-    /// packets of this host the port's address, and pods of the cluster reach each other.
-    async fn correct_rules(&mut self, desired: &Desired, occasion: Occasion, outcome: &mut Outcome) {
+    /// Corrects the rules of nftables. A failure is no reason to call the port missing: the kernel
+    /// gives most packets of this host the port's address, and pods of the cluster reach each
+    /// other.
+    async fn correct_rules(
+        &mut self,
+        desired: &Desired,
+        occasion: Occasion,
+        outcome: &mut Outcome,
+    ) {
         self.services.correct_rules(desired, occasion, outcome).await;
         for rules in &mut self.rules {
             match rules.correct(desired).await {
@@ -379,16 +402,24 @@ impl PortReconciler {
                 Err(error) => {
                     let ChainRules { what, without, .. } = rules;
                     outcome.failed = true;
-                    outcome.forbidden.push(format!("nftables: {what}: {error}; without it, {without}"));
+                    outcome
+                        .forbidden
+                        .push(format!("nftables: {what}: {error}; without it, {without}"));
                 }
             }
         }
     }
 
     /// Corrects the settings with which this host forwards packets of pods.
-    async fn forward(&self, desired: &Desired, occasion: Occasion, outcome: &mut Outcome) -> io::Result<()> {
+    async fn forward(
+        &self,
+        desired: &Desired,
+        occasion: Occasion,
+        outcome: &mut Outcome,
+    ) -> io::Result<()> {
         let uplinks = Uplinks::read(self.config.masquerade).await?;
-        let has = |is_v4: bool| desired.addresses.iter().any(|address| address.addr().is_ipv4() == is_v4);
+        let has =
+            |is_v4: bool| desired.addresses.iter().any(|address| address.addr().is_ipv4() == is_v4);
         // Before they are written: a change by another program after that must be an event.
         self.watched.send_if_modified(|watched| {
             std::mem::replace(&mut watched.uplinks, uplinks.links.clone()) != uplinks.links
@@ -414,14 +445,20 @@ impl PortReconciler {
     }
 
     /// Corrects the interface in the kernel.
-    async fn correct_link(&self, seen: &Seen, desired: &Desired, occasion: Occasion) -> io::Result<Outcome> {
+    async fn correct_link(
+        &self,
+        seen: &Seen,
+        desired: &Desired,
+        occasion: Occasion,
+    ) -> io::Result<Outcome> {
         let (mut outcome, mut done) = (Outcome::default(), Vec::new());
         for _ in 0..ROUNDS {
             // Only the last round counts: it may have done what was refused in the one before.
             outcome = Outcome::default();
             let Some(link) = self.kernel.look()? else {
-                let why =
-                    seen.error().unwrap_or("Open vSwitch has not made it yet: is ovs-vswitchd running?");
+                let why = seen
+                    .error()
+                    .unwrap_or("Open vSwitch has not made it yet: is ovs-vswitchd running?");
                 outcome.missing = Some(format!("interface {INTERFACE}: {why}"));
                 break;
             };
@@ -432,7 +469,8 @@ impl PortReconciler {
             for step in steps {
                 match self.kernel.take(link.index, &step).await {
                     Ok(()) => done.push(step.to_string()),
-                    // The other steps are done all the same: each brings the port nearer to working.
+                    // The other steps are done all the same: each brings the port nearer to
+                    // working.
                     Err(error) => outcome.take(&step, &error),
                 }
             }

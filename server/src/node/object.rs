@@ -14,12 +14,12 @@ use tokio::{sync::watch, time::timeout};
 use super::management_port::{AssignedSubnets, AssignedSubnetsOf};
 use crate::{chain, conditions::Conditions, events::Events};
 
-/// The timeout of one answer to a list. An API server that has just started fills its caches before it
-/// answers, and a list that is given up earlier starts from the beginning.
+/// The timeout of one answer to a list. An API server that has just started fills its caches before
+/// it answers, and a list that is given up earlier starts from the beginning.
 const FIRST: Duration = Duration::from_secs(60);
-/// A node without a subnet for this long gets an event, and another one each time that this passes again. A
-/// cluster manager that works assigns a subnet within seconds, and events are aggregated, so more of them
-/// would add nothing.
+/// A node without a subnet for this long gets an event, and another one each time that this passes
+/// again. A cluster manager that works assigns a subnet within seconds, and events are aggregated,
+/// so more of them would add nothing.
 const LATE: Duration = Duration::from_secs(30);
 
 /// The object as far as it is known.
@@ -37,14 +37,20 @@ pub(super) enum NodeView {
 pub(super) struct NodeFacts {
     pub(super) uid: String,
     pub(super) annotations: BTreeMap<String, String>,
+    /// The node's zone of the data centre.
+    pub(super) zone: Option<Arc<str>>,
     /// The node's addresses of type `InternalIP`, which the kubelet writes, in its order.
     pub(super) addresses: Vec<IpAddr>,
     /// Whether the node is about to go, so that new connections should not be sent to it.
     pub(super) is_leaving: bool,
 }
 
-/// The taint with which the cluster autoscaler marks a node that it removes. Kube-proxy goes by it, too.
+/// The taint with which the cluster autoscaler marks a node that it removes. Kube-proxy goes by it,
+/// too.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// The label with the zone of the data centre.
+const TOPOLOGY_ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Follows the object of node `name` for as long as the runtime lives.
 pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<NodeView> {
@@ -61,6 +67,23 @@ pub(super) fn follow(connection: &Connection, name: &str) -> watch::Receiver<Nod
     views
 }
 
+/// The node's zone as of the object, for as long as the object is followed. What is not known has
+/// none.
+pub(super) fn zone(mut views: watch::Receiver<NodeView>) -> watch::Receiver<Option<Arc<str>>> {
+    let of = |view: &NodeView| match view {
+        NodeView::There(facts) => facts.zone.clone(),
+        NodeView::Unknown(_) | NodeView::Absent => None,
+    };
+    let (sender, zone) = watch::channel(of(&views.borrow_and_update()));
+    tokio::spawn(async move {
+        while views.changed().await.is_ok() {
+            let now = of(&views.borrow_and_update());
+            sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
+        }
+    });
+    zone
+}
+
 /// The node's subnets as of the object, for as long as the object is followed.
 pub(super) fn assigned(
     name: &str,
@@ -71,8 +94,8 @@ pub(super) fn assigned(
     tokio::spawn(async move {
         while views.changed().await.is_ok() {
             let now = assigned_to(&name, &views.borrow_and_update());
-            // The object changes with each status update of the kubelet: only other subnets wake the
-            // receivers.
+            // The object changes with each status update of the kubelet: only other subnets wake
+            // the receivers.
             sender.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         }
     });
@@ -134,7 +157,8 @@ fn assigned_to(name: &str, view: &NodeView) -> AssignedSubnetsOf {
     let mac = annotations.management_mac().map_err(unusable)?;
     // The cluster manager reports what cannot be read.
     let join = annotations.join_addresses().unwrap_or_default();
-    Ok(AssignedSubnets { subnets, mac, join })
+    let router_mac = annotations.router_mac().map_err(unusable)?;
+    Ok(AssignedSubnets { subnets, mac, router_mac, join })
 }
 
 /// The object as the API server sends it.
@@ -234,6 +258,10 @@ impl From<Node> for NodeFacts {
         Self {
             is_leaving,
             uid: node.metadata.uid.unwrap_or_default(),
+            zone: node
+                .metadata
+                .labels
+                .and_then(|labels| labels.get(TOPOLOGY_ZONE).map(|zone| (**zone).into())),
             annotations: node.metadata.annotations.unwrap_or_default(),
             addresses: internal.filter_map(|address| address.address.parse().ok()).collect(),
         }

@@ -26,8 +26,8 @@ pub struct OpenVSwitch {
     pub chassis: Chassis,
 }
 
-/// The desired `external_ids` of the `Open_vSwitch` table (ovn-controller(8)). Without an option, a value is
-/// the one that the administrator wrote there, or else the default.
+/// The desired `external_ids` of the `Open_vSwitch` table (ovn-controller(8)). Without an option, a
+/// value is the one that the administrator wrote there, or else the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chassis {
     /// `ovn-remote`: endpoints of the southbound database, separated by commas.
@@ -36,9 +36,12 @@ pub struct Chassis {
     pub tls: Option<SouthboundTls>,
     /// `ovn-encap-type`
     pub encap_type: String,
-    /// `ovn-encap-ip`. `None`: the node's `InternalIP`, or else the address of the interface with the default
-    /// route; followed when it changes.
+    /// `ovn-encap-ip`. `None`: the node's `InternalIP`, or else the address of the interface with
+    /// the default route; followed when it changes.
     pub encap_ip: Option<String>,
+    /// Whether pods of other zones are reached: writes `ovn-is-interconn`, without which
+    /// ovn-controller has no tunnels to remote chassis.
+    pub interconnect: bool,
     /// `ovn-remote-probe-interval`, written in milliseconds.
     pub inactivity_probe: Duration,
     /// `ovn-openflow-probe-interval`, written in seconds.
@@ -60,8 +63,21 @@ pub struct Chassis {
 pub(super) struct Identity {
     /// `external_ids:system-id`, the name of the chassis.
     pub(super) system_id: Option<String>,
-    /// The first address of `external_ids:ovn-encap-ip`, which may have several, separated by commas.
+    /// The first address of `external_ids:ovn-encap-ip`, which may have several, separated by
+    /// commas.
     pub(super) encap_ip: Option<IpAddr>,
+    /// All of them, for other zones; empty unless the chassis has tunnels to these.
+    pub(super) encap_ips: Vec<IpAddr>,
+    /// `external_ids:ovn-remote`
+    pub(super) remote: Option<String>,
+}
+
+/// A southbound database that ovn-controller follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Southbound {
+    /// `ovn-remote`
+    pub(super) remote: String,
+    pub(super) tls: Option<SouthboundTls>,
 }
 
 /// PEM files of ovn-controller for the southbound database, as in Open vSwitch's `SSL` row.

@@ -1,9 +1,9 @@
-//! Whether the node's object in the API server is this host's. It is if it has an address of this host,
-//! because the kubelet writes those. An annotation proves nothing: this server writes its annotations on the
-//! node of whatever name it is given.
+//! Whether the node's object in the API server is this host's. It is if it has an address of this
+//! host, because the kubelet writes those. An annotation proves nothing: this server writes its
+//! annotations on the node of whatever name it is given.
 //!
-//! While it seems to be another host's, tasks that write to it or take something from it do not see it: each
-//! would act for that host (`--init-node` with a wrong name).
+//! While it seems to be another host's, tasks that write to it or take something from it do not see
+//! it: each would act for that host (`--init-node` with a wrong name).
 
 use std::{collections::HashSet, io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -16,19 +16,21 @@ use super::{
 };
 use crate::{attachments::OwnNode, own_addresses};
 
-/// The addresses of the host are read again after this long if they could not be read. Ten times less would
-/// repeat what a busy kernel has just refused; ten times more would leave a joining node without its port.
+/// The addresses of the host are read again after this long if they could not be read. Ten times
+/// less would repeat what a busy kernel has just refused; ten times more would leave a joining node
+/// without its port.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What is known of this host's own node.
 pub(super) struct Own {
     pub(super) node: watch::Receiver<OwnNode>,
-    /// The object of this name, for tasks that act on it: unknown for as long as it is another host's.
+    /// The object of this name, for tasks that act on it: unknown for as long as it is another
+    /// host's.
     pub(super) view: watch::Receiver<NodeView>,
 }
 
-/// Whether node `name` is this host, for as long as its object is followed. Decided again after each change
-/// of the object or of the host's addresses.
+/// Whether node `name` is this host, for as long as its object is followed. Decided again after
+/// each change of the object or of the host's addresses.
 pub(super) fn follow(
     name: &str,
     mut view: watch::Receiver<NodeView>,
@@ -41,7 +43,8 @@ pub(super) fn follow(
     let (shown, own_view) = watch::channel(NodeView::Unknown(waiting));
     tokio::spawn(async move {
         loop {
-            // Both marked as seen before the addresses are read: a change during the reading is an event.
+            // Both marked as seen before the addresses are read: a change during the reading is an
+            // event.
             addresses_changed.mark_unchanged();
             let seen = view.borrow_and_update().clone();
             let chassis = identity.borrow_and_update().system_id.clone();
@@ -65,12 +68,14 @@ pub(super) fn follow(
     Own { node, view: own_view }
 }
 
-/// What the tasks that act on the object may see of it. It is another host's if it has addresses that are not
-/// this host's, and another chassis has written there. A node that joins has no addresses or no chassis yet,
-/// one whose address is behind a cloud's NAT has this chassis, and one that was installed anew has its
-/// address.
+/// What the tasks that act on the object may see of it. It is another host's if it has addresses
+/// that are not this host's, and another chassis has written there. A node that joins has no
+/// addresses or no chassis yet, one whose address is behind a cloud's NAT has this chassis, and one
+/// that was installed anew has its address.
 fn visible(name: &str, view: &NodeView, own: &OwnNode, chassis: Option<&str>) -> NodeView {
-    let (NodeView::There(seen), OwnNode::Unconfirmed(why)) = (view, own) else { return view.clone() };
+    let (NodeView::There(seen), OwnNode::Unconfirmed(why)) = (view, own) else {
+        return view.clone();
+    };
     let NodeFacts { annotations, addresses, .. } = &**seen;
     match annotations.get(CHASSIS_ID) {
         Some(other) if Some(other.as_str()) != chassis && !addresses.is_empty() => {
@@ -85,13 +90,17 @@ fn visible(name: &str, view: &NodeView, own: &OwnNode, chassis: Option<&str>) ->
     }
 }
 
-/// Whether the object is this host's: it has an address of this host, or this host's chassis wrote there. A
-/// program that takes something away needs to know that, while a server may write to a node that joins and
-/// shows neither yet.
+/// Whether the object is this host's: it has an address of this host, or this host's chassis wrote
+/// there. A program that takes something away needs to know that, while a server may write to a
+/// node that joins and shows neither yet.
 ///
 /// # Errors
 /// Why it may be another host's.
-pub(super) async fn confirm(name: &str, seen: NodeFacts, chassis: Option<&str>) -> Result<(), String> {
+pub(super) async fn confirm(
+    name: &str,
+    seen: NodeFacts,
+    chassis: Option<&str>,
+) -> Result<(), String> {
     let written_by = seen.annotations.get(CHASSIS_ID).cloned();
     if written_by.is_some() && written_by.as_deref() == chassis {
         return Ok(());
@@ -117,9 +126,14 @@ fn own_node(name: &str, view: &NodeView, hosts: &HashSet<IpAddr>) -> OwnNode {
         NodeView::There(seen) if seen.addresses.iter().any(|address| hosts.contains(address)) => {
             return OwnNode::Confirmed;
         }
-        NodeView::There(seen) if seen.addresses.is_empty() => format!("node {name} has no InternalIP yet"),
+        NodeView::There(seen) if seen.addresses.is_empty() => {
+            format!("node {name} has no InternalIP yet")
+        }
         NodeView::There(seen) => {
-            format!("node {name} has the InternalIPs {:?}, and this host has none of them", seen.addresses)
+            format!(
+                "node {name} has the InternalIPs {:?}, and this host has none of them",
+                seen.addresses
+            )
         }
         NodeView::Absent => format!("the API server knows no node {name}"),
         NodeView::Unknown(why) => why.clone(),
@@ -141,9 +155,12 @@ mod tests {
         let own = |view: &NodeView| own_node("n1", view, &hosts);
         assert_eq!(own(&there(&["10.0.0.1", "192.0.2.7"])), OwnNode::Confirmed);
         assert_eq!(own(&there(&["2001:db8::7"])), OwnNode::Confirmed);
-        for view in
-            [there(&[]), there(&["10.0.0.1"]), NodeView::Absent, NodeView::Unknown("no answer".to_owned())]
-        {
+        for view in [
+            there(&[]),
+            there(&["10.0.0.1"]),
+            NodeView::Absent,
+            NodeView::Unknown("no answer".to_owned()),
+        ] {
             assert!(matches!(own(&view), OwnNode::Unconfirmed(_)), "{view:?}");
         }
     }
@@ -164,8 +181,8 @@ mod tests {
         assert_eq!(addresses, listed);
     }
 
-    /// A server that was started with the name of another host's node wrote its chassis and its addresses
-    /// there, and took that node's management port.
+    /// A server that was started with the name of another host's node wrote its chassis and its
+    /// addresses there, and took that node's management port.
     #[test]
     fn a_node_that_is_another_hosts_was_written_to() {
         let hosts = HashSet::from(["192.0.2.7".parse().unwrap()]);
@@ -177,7 +194,8 @@ mod tests {
                 ..NodeFacts::default()
             }))
         };
-        let shown = |view: &NodeView, chassis| visible("n1", view, &own_node("n1", view, &hosts), chassis);
+        let shown =
+            |view: &NodeView, chassis| visible("n1", view, &own_node("n1", view, &hosts), chassis);
         let (own, other) = (Some("192.0.2.7"), Some("203.0.113.9"));
 
         for chassis in [Some("c1"), None] {
@@ -217,10 +235,14 @@ mod tests {
         let elsewhere = "203.0.113.9".parse().unwrap();
         // A machine without a network has no address to show.
         for address in &addresses {
-            assert_eq!(confirm("n1", object(&[elsewhere, *address], "c2"), Some("c1")).await, Ok(()));
+            assert_eq!(
+                confirm("n1", object(&[elsewhere, *address], "c2"), Some("c1")).await,
+                Ok(())
+            );
         }
         assert_eq!(confirm("n1", object(&[elsewhere], "c1"), Some("c1")).await, Ok(()));
-        for (addresses, chassis) in [(&[elsewhere][..], Some("c1")), (&[], Some("c1")), (&[elsewhere], None)]
+        for (addresses, chassis) in
+            [(&[elsewhere][..], Some("c1")), (&[], Some("c1")), (&[elsewhere], None)]
         {
             assert!(
                 confirm("n1", object(addresses, "c2"), chassis).await.is_err(),

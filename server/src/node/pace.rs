@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Events of the kernel come in bursts: an address moves with its routes, a routing daemon starts. They cause at
-/// most one comparison in this time: short enough for a changed address, long enough for a busy host.
+/// Events of the kernel come in bursts: an address moves with its routes, a routing daemon starts.
+/// They cause at most one comparison in this time: short enough for a changed address, long enough
+/// for a busy host.
 const SETTLE: Duration = Duration::from_millis(200);
 /// The same for Services, whose users wait: a Service and its endpoints are two changes within some
 /// milliseconds.
 const SERVICES_SETTLE: Duration = Duration::from_millis(20);
-/// A comparison with many Services takes longer. While they change all the time, comparisons take a quarter of a
-/// processor at most.
+/// A comparison with many Services takes longer. While they change all the time, comparisons take a
+/// quarter of a processor at most.
 const PAUSE: u32 = 4;
 
 /// The last comparison.

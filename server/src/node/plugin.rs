@@ -1,4 +1,5 @@
-//! Installs the plugin in the directory where runtimes look for it, and reports whether it is there.
+//! Installs the plugin in the directory where runtimes look for it, and reports whether it is
+//! there.
 
 use std::{
     fs::{DirBuilder, File},
@@ -22,14 +23,16 @@ use crate::{
 
 /// The directory in which packages and images put the plugin.
 const PACKAGED: &str = "/usr/libexec/cni";
-/// The directory is looked at, and watched anew, after this long: it may not exist yet, or be mounted over,
-/// and inotify(7) reports neither. A pod that starts meanwhile is tried again by its kubelet.
+/// The directory is looked at, and watched anew, after this long: it may not exist yet, or be
+/// mounted over, and inotify(7) reports neither. A pod that starts meanwhile is tried again by its
+/// kubelet.
 const RESYNC: Duration = Duration::from_secs(30);
 
 /// What to install, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginInstall {
-    /// The executable to copy. `None`: the first that exists of [`sources`](PluginInstall::sources).
+    /// The executable to copy. `None`: the first that exists of
+    /// [`sources`](PluginInstall::sources).
     pub source: Option<PathBuf>,
     /// The directory in which runtimes look for plugins, usually `/opt/cni/bin`.
     pub directory: PathBuf,
@@ -65,13 +68,15 @@ pub enum PluginError {
     NotExecutable(PathBuf),
 }
 
-/// Installs the plugin, and reports the outcome in log and conditions. The server goes on after a failure,
-/// too: an administrator may put the plugin there later.
+/// Installs the plugin, and reports the outcome in log and conditions. The server goes on after a
+/// failure, too: an administrator may put the plugin there later.
 pub(super) async fn install(plugin: &PluginInstall, conditions: &Conditions) {
     let owned = plugin.clone();
     let outcome = match tokio::task::spawn_blocking(move || owned.install()).await {
         Ok(outcome) => outcome,
-        Err(panic) => Err(PluginError::Target { target: plugin.target(), source: io::Error::other(panic) }),
+        Err(panic) => {
+            Err(PluginError::Target { target: plugin.target(), source: io::Error::other(panic) })
+        }
     };
     let target = plugin.target();
     match &outcome {
@@ -94,7 +99,8 @@ pub(super) async fn install(plugin: &PluginInstall, conditions: &Conditions) {
     report(plugin, outcome.err(), conditions);
 }
 
-/// Reports whether the plugin is there, after each change of its directory, for as long as the server lives.
+/// Reports whether the plugin is there, after each change of its directory, for as long as the
+/// server lives.
 pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
     loop {
         let mut resync = pin!(sleep(RESYNC));
@@ -123,7 +129,8 @@ pub(super) async fn follow(plugin: PluginInstall, conditions: Conditions) {
                     Some(Ok(event)) if !event.mask.contains(inotify::EventMask::IGNORED) => {
                         report(&plugin, None, &conditions)
                     }
-                    // The directory is gone (`IN_IGNORED`), or the events failed: the resync tries again.
+                    // The directory is gone (`IN_IGNORED`), or the events failed: the resync tries
+                    // again.
                     Some(_) | None => events = None,
                 },
                 () = &mut resync => break,
@@ -144,8 +151,8 @@ fn listen(directory: &Path) -> io::Result<inotify::EventStream<[u8; 1024]>> {
     inotify.into_event_stream([0; 1024])
 }
 
-/// Sets the condition. `error` is the failure of an installation, which says more than that the plugin is
-/// missing.
+/// Sets the condition. `error` is the failure of an installation, which says more than that the
+/// plugin is missing.
 fn report(plugin: &PluginInstall, error: Option<PluginError>, conditions: &Conditions) {
     match plugin.check() {
         Ok(()) => conditions.met(Part::PLUGIN),
@@ -159,28 +166,32 @@ impl PluginInstall {
         self.directory.join(&self.name)
     }
 
-    /// Puts the plugin in place, unless it is there with the same content. Processes that run an old one keep
-    /// it.
+    /// Puts the plugin in place, unless it is there with the same content. Processes that run an
+    /// old one keep it.
     ///
     /// # Errors
     ///
     /// [`NotCopied`](PluginError::NotCopied) if the given source cannot be read, or the copy fails.
-    /// [`NoSource`](PluginError::NoSource) or [`NotExecutable`](PluginError::NotExecutable) if there is
-    /// nothing to copy, and no executable in place. [`Target`](PluginError::Target) if the directory cannot
-    /// be made.
+    /// [`NoSource`](PluginError::NoSource) or [`NotExecutable`](PluginError::NotExecutable) if
+    /// there is nothing to copy, and no executable in place. [`Target`](PluginError::Target) if the
+    /// directory cannot be made.
     pub fn install(&self) -> Result<Installed, PluginError> {
         let target = self.target();
-        // Made even if there is nothing to copy, so that it can be watched. A failure matters only for the
-        // copy below.
+        // Made even if there is nothing to copy, so that it can be watched. A failure matters only
+        // for the copy below.
         let directory = DirBuilder::new().recursive(true).mode(0o755).create(&self.directory);
         let sources = self.sources();
-        let found =
-            sources.iter().find_map(|path| File::open(path).ok().filter(is_file).map(|file| (path, file)));
+        let found = sources
+            .iter()
+            .find_map(|path| File::open(path).ok().filter(is_file).map(|file| (path, file)));
         let Some((path, mut source)) = found else {
             return match (&self.source, self.check()) {
-                // A configured source that cannot be read is an error, even if a plugin is in place.
+                // A configured source that cannot be read is an error, even if a plugin is in
+                // place.
                 (Some(path), _) => {
-                    let source = File::open(path).err().unwrap_or_else(|| io::ErrorKind::InvalidInput.into());
+                    let source = File::open(path)
+                        .err()
+                        .unwrap_or_else(|| io::ErrorKind::InvalidInput.into());
                     Err(PluginError::NotCopied { path: path.clone(), target, source })
                 }
                 (None, Ok(())) => Ok(Installed::AsItWas),
@@ -188,15 +199,18 @@ impl PluginInstall {
                 (None, Err(_)) => Err(PluginError::NoSource { target, tried: sources }),
             };
         };
-        // `check` first: a file of the right content that is not executable has to be replaced, too.
+        // `check` first: a file of the right content that is not executable has to be replaced,
+        // too.
         if self.check().is_ok()
-            && File::open(&target).and_then(|there| have_same_content(&source, &there)).unwrap_or_default()
+            && File::open(&target)
+                .and_then(|there| have_same_content(&source, &there))
+                .unwrap_or_default()
         {
             return Ok(Installed::SameAs(path.clone()));
         }
         directory.map_err(|source| PluginError::Target { target: target.clone(), source })?;
-        // The comparison has read the file. Replaced by renaming: a plugin that runs cannot be written to
-        // (`ETXTBSY`).
+        // The comparison has read the file. Replaced by renaming: a plugin that runs cannot be
+        // written to (`ETXTBSY`).
         source
             .rewind()
             .and_then(|()| replace(&target, source, 0o755))
@@ -209,7 +223,8 @@ impl PluginInstall {
     /// # Errors
     ///
     /// [`Target`](PluginError::Target) if it cannot be looked at, as a rule because there is none;
-    /// [`NotExecutable`](PluginError::NotExecutable) if it is no file, or has no execute permission.
+    /// [`NotExecutable`](PluginError::NotExecutable) if it is no file, or has no execute
+    /// permission.
     pub fn check(&self) -> Result<(), PluginError> {
         let target = self.target();
         match std::fs::metadata(&target) {
@@ -224,7 +239,8 @@ impl PluginInstall {
         if let Some(source) = &self.source {
             return vec![source.clone()];
         }
-        let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(PLUGIN)));
+        let beside =
+            std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(PLUGIN)));
         [Some(Path::new(PACKAGED).join(PLUGIN)), beside].into_iter().flatten().collect()
     }
 }
@@ -233,7 +249,8 @@ fn is_file(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Compares two files a piece at a time: the plugin has megabytes, and neither file is held in memory.
+/// Compares two files a piece at a time: the plugin has megabytes, and neither file is held in
+/// memory.
 fn have_same_content(one: &File, other: &File) -> io::Result<bool> {
     let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
     loop {

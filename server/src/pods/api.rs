@@ -39,11 +39,12 @@ mod lookup;
 mod pod_meta;
 mod versioned_pods;
 
-/// How long the API server may be away before `/readyz` reports it. Its restart takes some seconds and is no
-/// trouble of this server; an administrator should see a longer absence while it lasts.
+/// How long the API server may be away before `/readyz` reports it. Its restart takes some seconds
+/// and is no trouble of this server; an administrator should see a longer absence while it lasts.
 const ABSENCE: Duration = Duration::from_secs(15);
-/// Lookups at the same time. A node that boots has ADDs for all its pods at once: one after the other they
-/// would miss their deadline, and all at once, on every node, they would burden the API server.
+/// Lookups at the same time. A node that boots has ADDs for all its pods at once: one after the
+/// other they would miss their deadline, and all at once, on every node, they would burden the API
+/// server.
 const LOOKUPS: usize = 8;
 
 /// The pods of one node in the API server, as a source.
@@ -78,9 +79,14 @@ struct SyncStatus {
 }
 
 impl ApiPods {
-    /// Follows the pods of `node` from now on. Returns at once, without waiting for the API server. Needs a
-    /// tokio runtime.
-    pub fn start(connection: Connection, node: &str, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
+    /// Follows the pods of `node` from now on. Returns at once, without waiting for the API server.
+    /// Needs a tokio runtime.
+    pub fn start(
+        connection: Connection,
+        node: &str,
+        conditions: Conditions,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let pods = Pods::default();
         let why = format!("the API server {} has not answered yet", connection.url());
         conditions.missing(Part::PODS, why.clone());
@@ -174,8 +180,8 @@ impl Shared {
         if !standing.synced_once || since.elapsed() >= ABSENCE {
             self.conditions.missing(Part::PODS, why.clone());
         }
-        // After the first list a node can go on without the API server: pods run, and a known pod can be
-        // attached.
+        // After the first list a node can go on without the API server: pods run, and a known pod
+        // can be attached.
         standing.readiness =
             if standing.synced_once { Readiness::Behind(why) } else { Readiness::NotSynced(why) };
     }

@@ -22,8 +22,8 @@ pub struct PodFacts {
 }
 
 impl PodFacts {
-    /// Whether the pod is a static one, from a file on the node. Its UID is that of its mirror in the API
-    /// server, and changes each time that the mirror is deleted and made again.
+    /// Whether the pod is a static one, from a file on the node. Its UID is that of its mirror in
+    /// the API server, and changes each time that the mirror is deleted and made again.
     pub fn is_mirror(&self) -> bool {
         // "file" or "http" on a mirror.
         self.annotations.get(CONFIG_SOURCE).is_some_and(|source| source != "api")
@@ -34,8 +34,8 @@ impl PodFacts {
 #[derive(Debug)]
 pub struct Pod {
     pub facts: PodFacts,
-    /// A number that differs between a pod and its successor of the same name, even if neither has a UID, and
-    /// no watch saw the time in between.
+    /// A number that differs between a pod and its successor of the same name, even if neither has
+    /// a UID, and no watch saw the time in between.
     pub incarnation: u64,
     /// The networks that were asked for, by their keys in the annotation.
     networks: Mutex<Vec<(String, Arc<PodNetwork>)>>,
@@ -46,10 +46,14 @@ impl Pod {
         Self { facts, incarnation, networks: Mutex::default() }
     }
 
-    /// The pod's settings on `network`; `None` until the control plane has written them. An annotation is
-    /// parsed once for ADD, the port and the waits for changes.
-    pub(crate) fn network(&self, network: &Network) -> Result<Option<Arc<PodNetwork>>, AnnotationError> {
-        // After a panic of another task the list is used as it is: entries are only ever added whole.
+    /// The pod's settings on `network`; `None` until the control plane has written them. An
+    /// annotation is parsed once for ADD, the port and the waits for changes.
+    pub(crate) fn network(
+        &self,
+        network: &Network,
+    ) -> Result<Option<Arc<PodNetwork>>, AnnotationError> {
+        // After a panic of another task the list is used as it is: entries are only ever added
+        // whole.
         let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
         let key = network.annotation_key();
         if let Some((_, parsed)) = networks.iter().find(|(other, _)| other == key) {
@@ -86,9 +90,10 @@ struct Content {
     without_mirror: HashMap<PodKey, Instant>,
 }
 
-/// How long a static pod counts as running without its mirror. The kubelet makes a deleted mirror anew at
-/// once, or when it looks at the pod next, after 60 to 90 s (`syncFrequency`, with jitter). Shorter, and a
-/// pod that runs would lose its network; a pod that is really gone keeps its port for this long.
+/// How long a static pod counts as running without its mirror. The kubelet makes a deleted mirror
+/// anew at once, or when it looks at the pod next, after 60 to 90 s (`syncFrequency`, with jitter).
+/// Shorter, and a pod that runs would lose its network; a pod that is really gone keeps its port
+/// for this long.
 const WITHOUT_MIRROR: Duration = Duration::from_secs(120);
 
 /// A watch on one pod, known or not, until it is dropped.
@@ -109,8 +114,12 @@ struct Watched {
 impl Pods {
     /// Follows a pod, whether it is known or not.
     pub fn watch(&self, key: &PodKey) -> PodWatch {
-        let receiver =
-            self.lock().pods.entry(key.clone()).or_insert_with(|| watch::Sender::new(None)).subscribe();
+        let receiver = self
+            .lock()
+            .pods
+            .entry(key.clone())
+            .or_insert_with(|| watch::Sender::new(None))
+            .subscribe();
         PodWatch { receiver, _watched: Watched { key: key.clone(), pods: self.clone() } }
     }
 
@@ -125,7 +134,8 @@ impl Pods {
         if known.as_ref().is_some_and(|pod| pod.facts == facts) {
             return;
         }
-        let incarnation = known.filter(|pod| pod.facts.uid == facts.uid).map_or(next, |pod| pod.incarnation);
+        let incarnation =
+            known.filter(|pod| pod.facts.uid == facts.uid).map_or(next, |pod| pod.incarnation);
         sender.send_replace(Some(Arc::new(Pod::new(facts, incarnation))));
         content.incarnations = next;
     }
@@ -144,8 +154,8 @@ impl Pods {
         }
     }
 
-    /// Whether the pod is a static one whose mirror is gone and may come back. Its kubelet runs it without a
-    /// mirror, too.
+    /// Whether the pod is a static one whose mirror is gone and may come back. Its kubelet runs it
+    /// without a mirror, too.
     pub fn awaits_mirror(&self, key: &PodKey) -> bool {
         self.lock().without_mirror.get(key).is_some_and(|since| since.elapsed() < WITHOUT_MIRROR)
     }
@@ -165,7 +175,11 @@ impl Pods {
         let uid = |sender: &watch::Sender<Option<Arc<Pod>>>| {
             sender.borrow().as_ref().map(|pod| pod.facts.uid.clone())
         };
-        self.lock().pods.iter().filter_map(|(key, sender)| Some((key.clone(), uid(sender)?))).collect()
+        self.lock()
+            .pods
+            .iter()
+            .filter_map(|(key, sender)| Some((key.clone(), uid(sender)?)))
+            .collect()
     }
 
     // After a panic of another task the content is used as it is: the node has to go on.
@@ -177,7 +191,10 @@ impl Pods {
 impl Content {
     /// Drops the channel of a pod that is neither known nor watched.
     fn forget_if_unused(&mut self, key: &PodKey) {
-        if self.pods.get(key).is_some_and(|sender| sender.receiver_count() == 0 && sender.borrow().is_none())
+        if self
+            .pods
+            .get(key)
+            .is_some_and(|sender| sender.receiver_count() == 0 && sender.borrow().is_none())
         {
             self.pods.remove(key);
         }

@@ -1,5 +1,5 @@
-//! Pods from a directory of manifests, for machines without a cluster: like a kubelet's static pods, watched
-//! with inotify(7).
+//! Pods from a directory of manifests, for machines without a cluster: like a kubelet's static
+//! pods, watched with inotify(7).
 //!
 //! The state ([`Directory`]) is a function of the files; this part only decides when they are read.
 
@@ -25,14 +25,16 @@ use super::{PodSource, PodWatch, Pods, Readiness, SourceDescription};
 mod directory;
 pub mod manifest;
 
-/// The interval at which a directory that vanished is looked for, and a file is read again that could not be
-/// read for want of descriptors or memory. Neither ends with an event. An ADD waits 5 s for a pod that is not
-/// known, so a second is short enough.
+/// The interval at which a directory that vanished is looked for, and a file is read again that
+/// could not be read for want of descriptors or memory. Neither ends with an event. An ADD waits 5
+/// s for a pod that is not known, so a second is short enough.
 const RETRY: Duration = Duration::from_secs(1);
-/// The most events that are handled together, so that a file that was written ten times is read once. The
-/// limit bounds the memory for events; the kernel queues 16,384 (`fs.inotify.max_queued_events`).
+/// The most events that are handled together, so that a file that was written ten times is read
+/// once. The limit bounds the memory for events; the kernel queues 16,384
+/// (`fs.inotify.max_queued_events`).
 const MOST_EVENTS: usize = 1024;
-/// The symbolic link that the kubelet switches when it updates a mounted ConfigMap: all files change at once.
+/// The symbolic link that the kubelet switches when it updates a mounted ConfigMap: all files
+/// change at once.
 const CONFIG_MAP_LINK: &str = "..data";
 
 /// A directory of Pod manifests as a source of pods.
@@ -53,13 +55,13 @@ pub struct ManifestsError {
 }
 
 impl Manifests {
-    /// Reads all manifests in `directory`, and follows it from then on. Blocks while it reads. Needs a tokio
-    /// runtime.
+    /// Reads all manifests in `directory`, and follows it from then on. Blocks while it reads.
+    /// Needs a tokio runtime.
     ///
     /// # Errors
     ///
-    /// The directory cannot be read or watched. A single manifest that cannot be used is a warning in the
-    /// log.
+    /// The directory cannot be read or watched. A single manifest that cannot be used is a warning
+    /// in the log.
     pub fn start(directory: &Path) -> Result<Self, ManifestsError> {
         let pods = Pods::default();
         let failed = |source| ManifestsError { directory: directory.to_owned(), source };
@@ -83,7 +85,9 @@ impl PodSource for Manifests {
             // Into a cache of its own: what is known here may be what the caller doubts.
             let pods = Pods::default();
             match blocking(Directory::new(&self.directory, pods.clone()), Directory::scan).await {
-                (state, Ok(())) if state.has_unread() => Err("some manifests cannot be read now".to_owned()),
+                (state, Ok(())) if state.has_unread() => {
+                    Err("some manifests cannot be read now".to_owned())
+                }
                 (_, Ok(())) => Ok(pods.uids()),
                 (state, Err(error)) => Err(format!("pod manifests in {:?}: {error}", state.path())),
             }
@@ -122,11 +126,18 @@ fn listen(directory: &Path) -> io::Result<ManifestEvents> {
 }
 
 /// Keeps `state` up to date for as long as the runtime lives.
-async fn follow(mut state: Directory, mut events: ManifestEvents, readiness: Arc<Mutex<Readiness>>) {
+async fn follow(
+    mut state: Directory,
+    mut events: ManifestEvents,
+    readiness: Arc<Mutex<Readiness>>,
+) {
     let say = |now: Readiness| *readiness.lock().unwrap_or_else(PoisonError::into_inner) = now;
     loop {
-        let some =
-            if state.has_unread() { timeout(RETRY, events.next()).await } else { Ok(events.next().await) };
+        let some = if state.has_unread() {
+            timeout(RETRY, events.next()).await
+        } else {
+            Ok(events.next().await)
+        };
         let lost = match some {
             Ok(Some(some)) => {
                 let (next, outcome) = blocking(state, move |state| apply(state, some)).await;
@@ -141,7 +152,8 @@ async fn follow(mut state: Directory, mut events: ManifestEvents, readiness: Arc
         };
         let Some(error) = lost else { continue };
 
-        // The pods stay known: a directory that is missing for a moment must not fail their requests.
+        // The pods stay known: a directory that is missing for a moment must not fail their
+        // requests.
         tracing::error!(
             %error,
             directory = %state.path().display(),
@@ -184,8 +196,8 @@ fn apply(state: &mut Directory, events: Vec<io::Result<EventOwned>>) -> io::Resu
             None => are_some_missing |= event.mask.contains(EventMask::Q_OVERFLOW),
         }
     }
-    // Each file once, in the order of the last events: of two files with the same pod, the one written last
-    // counts.
+    // Each file once, in the order of the last events: of two files with the same pod, the one
+    // written last counts.
     let mut seen = HashSet::new();
     names.reverse();
     names.retain(|name| seen.insert(name.clone()));

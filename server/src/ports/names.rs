@@ -1,5 +1,5 @@
-//! Names of interfaces that ovs-vswitchd may know: those in Open vSwitch's database, and those that were
-//! deleted there in the last ten seconds.
+//! Names of interfaces that ovs-vswitchd may know: those in Open vSwitch's database, and those that
+//! were deleted there in the last ten seconds.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -9,10 +9,10 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How long ovs-vswitchd may take to notice that an interface is gone; it takes a second where hundreds come
-/// and go. If this is too short, a new link of the same name may get the state of the old one, and its pod no
-/// packet passes (docs/decisions/names-that-come-back.md). If it is longer, only sandboxes that come back
-/// within that time pay: their plugins write their ports themselves.
+/// How long ovs-vswitchd may take to notice that an interface is gone; it takes a second where
+/// hundreds come and go. If this is too short, a new link of the same name may get the state of the
+/// old one, and its pod no packet passes (docs/decisions/names-that-come-back.md). If it is longer,
+/// only sandboxes that come back within that time pay: their plugins write their ports themselves.
 const SIGHT: Duration = Duration::from_secs(10);
 
 /// The names, for ADDs that are about to create a link.
@@ -33,7 +33,8 @@ impl Names {
         let there: HashSet<Box<str>> = names.map(Box::from).collect();
         let gone: Vec<_> = known.there.difference(&there).cloned().collect();
         known.there = there;
-        // They went at an unknown time since the last look; counted from now, none is free too early.
+        // They went at an unknown time since the last look; counted from now, none is free too
+        // early.
         known.gone.extend(gone.into_iter().map(|name| (now, name)));
     }
 

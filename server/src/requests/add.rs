@@ -18,15 +18,18 @@ use super::{
 };
 use crate::{api_error::ApiError, events::LATE, pods::PodWatch};
 
-/// How long a pod may take to become known: the runtime may be ahead of the server's watch. The source is
-/// asked for the pod meanwhile; a longer time would only delay the error for a pod that is gone.
+/// How long a pod may take to become known: the runtime may be ahead of the server's watch. The
+/// source is asked for the pod meanwhile; a longer time would only delay the error for a pod that
+/// is gone.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long an ADD waits for the annotation if the caller names no timeout: less than a kubelet waits for its
-/// runtime (2 minutes), so that the error is ours to word.
+/// How long an ADD waits for the annotation if the caller names no timeout: less than a kubelet
+/// waits for its runtime (2 minutes), so that the error is ours to word.
 const PATIENCE: Duration = Duration::from_secs(110);
-/// Upper limit of the timeout that a caller names: no runtime waits that long, and no request stays for ever.
+/// Upper limit of the timeout that a caller names: no runtime waits that long, and no request stays
+/// for ever.
 const MOST_PATIENCE: Duration = Duration::from_secs(3600);
-/// The answer is sent this long before the caller's timeout, so that it arrives in time on a busy node, too.
+/// The answer is sent this long before the caller's timeout, so that it arrives in time on a busy
+/// node, too.
 const MARGIN: Duration = Duration::from_millis(200);
 
 /// Settings that apply unless the CNI configuration has others.
@@ -37,14 +40,18 @@ pub struct AddDefaults {
 }
 
 impl HandlerState {
-    pub(super) async fn add(&self, request: Request, started: Instant) -> Result<ApiResponse, ApiError> {
-        let patience = request
-            .timeout_ms
-            .map_or(PATIENCE, |ms| Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE));
+    pub(super) async fn add(
+        &self,
+        request: Request,
+        started: Instant,
+    ) -> Result<ApiResponse, ApiError> {
+        let patience = request.timeout_ms.map_or(PATIENCE, |ms| {
+            Duration::from_millis(ms).saturating_sub(MARGIN).min(MOST_PATIENCE)
+        });
         let Call { sandbox, args, conf } = Call::read(&request)?;
 
-        // Count first, then read the phase: shutdown sets the phase and then waits for the count to reach
-        // zero.
+        // Count first, then read the phase: shutdown sets the phase and then waits for the count to
+        // reach zero.
         let _at_work = self.adds.enter();
         if self.phase() != Phase::Running {
             return Err(ApiError::Draining);
@@ -61,10 +68,16 @@ impl HandlerState {
         if let Err(refusal) = &answer {
             // The UID of the existing pod, if known, so that `kubectl describe` shows the event.
             let uid = self.uid(&pod).or(asked_uid).unwrap_or_default();
-            self.events.refused(&pod, &uid, refusal, &refusal.hint(&self.source.source_description()));
+            self.events.refused(
+                &pod,
+                &uid,
+                refusal,
+                &refusal.hint(&self.source.source_description()),
+            );
         }
         let answer = answer?;
-        let addresses: Vec<String> = answer.addressing.addresses.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> =
+            answer.addressing.addresses.iter().map(ToString::to_string).collect();
         tracing::info!(
             ms = millis(started.elapsed()),
             mac = %answer.addressing.mac,
@@ -73,12 +86,14 @@ impl HandlerState {
             "answered"
         );
         if answer.bandwidth.egress.is_some() && self.ports.datapath() == Some(Datapath::Userspace) {
-            tracing::warn!("the pod's egress limit has no effect in Open vSwitch's userspace datapath");
+            tracing::warn!(
+                "the pod's egress limit has no effect in Open vSwitch's userspace datapath"
+            );
             self.events.not_limited(&pod, &answer.pod_uid);
         }
         // The bridge is asked for last: it may have gone while the ADD waited.
         ApiResponse::json(&Response {
-            bridge: self.ports.bridge_for(&sandbox, &conf.network),
+            bridge: self.ports.bridge_for(&sandbox, &conf.network, self.calls.count()),
             ..Response::to_plugin(answer)
         })
     }
@@ -104,9 +119,13 @@ impl HandlerState {
                     self.source.look_up(wait.pod());
                 }
             }
-            let until = started + if missing.is_worth_a_long_wait() { patience } else { patience.min(GRACE) };
+            let until = started
+                + if missing.is_worth_a_long_wait() { patience } else { patience.min(GRACE) };
             // One timer for both: the event about a late network, and the end of the wait.
-            if timeout_at(late.map_or(until, |late| late.min(until)), watch.changed()).await.is_err() {
+            if timeout_at(late.map_or(until, |late| late.min(until)), watch.changed())
+                .await
+                .is_err()
+            {
                 if Instant::now() < until {
                     late = None;
                     self.say_late(&wait, missing);
@@ -117,8 +136,8 @@ impl HandlerState {
         }
     }
 
-    /// Tells the pod's owner that the network is late, and asks the source again, in case it is the source
-    /// that lags.
+    /// Tells the pod's owner that the network is late, and asks the source again, in case it is the
+    /// source that lags.
     fn say_late(&self, wait: &PodWait, missing: Missing) {
         let pod = wait.pod();
         self.source.look_up(pod);
@@ -140,12 +159,19 @@ impl Call {
     pub(super) fn read(request: &Request) -> Result<Self, ApiError> {
         let Request { env, config, timeout_ms: _ } = request;
         let variable = |name| {
-            env.get(name).map(String::as_str).filter(|text| !text.is_empty()).ok_or(ApiError::Missing(name))
+            env.get(name)
+                .map(String::as_str)
+                .filter(|text| !text.is_empty())
+                .ok_or(ApiError::Missing(name))
         };
         let sandbox = variable("CNI_CONTAINERID")?.parse()?;
         // Validated only: no answer depends on it.
         let _: IfName = variable("CNI_IFNAME").unwrap_or("eth0").parse()?;
-        Ok(Self { sandbox, args: PodArgs::parse(variable("CNI_ARGS")?)?, conf: NetConf::parse(config)? })
+        Ok(Self {
+            sandbox,
+            args: PodArgs::parse(variable("CNI_ARGS")?)?,
+            conf: NetConf::parse(config)?,
+        })
     }
 }
 

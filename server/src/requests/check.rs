@@ -1,5 +1,5 @@
-//! CHECK: answers what an ADD would be told now, for the plugin to compare with; nothing if that is not
-//! known. Upstream's plugin never asks.
+//! CHECK: answers what an ADD would be told now, for the plugin to compare with; nothing if that is
+//! not known. Upstream's plugin never asks.
 
 use contract::wire::{Request, Response};
 

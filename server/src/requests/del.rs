@@ -1,5 +1,5 @@
-//! DEL: the plugin carries it out alone. The answer says so in upstream's format, so that upstream's plugin
-//! does, too.
+//! DEL: the plugin carries it out alone. The answer says so in upstream's format, so that
+//! upstream's plugin does, too.
 
 use hyper::StatusCode;
 

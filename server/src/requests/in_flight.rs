@@ -1,4 +1,4 @@
-//! Counts ADDs in flight, and tells when there are none.
+//! Counts what is in flight, and tells when there is nothing.
 
 use tokio::sync::watch;
 
@@ -10,10 +10,10 @@ pub struct InFlight {
 
 /// Counts as one until it is dropped.
 #[derive(Debug)]
-pub(super) struct AtWork<'a>(&'a InFlight);
+pub(crate) struct AtWork<'a>(&'a InFlight);
 
 impl InFlight {
-    pub(super) fn enter(&self) -> AtWork<'_> {
+    pub(crate) fn enter(&self) -> AtWork<'_> {
         self.count.send_modify(|count| *count += 1);
         AtWork(self)
     }

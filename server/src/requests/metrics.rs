@@ -17,8 +17,10 @@ pub(super) fn log(report: &Metrics) {
         rollback: _,
     } = report;
     let ms = format!("{:.1}", elapsed_time * 1000.0);
-    let stages: Vec<String> =
-        stages.iter().map(|time| format!("{} {:.1}-{:.1}", time.stage, time.start, time.end)).collect();
+    let stages: Vec<String> = stages
+        .iter()
+        .map(|time| format!("{} {:.1}-{:.1}", time.stage, time.start, time.end))
+        .collect();
     let stages = stages.join(", ");
     if *has_err {
         tracing::info!(ms, code, stages, error = message, "the plugin failed");

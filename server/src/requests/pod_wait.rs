@@ -46,7 +46,12 @@ pub(super) enum Missing {
 
 impl PodWait {
     /// `mtu` comes from the CNI configuration.
-    pub(super) fn new(args: PodArgs, network: Network, mtu: Option<Mtu>, defaults: AddDefaults) -> Self {
+    pub(super) fn new(
+        args: PodArgs,
+        network: Network,
+        mtu: Option<Mtu>,
+        defaults: AddDefaults,
+    ) -> Self {
         Self { args, network, mtu, defaults, settled: None, said: None }
     }
 
@@ -61,8 +66,9 @@ impl PodWait {
             (Some(pod), _) => pod,
         };
         let PodFacts { uid: there, annotations } = &pod.facts;
-        // Manifests may lack a UID, and older runtimes send none. A pod with another UID may be a predecessor
-        // of the same name whose deletion the source has not seen yet: its annotation must not be used.
+        // Manifests may lack a UID, and older runtimes send none. A pod with another UID may be a
+        // predecessor of the same name whose deletion the source has not seen yet: its annotation
+        // must not be used.
         let uid = match &self.args.uid {
             Some(asked) if there.is_empty() => asked,
             Some(asked) if asked != there && !is_mirror_of(&pod.facts, asked) => {
@@ -80,8 +86,8 @@ impl PodWait {
             return Ok(WaitStep::Wait(Missing::Annotation));
         };
         match addressing.role {
-            // The pod's traffic belongs to a user-defined network, which this version does not attach as the
-            // primary one.
+            // The pod's traffic belongs to a user-defined network, which this version does not
+            // attach as the primary one.
             Role::InfrastructureLocked => {
                 return Err(ApiError::PrimaryNetwork { pod: self.args.pod.clone() });
             }
@@ -113,12 +119,15 @@ impl PodWait {
         self.said.replace(missing.clone()).as_ref() != Some(missing)
     }
 
-    /// The refusal after a wait for `missing` in vain. `not_synced`: why the source may not know every pod.
+    /// The refusal after a wait for `missing` in vain. `not_synced`: why the source may not know
+    /// every pod.
     pub(super) fn refusal(&self, missing: Missing, not_synced: Option<String>) -> ApiError {
         let PodArgs { pod, uid, .. } = self.args.clone();
         match missing {
             Missing::Pod => ApiError::NoSuchPod { pod, why: not_synced },
-            Missing::Uid { there } => ApiError::OtherUid { pod, asked: uid.unwrap_or_default(), there },
+            Missing::Uid { there } => {
+                ApiError::OtherUid { pod, asked: uid.unwrap_or_default(), there }
+            }
             Missing::Annotation => ApiError::NoAnnotation { pod, network: self.network.clone() },
         }
     }
@@ -148,8 +157,9 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Whether the pod is the mirror of the static pod `asked`. The runtime knows a static pod by the hash of its
-/// manifest, the API server by the UID of its mirror. The mirror of an older manifest has another hash.
+/// Whether the pod is the mirror of the static pod `asked`. The runtime knows a static pod by the
+/// hash of its manifest, the API server by the UID of its mirror. The mirror of an older manifest
+/// has another hash.
 fn is_mirror_of(facts: &PodFacts, asked: &str) -> bool {
     facts.is_mirror() && facts.annotations.get(CONFIG_HASH).is_none_or(|hash| hash == asked)
 }

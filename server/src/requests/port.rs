@@ -1,5 +1,5 @@
-//! `POST /port`: plans a pod's port from its annotations, as the plugin does from the answer to its ADD, and
-//! queues it. Refuses a port with other addresses than the annotation has now.
+//! `POST /port`: plans a pod's port from its annotations, as the plugin does from the answer to its
+//! ADD, and queues it. Refuses a port with other addresses than the annotation has now.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,8 @@ impl HandlerState {
     }
 
     fn planned(&self, request: PortRequest) -> Result<PlannedPort, ApiError> {
-        let PortRequest { pod, uid, network, sandbox, if_name, host_link, mac, addresses } = request;
+        let PortRequest { pod, uid, network, sandbox, if_name, host_link, mac, addresses } =
+            request;
         let args = PodArgs {
             pod: pod.clone(),
             uid: Some(uid).filter(|uid| !uid.is_empty()),
@@ -41,10 +42,11 @@ impl HandlerState {
             WaitStep::Wait(missing) => return Err(wait.refusal(missing, self.not_synced())),
         };
         let PodNetwork { mac: mac_now, addresses: addresses_now, .. } = &interface.addressing;
-        // The pod's end has the addresses of the request. OVN drops what it sends from others than the
-        // annotation's (ovn-nb(5), `port_security`).
+        // The pod's end has the addresses of the request. OVN drops what it sends from others than
+        // the annotation's (ovn-nb(5), `port_security`).
         let is_same = mac == *mac_now
-            && addresses.iter().collect::<BTreeSet<_>>() == addresses_now.iter().collect::<BTreeSet<_>>();
+            && addresses.iter().collect::<BTreeSet<_>>()
+                == addresses_now.iter().collect::<BTreeSet<_>>();
         if !is_same {
             let (asked, there) = (described(mac, &addresses), described(*mac_now, addresses_now));
             let nad = network.annotation_key().to_owned();

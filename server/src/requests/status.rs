@@ -1,6 +1,6 @@
-//! STATUS: whether this server can do its part of an ADD. It cannot before it knows its pods; from then on it
-//! can, with or without the API server. The plugin checks the other daemons itself; the answer tells it which
-//! of them the server gets answers from.
+//! STATUS: whether this server can do its part of an ADD. It cannot before it knows its pods; from
+//! then on it can, with or without the API server. The plugin checks the other daemons itself; the
+//! answer tells it which of them the server gets answers from.
 
 use podnet::stamp::FORGIVEN;
 
@@ -12,8 +12,8 @@ impl HandlerState {
         match (self.phase(), self.source.readiness()) {
             // Code 11 ("try again later"): the plugin forgives a server that restarts.
             (Phase::Draining | Phase::Stopping, _) => Err(ApiError::ShuttingDown),
-            // A server that has just restarted is forgiven as well, while the stamp of the one before is
-            // fresh.
+            // A server that has just restarted is forgiven as well, while the stamp of the one
+            // before is fresh.
             (Phase::Running, Readiness::NotSynced(why))
                 if self.predecessor.is_none_or(|synced| synced.elapsed() >= FORGIVEN) =>
             {

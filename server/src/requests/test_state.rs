@@ -1,12 +1,14 @@
-//! A server under the control of a test: its pods, its phase, and the ports that it is asked to write.
+//! A server under the control of a test: its pods, its phase, and the ports that it is asked to
+//! write.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use contract::{annotation::POD_NETWORKS, mtu::Mtu, names::PodKey, wire::Request};
 use tokio::sync::watch;
 
-use super::{AddDefaults, HandlerState, InFlight, Phase};
+use super::{AddDefaults, HandlerState, InFlight, Phase, SwitchPlaces};
 use crate::{
+    conditions::Conditions,
     daemons::Daemons,
     events::Events,
     pods::{PodFacts, PodSource, PodWatch, Pods, Readiness, SourceDescription},
@@ -59,11 +61,18 @@ pub(super) fn handler_state(lagging: bool) -> TestState {
             add,
             phase: phases,
             adds: InFlight::default(),
+            calls: InFlight::default(),
             metrics: Arc::default(),
             events: Events::default(),
             daemons: Daemons::default(),
             predecessor: None,
             ports,
+            node: "n1".to_owned(),
+            conditions: Conditions::default(),
+            switch: SwitchPlaces::without_rules(
+                "unix:/nonexistent/db.sock".parse().expect("an endpoint"),
+                "/nonexistent".into(),
+            ),
         }),
         pods,
         phase,
@@ -93,7 +102,8 @@ pub(super) fn request(change: impl FnOnce(&mut Request)) -> Request {
         ("CNI_ARGS", "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=cart-0;K8S_POD_UID=u1"),
     ];
     let env: BTreeMap<_, _> = env.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    let config = br#"{"cniVersion":"1.0.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#.to_vec();
+    let config =
+        br#"{"cniVersion":"1.0.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#.to_vec();
     let mut request = Request { env, config, timeout_ms: None };
     change(&mut request);
     request

@@ -1,5 +1,5 @@
-//! `POST /watch`: answers when a pod no longer is what the caller configured, so that the plugin need not
-//! wait for its port in vain.
+//! `POST /watch`: answers when a pod no longer is what the caller configured, so that the plugin
+//! need not wait for its port in vain.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,9 @@ impl PodView {
         let (asked, there) = (self.request.uid.as_str(), pod.facts.uid.as_str());
         // An empty UID is unknown, and differs from none.
         let other_uid = !asked.is_empty() && !there.is_empty() && asked != there;
-        if other_uid || self.known.as_ref().is_some_and(|known| known.incarnation != pod.incarnation) {
+        if other_uid
+            || self.known.as_ref().is_some_and(|known| known.incarnation != pod.incarnation)
+        {
             return Some(PodChange::Replaced);
         }
         let network = match pod.network(&self.network) {
@@ -90,9 +92,10 @@ impl PodView {
         };
         let addresses: BTreeSet<IpNet> = network.addresses.iter().copied().collect();
         // The request names the MAC only, so addresses are compared with those of the first look.
-        let known = self
-            .known
-            .get_or_insert_with(|| KnownPod { incarnation: pod.incarnation, addresses: addresses.clone() });
+        let known = self.known.get_or_insert_with(|| KnownPod {
+            incarnation: pod.incarnation,
+            addresses: addresses.clone(),
+        });
         let same = known.addresses == addresses && self.request.mac.parse() == Ok(network.mac);
         (!same).then_some(PodChange::AnnotationChanged)
     }

@@ -1,5 +1,6 @@
-//! The health checks of Services whose external traffic stays on the node (`healthCheckNodePort`): a load
-//! balancer outside of the cluster asks each node whether it has an endpoint. Answers as kube-proxy does.
+//! The health checks of Services whose external traffic stays on the node (`healthCheckNodePort`):
+//! a load balancer outside of the cluster asks each node whether it has an endpoint. Answers as
+//! kube-proxy does.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,7 +11,9 @@ use std::{
 };
 
 use http_body_util::Full;
-use hyper::{Request, Response, StatusCode, body::Bytes, header, server::conn::http1, service::service_fn};
+use hyper::{
+    Request, Response, StatusCode, body::Bytes, header, server::conn::http1, service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::{
@@ -22,11 +25,13 @@ use tokio::{
 
 use super::known::HealthCheck;
 
-/// Limit for one connection, from accept(2) to the last byte. Load balancers give up after some seconds.
+/// Limit for one connection, from accept(2) to the last byte. Load balancers give up after some
+/// seconds.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Limit for the request, which a prober sends at once. Those that are silent are others.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Open connections of one port. A load balancer has a handful of probers; more would use up descriptors.
+/// Open connections of one port. A load balancer has a handful of probers; more would use up
+/// descriptors.
 const MOST: usize = 32;
 /// Pause before a port that another process has is tried again, and after accept(2) has failed.
 const RETRY: Duration = Duration::from_secs(5);
@@ -55,11 +60,11 @@ impl HealthChecks {
         self.all.retain(|port, _| wanted.contains_key(port));
         for (port, check) in wanted {
             match self.all.get(&port) {
-                Some(listener) => drop(
-                    listener
-                        .check
-                        .send_if_modified(|before| std::mem::replace(before, check.clone()) != check),
-                ),
+                Some(listener) => {
+                    listener.check.send_if_modified(|before| {
+                        std::mem::replace(before, check.clone()) != check
+                    });
+                }
                 None => {
                     let (sender, receiver) = watch::channel(check);
                     let task = tokio::spawn(listen(port, receiver));
@@ -103,8 +108,9 @@ async fn listen(port: u16, check: watch::Receiver<HealthCheck>) {
 struct OpenConnections(VecDeque<(IpAddr, JoinHandle<()>)>);
 
 impl OpenConnections {
-    /// Adds a connection. Without room, the oldest one of the address with the most ends: a prober gets its answer
-    /// within milliseconds, and others that hold connections open must not keep it away.
+    /// Adds a connection. Without room, the oldest one of the address with the most ends: a prober
+    /// gets its answer within milliseconds, and others that hold connections open must not keep it
+    /// away.
     fn spawn(&mut self, from: IpAddr, connection: impl Future<Output = ()> + Send + 'static) {
         self.0.retain(|(_, task)| !task.is_finished());
         self.0.push_back((from, tokio::spawn(connection)));
@@ -215,7 +221,10 @@ mod tests {
         let mut answer = String::new();
         let read = timeout(Duration::from_millis(900), prober.read_to_string(&mut answer)).await;
         read.expect("an answer before the silent ones are given up").unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"localEndpoints\": 1"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.contains("\"localEndpoints\": 1"),
+            "{answer}"
+        );
         listening.abort();
     }
 }

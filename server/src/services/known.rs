@@ -1,4 +1,5 @@
-//! What a node has to know of the cluster's Services: a reduction of the API server's objects. Pure.
+//! What a node has to know of the cluster's Services: a reduction of the API server's objects.
+//! Pure.
 //!
 //! | kept of | what |
 //! |---|---|
@@ -6,8 +7,8 @@
 //! | EndpointSlices | ports, and how many endpoints there are |
 //! | those with a UDP port, an endpoint of this node, or an endpoint outside of the overlay | the endpoints |
 //!
-//! So a node of a large cluster keeps little more than its DNS servers. What of a Service is served is decided as in
-//! the controller ([`Claims`], [`Priced`], [`Quotas`]).
+//! So a node of a large cluster keeps little more than its DNS servers. What of a Service is served
+//! is decided as in the controller ([`Claims`], [`Priced`], [`Quotas`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,8 +19,8 @@ use std::{
 use contract::names::{ServiceKey, SliceKey};
 use ipnet::IpNet;
 use kubeapi::services::{
-    API_SERVER, AddressField, Claim, Claims, Condition, Endpoint, Priced, Protocol, Quotas, Service,
-    ServicePort, Slice, Traffic,
+    API_SERVER, AddressField, Claim, Claims, Condition, Endpoint, Place, Priced, Protocol, Quotas,
+    Service, ServicePort, Slice, Traffic,
 };
 use podnet::conntrack::{Stale, StaleEnd, Translated};
 
@@ -28,8 +29,9 @@ use super::{
     destination::{self, Candidate, Destination, OfNode},
 };
 
-/// Addresses in a range that show whether OVN serves it. The first one alone could be that of a Service which
-/// OVN does not serve for a reason of its own; each more costs the switch a look at all of its flows.
+/// Addresses in a range that show whether OVN serves it. The first one alone could be that of a
+/// Service which OVN does not serve for a reason of its own; each more costs the switch a look at
+/// all of its flows.
 const SAMPLES: usize = 3;
 
 /// A health check that this node has to answer.
@@ -74,6 +76,8 @@ type UdpEndpoints = BTreeMap<(Option<IpAddr>, u16), BTreeSet<SocketAddr>>;
 #[derive(Debug)]
 pub(crate) struct Known {
     node: String,
+    /// The node's zone of the data centre.
+    zone: Option<Arc<str>>,
     /// The subnets of all pods.
     cluster: Vec<IpNet>,
     /// The ranges of OVN itself.
@@ -127,6 +131,7 @@ impl Known {
         claims.set_ranges(configured.clone());
         Self {
             node: node.to_owned(),
+            zone: None,
             cluster: Vec::new(),
             reserved,
             local_traffic,
@@ -154,9 +159,18 @@ impl Known {
 
     /// The subnets of all pods. Before any Service.
     pub(crate) fn pods_are_in(&mut self, cluster: Vec<IpNet>) {
-        let mut claims = Claims::new(cluster.iter().map(IpNet::trunc).chain(self.reserved.clone()).collect());
+        let mut claims =
+            Claims::new(cluster.iter().map(IpNet::trunc).chain(self.reserved.clone()).collect());
         claims.set_ranges(self.configured.clone());
         (self.claims, self.cluster) = (claims, cluster);
+    }
+
+    /// The node's zone of the data centre.
+    pub(crate) fn zone(&mut self, zone: Option<Arc<str>>) -> Moves {
+        if std::mem::replace(&mut self.zone, zone) == self.zone {
+            return Moves::default();
+        }
+        self.derive_all(self.services.keys().cloned().collect())
     }
 
     /// All Services.
@@ -164,10 +178,13 @@ impl Known {
         let there: BTreeSet<ServiceKey> = services.iter().map(|(key, _)| key.clone()).collect();
         let gone: Vec<ServiceKey> =
             self.services.keys().filter(|key| !there.contains(*key)).cloned().collect();
-        // Services are derived once at the end: one that goes may leave its place to one that comes.
+        // Services are derived once at the end: one that goes may leave its place to one that
+        // comes.
         let mut touched = BTreeSet::new();
         gone.into_iter().for_each(|key| self.put_service(&key, None, &mut touched));
-        services.into_iter().for_each(|(key, service)| self.put_service(&key, Some(service), &mut touched));
+        services
+            .into_iter()
+            .for_each(|(key, service)| self.put_service(&key, Some(service), &mut touched));
         let moves = self.derive_all(touched);
         self.are_all_services = true;
         moves
@@ -219,7 +236,8 @@ impl Known {
     /// The addresses of all nodes.
     pub(crate) fn all_nodes(&mut self, nodes: Vec<(Arc<str>, Box<[IpAddr]>)>) -> Moves {
         let there: BTreeSet<Arc<str>> = nodes.iter().map(|(name, _)| Arc::clone(name)).collect();
-        let gone: Vec<Arc<str>> = self.nodes.keys().filter(|name| !there.contains(*name)).cloned().collect();
+        let gone: Vec<Arc<str>> =
+            self.nodes.keys().filter(|name| !there.contains(*name)).cloned().collect();
         let mut touched = BTreeSet::new();
         // First those that come: an address that moves from one node to another is never nobody's.
         nodes.into_iter().for_each(|(name, now)| touched.extend(self.put_node(name, now)));
@@ -253,7 +271,8 @@ impl Known {
     pub(crate) fn all_slices(&mut self, slices: Vec<(SliceKey, Slice)>) -> Moves {
         self.are_all_slices = true;
         let there: BTreeSet<SliceKey> = slices.iter().map(|(key, _)| key.clone()).collect();
-        let gone: Vec<SliceKey> = self.slices.keys().filter(|key| !there.contains(*key)).cloned().collect();
+        let gone: Vec<SliceKey> =
+            self.slices.keys().filter(|key| !there.contains(*key)).cloned().collect();
         // Services are derived once at the end: an endpoint may move from one slice to another.
         let mut touched = BTreeSet::new();
         gone.into_iter().for_each(|key| self.put_slice(&key, None, &mut touched));
@@ -268,7 +287,12 @@ impl Known {
         self.derive_all(touched)
     }
 
-    fn put_slice(&mut self, key: &SliceKey, slice: Option<Slice>, touched: &mut BTreeSet<ServiceKey>) {
+    fn put_slice(
+        &mut self,
+        key: &SliceKey,
+        slice: Option<Slice>,
+        touched: &mut BTreeSet<ServiceKey>,
+    ) {
         let slice = slice.filter(|slice| slice.service.is_some()).map(|slice| self.reduced(slice));
         if self.slices.get(key) == slice.as_ref() {
             return;
@@ -291,12 +315,13 @@ impl Known {
         }
     }
 
-    /// What a node keeps of a slice. Hints are OVN's.
+    /// What a node keeps of a slice.
     fn reduced(&self, slice: Slice) -> Slice {
         let is_udp = slice.ports.iter().any(|port| port.protocol == Protocol::Udp);
-        let is_near = |endpoint: &Endpoint| self.is_local(endpoint) || self.is_outside(endpoint.address);
+        let is_near =
+            |endpoint: &Endpoint| self.is_local(endpoint) || self.is_outside(endpoint.address);
         let endpoints = if is_udp || slice.endpoints.iter().any(is_near) {
-            slice.endpoints.into_iter().map(|endpoint| Endpoint { hints: None, ..endpoint }).collect()
+            slice.endpoints
         } else {
             Box::default()
         };
@@ -362,8 +387,9 @@ impl Known {
     pub(crate) fn health_checks(&self) -> BTreeMap<u16, HealthCheck> {
         let check = |(port, key): (&u16, &ServiceKey)| {
             let local = self.slices_of(key).flat_map(|slice| &slice.endpoints);
-            let local =
-                local.filter(|endpoint| endpoint.condition == Condition::Ready && self.is_local(endpoint));
+            let local = local.filter(|endpoint| {
+                endpoint.condition == Condition::Ready && self.is_local(endpoint)
+            });
             let addresses: BTreeSet<IpAddr> = local.map(|endpoint| endpoint.address).collect();
             (*port, HealthCheck { service: key.clone(), local_endpoints: addresses.len() })
         };
@@ -375,8 +401,8 @@ impl Known {
         self.are_all_services && self.are_all_slices && self.nodes_are != Nodes::Awaited
     }
 
-    /// What is stale among the connections that there are: what changed while nobody looked. Only for
-    /// [complete](Self::is_complete) knowledge.
+    /// What is stale among the connections that there are: what changed while nobody looked. Only
+    /// for [complete](Self::is_complete) knowledge.
     pub(crate) fn stale_among(&self, connections: &BTreeSet<Translated>) -> BTreeSet<Stale> {
         let mut endpoints = UdpEndpoints::new();
         for (at, of_service) in self.udp.values().flatten() {
@@ -391,25 +417,36 @@ impl Known {
             if self.is_of_range(address) {
                 return Some(Stale { address: Some(address), port, end: StaleEnd::Any });
             }
-            // Another program of the host may translate the same port; its clients are translated anew.
+            // Another program of the host may translate the same port; its clients are translated
+            // anew.
             let known = endpoints.get(&(None, port))?;
-            (!known.contains(by)).then_some(Stale { address: None, port, end: StaleEnd::Endpoint(*by) })
+            (!known.contains(by)).then_some(Stale {
+                address: None,
+                port,
+                end: StaleEnd::Endpoint(*by),
+            })
         };
         connections.iter().filter_map(stale).collect()
     }
 
     /// Whether the address belongs to a range of Services' addresses.
     fn is_of_range(&self, address: IpAddr) -> bool {
-        self.configured.iter().chain(self.ranges.values().flatten()).any(|range| range.contains(&address))
+        self.configured
+            .iter()
+            .chain(self.ranges.values().flatten())
+            .any(|range| range.contains(&address))
     }
 
-    fn slices_of<'a>(&'a self, service: &ServiceKey) -> impl Iterator<Item = &'a Slice> + Clone + use<'a> {
+    fn slices_of<'a>(
+        &'a self,
+        service: &ServiceKey,
+    ) -> impl Iterator<Item = &'a Slice> + Clone + use<'a> {
         let slices = self.of_service.get(service);
         slices.into_iter().flatten().filter_map(|key| self.slices.get(key))
     }
 
-    /// Derives what is kept of these Services and their slices, and of others that serve more or less because of
-    /// them.
+    /// Derives what is kept of these Services and their slices, and of others that serve more or
+    /// less because of them.
     fn derive_all(&mut self, services: BTreeSet<ServiceKey>) -> Moves {
         let mut all = services.clone();
         for key in &services {
@@ -434,7 +471,8 @@ impl Known {
         self.quotas.set(key, Some((self.claims.claimant(key, service), priced.cost)))
     }
 
-    /// Returns the Services with `externalIPs` that are addresses of API servers from now on, or no longer.
+    /// Returns the Services with `externalIPs` that are addresses of API servers from now on, or no
+    /// longer.
     fn follow_api_servers(&mut self, key: &ServiceKey) -> BTreeSet<ServiceKey> {
         let endpoints = self.slices_of(key).flat_map(|slice| &slice.endpoints);
         let now: BTreeSet<IpAddr> = endpoints.map(|endpoint| endpoint.address).collect();
@@ -458,8 +496,9 @@ impl Known {
         service: &'a Service,
         port: &'a ServicePort,
     ) -> impl Iterator<Item = (AddressField, IpAddr)> + 'a {
-        let is_served =
-            |(_, address): &(AddressField, IpAddr)| self.claims.serves(key, &Claim::new(*address, port));
+        let is_served = |(_, address): &(AddressField, IpAddr)| {
+            self.claims.serves(key, &Claim::new(*address, port))
+        };
         service.addresses().filter(is_served)
     }
 
@@ -495,27 +534,32 @@ impl Known {
         moves
     }
 
-    /// The endpoints that a connection may be translated to. One that is terminating and still serves may go
-    /// on with the connections that it has.
+    /// The endpoints that a connection may be translated to. One that is terminating and still
+    /// serves may go on with the connections that it has.
     fn udp_endpoints(&self, key: &ServiceKey) -> UdpEndpoints {
         let mut all = UdpEndpoints::new();
         let Some(service) = self.services.get(key) else { return all };
         let served = self.served_ports(key, service).iter();
         for port in served.filter(|port| port.protocol == Protocol::Udp) {
             let endpoints = self.endpoints(key, port);
-            let endpoints =
-                endpoints.filter(|(endpoint, _)| condition(service, endpoint) != Condition::Neither);
+            let endpoints = endpoints
+                .filter(|(endpoint, _)| condition(service, endpoint) != Condition::Neither);
             let endpoints: BTreeSet<SocketAddr> =
                 endpoints.map(|(endpoint, port)| SocketAddr::new(endpoint.address, port)).collect();
-            let of_family = |is_v4: bool| endpoints.iter().copied().filter(move |it| it.is_ipv4() == is_v4);
+            let of_family =
+                |is_v4: bool| endpoints.iter().copied().filter(move |it| it.is_ipv4() == is_v4);
             for (_, address) in self.served_addresses(key, service, port) {
-                all.entry((Some(address), port.port)).or_default().extend(of_family(address.is_ipv4()));
+                all.entry((Some(address), port.port))
+                    .or_default()
+                    .extend(of_family(address.is_ipv4()));
             }
             if let Some(node_port) = port.node_port {
                 let known = all.entry((None, node_port)).or_default();
                 known.extend(&endpoints);
                 // What the host's kernel translates its node port to: OVN goes on from there.
-                known.extend(service.cluster_ips.iter().map(|address| SocketAddr::new(*address, port.port)));
+                known.extend(
+                    service.cluster_ips.iter().map(|address| SocketAddr::new(*address, port.port)),
+                );
                 if service.external == Traffic::Local {
                     let local = destination::of_family_of(&service.cluster_ips, self.local_traffic);
                     known.extend(local.map(|address| SocketAddr::new(address, node_port)));
@@ -533,7 +577,8 @@ impl Known {
     ) -> impl Iterator<Item = (&'a Endpoint, u16)> + use<'a> {
         self.slices_of(key).flat_map(move |slice| {
             let numbers = slice.targets(port);
-            numbers.flat_map(|number| slice.endpoints.iter().map(move |endpoint| (endpoint, number)))
+            numbers
+                .flat_map(|number| slice.endpoints.iter().map(move |endpoint| (endpoint, number)))
         })
     }
 
@@ -546,12 +591,14 @@ impl Known {
                 condition: condition(service, endpoint),
                 is_local: self.is_local(endpoint),
                 is_host: self.is_outside(endpoint.address),
+                hints: endpoint.hints.as_deref(),
             });
             let served = self.served_addresses(key, service, port);
             let outside = served.filter(|(field, _)| *field != AddressField::ClusterIps);
             let outside: Vec<IpAddr> = outside.map(|(_, address)| address).collect();
-            let endpoints: Vec<Candidate> = endpoints.collect();
-            let node = OfNode { name: &self.node, local_traffic: self.local_traffic };
+            let endpoints: Vec<Candidate<'_>> = endpoints.collect();
+            let place = Place { node: &self.node, zone: self.zone.as_deref() };
+            let node = OfNode { place, local_traffic: self.local_traffic };
             destination::of_port(node, service, port, &outside, &endpoints)
         };
         self.served_ports(key, service).iter().flat_map(of_port).collect()
@@ -569,12 +616,14 @@ impl Moves {
         let mut moves = Self::default();
         let namespace: Arc<str> = namespace.into();
         for ((address, port), endpoints) in before {
-            let stale = |end| (Stale { address: *address, port: *port, end }, Arc::clone(&namespace));
+            let stale =
+                |end| (Stale { address: *address, port: *port, end }, Arc::clone(&namespace));
             let to = |endpoint: &SocketAddr| stale(StaleEnd::Endpoint(*endpoint));
             match (now.get(&(*address, *port)), address) {
                 (Some(now), _) => moves.stale.extend(endpoints.difference(now).map(to)),
                 (None, Some(_)) => moves.stale.extend([stale(StaleEnd::Any)]),
-                // Other programs of the host may use the same port: only what was translated is stale.
+                // Other programs of the host may use the same port: only what was translated is
+                // stale.
                 (None, None) => moves.stale.extend(endpoints.iter().map(to)),
             }
         }
@@ -583,21 +632,28 @@ impl Moves {
             if address.is_some() {
                 moves.valid.insert(valid(StaleEnd::Any));
             }
-            moves.valid.extend(endpoints.iter().map(|endpoint| valid(StaleEnd::Endpoint(*endpoint))));
+            moves
+                .valid
+                .extend(endpoints.iter().map(|endpoint| valid(StaleEnd::Endpoint(*endpoint))));
         }
         moves
     }
 
-    /// A client that sent to an address and port before there was the Service has a connection to the address
-    /// itself, and keeps it for as long as it sends.
+    /// A client that sent to an address and port before there was the Service has a connection to
+    /// the address itself, and keeps it for as long as it sends.
     fn add_untranslated(&mut self, namespace: &str, before: &UdpEndpoints, now: &UdpEndpoints) {
         let only_in = |some: &UdpEndpoints, other: &UdpEndpoints| -> Vec<Stale> {
             let new = some.keys().filter(|key| !other.contains_key(key));
-            new.map(|(address, port)| Stale { address: *address, port: *port, end: StaleEnd::Itself })
-                .collect()
+            new.map(|(address, port)| Stale {
+                address: *address,
+                port: *port,
+                end: StaleEnd::Itself,
+            })
+            .collect()
         };
         let namespace: Arc<str> = namespace.into();
-        self.stale.extend(only_in(now, before).into_iter().map(|stale| (stale, Arc::clone(&namespace))));
+        self.stale
+            .extend(only_in(now, before).into_iter().map(|stale| (stale, Arc::clone(&namespace))));
         self.valid.extend(only_in(before, now));
     }
 

@@ -1,8 +1,9 @@
 //! When stale connections are removed. Pure: the clock is an argument.
 //!
-//! The API server tells of an endpoint that is gone before OVN has taken it out of the switch. Until then a
-//! client that keeps sending gets a new connection to it right after the old one was removed, so they are
-//! removed again: soon at first, for a client must not wait longer than OVN takes, and then ever more slowly.
+//! The API server tells of an endpoint that is gone before OVN has taken it out of the switch.
+//! Until then a client that keeps sending gets a new connection to it right after the old one was
+//! removed, so they are removed again: soon at first, for a client must not wait longer than OVN
+//! takes, and then ever more slowly.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,20 +16,21 @@ use contract::limits::{Exceeded, STALE_CONNECTIONS};
 use podnet::conntrack::Stale;
 use tokio::time::Instant;
 
-/// The first attempt follows at once, the second after this, and each further one after twice the time of the
-/// one before: a client is without an answer for at most twice as long as OVN takes. OVN takes some 10 ms
-/// where it is idle; each attempt has the switch go through its connections.
+/// The first attempt follows at once, the second after this, and each further one after twice the
+/// time of the one before: a client is without an answer for at most twice as long as OVN takes.
+/// OVN takes some 10 ms where it is idle; each attempt has the switch go through its connections.
 const FIRST: Duration = Duration::from_millis(25);
-/// The number of attempts: the last one is 51 s after the change, more than OVN takes in a large cluster.
+/// The number of attempts: the last one is 51 s after the change, more than OVN takes in a large
+/// cluster.
 const ATTEMPTS: u32 = 12;
-/// Connections of so many endpoints are removed in one go. The switch goes through its connections for each,
-/// and forwards nothing new meanwhile.
+/// Connections of so many endpoints are removed in one go. The switch goes through its connections
+/// for each, and forwards nothing new meanwhile.
 const MOST: usize = 16;
 /// The shortest time between two goes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is stale, each with its next attempt. Namespaces have room and turns of their own: the endpoints of one that
-/// come and go at thousands of addresses delay nobody else's.
+/// What is stale, each with its next attempt. Namespaces have room and turns of their own: the
+/// endpoints of one that come and go at thousands of addresses delay nobody else's.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     all: BTreeMap<Stale, Attempt>,
@@ -53,8 +55,8 @@ struct Attempt {
 }
 
 impl Pending {
-    /// Adds what has become stale, each with the namespace of the Service, and forgets what is valid again. Returns
-    /// why some of it is left out, by namespace.
+    /// Adds what has become stale, each with the namespace of the Service, and forgets what is
+    /// valid again. Returns why some of it is left out, by namespace.
     pub(super) fn take(
         &mut self,
         stale: impl IntoIterator<Item = (Stale, Arc<str>)>,
@@ -101,7 +103,8 @@ impl Pending {
         Some(self.last.as_ref().map_or(first, |last| first.max(last.at + PAUSE)))
     }
 
-    /// What is to be removed now: of each namespace in turn the one that waits for the longest time.
+    /// What is to be removed now: of each namespace in turn the one that waits for the longest
+    /// time.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Stale> {
         let mut due = Vec::new();
         while due.len() < MOST
@@ -121,7 +124,8 @@ impl Pending {
 
     /// What is due of the next namespace.
     fn turn(&self, now: Instant) -> Option<(Arc<str>, Stale)> {
-        let after = self.last.as_ref().map_or(Bound::Unbounded, |last| Bound::Excluded(&last.namespace));
+        let after =
+            self.last.as_ref().map_or(Bound::Unbounded, |last| Bound::Excluded(&last.namespace));
         let later = self.times.range::<Arc<str>, _>((after, Bound::Unbounded));
         let first = |(namespace, times): (&Arc<str>, &BTreeSet<(Instant, Stale)>)| {
             let (at, stale) = times.first()?;
@@ -181,8 +185,8 @@ mod tests {
         assert_eq!(pending.all.len(), STALE_CONNECTIONS.most);
     }
 
-    /// One Service of UDP at 5,000 addresses had all the room, and another's clients stayed with an endpoint that was
-    /// gone.
+    /// One Service of UDP at 5,000 addresses had all the room, and another's clients stayed with an
+    /// endpoint that was gone.
     #[test]
     fn a_namespace_with_thousands_delays_and_displaces_no_other_one() {
         let begin = Instant::now();

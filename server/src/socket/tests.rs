@@ -2,7 +2,8 @@ use super::*;
 
 /// A path in a directory that is fit for a socket.
 fn place() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
+    let dir =
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
     let path = dir.path().join("server.sock");
     (dir, path)
 }

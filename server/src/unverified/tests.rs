@@ -22,9 +22,12 @@ async fn a_kubeconfig_that_skips_the_verification_is_remarked_and_one_that_does_
         );
         fs::write(&path, text).unwrap();
         let conditions = Conditions::default();
-        let connection =
-            Connection::open(ApiServer { cluster: Cluster::Kubeconfig(path.clone()), credential: None });
-        let warning = tokio::spawn(warn_of_skipped_verification(connection, conditions.clone(), Part::PODS));
+        let connection = Connection::open(ApiServer {
+            cluster: Cluster::Kubeconfig(path.clone()),
+            credential: None,
+        });
+        let warning =
+            tokio::spawn(warn_of_skipped_verification(connection, conditions.clone(), Part::PODS));
         tokio::time::sleep(Duration::from_secs(1)).await;
         let remark = conditions.all_remarks().remove(&Part::PODS);
         assert_eq!(

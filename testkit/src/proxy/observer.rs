@@ -1,4 +1,5 @@
-//! Whole messages in the blocks of a connection, for an observer of a proxy. Must not know what they mean.
+//! Whole messages in the blocks of a connection, for an observer of a proxy. Must not know what
+//! they mean.
 
 use std::{
     fmt,
@@ -18,7 +19,8 @@ pub enum Sender {
 
 /// Sees what passes a proxy.
 pub trait Observer: fmt::Debug + Send {
-    /// Sees a message as a whole, before its last byte is passed on, or meets a fault. Connections have numbers.
+    /// Sees a message as a whole, before its last byte is passed on, or meets a fault. Connections
+    /// have numbers.
     fn see(&mut self, connection: usize, sender: Sender, message: &Value);
 }
 
@@ -33,7 +35,11 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    pub(super) fn new(observer: Option<Arc<Mutex<dyn Observer>>>, connection: usize, sender: Sender) -> Self {
+    pub(super) fn new(
+        observer: Option<Arc<Mutex<dyn Observer>>>,
+        connection: usize,
+        sender: Sender,
+    ) -> Self {
         Self { observer, connection, sender, begun: Vec::new() }
     }
 

@@ -15,7 +15,9 @@ fn line() -> (Proxy, Scratch) {
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
-                for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
+                for line in
+                    BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok)
+                {
                     // In one piece, because a fault happens to blocks.
                     let _ = stream.write_all(format!("reply to {line}\n").as_bytes());
                 }
@@ -61,7 +63,8 @@ fn it_passes_on_what_both_say() {
 #[test]
 fn it_passes_on_from_a_unix_socket_to_tcp_and_back() {
     let (proxy, dir) = line();
-    let over_tcp = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), proxy.address().clone()).unwrap();
+    let over_tcp =
+        Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), proxy.address().clone()).unwrap();
     let front = Proxy::start(dir.join("front"), over_tcp.address().clone()).unwrap();
     over_tcp.set(Fault::LoseReplyTo("commit".to_owned()));
     assert_eq!(ask(&front, &["a", "commit", "b"]), "reply to a\n");
@@ -87,8 +90,7 @@ fn one_reply_is_lost_and_the_connection_with_it() {
 
 #[test]
 fn the_reply_to_a_request_with_an_id_is_the_one_that_repeats_it() {
-    let requests =
-        r#"{"id":1,"method":"monitor","params":[]}{"method":"transact","params":["insert"],"id":12}"#;
+    let requests = r#"{"id":1,"method":"monitor","params":[]}{"method":"transact","params":["insert"],"id":12}"#;
     assert_eq!(reply_to(requests, "insert"), Reply::With("\"id\":12".to_owned()));
     assert_eq!(reply_to("POST / HTTP/1.1\r\n\r\n{}", "POST"), Reply::Any);
 }

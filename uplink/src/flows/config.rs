@@ -1,4 +1,5 @@
-//! What the flows of the external bridge follow from, as plain data. Must not know where a value comes from.
+//! What the flows of the external bridge follow from, as plain data. Must not know where a value
+//! comes from.
 
 use std::{
     collections::BTreeSet,
@@ -149,8 +150,8 @@ pub struct Masquerade {
 pub enum PodSource {
     /// The node's.
     Node,
-    /// Their own (`--disable-snat-multiple-gws`): answers to them, and to the management ports, arrive from
-    /// outside.
+    /// Their own (`--disable-snat-multiple-gws`): answers to them, and to the management ports,
+    /// arrive from outside.
     Own { management: BTreeSet<IpAddr> },
 }
 
@@ -159,11 +160,12 @@ pub enum PodSource {
 pub struct Exposed {
     pub protocol: Protocol,
     pub front: Front,
-    /// With `externalTrafficPolicy: Local` and an endpoint that is this host: its address and port. The host is
-    /// then asked directly, with the client's address kept. A named port has to be resolved; as long as it is
-    /// not, `None`.
+    /// With `externalTrafficPolicy: Local` and an endpoint that is this host: its address and port.
+    /// The host is then asked directly, with the client's address kept. A named port has to be
+    /// resolved; as long as it is not, `None`.
     pub host_endpoint: Option<SocketAddr>,
-    /// The networks of the clients that may connect, all of the front's family. `None`: those of any.
+    /// The networks of the clients that may connect, all of the front's family. `None`: those of
+    /// any.
     pub clients: Option<Vec<IpNet>>,
 }
 
@@ -193,8 +195,8 @@ impl Front {
     }
 }
 
-/// All that [`super::table()`] depends on. Lists have to be complete: what is missing in them is removed from
-/// the bridge.
+/// All that [`super::table()`] depends on. Lists have to be complete: what is missing in them is
+/// removed from the bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub mode: Mode,

@@ -11,8 +11,8 @@ use super::{
 /// The flows that a bridge has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Installed {
-    /// Ours. Without actions: they are none that are ever written, or the flow has the cookie of a Service of
-    /// upstream's.
+    /// Ours. Without actions: they are none that are ever written, or the flow has the cookie of a
+    /// Service of upstream's.
     ours: BTreeMap<Slot, Option<Vec<Action>>>,
     /// Flows with our cookie and a match that is never written: another version's.
     odd: Vec<RawSlot>,
@@ -53,7 +53,9 @@ impl Installed {
     /// Whether a change of the flow by another program can matter to us.
     pub(super) fn concerns(&self, cookie: u64, at: &RawSlot) -> bool {
         let matters = |slot: Slot| {
-            slot.is_of_service() || self.ours.contains_key(&slot) || self.foreign.contains_key(&slot)
+            slot.is_of_service()
+                || self.ours.contains_key(&slot)
+                || self.foreign.contains_key(&slot)
         };
         cookie == COOKIE || at.slot().is_some_and(matters)
     }

@@ -284,8 +284,8 @@ pub struct Slot {
     pub matching: Match,
 }
 
-/// The table and the priority of the flows for ports of Services. Upstream's programs write those with a cookie for
-/// each Service, so there every flow counts as one of ours.
+/// The table and the priority of the flows for ports of Services. Upstream's programs write those
+/// with a cookie for each Service, so there every flow counts as one of ours.
 pub(super) const OF_SERVICES: (u8, u16) = (0, 110);
 
 impl Slot {
@@ -310,7 +310,13 @@ pub struct Flows {
 
 impl Flows {
     /// Adds a flow. The first of a slot stays.
-    pub fn add(&mut self, table: u8, priority: u16, matching: Match, actions: impl Into<Vec<Action>>) {
+    pub fn add(
+        &mut self,
+        table: u8,
+        priority: u16,
+        matching: Match,
+        actions: impl Into<Vec<Action>>,
+    ) {
         self.flows.entry(Slot { table, priority, matching }).or_insert_with(|| actions.into());
     }
 
@@ -392,13 +398,16 @@ impl fmt::Display for Match {
             nd_target,
         } = self;
         let mut field = |name: &str, value: Option<String>| {
-            value
-                .map_or(Ok(()), |value| write!(f, ",{name}{}{value}", if name.is_empty() { "" } else { "=" }))
+            value.map_or(Ok(()), |value| {
+                write!(f, ",{name}{}{value}", if name.is_empty() { "" } else { "=" })
+            })
         };
         let is_v6 = packet.is_some_and(|packet| {
             matches!(
                 packet,
-                Packet::Ip(Family::V6) | Packet::Transport(Family::V6, _) | Packet::Icmp(Family::V6)
+                Packet::Ip(Family::V6)
+                    | Packet::Transport(Family::V6, _)
+                    | Packet::Icmp(Family::V6)
             )
         });
         let names = |v4, v6| if is_v6 { v6 } else { v4 };
@@ -459,7 +468,9 @@ impl fmt::Display for Action {
             // With `OFPVID_PRESENT`, as OpenFlow 1.2 and later have it.
             Self::SetVlan(vlan) => write!(f, "set_field:{}->vlan_vid", vlan.number() | 0x1000),
             Self::SetMacDestination(mac) => write!(f, "set_field:{mac}->eth_dst"),
-            Self::CopyMacDestinationToSource => f.write_str("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[]"),
+            Self::CopyMacDestinationToSource => {
+                f.write_str("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[]")
+            }
             Self::Ct(ct) => ct.fmt(f),
             Self::Resubmit(table) => write!(f, "resubmit(,{table})"),
             Self::CheckLarger(bytes) => write!(f, "check_pkt_larger({bytes})->reg0[0]"),
@@ -491,8 +502,12 @@ impl fmt::Display for Nat {
             Self::AsBefore => f.write_str("nat"),
             Self::Source(address) => write!(f, "nat(src={address})"),
             Self::Destination(address, None) => write!(f, "nat(dst={address})"),
-            Self::Destination(IpAddr::V4(address), Some(port)) => write!(f, "nat(dst={address}:{port})"),
-            Self::Destination(IpAddr::V6(address), Some(port)) => write!(f, "nat(dst=[{address}]:{port})"),
+            Self::Destination(IpAddr::V4(address), Some(port)) => {
+                write!(f, "nat(dst={address}:{port})")
+            }
+            Self::Destination(IpAddr::V6(address), Some(port)) => {
+                write!(f, "nat(dst=[{address}]:{port})")
+            }
         }
     }
 }

@@ -11,12 +11,12 @@ use super::{
     wire::{self, Bundle, Part},
 };
 
-/// How long a bridge may take to answer. ovs-vswitchd answers at once, but does not while it applies a
-/// configuration or, on kernels before 6.8, empties a conntrack zone, which takes up to a minute. Ten times
-/// as much would hide a daemon that hangs.
+/// How long a bridge may take to answer. ovs-vswitchd answers at once, but does not while it
+/// applies a configuration or, on kernels before 6.8, empties a conntrack zone, which takes up to a
+/// minute. Ten times as much would hide a daemon that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bundles that are tried, each without the flows that the bridge refused in the one before. A bridge without
-/// a feature refuses flows of a few kinds; the commit names one a time.
+/// Bundles that are tried, each without the flows that the bridge refused in the one before. A
+/// bridge without a feature refuses flows of a few kinds; the commit names one a time.
 const ATTEMPTS: usize = 16;
 
 /// Why the flows of a bridge could not be read or written.
@@ -32,6 +32,14 @@ pub enum InstallError {
     Slow { bridge: String },
     #[error("bridge {bridge} refuses {what}: OpenFlow error {kind}, {code}")]
     Refused { bridge: String, what: String, kind: u16, code: u16 },
+    #[error(
+        "ovs-vswitchd does not forget what the datapath did by former flows of bridge {bridge}"
+    )]
+    Datapath {
+        bridge: String,
+        #[source]
+        error: io::Error,
+    },
 }
 
 /// What was changed.
@@ -159,13 +167,15 @@ impl Session {
         match self.write(changes, &mut outcome).await? {
             None => Ok(outcome),
             Some(refused) => {
-                let (kind, code) = refused.first().map(|(_, kind, code)| (*kind, *code)).unwrap_or_default();
+                let (kind, code) =
+                    refused.first().map(|(_, kind, code)| (*kind, *code)).unwrap_or_default();
                 Err(self.refused("to remove flows", kind, code))
             }
         }
     }
 
-    /// Does the changes in one bundle: all or none. Returns the flows that the bridge refuses, if it does.
+    /// Does the changes in one bundle: all or none. Returns the flows that the bridge refuses, if
+    /// it does.
     async fn write(
         &mut self,
         changes: Vec<Change>,
@@ -193,7 +203,8 @@ impl Session {
         outcome.bytes += self.send(&messages).await?;
         let (_, Refusals(refusals)) = self.answer_to(commit.id).await?;
         if refusals.is_empty() {
-            let added = changes.iter().filter(|change| matches!(change, Change::Add { .. })).count();
+            let added =
+                changes.iter().filter(|change| matches!(change, Change::Add { .. })).count();
             outcome.added += added;
             outcome.removed += changes.len() - added;
             self.installed.apply(changes);
@@ -235,7 +246,8 @@ impl Session {
                 let (kind, code) = wire::error(&message.body).unwrap_or_default();
                 refusals.0.push((message.id, kind, code));
             }
-            let is_of_bundle = message.kind == wire::BUNDLE_CONTROL && !wire::is_committed(&message.body);
+            let is_of_bundle =
+                message.kind == wire::BUNDLE_CONTROL && !wire::is_committed(&message.body);
             if message.id == id && !is_of_bundle {
                 return Ok((message, refusals));
             }
@@ -249,7 +261,8 @@ impl Session {
             return;
         }
         if let Some(Part::Changes(changes)) = wire::part(&message.body) {
-            self.is_stale |= changes.iter().any(|(cookie, at)| self.installed.concerns(*cookie, at));
+            self.is_stale |=
+                changes.iter().any(|(cookie, at)| self.installed.concerns(*cookie, at));
         }
     }
 

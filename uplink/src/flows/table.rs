@@ -1,5 +1,5 @@
-//! The flows of the external bridge. Each function is a part of the table, in the order of a packet's way.
-//! Must not know how flows get into a bridge.
+//! The flows of the external bridge. Each function is a part of the table, in the order of a
+//! packet's way. Must not know how flows get into a bridge.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,9 @@ use ipnet::IpNet;
 use super::{
     config::{Config, Datapath, Exposed, ExternalBridge, Front, HostAddresses, Mode, PodSource},
     flow::{
-        Action::{self, CheckLarger, CopyMacDestinationToSource, PopVlan, PushVlan, Resubmit, SetVlan},
+        Action::{
+            self, CheckLarger, CopyMacDestinationToSource, PopVlan, PushVlan, Resubmit, SetVlan,
+        },
         ConnectionState::{Established, Related},
         Ct, Family, Flows, Match,
         Nat::{AsBefore, Destination, Source},
@@ -38,8 +40,8 @@ const BFD: u16 = 3784;
 /// Bytes of an Ethernet header, and of a VLAN's tag.
 const ETHERNET: u32 = 14;
 const TAG: u32 = 4;
-/// ICMP: "fragmentation needed" (RFC 1191); ICMPv6: "packet too big", router advertisement, neighbour
-/// solicitation, neighbour advertisement (RFC 4443, RFC 4861).
+/// ICMP: "fragmentation needed" (RFC 1191); ICMPv6: "packet too big", router advertisement,
+/// neighbour solicitation, neighbour advertisement (RFC 4443, RFC 4861).
 const FRAGMENTATION_NEEDED: (u8, u8) = (3, 4);
 const TOO_BIG: (u8, u8) = (2, 0);
 const ROUTER_ADVERTISEMENT: u8 = 134;
@@ -50,8 +52,9 @@ const DEFAULT_PRIORITY: u16 = 32768;
 
 /// All flows of the bridge of a gateway node.
 ///
-/// A flow from the patch port to the uplink matches the bridge's own MAC address as source. Nothing else may
-/// leave: a wrong address on the wire moves the node's traffic to another port of the physical switch.
+/// A flow from the patch port to the uplink matches the bridge's own MAC address as source. Nothing
+/// else may leave: a wrong address on the wire moves the node's traffic to another port of the
+/// physical switch.
 pub fn table(config: &Config) -> Flows {
     let mut flows = bootstrap(&config.bridge);
     tunnels(&mut flows, config);
@@ -68,8 +71,8 @@ pub fn table(config: &Config) -> Flows {
     flows
 }
 
-/// The flows that are safe before anything is known of addresses and Services: a switch for the node, without
-/// what the patch port sends with a wrong MAC address.
+/// The flows that are safe before anything is known of addresses and Services: a switch for the
+/// node, without what the patch port sends with a wrong MAC address.
 pub fn bootstrap(bridge: &ExternalBridge) -> Flows {
     let mut flows = Flows::default();
     flows.add(0, 10, from_world(bridge).mac_destination(bridge.mac), to_both(bridge));
@@ -80,13 +83,14 @@ pub fn bootstrap(bridge: &ExternalBridge) -> Flows {
     flows
 }
 
-/// Whatever leaves the gateway router has the node's address, and other nodes take a tunnel's packet from that for
-/// this node's own. So OVN sends nothing to a tunnel's port, nor from one: the answer would go there. Before all
-/// other flows, those between host and router included.
+/// Whatever leaves the gateway router has the node's address, and other nodes take a tunnel's
+/// packet from that for this node's own. So OVN sends nothing to a tunnel's port, nor from one: the
+/// answer would go there. Before all other flows, those between host and router included.
 fn no_tunnels_of_pods(flows: &mut Flows, bridge: &ExternalBridge) {
     for port in &bridge.tunnel_ports {
         for family in [Family::V4, Family::V6] {
-            let udp = Match::from_port(bridge.ports.patch).packet(Packet::Transport(family, Protocol::Udp));
+            let udp = Match::from_port(bridge.ports.patch)
+                .packet(Packet::Transport(family, Protocol::Udp));
             flows.add(0, 700, udp.destination_port(*port), []);
             flows.add(0, 700, udp.source_port(*port), []);
         }
@@ -96,11 +100,14 @@ fn no_tunnels_of_pods(flows: &mut Flows, bridge: &ExternalBridge) {
 /// Tunnels end at the host. They do not need conntrack, and must not be taken for a NodePort.
 fn tunnels(flows: &mut Flows, config: &Config) {
     let bridge = &config.bridge;
-    for (host, port) in
-        config.hosts.iter().flat_map(|host| bridge.tunnel_ports.iter().map(move |port| (host, *port)))
+    for (host, port) in config
+        .hosts
+        .iter()
+        .flat_map(|host| bridge.tunnel_ports.iter().map(move |port| (host, *port)))
     {
         let tunnel = |from: Match| {
-            from.packet(Packet::Transport(Family::of(host.node), Protocol::Udp)).destination_port(port)
+            from.packet(Packet::Transport(Family::of(host.node), Protocol::Udp))
+                .destination_port(port)
         };
         let to_node = from_world(bridge).mac_destination(bridge.mac);
         flows.add(0, 205, tunnel(to_node), to_host(bridge));
@@ -109,8 +116,8 @@ fn tunnels(flows: &mut Flows, config: &Config) {
     }
 }
 
-/// The host and the gateway router have the same address and the same MAC address. Between them, each has a
-/// masquerade address instead.
+/// The host and the gateway router have the same address and the same MAC address. Between them,
+/// each has a masquerade address instead.
 fn between_host_and_ovn(flows: &mut Flows, config: &Config, host: &HostAddresses) {
     let ExternalBridge { ports, mac, .. } = &config.bridge;
     let HostAddresses { node, others, masquerade } = host;
@@ -135,16 +142,26 @@ fn between_host_and_ovn(flows: &mut Flows, config: &Config, host: &HostAddresses
         flows.add(0, 500, from_host(&config.bridge).destination(*range), [Action::Ct(masqueraded)]);
         let answer = from_patch.source(*range).destination(masquerade.host);
         flows.add(0, 500, answer, [Action::Ct(Ct::of(of_host).nat(AsBefore).table(INTO_HOST))]);
-        // No Service has this address, or its endpoints are gone. The world has none of the range either, whatever
-        // port the packet comes from: before the answers of node ports.
+        // No Service has this address, or its endpoints are gone. The world has none of the range
+        // either, whatever port the packet comes from: before the answers of node ports.
         flows.add(0, 115, from_patch.destination(*range), []);
     }
 
     let family = Family::of(*node);
     let masqueraded = Ct::of(of_ovn).commit().nat(Source(masquerade.ovn)).table(INTO_HOST);
-    flows.add(MASQUERADE_OVN, DEFAULT_PRIORITY, Match::default().ip(family), [Action::Ct(masqueraded)]);
+    flows.add(
+        MASQUERADE_OVN,
+        DEFAULT_PRIORITY,
+        Match::default().ip(family),
+        [Action::Ct(masqueraded)],
+    );
     let as_before = Ct::of(of_host).commit().nat(AsBefore).table(INTO_OVN);
-    flows.add(UNMASQUERADE_OVN, DEFAULT_PRIORITY, Match::default().ip(family), [Action::Ct(as_before)]);
+    flows.add(
+        UNMASQUERADE_OVN,
+        DEFAULT_PRIORITY,
+        Match::default().ip(family),
+        [Action::Ct(as_before)],
+    );
 
     // The host's next hop to Services is an address that no port has.
     let mut into_ovn = vec![Action::SetMacDestination(*mac)];
@@ -162,10 +179,12 @@ fn with_world(flows: &mut Flows, config: &Config, family: Family) {
     let ports = &bridge.ports;
     let zone = config.zone.world();
     if config.mode == Mode::Local {
-        let bfd = Match::default().packet(Packet::Transport(family, Protocol::Udp)).destination_port(BFD);
+        let bfd =
+            Match::default().packet(Packet::Transport(family, Protocol::Udp)).destination_port(BFD);
         let bfd = Match { in_port: Some(ports.patch), mac_source: Some(bridge.mac), ..bfd };
         flows.add(0, 650, bfd, [Action::Output(ports.uplink)]);
-        // What OVN sends leaves through the host, which knows the way. ICMP is left to the flows below.
+        // What OVN sends leaves through the host, which knows the way. ICMP is left to the flows
+        // below.
         for host in config.hosts.iter().filter(|host| Family::of(host.node) == family) {
             for protocol in Protocol::ALL {
                 let from_router = Match::from_port(ports.patch)
@@ -192,16 +211,19 @@ fn with_world(flows: &mut Flows, config: &Config, family: Family) {
     flows.add(0, 50, from_world(bridge).ip(family), [tracked]);
 }
 
-/// Fragments match no flow with a port. Where a Service's port decides, conntrack makes them whole before.
+/// Fragments match no flow with a port. Where a Service's port decides, conntrack makes them whole
+/// before.
 ///
-/// On the userspace datapath, what comes back from conntrack are fragments again, and would turn round here
-/// until they are dropped. There they are left to [`with_world`], whose conntrack knows their connection.
+/// On the userspace datapath, what comes back from conntrack are fragments again, and would turn
+/// round here until they are dropped. There they are left to [`with_world`], whose conntrack knows
+/// their connection.
 fn fragments(flows: &mut Flows, config: &Config, family: Family) {
     let bridge = &config.bridge;
     if bridge.datapath == Datapath::Userspace {
         return;
     }
-    let is_on_host = |service: &Exposed| service.host_endpoint.is_some() && service.front.family() == family;
+    let is_on_host =
+        |service: &Exposed| service.host_endpoint.is_some() && service.front.family() == family;
     let is_on_host = config.services.iter().any(is_on_host);
     let from_world = (config.mode == Mode::Shared || is_on_host).then(|| from_world(bridge));
     let from_host = is_on_host.then(|| from_host(bridge));
@@ -220,7 +242,8 @@ fn exposed(flows: &mut Flows, config: &Config, host: &HostAddresses, service: &E
     if let Front::Address { address, .. } = service.front {
         flows.add(0, 110, asks_for(from_world(bridge), address), to_all_but_ovn(bridge));
     }
-    // A client's packet is not to become a tunnel's: clients on other nodes are seen with their nodes' addresses.
+    // A client's packet is not to become a tunnel's: clients on other nodes are seen with their
+    // nodes' addresses.
     let is_tunnel = |target: &SocketAddr| {
         service.protocol == Protocol::Udp && bridge.tunnel_ports.contains(&target.port())
     };
@@ -269,8 +292,8 @@ fn exposed_ovn(flows: &mut Flows, bridge: &ExternalBridge, service: &Exposed) {
     }
 }
 
-/// What becomes of packets for a Service's port from clients that may connect. Those of others go to the host,
-/// which drops them.
+/// What becomes of packets for a Service's port from clients that may connect. Those of others go
+/// to the host, which drops them.
 fn from_clients(flows: &mut Flows, bridge: &ExternalBridge, service: &Exposed, action: Action) {
     let all = to_service(bridge, service);
     match &service.clients {
@@ -328,7 +351,8 @@ fn answers(flows: &mut Flows, config: &Config, family: Family) {
             flows.add(ANSWERS, 14, advertisement, to_everyone(bridge));
         }
     }
-    let bfd = from_world(bridge).packet(Packet::Transport(family, Protocol::Udp)).destination_port(BFD);
+    let bfd =
+        from_world(bridge).packet(Packet::Transport(family, Protocol::Udp)).destination_port(BFD);
     flows.add(ANSWERS, 13, bfd, to_both(bridge));
 }
 
@@ -341,14 +365,16 @@ fn any_family(flows: &mut Flows, config: &Config) {
     flows.add(TO_HOST_ENDPOINT, 110, outside(bridge), to_host(bridge));
     flows.add(FROM_HOST_ENDPOINT, 110, Match::default(), host_to(bridge, ports.uplink));
     if config.mode == Mode::Local {
-        // The host answers what is too large for a pod, or cuts it. The gateway router would drop it.
+        // The host answers what is too large for a pod, or cuts it. The gateway router would drop
+        // it.
         let too_large = Match { reg0: Some(1), ..outside(bridge) };
         flows.add(BY_SIZE, 10, too_large, to_host(bridge));
         flows.add(BY_SIZE, 1, Match::default(), [Action::Output(ports.patch)]);
     }
 }
 
-/// Who has the address? The node answers, or a program on it. Gateway routers would too, all at once.
+/// Who has the address? The node answers, or a program on it. Gateway routers would too, all at
+/// once.
 fn asks_for(from: Match, address: IpAddr) -> Match {
     match address {
         IpAddr::V4(address) => Match { arp_request: Some(address), ..from.packet(Packet::Arp) },

@@ -1,8 +1,9 @@
-//! Flows as OpenFlow 1.4 and the extensions of Open vSwitch have them on the wire: what is written, and what
-//! a bridge answers. Must not know why a flow is written.
+//! Flows as OpenFlow 1.4 and the extensions of Open vSwitch have them on the wire: what is written,
+//! and what a bridge answers. Must not know why a flow is written.
 //!
-//! A flow that was written is read as the same value, whatever order and spelling the bridge gives it. A flow
-//! that this module does not understand keeps the bytes of its match, so that it can be removed.
+//! A flow that was written is read as the same value, whatever order and spelling the bridge gives
+//! it. A flow that this module does not understand keeps the bytes of its match, so that it can be
+//! removed.
 
 mod action;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -14,8 +15,8 @@ use super::{
     flow::{Action, OF_SERVICES, Slot},
 };
 
-// Constants of the OpenFlow Switch Specification 1.4.1, section 7; the extensions are those of Open vSwitch's
-// include/openflow/nicira-ext.h.
+// Constants of the OpenFlow Switch Specification 1.4.1, section 7; the extensions are those of Open
+// vSwitch's include/openflow/nicira-ext.h.
 
 /// Kinds of messages.
 pub(super) const ERROR: u8 = 1;
@@ -34,7 +35,8 @@ const ALL_TABLES: u8 = 0xff;
 /// `OFPP_ANY`, `OFPG_ANY`, `OFP_NO_BUFFER`
 const ANY: [u8; 4] = [0xff; 4];
 
-/// `OFPFC_ADD`, which replaces the flow of the slot; `OFPFC_DELETE_STRICT`, which removes only that.
+/// `OFPFC_ADD`, which replaces the flow of the slot; `OFPFC_DELETE_STRICT`, which removes only
+/// that.
 const ADD: u8 = 0;
 const DELETE_STRICT: u8 = 4;
 
@@ -46,8 +48,8 @@ pub(super) enum Bundle {
     Committed = 5,
 }
 
-/// `OFPBF_ATOMIC` and `OFPBF_ORDERED`: packets see all of the changes or none, and of two for one slot the
-/// second counts.
+/// `OFPBF_ATOMIC` and `OFPBF_ORDERED`: packets see all of the changes or none, and of two for one
+/// slot the second counts.
 const ATOMIC_ORDERED: u16 = 0b11;
 
 /// `OFPFMF_ADD`, `OFPFMF_REMOVED`, `OFPFMF_MODIFY`: tell of changes, and only in short of our own.
@@ -60,8 +62,8 @@ const CHANGED: std::ops::RangeInclusive<u16> = 1..=3;
 pub(super) struct Found {
     pub(super) cookie: u64,
     pub(super) at: RawSlot,
-    /// `None` of a flow that this module would never have written: with fields or actions that it does not
-    /// know, or a time limit.
+    /// `None` of a flow that this module would never have written: with fields or actions that it
+    /// does not know, or a time limit.
     pub(super) actions: Option<Vec<Action>>,
 }
 
@@ -95,7 +97,8 @@ pub(super) fn add(cookie: u64, slot: &Slot, actions: &[Action]) -> Vec<u8> {
     body
 }
 
-/// The body of a message that removes the flow of the slot, if it has our cookie or is one of a Service.
+/// The body of a message that removes the flow of the slot, if it has our cookie or is one of a
+/// Service.
 pub(super) fn delete(at: &RawSlot) -> Vec<u8> {
     let mask = if (at.table, at.priority) == OF_SERVICES { 0 } else { u64::MAX };
     flow_mod(DELETE_STRICT, COOKIE, mask, at)
@@ -244,7 +247,8 @@ pub(super) fn error(body: &[u8]) -> Option<(u16, u16)> {
 }
 
 fn length(bytes: usize) -> [u8; 2] {
-    // What is written here is far shorter than 64 KiB; longer messages are refused by the connection.
+    // What is written here is far shorter than 64 KiB; longer messages are refused by the
+    // connection.
     u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes()
 }
 

@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, fmt::Debug, str::FromStr};
 
 use super::{
-    Config, Datapath, Exposed, ExternalBridge, Family, Front, HostAddresses, Masquerade, Mode, OfPort,
-    PodSource, Ports, Protocol, Zone,
+    Config, Datapath, Exposed, ExternalBridge, Family, Front, HostAddresses, Masquerade, Mode,
+    OfPort, PodSource, Ports, Protocol, Zone,
 };
 
-/// A node of both families, with an exposed Service of each kind. P is 1, T is 2, another port is 3.
+/// A node of both families, with an exposed Service of each kind. P is 1, T is 2, another port is
+/// 3.
 pub(crate) fn config(mode: Mode) -> Config {
     let mut exposed = BTreeSet::new();
     let front = |family, port| Front::NodePort { family, port };
@@ -26,7 +27,8 @@ pub(crate) fn config(mode: Mode) -> Config {
     }
     let clients = ["192.0.2.0/24", "203.0.113.128/25"].map(read).to_vec();
     let front = address("203.0.113.9", 80);
-    let limited = Exposed { protocol: Protocol::Tcp, front, host_endpoint: None, clients: Some(clients) };
+    let limited =
+        Exposed { protocol: Protocol::Tcp, front, host_endpoint: None, clients: Some(clients) };
     exposed.insert(limited);
     Config {
         mode,

@@ -1,5 +1,5 @@
-//! Packets in fragments through a bridge on the userspace datapath, with devices, in namespaces of an ordinary
-//! user.
+//! Packets in fragments through a bridge on the userspace datapath, with devices, in namespaces of
+//! an ordinary user.
 
 use std::path::Path;
 
@@ -8,16 +8,26 @@ use uplink::flows::{Datapath, Family, Flows, Match, Mode, table};
 
 use crate::example::{self, config};
 
-/// How many of three pings of 4,000 bytes are answered: from OVN to the world, from the host to the world, and
-/// back.
+/// How many of three pings of 4,000 bytes are answered: from OVN to the world, from the host to the
+/// world, and back.
 fn answered(flows: &Flows) -> String {
     let scratch = Scratch::new();
     let file = scratch.join("flows");
-    std::fs::write(&file, flows.to_string()).expect("a file in the test's own directory can be written");
+    std::fs::write(&file, flows.to_string())
+        .expect("a file in the test's own directory can be written");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/external_bridge/fragments.sh");
     let script = program::output(
         program::command("unshare")
-            .args(["--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh"])
+            .args([
+                "--user",
+                "--map-root-user",
+                "--net",
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "sh",
+            ])
             .args([&script, scratch.path(), &file]),
     );
     script.replace('\n', ", ")

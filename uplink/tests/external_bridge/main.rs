@@ -12,11 +12,12 @@ use std::{
 
 use example::config;
 use switch::{BRIDGE, Switch};
+use testkit::eventually;
 use tokio::sync::{mpsc, watch};
 use uplink::flows::{
     Action, Config, Datapath, Event, Exposed, ExternalBridge, Family, Flows, Front, HostAddresses,
-    Masquerade, Match, Mode, OfPort, Outcome, PodSource, Ports, Protocol, Vlan, Zone, bootstrap, install,
-    keep, release, table,
+    Masquerade, Match, Mode, OfPort, Outcome, PodSource, Ports, Protocol, Vlan, Zone, bootstrap,
+    install, keep, release, table,
 };
 
 #[tokio::test]
@@ -52,7 +53,9 @@ async fn one_node_port_more_is_the_flows_of_that_port() {
     assert!(outcome.bytes < 500, "{outcome:?}");
     // An endpoint appeared on the host: the flow from the world changes in its place.
     config.services.remove(&service);
-    config.services.insert(Exposed { host_endpoint: Some("192.0.2.7:8080".parse().unwrap()), ..service });
+    config
+        .services
+        .insert(Exposed { host_endpoint: Some("192.0.2.7:8080".parse().unwrap()), ..service });
     let outcome = install(switch.run_dir(), BRIDGE, &table(&config)).await.unwrap();
     assert_eq!((outcome.added, outcome.removed), (2, 1));
     switch.assert_has(&table(&config));
@@ -61,7 +64,8 @@ async fn one_node_port_more_is_the_flows_of_that_port() {
 #[tokio::test]
 async fn foreign_flows_stay_and_a_released_bridge_is_a_switch() {
     let switch = Switch::start();
-    let foreign = ["cookie=0x7,table=0,priority=700,arp,actions=drop", "table=9,ip,actions=dec_ttl,NORMAL"];
+    let foreign =
+        ["cookie=0x7,table=0,priority=700,arp,actions=drop", "table=9,ip,actions=dec_ttl,NORMAL"];
     let in_the_way = "cookie=0x8,table=2,priority=100,actions=drop";
     for flow in foreign.iter().chain([&in_the_way]) {
         switch.ofctl(&["add-flow"], &[flow]);
@@ -85,10 +89,48 @@ async fn foreign_flows_stay_and_a_released_bridge_is_a_switch() {
     assert!(release(switch.run_dir(), BRIDGE).await.unwrap().is_empty());
 }
 
-/// Upstream writes them with a cookie for each Service. They stayed for ever after a take-over, and those of a Service that
-/// had changed stood in the way.
+/// A connection of the world to the node was dead ever after: what the datapath did by the former
+/// flows stayed.
 #[tokio::test]
-async fn flows_of_services_stay_until_the_services_are_known_and_whoever_wrote_them_follow_the_services() {
+async fn the_datapath_forgets_what_it_did_by_flows_that_are_released_or_of_another_mode() {
+    const PACKET: &str = "in_port(1),eth(src=0a:00:00:00:00:09,dst=0a:00:00:00:00:0a),eth_type(0x0800),\
+        ipv4(src=203.0.113.9,dst=192.0.2.1,proto=6,tos=0,ttl=63,frag=no),tcp(src=40000,dst=22),tcp_flags(ack)";
+    let switch = Switch::start();
+    let entries = || switch.appctl(&["dpctl/dump-flows", "dummy@ovs-dummy"]);
+    let pass = || {
+        switch.appctl(&["netdev-dummy/receive", "p1", PACKET]);
+        eventually("the datapath knows the packet", Duration::from_secs(10), || {
+            let entries = entries();
+            if entries.contains("203.0.113.9") || entries.contains("in_port(1)") {
+                Ok(())
+            } else {
+                Err(entries)
+            }
+        });
+    };
+    install(switch.run_dir(), BRIDGE, &table(&config(Mode::Shared))).await.unwrap();
+    pass();
+    release(switch.run_dir(), BRIDGE).await.unwrap();
+    assert_eq!(entries(), "");
+    install(switch.run_dir(), BRIDGE, &table(&config(Mode::Shared))).await.unwrap();
+    pass();
+    let (_desired, receiver) = watch::channel(Arc::new(table(&config(Mode::Local))));
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let run_dir = switch.run_dir().to_owned();
+    let kept = tokio::spawn(async move {
+        keep(&run_dir, BRIDGE, receiver, |event| drop(sender.send(event))).await;
+    });
+    let event = events.recv().await;
+    assert!(matches!(event, Some(Event::Installed { .. })), "{event:?}");
+    assert_eq!(entries(), "");
+    kept.abort();
+}
+
+/// Upstream writes them with a cookie for each Service. They stayed for ever after a take-over, and
+/// those of a Service that had changed stood in the way.
+#[tokio::test]
+async fn flows_of_services_stay_until_the_services_are_known_and_whoever_wrote_them_follow_the_services()
+ {
     let switch = Switch::start();
     let mut config = config(Mode::Shared);
     let flows = table(&config);
@@ -250,11 +292,18 @@ async fn two_thousand_node_ports_are_installed_in_one_bundle() {
     let (events, mut seen) = mpsc::unbounded_channel();
     let run_dir = switch.run_dir().to_owned();
     let start = Instant::now();
-    tokio::spawn(async move { keep(&run_dir, BRIDGE, desired, |event| drop(events.send(event))).await });
+    tokio::spawn(
+        async move { keep(&run_dir, BRIDGE, desired, |event| drop(events.send(event))).await },
+    );
     assert!(installed(&mut seen).await.is_empty());
     println!("read and compared in {:?}", start.elapsed());
     let front = Front::NodePort { family: Family::V4, port: 32700 };
-    config.services.insert(Exposed { protocol: Protocol::Tcp, front, host_endpoint: None, clients: None });
+    config.services.insert(Exposed {
+        protocol: Protocol::Tcp,
+        front,
+        host_endpoint: None,
+        clients: None,
+    });
     let start = Instant::now();
     wanted.send_replace(Arc::new(table(&config)));
     let outcome = installed(&mut seen).await;
@@ -266,7 +315,8 @@ async fn two_thousand_node_ports_are_installed_in_one_bundle() {
     let without = table(&config);
     config.services = port.unwrap_or_default();
     let mut only = Flows::default();
-    for (slot, actions) in table(&config).iter().filter(|(slot, _)| without.actions(slot).is_none()) {
+    for (slot, actions) in table(&config).iter().filter(|(slot, _)| without.actions(slot).is_none())
+    {
         only.add(slot.table, slot.priority, slot.matching, actions);
     }
     assert_eq!(only.len(), 2);

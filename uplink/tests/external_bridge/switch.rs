@@ -88,9 +88,9 @@ impl Switch {
         self.dump().iter().filter(|line| line.starts_with(&format!("cookie={COOKIE:#x},"))).count()
     }
 
-    /// Compares with what ovs-ofctl makes of the text of the flows, and leaves that in the bridge. The flow
-    /// `NORMAL` is that of every new bridge. (`ovs-ofctl diff-flows` finds a difference in `nw_frag=yes` that
-    /// it wrote itself.)
+    /// Compares with what ovs-ofctl makes of the text of the flows, and leaves that in the bridge.
+    /// The flow `NORMAL` is that of every new bridge. (`ovs-ofctl diff-flows` finds a difference in
+    /// `nw_frag=yes` that it wrote itself.)
     #[track_caller]
     pub(crate) fn assert_has(&self, flows: &Flows) {
         let file = self.file("flows", flows);
@@ -102,9 +102,13 @@ impl Switch {
 
     /// A file of flows for ovs-ofctl.
     pub(crate) fn file(&self, name: &str, flows: &Flows) -> String {
-        let cookie = |line: &str| if line == "table=0, priority=0 actions=NORMAL" { 0 } else { COOKIE };
-        let text: Vec<String> =
-            flows.to_string().lines().map(|line| format!("cookie={:#x}, {line}\n", cookie(line))).collect();
+        let cookie =
+            |line: &str| if line == "table=0, priority=0 actions=NORMAL" { 0 } else { COOKIE };
+        let text: Vec<String> = flows
+            .to_string()
+            .lines()
+            .map(|line| format!("cookie={:#x}, {line}\n", cookie(line)))
+            .collect();
         let file = self.scratch.join(name);
         fs::write(&file, text.concat()).expect("a file of the test's own directory can be written");
         file.display().to_string()
@@ -113,12 +117,17 @@ impl Switch {
     /// What happens to a packet: the actions of the datapath.
     #[track_caller]
     pub(crate) fn trace(&self, packet: &str, options: &[&str]) -> String {
+        self.appctl(&[&["ofproto/trace", BRIDGE, packet], options].concat())
+    }
+
+    /// `ovs-appctl COMMAND`
+    #[track_caller]
+    pub(crate) fn appctl(&self, command: &[&str]) -> String {
         program::output(
             program::command("ovs-appctl")
                 .arg("-t")
                 .arg(self.run_dir().join(format!("ovs-vswitchd.{}.ctl", self.vswitchd.pid())))
-                .args(["ofproto/trace", BRIDGE, packet])
-                .args(options),
+                .args(command),
         )
     }
 }

@@ -1,5 +1,5 @@
-//! The ways of packets through the flows, by `ofproto/trace` of a real ovs-vswitchd: which flows a packet
-//! meets, and what they do. What conntrack would say is given (`--ct-next`).
+//! The ways of packets through the flows, by `ofproto/trace` of a real ovs-vswitchd: which flows a
+//! packet meets, and what they do. What conntrack would say is given (`--ct-next`).
 
 use uplink::flows::{Config, Exposed, Family, Front, Mode, Protocol, Vlan, install, table};
 
@@ -18,7 +18,8 @@ struct Ways(Switch);
 impl Ways {
     async fn of(config: &Config) -> Self {
         let switch = Switch::start();
-        let outcome = install(switch.run_dir(), BRIDGE, &table(config)).await.expect("flows are installed");
+        let outcome =
+            install(switch.run_dir(), BRIDGE, &table(config)).await.expect("flows are installed");
         assert!(outcome.refused.is_empty(), "{outcome:?}");
         Self(switch)
     }
@@ -32,9 +33,11 @@ impl Ways {
         // The lines after a conntrack action tell again what is inside of it.
         let mut inside = false;
         for line in text.lines() {
-            let flow = line.trim_start().split_once(". ").filter(|(table, _)| table.parse::<u8>().is_ok());
+            let flow =
+                line.trim_start().split_once(". ").filter(|(table, _)| table.parse::<u8>().is_ok());
             if let Some((table, rest)) = flow {
-                let priority = rest.rsplit_once("priority ").map_or("32768", |(_, priority)| priority);
+                let priority =
+                    rest.rsplit_once("priority ").map_or("32768", |(_, priority)| priority);
                 met.push(format!("{table}/{}:", priority.split(',').next().unwrap_or(priority)));
                 inside = false;
             } else if line.trim_start().starts_with("->") {
@@ -83,14 +86,16 @@ async fn connections_with_the_world_are_marked_and_answers_find_back() {
     assert_eq!(ways.trace(&stray, &[]), ["0/9: drop"]);
 }
 
-/// A pod's datagram left with the node's address, and other nodes took it for a tunnel's of this node.
+/// A pod's datagram left with the node's address, and other nodes took it for a tunnel's of this
+/// node.
 #[tokio::test]
 async fn a_pods_datagram_to_or_from_a_tunnels_port_does_not_leave() {
     for (mode, port) in [(Mode::Shared, 6081), (Mode::Local, 6081), (Mode::Shared, 6082)] {
         let mut config = config(mode);
         config.bridge.tunnel_ports = [port].into();
         let ways = Ways::of(&config).await;
-        let (v4, v6) = ("nw_src=192.0.2.1,nw_dst=192.0.2.9", "ipv6_src=2001:db8::1,ipv6_dst=2001:db8::9");
+        let (v4, v6) =
+            ("nw_src=192.0.2.1,nw_dst=192.0.2.9", "ipv6_src=2001:db8::1,ipv6_dst=2001:db8::9");
         for packet in [
             format!("udp,{v4},udp_src=50000,udp_dst={port}"),
             format!("udp6,{v6},udp_src=50000,udp_dst={port}"),
@@ -99,7 +104,11 @@ async fn a_pods_datagram_to_or_from_a_tunnels_port_does_not_leave() {
             // To the host itself, as the gateway router knows it.
             format!("udp,nw_src=192.0.2.1,nw_dst=169.254.169.2,udp_src=50000,udp_dst={port}"),
         ] {
-            assert_eq!(ways.trace(&format!("{T},{packet}"), &[]), ["0/700: drop"], "{mode:?}: {packet}");
+            assert_eq!(
+                ways.trace(&format!("{T},{packet}"), &[]),
+                ["0/700: drop"],
+                "{mode:?}: {packet}"
+            );
         }
         // The host's own go on.
         let own = format!("{L},udp,{v4},udp_src=50000,udp_dst={port}");
@@ -116,7 +125,12 @@ async fn a_services_endpoint_at_a_tunnels_port_of_the_host_is_not_asked() {
     let front = Front::NodePort { family: Family::V4, port: 30_053 };
     config.services.retain(|service| service.front != front);
     let host_endpoint = Some("192.0.2.1:6081".parse().unwrap());
-    config.services.insert(Exposed { protocol: Protocol::Udp, front, host_endpoint, clients: None });
+    config.services.insert(Exposed {
+        protocol: Protocol::Udp,
+        front,
+        host_endpoint,
+        clients: None,
+    });
     let ways = Ways::of(&config).await;
     let question = "udp,nw_src=192.0.2.9,nw_dst=192.0.2.1,udp_src=5,udp_dst=30053";
     // To the host, which translates, and drops what that comes to.
@@ -131,7 +145,10 @@ async fn services_are_reached_from_outside() {
     let ways = Ways::of(&config(Mode::Shared)).await;
     for (packet, expected) in [
         ("tcp,nw_src=198.18.0.9,nw_dst=192.0.2.1,tp_src=5,tp_dst=30080", "0/110: output:2"),
-        ("tcp6,ipv6_src=2001:db8:9::9,ipv6_dst=2001:db8::1,tp_src=5,tp_dst=30080", "0/110: output:2"),
+        (
+            "tcp6,ipv6_src=2001:db8:9::9,ipv6_dst=2001:db8::1,tp_src=5,tp_dst=30080",
+            "0/110: output:2",
+        ),
         ("tcp,nw_src=198.18.0.9,nw_dst=203.0.113.7,tp_src=5,tp_dst=80", "0/110: output:2"),
         ("icmp,nw_src=198.18.0.9,nw_dst=203.0.113.7,icmp_type=3,icmp_code=4", "0/110: output:2"),
         // The host and programs on it answer, not the gateway router.
@@ -169,7 +186,8 @@ async fn an_endpoint_on_the_host_sees_the_client() {
 #[tokio::test]
 async fn the_host_and_ovn_meet_under_masquerade_addresses() {
     let ways = Ways::of(&config(Mode::Shared)).await;
-    let both = |from: &str, packet: &str| ways.trace(&format!("{from},{packet}"), &["trk,est", "trk,est"]);
+    let both =
+        |from: &str, packet: &str| ways.trace(&format!("{from},{packet}"), &["trk,est", "trk,est"]);
     assert_eq!(
         both(L, "tcp,nw_src=192.0.2.1,nw_dst=172.30.0.1,tp_src=5,tp_dst=80"),
         [
@@ -212,10 +230,14 @@ async fn in_local_mode_ovn_leaves_through_the_host() {
     let out = "tcp,nw_src=192.0.2.1,nw_dst=198.18.0.9,tp_src=5,tp_dst=443";
     assert_eq!(
         ways.trace(&format!("{T},{out}"), &["trk,new", "trk,new"])[..2],
-        ["0/175: ct(table=4,zone=64001)", "4/32768: ct(commit,table=3,zone=64002,nat(src=169.254.169.1))"]
+        [
+            "0/175: ct(table=4,zone=64001)",
+            "4/32768: ct(commit,table=3,zone=64002,nat(src=169.254.169.1))"
+        ]
     );
     // Both branches are traced; the datapath compares the length.
-    let back = ways.trace(&format!("{P},ct_mark=1,tcp,nw_src=198.18.0.9,nw_dst=192.0.2.1"), &["trk,est,rpl"]);
+    let back = ways
+        .trace(&format!("{P},ct_mark=1,tcp,nw_src=198.18.0.9,nw_dst=192.0.2.1"), &["trk,est,rpl"]);
     assert_eq!(back[1], "1/100: check_pkt_larger(1414)->NXM_NX_REG0[0] resubmit(,11)");
     assert!(back[2].starts_with("11/10:") && back[3].starts_with("11/1:"), "{back:?}");
     let node_port = "tcp,nw_src=198.18.0.9,nw_dst=192.0.2.1,tp_src=5,tp_dst=30080";
@@ -234,8 +256,14 @@ async fn with_a_vlan_the_host_sees_none() {
           set_field:4196->vlan_vid output:1"]
     );
     let back = "dl_vlan=100,tcp,nw_src=198.18.0.9,nw_dst=192.0.2.1,tp_src=443,tp_dst=5";
-    assert_eq!(ways.trace(&format!("{P},ct_mark=2,{back}"), &["trk,est,rpl"])[1], "1/100: pop_vlan LOCAL");
-    assert_eq!(ways.trace(&format!("{P},ct_mark=1,{back}"), &["trk,est,rpl"])[1], "1/100: output:2");
+    assert_eq!(
+        ways.trace(&format!("{P},ct_mark=2,{back}"), &["trk,est,rpl"])[1],
+        "1/100: pop_vlan LOCAL"
+    );
+    assert_eq!(
+        ways.trace(&format!("{P},ct_mark=1,{back}"), &["trk,est,rpl"])[1],
+        "1/100: output:2"
+    );
     let service = "tcp,nw_src=192.0.2.1,nw_dst=172.30.0.1,tp_src=5,tp_dst=80";
     assert_eq!(
         ways.trace(&format!("{L},{service}"), &["trk,new"])[1],

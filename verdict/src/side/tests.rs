@@ -33,7 +33,8 @@ fn policy(name: &str, peer: &'static str, port: u16) -> NetworkPolicy<'static> {
 }
 
 fn cluster(kind: Kind, action: Action) -> ClusterPolicy<'static> {
-    let rule = ClusterRule { action, peers: vec![ClusterPeer::Namespaces(all())], ports: Vec::new() };
+    let rule =
+        ClusterRule { action, peers: vec![ClusterPeer::Namespaces(all())], ports: Vec::new() };
     ClusterPolicy {
         kind,
         name: "c".to_owned(),
@@ -62,13 +63,22 @@ fn ingress_from<'a>(origin: Origin, policies: &Policies<'a>) -> Side<'a> {
 static NAMESPACES: [Namespace<'static>; 1] = [Namespace { name: "shop", labels: Vec::new() }];
 
 fn nothing() -> Policies<'static> {
-    Policies { namespaces: &NAMESPACES, nodes: &[], names: &[], policies: &[], cluster_policies: &[] }
+    Policies {
+        namespaces: &NAMESPACES,
+        nodes: &[],
+        names: &[],
+        policies: &[],
+        cluster_policies: &[],
+    }
 }
 
 #[test]
 fn the_rule_that_decides_is_named_and_of_others_what_does_not_fit() {
-    let policies =
-        [policy("other-peer", "cart", 80), policy("other-port", "web", 81), policy("fits", "web", 80)];
+    let policies = [
+        policy("other-peer", "cart", 80),
+        policy("other-port", "web", 81),
+        policy("fits", "web", 80),
+    ];
     let policies = Policies { policies: &policies, ..nothing() };
     let side = ingress(&policies);
     assert_eq!((side.allows, side.by), (true, By::Rule { policy: 2, rule: 0 }));

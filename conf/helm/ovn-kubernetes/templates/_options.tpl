@@ -18,6 +18,7 @@
 {{- define "options" -}}
 {{- $values := .Values -}}
 {{- $global := .Values.global -}}
+{{- $zones := ne .Values.layout "central" | ternary true "" -}}
 {{- $encap := ne (int64 $global.encapPort) 6081 | ternary $global.encapPort "" -}}
 {{- $namespace := ne .Release.Namespace "ovn-kubernetes" | ternary .Release.Namespace "" -}}
 {{- include "section" (list "default"
@@ -49,6 +50,7 @@
   (list "v4-masquerade-subnet" $global.v4MasqueradeSubnet)
   (list "v6-masquerade-subnet" $global.v6MasqueradeSubnet)) -}}
 {{- include "section" (list "ovnkubernetesfeature"
+  (list "enable-interconnect" $zones)
   (list "enable-stateless-netpol" $global.enableStatelessNetworkPolicy)
   (list "enable-svc-template-support" $global.enableSvcTemplate)) -}}
 {{- include "section" (list "logging" (list "acl-logging-rate-limit" $global.aclLoggingRateLimit)) -}}

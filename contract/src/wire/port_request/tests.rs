@@ -58,20 +58,25 @@ fn what_names_no_port_is_refused_with_the_field() {
         ("eth0", "lo", "interface name \"lo\" is reserved"),
         ("0123456789abcde\"", "a/b\"", "interface name \"a/b\" has a '/'"),
         ("0a:58:", "01:58:", "mac \"01:58:0a:f4:01:05\" is not a unicast MAC address"),
-        ("10.244.1.5/24", "10.244.1.5/33", "address \"10.244.1.5/33\" is not one with its prefix length"),
+        (
+            "10.244.1.5/24",
+            "10.244.1.5/33",
+            "address \"10.244.1.5/33\" is not one with its prefix length",
+        ),
         ("u1", &"u".repeat(318), "uid \"uuuu"),
         ("shop/blue", &"n".repeat(318), "nad \"nnnn"),
         (",\"ifName\":\"eth0\"", "", "missing field `ifName`"),
         ("{\"namespace\"", "{\"mtu\":1,\"namespac\"", "missing field `namespace`"),
     ] {
         assert!(good.contains(from), "{from}");
-        let error = serde_json::from_str::<PortRequest>(&good.replace(from, to)).unwrap_err().to_string();
+        let error =
+            serde_json::from_str::<PortRequest>(&good.replace(from, to)).unwrap_err().to_string();
         assert!(error.starts_with(message) && error.len() < 256, "{error}");
     }
 }
 
-/// During a roll-out either program may be the older one. A refusal makes the plugin write the port itself; a
-/// request that is misread would become a port without `external_ids`.
+/// During a roll-out either program may be the older one. A refusal makes the plugin write the port
+/// itself; a request that is misread would become a port without `external_ids`.
 #[test]
 fn neither_an_older_server_nor_this_one_takes_the_others_request_for_its_own() {
     for network in [Network::Default, blue()] {

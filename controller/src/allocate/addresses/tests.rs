@@ -24,9 +24,10 @@ fn addresses_come_in_turn_and_never_reserved_ones() {
         ("fd00::/125", "fd00::3", "fd00::7", 5),
     ] {
         let (subnet, mut addresses) = (subnet(text), Addresses::default());
-        let given: Vec<IpAddr> = std::iter::from_fn(|| addresses.give(&pod(0), &[subnet], |_| false).ok())
-            .map(|nets| nets[0].addr())
-            .collect();
+        let given: Vec<IpAddr> =
+            std::iter::from_fn(|| addresses.give(&pod(0), &[subnet], |_| false).ok())
+                .map(|nets| nets[0].addr())
+                .collect();
         assert_eq!(given.len(), room, "{text}");
         assert_eq!(given.first().map(ToString::to_string).unwrap_or_default(), first);
         assert_eq!(given.last().map(ToString::to_string).unwrap_or_default(), last);
@@ -43,7 +44,10 @@ fn an_address_is_not_given_again_before_all_others() {
         given.to_string()
     };
     let turns: Vec<String> = (0..6).map(&mut next).collect();
-    assert_eq!(turns, ["10.244.1.3", "10.244.1.4", "10.244.1.5", "10.244.1.6", "10.244.1.3", "10.244.1.4"]);
+    assert_eq!(
+        turns,
+        ["10.244.1.3", "10.244.1.4", "10.244.1.5", "10.244.1.6", "10.244.1.3", "10.244.1.4"]
+    );
 }
 
 #[test]
@@ -61,9 +65,15 @@ fn after_a_start_it_goes_on_behind_the_highest() {
     for address in ["10.244.1.5", "10.244.1.3", "10.9.9.9", "10.244.1.2"] {
         addresses.go_on_behind(&subnet, address.parse().unwrap());
     }
-    assert_eq!(addresses.give(&pod(0), &[subnet], |_| false).unwrap()[0].to_string(), "10.244.1.6/29");
+    assert_eq!(
+        addresses.give(&pod(0), &[subnet], |_| false).unwrap()[0].to_string(),
+        "10.244.1.6/29"
+    );
     addresses.go_on_behind(&subnet, "10.244.1.6".parse().unwrap());
-    assert_eq!(addresses.give(&pod(0), &[subnet], |_| false).unwrap()[0].to_string(), "10.244.1.3/29");
+    assert_eq!(
+        addresses.give(&pod(0), &[subnet], |_| false).unwrap()[0].to_string(),
+        "10.244.1.3/29"
+    );
 }
 
 #[derive(Debug, Clone)]

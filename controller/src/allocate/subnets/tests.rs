@@ -23,7 +23,8 @@ fn give(subnets: &mut Subnets, node: &str, family: Family) -> String {
 fn the_next_free_subnet_of_the_first_range_that_has_one() {
     let mut all = subnets(&[("10.0.0.0/23", 24), ("fd00::/48", 64), ("10.9.0.0/24", 25)]);
     assert_eq!(all.families(), [Family::V4, Family::V6]);
-    let v4: Vec<String> = (0..5).map(|node| give(&mut all, &format!("n{node}"), Family::V4)).collect();
+    let v4: Vec<String> =
+        (0..5).map(|node| give(&mut all, &format!("n{node}"), Family::V4)).collect();
     assert_eq!(v4, ["10.0.0.0/24", "10.0.1.0/24", "10.9.0.0/25", "10.9.0.128/25", ""]);
     assert_eq!(
         [give(&mut all, "n0", Family::V6), give(&mut all, "n1", Family::V6)],
@@ -48,7 +49,11 @@ fn claims_of_other_sizes_are_in_the_way_and_may_not_overlap() {
         ("a", "10.0.0.128/25", None),
     ] {
         let claimed = all.claim(&node.into(), net(subnet));
-        assert_eq!(claimed.err().map(|overlap| overlap.by.to_string()).as_deref(), by, "{node} {subnet}");
+        assert_eq!(
+            claimed.err().map(|overlap| overlap.by.to_string()).as_deref(),
+            by,
+            "{node} {subnet}"
+        );
     }
     assert_eq!(
         [give(&mut all, "d", Family::V4), give(&mut all, "e", Family::V4)],
@@ -75,9 +80,13 @@ fn a_subnet_that_was_freed_is_given_after_all_others() {
 
 #[test]
 fn ranges_at_the_end_of_all_addresses_end_there() {
-    let mut all = subnets(&[("255.255.255.0/24", 25), ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff00/120", 121)]);
+    let mut all =
+        subnets(&[("255.255.255.0/24", 25), ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff00/120", 121)]);
     for family in [Family::V4, Family::V6] {
-        assert_eq!((0..3).filter(|node| !give(&mut all, &format!("n{node}"), family).is_empty()).count(), 2);
+        assert_eq!(
+            (0..3).filter(|node| !give(&mut all, &format!("n{node}"), family).is_empty()).count(),
+            2
+        );
     }
 }
 

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use contract::names::PodKey;
 use kubeapi::{Kind, Trouble};
 
-use super::*;
 use crate::annotate::{Annotations, Only};
+
+use super::*;
 
 fn wish(name: &str, value: &str) -> Annotations {
     let object = Object::Pod(PodKey::new("shop", name).unwrap());
@@ -141,8 +142,8 @@ fn begun(
     all(queue, now)
 }
 
-/// A webhook that refuses one pod, or a role that is missing in one namespace, kept every new pod of the
-/// cluster waiting.
+/// A webhook that refuses one pod, or a role that is missing in one namespace, kept every new pod
+/// of the cluster waiting.
 #[test]
 fn one_that_always_fails_keeps_no_other_waiting_whatever_the_failure_is() {
     let failures = [Outcome::Refused, Outcome::Overloaded, Outcome::Silent];
@@ -165,7 +166,11 @@ fn one_that_always_fails_keeps_no_other_waiting_whatever_the_failure_is() {
                 now = queue.next_at().unwrap_or(now);
                 let asked = queue.next(now).unwrap();
                 let is_new = asked.object.name() != "broken";
-                queue.answered(&asked, &if is_new { Outcome::Written } else { fail(trouble(None)) }, now);
+                queue.answered(
+                    &asked,
+                    &if is_new { Outcome::Written } else { fail(trouble(None)) },
+                    now,
+                );
                 if is_new {
                     break;
                 }
@@ -175,7 +180,11 @@ fn one_that_always_fails_keeps_no_other_waiting_whatever_the_failure_is() {
             waited = waited.max(now - since);
         }
         if matches!(fail(trouble(None)), Outcome::Refused(_)) {
-            assert_eq!(waited, Duration::ZERO, "an API server that answers is asked at once for others");
+            assert_eq!(
+                waited,
+                Duration::ZERO,
+                "an API server that answers is asked at once for others"
+            );
         }
     }
 }
@@ -197,8 +206,8 @@ fn repetitions_leave_room_for_others() {
     assert_eq!(begun(&mut queue, 2000..3000, now).len(), MOST - MOST / REPETITIONS);
 }
 
-/// While an API server has no database, the pods of a large cluster must not all be retried every few
-/// seconds.
+/// While an API server has no database, the pods of a large cluster must not all be retried every
+/// few seconds.
 #[test]
 fn an_api_server_that_refuses_everything_is_asked_slowly_and_for_new_objects_at_once() {
     let (mut queue, mut now) = (Queue::new(), Instant::now());

@@ -44,7 +44,10 @@ fn the_server_itself_the_nodes_kubelet_and_the_administrators_users_get_the_cert
         by(BOOTSTRAP, &["system:serviceaccounts"], &["n1"]),
         // No pod's token: it is of no node, and good for any.
         by(BOOTSTRAP, &["system:serviceaccounts"], &[]),
-        Request { usages: vec!["client auth".to_owned(), "digital signature".to_owned()], ..renewal() },
+        Request {
+            usages: vec!["client auth".to_owned(), "digital signature".to_owned()],
+            ..renewal()
+        },
         Request { expiration_seconds: Some(365 * 24 * 3600), ..renewal() },
     ] {
         assert_eq!(judged(&request).as_deref(), Ok("n1"), "{request:?}");
@@ -103,15 +106,20 @@ fn a_subject_other_than_group_and_user_is_refused() {
         (Subject::Other { common_name: name.clone() }, false),
         (Subject::WithExtensions { common_name: name.clone() }, true),
     ] {
-        let expected =
-            if extensions { Refusal::Extensions(name.clone()) } else { Refusal::Subject(name.clone()) };
+        let expected = if extensions {
+            Refusal::Extensions(name.clone())
+        } else {
+            Refusal::Subject(name.clone())
+        };
         assert_eq!(judged(&Request { subject: of, ..renewal() }), Err(expected));
     }
 }
 
 #[test]
 fn a_common_name_without_a_nodes_name_is_refused() {
-    for node in ["", ".", "n1.", "-n1", "N1", "n1:x", "n 1", "n1\n", "system:masters", &"n".repeat(254)] {
+    for node in
+        ["", ".", "n1.", "-n1", "N1", "n1:x", "n 1", "n1\n", "system:masters", &"n".repeat(254)]
+    {
         let of = subject("system:ovn-nodes", &format!("system:ovn-node:{node}"));
         let request = Request { subject: of, user: format!("system:ovn-node:{node}"), ..renewal() };
         assert_eq!(judged(&request), Err(Refusal::NodeName(node.to_owned())));
@@ -136,7 +144,10 @@ fn usages_are_exactly_those_of_a_client() {
 
 #[test]
 fn the_lifetime_is_given_and_at_most_a_year() {
-    assert_eq!(judged(&Request { expiration_seconds: None, ..renewal() }), Err(Refusal::NoExpiration));
+    assert_eq!(
+        judged(&Request { expiration_seconds: None, ..renewal() }),
+        Err(Refusal::NoExpiration)
+    );
     for seconds in [i32::MIN, -1, 0, 599, 365 * 24 * 3600 + 1, i32::MAX] {
         let request = Request { expiration_seconds: Some(seconds), ..renewal() };
         assert_eq!(judged(&request), Err(Refusal::Expiration(seconds)));

@@ -1,5 +1,6 @@
-use super::*;
 use crate::csr_approver::request::Subject;
+
+use super::*;
 
 fn request(name: &str, user: &str) -> Request {
     Request {

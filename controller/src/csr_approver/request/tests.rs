@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A request in the form of PKCS #10.
-pub(in super::super) fn pem(subject: &[(DnType, DnValue)], names: &[&str]) -> String {
+pub(crate) fn pem(subject: &[(DnType, DnValue)], names: &[&str]) -> String {
     let mut params =
-        CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
+        CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+            .unwrap();
     params.distinguished_name = DistinguishedName::new();
     for (kind, value) in subject {
         params.distinguished_name.push(kind.clone(), value.clone());
@@ -14,18 +15,18 @@ pub(in super::super) fn pem(subject: &[(DnType, DnValue)], names: &[&str]) -> St
     params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
 }
 
-pub(in super::super) fn utf8(kind: DnType, text: &str) -> (DnType, DnValue) {
+pub(crate) fn utf8(kind: DnType, text: &str) -> (DnType, DnValue) {
     (kind, DnValue::Utf8String(text.to_owned()))
 }
 
 /// The subject of the server of `node`.
-pub(in super::super) fn of_node(node: &str) -> String {
+pub(crate) fn of_node(node: &str) -> String {
     let user = utf8(DnType::CommonName, &format!("system:ovn-node:{node}"));
     pem(&[utf8(DnType::OrganizationName, "system:ovn-nodes"), user], &[])
 }
 
 /// An object of the kubelet of node n1 with this request.
-pub(in super::super) fn object(name: &str, pem: &str) -> Value {
+pub(crate) fn object(name: &str, pem: &str) -> Value {
     json!({
         "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7"},
         "spec": {
@@ -47,9 +48,13 @@ fn value(object: Value) -> Option<Request> {
 #[test]
 fn a_request_for_a_nodes_server_is_read_with_what_the_api_server_vouches_for() {
     let mut object = object("csr-1", &of_node("n1"));
-    object["spec"]["extra"] = json!({"authentication.kubernetes.io/node-name": ["n1"], "other": ["x"]});
+    object["spec"]["extra"] =
+        json!({"authentication.kubernetes.io/node-name": ["n1"], "other": ["x"]});
     let request = value(object).unwrap();
-    assert_eq!((&*request.name, request.uid.as_str(), request.version.as_str()), ("csr-1", "uid-csr-1", "7"));
+    assert_eq!(
+        (&*request.name, request.uid.as_str(), request.version.as_str()),
+        ("csr-1", "uid-csr-1", "7")
+    );
     assert_eq!(request.user, "system:node:n1");
     assert_eq!(request.own_node().as_deref(), Some("n1"));
     assert_eq!(request.nodes_of_token, ["n1"]);
@@ -69,8 +74,11 @@ fn requests_of_other_programs_are_left_alone() {
     let mut other_signer = object("csr", &of_node("n1"));
     other_signer["spec"]["signerName"] = json!("example.org/signer");
     assert_eq!(value(other_signer), None);
-    for text in ["", "no PEM", "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----"]
-    {
+    for text in [
+        "",
+        "no PEM",
+        "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----",
+    ] {
         assert_eq!(value(object("csr", text)), None);
     }
     // Padded beyond what is read.
@@ -101,10 +109,12 @@ fn a_subject_with_more_than_group_and_user_is_told_apart() {
     let unit = utf8(DnType::OrganizationalUnitName, "x");
     assert!(matches!(subject(&pem(&[group(), user(), unit], &[])), Subject::Other { .. }));
     assert!(matches!(subject(&pem(&[group(), user()], &["n1"])), Subject::WithExtensions { .. }));
-    // Two organizations: openssl req -subj /O=system:ovn-nodes/O=system:masters/CN=system:ovn-node:n1
+    // Two organizations: openssl req -subj
+    // /O=system:ovn-nodes/O=system:masters/CN=system:ovn-node:n1
     let two = include_str!("two-organizations.pem");
     assert!(matches!(subject(two), Subject::Other { .. }), "{:?}", subject(two));
     // UTF-16 reads as other characters than its bytes.
-    let utf16 = (DnType::OrganizationName, DnValue::BmpString("system:ovn-nodes".try_into().unwrap()));
+    let utf16 =
+        (DnType::OrganizationName, DnValue::BmpString("system:ovn-nodes".try_into().unwrap()));
     assert!(matches!(subject(&pem(&[utf16, user()], &[])), Subject::Other { .. }));
 }

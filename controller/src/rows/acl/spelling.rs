@@ -1,16 +1,17 @@
 //! Spells the match of an ACL so that ovn-controller makes few flows of it.
 //!
-//! An OR of comparisons of one field is a dimension of a conjunction: with 50 addresses and 30 ports an ACL is 80
-//! flows. An OR of several fields, `ip4.src == $a || ip6.src == $b`, is multiplied out (`expr_normalize_and` of OVN's
-//! `lib/expr.c`): 1,500 flows. Such an OR is written in front of the AND: `(ip4.src == $a && …) || (ip6.src == $b &&
-//! …)`.
+//! An OR of comparisons of one field is a dimension of a conjunction: with 50 addresses and 30
+//! ports an ACL is 80 flows. An OR of several fields, `ip4.src == $a || ip6.src == $b`, is
+//! multiplied out (`expr_normalize_and` of OVN's `lib/expr.c`): 1,500 flows. Such an OR is written
+//! in front of the AND: `(ip4.src == $a && …) || (ip6.src == $b && …)`.
 //!
-//! A network with exceptions, `ip4.src == 10.0.0.0/8 && ip4.src != {10.1.0.0/16, …}`, becomes a flow for each bit of
-//! an exception, and the product of that for several. It is written as the networks that are left: everything but
-//! the three private networks is 31 flows instead of 130, or 1,112 before OVN 23.09.
+//! A network with exceptions, `ip4.src == 10.0.0.0/8 && ip4.src != {10.1.0.0/16, …}`, becomes a
+//! flow for each bit of an exception, and the product of that for several. It is written as the
+//! networks that are left: everything but the three private networks is 31 flows instead of 130, or
+//! 1,112 before OVN 23.09.
 //!
-//! A range of ports becomes prefixes, and more of them with its ends than without: `10000<=tcp.dst<=10005` is five
-//! prefixes, `9999<tcp.dst<10006` is two.
+//! A range of ports becomes prefixes, and more of them with its ends than without:
+//! `10000<=tcp.dst<=10005` is five prefixes, `9999<tcp.dst<10006` is two.
 
 use std::borrow::Cow;
 
@@ -40,7 +41,9 @@ fn without_exceptions(matching: &str) -> Cow<'_, str> {
     let (mut text, mut rest) = (String::new(), matching);
     while let Some(at) = rest.find(" != ") {
         let (before, left, after) = match with_exceptions(rest, at) {
-            Some((from, field, left, to)) => (&rest[..from], Some(equals(field, &left)), &rest[to..]),
+            Some((from, field, left, to)) => {
+                (&rest[..from], Some(equals(field, &left)), &rest[to..])
+            }
             None => (&rest[..at + NOT.len()], None, &rest[at + NOT.len()..]),
         };
         text.push_str(before);
@@ -62,12 +65,13 @@ fn equals(field: &str, nets: &[IpNet]) -> String {
     }
 }
 
-/// The network whose first exception is at `at`: where it begins, its field, what is left of it, and where its last
-/// exception ends. None if it is something else, or if nothing is left.
+/// The network whose first exception is at `at`: where it begins, its field, what is left of it,
+/// and where its last exception ends. None if it is something else, or if nothing is left.
 fn with_exceptions(text: &str, at: usize) -> Option<(usize, &str, Vec<IpNet>, usize)> {
     let head = &text[..at];
-    let begin =
-        head.rfind(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.').map_or(0, |at| at + 1);
+    let begin = head
+        .rfind(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.')
+        .map_or(0, |at| at + 1);
     let field = &head[begin..];
     let network = head[..begin].trim_end().strip_suffix("&&")?.trim_end();
     let from = network.rfind(&format!("{field} == "))?;
@@ -98,7 +102,8 @@ fn network_or_address(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| Some(IpNet::from(text.parse::<std::net::IpAddr>().ok()?)))
 }
 
-/// The match as an OR of ANDs, in each of which every OR is of one field. None if it has no other ORs, or too many.
+/// The match as an OR of ANDs, in each of which every OR is of one field. None if it has no other
+/// ORs, or too many.
 fn alternatives(matching: &str) -> Option<String> {
     // Most matches have none.
     if !matching.contains("||") {
@@ -163,21 +168,27 @@ fn spread<'a>(node: &Node<'a>) -> Option<Vec<Vec<Term<'a>>>> {
     let whole = || vec![vec![Term { text: node.text.into(), field: node.field() }]];
     match &node.kind {
         Kind::Single => Some(whole()),
-        Kind::All(nodes) => nodes.iter().try_fold(vec![Vec::new()], |all: Vec<Vec<Term<'_>>>, node| {
-            let each = spread(node)?;
-            let product =
-                all.iter().flat_map(|terms| each.iter().map(move |more| [&terms[..], more].concat()));
-            (all.len() * each.len() <= MOST).then(|| product.collect())
-        }),
+        Kind::All(nodes) => {
+            nodes.iter().try_fold(vec![Vec::new()], |all: Vec<Vec<Term<'_>>>, node| {
+                let each = spread(node)?;
+                let product = all
+                    .iter()
+                    .flat_map(|terms| each.iter().map(move |more| [&terms[..], more].concat()));
+                (all.len() * each.len() <= MOST).then(|| product.collect())
+            })
+        }
         // Conditions without a field are few flows in any case.
         Kind::Any(nodes)
-            if nodes.iter().any(|node| matches!(node.kind, Kind::Single) && node.field().is_none()) =>
+            if nodes
+                .iter()
+                .any(|node| matches!(node.kind, Kind::Single) && node.field().is_none()) =>
         {
             Some(whole())
         }
         Kind::Any(_) if node.field().is_some() => Some(whole()),
         Kind::Any(nodes) => {
-            // One for each field, in the place of its first comparison. There may be thousands of these.
+            // One for each field, in the place of its first comparison. There may be thousands of
+            // these.
             let mut all = Vec::new();
             let mut of_fields: Vec<(&str, usize, Vec<&str>)> = Vec::new();
             for node in nodes {
@@ -210,7 +221,8 @@ fn spread<'a>(node: &Node<'a>) -> Option<Vec<Vec<Term<'a>>>> {
 
 /// The field of a comparison: `tcp.dst` of `tcp.dst=={80,81}` and of `80<=tcp.dst<=81`.
 fn field(comparison: &str) -> Option<&str> {
-    let mut words = comparison.split(['=', '!', '<', '>']).map(str::trim).filter(|word| !word.is_empty());
+    let mut words =
+        comparison.split(['=', '!', '<', '>']).map(str::trim).filter(|word| !word.is_empty());
     let (first, second) = (words.next()?, words.next()?);
     let is_field = |word: &&str| word.starts_with(|first: char| first.is_ascii_alphabetic());
     Some(first).filter(is_field).or(Some(second).filter(is_field))
@@ -302,8 +314,9 @@ fn without_ends(matching: &str) -> Cow<'_, str> {
 /// The first range in the text, with what is before and after it.
 fn next_range(text: &str) -> Option<(&str, (u16, &str, u16), &str)> {
     text.match_indices("<=").find_map(|(at, operator)| {
-        let digits =
-            |text: &str| text.len() - text.trim_end_matches(|digit: char| digit.is_ascii_digit()).len();
+        let digits = |text: &str| {
+            text.len() - text.trim_end_matches(|digit: char| digit.is_ascii_digit()).len()
+        };
         let begin = at - digits(&text[..at]);
         let (field, rest) = text[at + operator.len()..].split_once(operator)?;
         let end = rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len());
@@ -365,8 +378,7 @@ mod tests {
              4000::/2)) && inport == @g",
             "(ip4.dst == 128.0.0.0/1 && inport == @g) || (ip6.dst == 8000::/1 && inport == @g)",
         );
-        let private =
-            "ip4.dst == 0.0.0.0/0 && ip4.dst != {10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16} && inport == @g";
+        let private = "ip4.dst == 0.0.0.0/0 && ip4.dst != {10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16} && inport == @g";
         let left = spelled(private);
         assert!(
             left.starts_with("ip4.dst == {0.0.0.0/5, 8.0.0.0/7, 11.0.0.0/8, ")

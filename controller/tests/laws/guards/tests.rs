@@ -22,7 +22,10 @@ fn commit(ports: &[(&str, Port)], set: &[&str]) -> Commit {
         ports: ports.iter().map(|(name, port)| ((*name).to_owned(), port.clone())).collect(),
         sets: BTreeMap::from([(
             "peers".to_owned(),
-            Set { addresses: set.iter().map(|text| (*text).to_owned()).collect(), ports: "a".to_owned() },
+            Set {
+                addresses: set.iter().map(|text| (*text).to_owned()).collect(),
+                ports: "a".to_owned(),
+            },
         )]),
         switches: BTreeSet::new(),
         acls: BTreeMap::new(),
@@ -31,7 +34,9 @@ fn commit(ports: &[(&str, Port)], set: &[&str]) -> Commit {
 
 #[test]
 fn a_port_without_its_isolation_or_its_port_security_is_found() {
-    let guard = Closed { groups: |name: &str| if name == "open" { vec!["deny".to_owned()] } else { vec![] } };
+    let guard = Closed {
+        groups: |name: &str| if name == "open" { vec!["deny".to_owned()] } else { vec![] },
+    };
     let broken = |port: Port| guard.broken(&commit(&[("open", port)], &[]));
     assert_eq!(broken(port("10.0.1.3")), Vec::<String>::new());
     assert_eq!(
@@ -40,9 +45,13 @@ fn a_port_without_its_isolation_or_its_port_security_is_found() {
     );
     let any = broken(Port { port_security: BTreeSet::new(), ..port("10.0.1.3") });
     assert!(any[0].starts_with("open may send with any address"), "{any:?}");
-    let none = Port { addresses: BTreeSet::new(), port_security: BTreeSet::new(), ..port("10.0.1.3") };
+    let none =
+        Port { addresses: BTreeSet::new(), port_security: BTreeSet::new(), ..port("10.0.1.3") };
     assert_eq!(broken(none).len(), 1);
-    assert_eq!(broken(Port { switches: texts(["n1", "n2"]), ..port("10.0.1.3") }), ["open is in 2 switches"]);
+    assert_eq!(
+        broken(Port { switches: texts(["n1", "n2"]), ..port("10.0.1.3") }),
+        ["open is in 2 switches"]
+    );
 }
 
 #[test]
@@ -53,5 +62,8 @@ fn an_address_of_two_pods_or_of_a_stranger_is_found() {
     assert_eq!(broken(&both, &["10.0.1.3"]), Vec::<String>::new());
     assert_eq!(broken(&both[..1], &["10.0.1.4"]), Vec::<String>::new());
     assert_eq!(broken(&both, &["10.0.1.4"]), ["the set peers has 10.0.1.4, the address of b"]);
-    assert_eq!(broken(&[("a", first.clone()), ("b", first)], &[]), ["a and b have the address 10.0.1.3"]);
+    assert_eq!(
+        broken(&[("a", first.clone()), ("b", first)], &[]),
+        ["a and b have the address 10.0.1.3"]
+    );
 }

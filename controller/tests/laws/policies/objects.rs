@@ -7,8 +7,13 @@ use contract::{
     namespace_annotation::{AclLogging, Severity},
 };
 use controller::{
-    observation::{Observation, Seen},
-    store::{EgressFirewall, Namespace, Policy, wire::PolicyObject},
+    kinds::{
+        egress_firewall::object::EgressFirewall,
+        egress_qos::object::EgressQos,
+        namespace::object::Namespace,
+        network_policy::{object::Policy, wire::PolicyObject},
+    },
+    watch_event::{Seen, WatchEvent},
 };
 use serde_json::{Value, json};
 
@@ -34,26 +39,32 @@ pub(crate) fn policy_key(number: u32) -> PolicyKey {
 pub(crate) fn policy(number: u32, kind: u32) -> (PolicyKey, Policy) {
     let key = policy_key(number);
     let app = json!({"podSelector": {"matchLabels": {"app": "a1"}}});
-    let team = json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["t1", "t2"]}]});
+    let team =
+        json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["t1", "t2"]}]});
     let team = |pods: Value| match pods {
         Value::Null => json!({ "namespaceSelector": team }),
         pods => json!({ "namespaceSelector": team, "podSelector": pods }),
     };
-    let selected = if kind.is_multiple_of(2) { json!({}) } else { json!({"matchLabels": {"app": "a0"}}) };
+    let selected =
+        if kind.is_multiple_of(2) { json!({}) } else { json!({"matchLabels": {"app": "a0"}}) };
     let block = |except: Value| json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": except}});
     let spec = match kind {
         // Nothing is allowed.
         0 => json!({"policyTypes": ["Ingress", "Egress"]}),
         1 => json!({"ingress": [{"from": [app]}]}),
-        2 => json!({"ingress": [{"from": [team(json!(null))], "ports": [{"port": 80}, {"port": 90}]}]}),
+        2 => {
+            json!({"ingress": [{"from": [team(json!(null))], "ports": [{"port": 80}, {"port": 90}]}]})
+        }
         3 => {
             json!({"ingress": [{"from": [team(json!({"matchLabels": {"app": "a1"}}))], "ports": [{"port": "web"}]}]})
         }
         4 => {
             json!({"policyTypes": ["Egress"], "egress": [{"to": [app, block(json!([]))], "ports": [{"port": "web"}]}]})
         }
-        5 => json!({"ingress": [{"from": [block(json!(["10.0.1.0/24"])), block(json!(["10.0.2.0/24"]))]}],
-            "egress": [{}]}),
+        5 => {
+            json!({"ingress": [{"from": [block(json!(["10.0.1.0/24"])), block(json!(["10.0.2.0/24"]))]}],
+            "egress": [{}]})
+        }
         6 => {
             json!({"policyTypes": ["Egress"], "egress": [{"ports": [{"port": "web"}, {"port": 100, "endPort": 200},
             {"protocol": "UDP"}]}]})
@@ -92,8 +103,29 @@ pub(crate) fn firewall(number: u32, kind: u32) -> (Arc<str>, EgressFirewall) {
     (namespace(number), EgressFirewall::new("uid", spec, Value::Null))
 }
 
+/// An EgressQoS. `kind`: 0 to 4, by its rules.
+pub(crate) fn qos(number: u32, kind: u32) -> (Arc<str>, EgressQos) {
+    let of = |value: &str| json!({"matchLabels": {"app": value}});
+    let egress = match kind {
+        0 => json!([{"dscp": 10}]),
+        1 => {
+            json!([{"dscp": 20, "podSelector": of("a0")}, {"dscp": 30, "dstCIDR": "192.0.2.0/24"}])
+        }
+        // Another selector in the same place.
+        2 => {
+            json!([{"dscp": 20, "podSelector": of("a1")}, {"dscp": 64}, {"dscp": 40, "podSelector": of("a0")}])
+        }
+        3 => json!([]),
+        // What cannot be used.
+        _ => json!([{"dscp": 10, "dstCIDR": "nonsense"}]),
+    };
+    let namespace = namespace(number);
+    let qos = EgressQos::new(&namespace, "uid", json!({ "egress": egress }), Value::Null);
+    (namespace, qos)
+}
+
 /// The API server has the namespaces of pods, and no policies.
-pub(crate) fn no_policies() -> Vec<Observation> {
-    let lists = [all_namespaces(), Observation::Policies(Seen::All(Vec::new()))];
-    lists.into_iter().chain(Observation::no_optional_kinds()).collect()
+pub(crate) fn no_policies() -> Vec<WatchEvent> {
+    let lists = [all_namespaces(), WatchEvent::Policies(Seen::All(Vec::new()))];
+    lists.into_iter().chain(WatchEvent::no_optional_kinds()).collect()
 }

@@ -1,5 +1,5 @@
-//! Subnets of nodes. In a small range the next subnet is predictable: the first free one behind the last one
-//! assigned.
+//! Subnets of nodes. In a small range the next subnet is predictable: the first free one behind the
+//! last one assigned.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use controller::{
     allocate::subnets::{Overlap, Subnets},
     config::ClusterSubnet,
     key::NodeName,
-    trouble::Family,
+    problem::Family,
 };
 use ipnet::IpNet;
 
@@ -21,7 +21,8 @@ const FEW: u8 = 6;
 type Latest = Vec<Option<IpAddr>>;
 
 pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
-    let ranges: Vec<ClusterSubnet> = (0..u.int_in_range(1..=3)?).map(|_| range(u)).collect::<Result<_>>()?;
+    let ranges: Vec<ClusterSubnet> =
+        (0..u.int_in_range(1..=3)?).map(|_| range(u)).collect::<Result<_>>()?;
     let (mut subnets, mut used) = (Subnets::new(&ranges), Vec::<(NodeName, IpNet)>::new());
     let mut latest: Latest = vec![None; ranges.len()];
     let mut claims = 0;
@@ -41,8 +42,10 @@ pub(super) fn check(u: &mut Unstructured<'_>) -> Result<()> {
                     Some((owner, _)) if u.arbitrary()? => (owner.clone(), true),
                     _ => (format!("c{claims}").into(), false),
                 };
-                let other =
-                    used.iter().filter(|(owner, _)| *owner != node).any(|(_, used)| overlap(used, &subnet));
+                let other = used
+                    .iter()
+                    .filter(|(owner, _)| *owner != node)
+                    .any(|(_, used)| overlap(used, &subnet));
                 match subnets.claim(&node, subnet) {
                     Ok(()) => assert!(!other, "{subnet} overlaps what another node has"),
                     Err(Overlap { subnet: refused, other: there, by }) => {
@@ -94,7 +97,8 @@ fn near(u: &mut Unstructured<'_>, ranges: &[ClusterSubnet]) -> Result<IpNet> {
     let ClusterSubnet { cidr, host_length } = *u.choose(ranges)?;
     let address = match draw::ip_of(u, cidr)? {
         inside if u.ratio(3, 4)? => {
-            let host = IpNet::new(inside, cidr.prefix_len()).expect("of the same family").hostmask();
+            let host =
+                IpNet::new(inside, cidr.prefix_len()).expect("of the same family").hostmask();
             draw::or(cidr.network(), draw::and(inside, host))
         }
         anywhere => anywhere,
@@ -125,16 +129,17 @@ fn check_given(
 ) {
     let is_free = |part: &IpNet| !used.iter().any(|(_, used)| overlap(used, part));
     if let Some(given) = given {
-        let fits =
-            |range: &ClusterSubnet| range.cidr.contains(&given) && range.host_length == given.prefix_len();
+        let fits = |range: &ClusterSubnet| {
+            range.cidr.contains(&given) && range.host_length == given.prefix_len()
+        };
         assert!(is_of(family, &given) && ranges.iter().any(fits), "{given} is of no range");
         assert!(is_free(&given), "{given} overlaps what a node has");
     }
     let of_family = |range: &ClusterSubnet| is_of(family, &range.cidr);
     let few = |range: &ClusterSubnet| range.host_length - range.cidr.prefix_len() <= FEW;
     if ranges.iter().filter(|range| of_family(range)).all(few) {
-        let next =
-            ranges.iter().zip(&*latest).filter(|(range, _)| of_family(range)).find_map(|(range, latest)| {
+        let next = ranges.iter().zip(&*latest).filter(|(range, _)| of_family(range)).find_map(
+            |(range, latest)| {
                 let free: Vec<IpNet> = range
                     .cidr
                     .subnets(range.host_length)
@@ -142,12 +147,15 @@ fn check_given(
                     .filter(is_free)
                     .collect();
                 free.iter().find(|part| Some(part.network()) > *latest).or(free.first()).copied()
-            });
+            },
+        );
         assert_eq!(given, next, "the next free part of {ranges:?} behind {latest:?}");
     }
     // Of two ranges that contain the subnet, the first one has assigned it.
     let gave = |range: &ClusterSubnet| {
-        given.is_some_and(|given| range.cidr.contains(&given) && range.host_length == given.prefix_len())
+        given.is_some_and(|given| {
+            range.cidr.contains(&given) && range.host_length == given.prefix_len()
+        })
     };
     if let Some(index) = ranges.iter().position(gave) {
         latest[index] = given.map(|given| given.broadcast());

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::{AUTHORITY, SECRET, TOKEN, URL, by_kubeconfig};
 
-/// A certificate without meaningful contents: the data between the lines is only parsed when a connection is
-/// made.
+/// A certificate without meaningful contents: the data between the lines is only parsed when a
+/// connection is made.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----\n";
 
 /// The files next to the kubeconfig.
@@ -70,7 +70,8 @@ impl Drawn {
             Ok(Some((json!(text), *good)))
         };
         let base64 = |text: &str| STANDARD.encode(text);
-        let (certificate, key, secret) = (base64(CERTIFICATE), base64(&key()), format!("{SECRET}inline"));
+        let (certificate, key, secret) =
+            (base64(CERTIFICATE), base64(&key()), format!("{SECRET}inline"));
         let bad_data = base64(SECRET);
         let cluster = BTreeMap::from([
             (
@@ -102,20 +103,42 @@ impl Drawn {
             ),
             (
                 "tokenFile",
-                field(&[("token", true), (TOKEN, true), ("missing", false), ("bad", false), ("", true)])?,
+                field(&[
+                    ("token", true),
+                    (TOKEN, true),
+                    ("missing", false),
+                    ("bad", false),
+                    ("", true),
+                ])?,
             ),
             ("username", field(&[("somebody", true)])?),
             ("password", field(&[(SECRET, true)])?),
             (
                 "client-certificate",
-                field(&[("client.crt", true), ("both.pem", true), ("client.key", false), ("", true)])?,
+                field(&[
+                    ("client.crt", true),
+                    ("both.pem", true),
+                    ("client.key", false),
+                    ("", true),
+                ])?,
             ),
-            ("client-certificate-data", field(&[(&certificate, true), (&bad_data, false), ("", true)])?),
+            (
+                "client-certificate-data",
+                field(&[(&certificate, true), (&bad_data, false), ("", true)])?,
+            ),
             (
                 "client-key",
-                field(&[("client.key", true), ("both.pem", true), ("client.crt", false), ("", true)])?,
+                field(&[
+                    ("client.key", true),
+                    ("both.pem", true),
+                    ("client.crt", false),
+                    ("", true),
+                ])?,
             ),
-            ("client-key-data", field(&[(&key, true), (&bad_data, false), (SECRET, false), ("", true)])?),
+            (
+                "client-key-data",
+                field(&[(&key, true), (&bad_data, false), (SECRET, false), ("", true)])?,
+            ),
             ("as", field(&[("another", true)])?),
             ("exec", field(&[("program", false)])?.map(|_| (json!({"command": SECRET}), false))),
         ]);
@@ -130,8 +153,9 @@ impl Drawn {
                 .filter_map(|(name, field)| Some(((*name).to_owned(), field.as_ref()?.0.clone())))
                 .collect()
         };
-        let name =
-            |which: usize, good: &str| if self.names[which] { good.to_owned() } else { "nobody".to_owned() };
+        let name = |which: usize, good: &str| {
+            if self.names[which] { good.to_owned() } else { "nobody".to_owned() }
+        };
         let mut cluster = object(&self.cluster);
         cluster.insert("server".to_owned(), json!(URL));
         json!({
@@ -145,13 +169,20 @@ impl Drawn {
         })
     }
 
-    fn text_of<'a>(fields: &'a BTreeMap<&'static str, Field>, name: &str) -> Option<(&'a str, bool)> {
+    fn text_of<'a>(
+        fields: &'a BTreeMap<&'static str, Field>,
+        name: &str,
+    ) -> Option<(&'a str, bool)> {
         let (value, good) = fields[name].as_ref()?;
         Some((value.as_str().unwrap_or("program"), *good)).filter(|(text, _)| !text.is_empty())
     }
 
     /// The value of a pair of fields: data inside the kubeconfig takes precedence over a file.
-    fn pem<'a>(fields: &'a BTreeMap<&'static str, Field>, data: &str, file: &str) -> Option<(&'a str, bool)> {
+    fn pem<'a>(
+        fields: &'a BTreeMap<&'static str, Field>,
+        data: &str,
+        file: &str,
+    ) -> Option<(&'a str, bool)> {
         Self::text_of(fields, data).or_else(|| Self::text_of(fields, file))
     }
 
@@ -161,7 +192,8 @@ impl Drawn {
 
     /// Whether all fields that take effect are usable.
     fn is_good(&self) -> bool {
-        let authority = Self::pem(&self.cluster, "certificate-authority-data", "certificate-authority");
+        let authority =
+            Self::pem(&self.cluster, "certificate-authority-data", "certificate-authority");
         let token = self.user("tokenFile").or(self.user("token"));
         let of_user = |data, file| Self::pem(&self.user, data, file).filter(|_| self.names[2]);
         let certificate = of_user("client-certificate-data", "client-certificate");
@@ -185,22 +217,28 @@ impl Drawn {
             (None, token) => token.map(|(token, _)| token.to_owned()),
         };
         let auth = &config.auth_info;
-        assert_eq!(auth.token.as_ref().map(|token| token.expose_secret().to_owned()), expected, "{text:#}");
-        let password = self.user("username").and(self.user("password")).filter(|_| expected.is_none());
+        assert_eq!(
+            auth.token.as_ref().map(|token| token.expose_secret().to_owned()),
+            expected,
+            "{text:#}"
+        );
+        let password =
+            self.user("username").and(self.user("password")).filter(|_| expected.is_none());
         assert_eq!(
             auth.password.as_ref().map(|password| password.expose_secret()),
             password.map(|(password, _)| password),
             "{text:#}"
         );
-        let certificate =
-            Self::pem(&self.user, "client-certificate-data", "client-certificate").filter(|_| self.names[2]);
+        let certificate = Self::pem(&self.user, "client-certificate-data", "client-certificate")
+            .filter(|_| self.names[2]);
         assert_eq!(auth.client_certificate_data.is_some(), certificate.is_some(), "{text:#}");
         assert_eq!(auth.impersonate.as_deref(), self.user("as").map(|(name, _)| name), "{text:#}");
         assert_eq!(config.cluster_url.to_string().trim_end_matches('/'), URL);
         let name = Self::text_of(&self.cluster, "tls-server-name").map(|(name, _)| name);
         assert_eq!(config.tls_server_name.as_deref(), name);
         let is_trusted =
-            Self::pem(&self.cluster, "certificate-authority-data", "certificate-authority").is_some();
+            Self::pem(&self.cluster, "certificate-authority-data", "certificate-authority")
+                .is_some();
         assert_eq!(config.root_cert.is_some(), is_trusted, "{text:#}");
     }
 }

@@ -1,4 +1,5 @@
-//! Fields of a kubeconfig that are not secret: names, paths and addresses, which messages may repeat.
+//! Fields of a kubeconfig that are not secret: names, paths and addresses, which messages may
+//! repeat.
 
 use kube::config::Kubeconfig;
 use serde_yaml_ng::Value;
@@ -24,10 +25,11 @@ const TEXTS: [&str; 15] = [
 /// Fields that contain no secret at any depth.
 const WHOLE: [&str; 2] = ["as-groups", "as-user-extra"];
 
-/// Whether a field that is not secret contains `text`. A file that is no kubeconfig has no such fields.
+/// Whether a field that is not secret contains `text`. A file that is no kubeconfig has no such
+/// fields.
 ///
-/// The fields are those of the product's own reading, written again: a tag of YAML or a field that occurs
-/// twice is read differently as a plain value.
+/// The fields are those of the product's own reading, written again: a tag of YAML or a field that
+/// occurs twice is read differently as a plain value.
 pub(super) fn mention(config: &[u8], text: &str) -> bool {
     serde_yaml_ng::from_slice::<Kubeconfig>(config)
         .and_then(serde_yaml_ng::to_value)
@@ -47,7 +49,9 @@ fn mentions(value: &Value, text: &str) -> bool {
                 (_, value) => mentions(value, text),
             })
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Tagged(_) => false,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Tagged(_) => {
+            false
+        }
     }
 }
 
@@ -62,15 +66,19 @@ mod tests {
 
     #[test]
     fn names_are_open_and_tokens_are_not() {
-        let config = |field: &str| format!("{{users: [{{name: we, user: {{{field}}}}}]}}").into_bytes();
+        let config =
+            |field: &str| format!("{{users: [{{name: we, user: {{{field}}}}}]}}").into_bytes();
         for open in ["tokenFile: x", "as-user-extra: {reason: [x]}", "username: !!str x"] {
             assert!(mention(&config(open), "x"), "{open}");
         }
         for secret in ["token: x", "password: x", "client-key-data: x", "exec: {command: x}"] {
             assert!(!mention(&config(secret), "x"), "{secret}");
         }
-        for open in ["{current-context: x}", "{current-context: !name x}", "{current-context: x, a: 1, a: 2}"]
-        {
+        for open in [
+            "{current-context: x}",
+            "{current-context: !name x}",
+            "{current-context: x, a: 1, a: 2}",
+        ] {
             assert!(mention(open.as_bytes(), "x"), "{open}");
         }
         let server = b"{clusters: [{name: we, cluster: {server: 'https://x:x@host'}}]}";

@@ -1,5 +1,5 @@
-//! A history of inserts, changes and deletes of rows. It is reported according to ovsdb-server(7) §4.1.14 and
-//! RFC 7047 §4.1.6 to one replica for each form, and compared with a model of the rows.
+//! A history of inserts, changes and deletes of rows. It is reported according to ovsdb-server(7)
+//! §4.1.14 and RFC 7047 §4.1.6 to one replica for each form, and compared with a model of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,8 @@ pub(super) fn check(data: &[u8]) {
         let all: Vec<_> = model.iter().map(|(id, row)| (row_id(*id), row.whole())).collect();
         let snapshot = snapshot_text(*form, &all);
         fuzzing::load(&mut fresh, *form, &snapshot).1.expect("a snapshot");
-        let expected: BTreeMap<_, _> = model.iter().map(|(id, row)| (row_id(*id), Port::from(row))).collect();
+        let expected: BTreeMap<_, _> =
+            model.iter().map(|(id, row)| (row_id(*id), Port::from(row))).collect();
         assert_eq!(rows(replica), expected, "{form:?}: step by step");
         assert_eq!(rows(&fresh), expected, "{form:?}: at once");
         // The same contents once more, as after a lost connection, are no change.
@@ -91,7 +92,11 @@ fn step(u: &mut Unstructured<'_>) -> Result<Option<(u8, Option<Edit>)>> {
     let small = |u: &mut Unstructured<'_>| u.int_in_range(0..=5_u8);
     let edit = Edit {
         name: u.arbitrary::<bool>()?.then(|| small(u)).transpose()?,
-        tag: if u.arbitrary()? { Some(u.arbitrary::<bool>()?.then(|| small(u)).transpose()?) } else { None },
+        tag: if u.arbitrary()? {
+            Some(u.arbitrary::<bool>()?.then(|| small(u)).transpose()?)
+        } else {
+            None
+        },
         address: u.arbitrary::<bool>()?.then(|| small(u)).transpose()?,
         pair: if u.arbitrary()? {
             Some((small(u)?, u.arbitrary::<bool>()?.then(|| small(u)).transpose()?))
@@ -115,7 +120,10 @@ fn set(elements: &BTreeSet<u8>) -> Value {
 }
 
 fn map(pairs: impl IntoIterator<Item = (u8, u8)>) -> Value {
-    json!(["map", pairs.into_iter().map(|(key, value)| [text(key), text(value)]).collect::<Vec<_>>()])
+    json!([
+        "map",
+        pairs.into_iter().map(|(key, value)| [text(key), text(value)]).collect::<Vec<_>>()
+    ])
 }
 
 fn tag(tag: Option<u8>) -> Value {
@@ -131,7 +139,10 @@ impl Model {
     fn old_values(&self, next: &Self) -> Value {
         let mut columns = self.whole();
         let new = next.whole();
-        columns.as_object_mut().expect("an object").retain(|column, value| new[column.as_str()] != *value);
+        columns
+            .as_object_mut()
+            .expect("an object")
+            .retain(|column, value| new[column.as_str()] != *value);
         columns
     }
 
@@ -140,7 +151,8 @@ impl Model {
         let mut columns = next.old_values(self);
         let fields = columns.as_object_mut().expect("an object");
         if let Some(addresses) = fields.get_mut("addresses") {
-            *addresses = set(&self.addresses.symmetric_difference(&next.addresses).copied().collect());
+            *addresses =
+                set(&self.addresses.symmetric_difference(&next.addresses).copied().collect());
         }
         if let Some(ids) = fields.get_mut("ids") {
             let gone = self.ids.iter().filter(|(key, _)| !next.ids.contains_key(key));

@@ -42,7 +42,9 @@ pub(super) fn client(respond: impl Fn(&str) -> Answer + Send + Sync + Clone + 's
             let pieces = stream::iter(pieces).map(|piece| Ok(Frame::data(Bytes::from(piece))));
             let rest = match end {
                 End::Ordinary => stream::empty().boxed(),
-                End::Broken => stream::iter([Err(io::Error::from(io::ErrorKind::ConnectionReset))]).boxed(),
+                End::Broken => {
+                    stream::iter([Err(io::Error::from(io::ErrorKind::ConnectionReset))]).boxed()
+                }
                 End::Never => stream::pending().boxed(),
             };
             let body = StreamBody::new(pieces.chain(rest));

@@ -10,10 +10,15 @@ use contract::{
     names::{Network, PodKey},
 };
 use controller::{
-    observation::Seen,
-    store::{Annotated, Pod, wire::PodObject},
+    kinds::pod::{
+        object::{Annotated, Pod},
+        wire::PodObject,
+    },
+    watch_event::Seen,
 };
-use kubeapi::{ApiServer, Cluster, Connection, metrics::Metrics as ControllerMetrics, watch::Watch};
+use kubeapi::{
+    ApiServer, Cluster, Connection, metrics::Metrics as ControllerMetrics, watch::Watch,
+};
 use prometheus::Registry;
 use server::{
     conditions::Conditions,
@@ -28,7 +33,7 @@ pub(super) const PODS: usize = 4;
 
 /// An observation of the control plane.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Told {
+pub(super) enum ClusterManagerInputs {
     All(Vec<String>),
     Applied(String),
     Deleted(String),
@@ -65,14 +70,16 @@ static FIXTURES: LazyLock<Fixtures> = LazyLock::new(|| {
     }
 });
 
-/// Runs both clients against the API server that `respond` plays, until `done`, which gets the server's pods.
-/// Returns the observations of the control plane, and the pods that the server then knows.
+/// Runs both clients against the API server that `respond` plays, until `done`, which gets the
+/// server's pods. Returns the observations of the control plane, and the pods that the server then
+/// knows.
 pub(super) fn run<F: Future<Output = ()>>(
     respond: impl Fn(&str) -> Answer + Send + Sync + Clone + 'static,
     done: impl FnOnce(Arc<ApiPods>) -> F,
-) -> (Vec<Told>, Vec<Option<String>>) {
+) -> (Vec<ClusterManagerInputs>, Vec<Option<String>>) {
     let fixtures = &*FIXTURES;
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    let runtime =
+        Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let told = Arc::new(Mutex::new(Vec::new()));
         let tell = {
@@ -82,8 +89,12 @@ pub(super) fn run<F: Future<Output = ()>>(
         let api = fixtures.connection.over(api::client(respond.clone()));
         let _watch = Watch::start::<PodObject>(api, fixtures.controller_metrics.clone(), tell);
         let connection = fixtures.connection.over(api::client(respond));
-        let pods =
-            Arc::new(ApiPods::start(connection, "n1", Conditions::default(), Arc::clone(&fixtures.metrics)));
+        let pods = Arc::new(ApiPods::start(
+            connection,
+            "n1",
+            Conditions::default(),
+            Arc::clone(&fixtures.metrics),
+        ));
         done(Arc::clone(&pods)).await;
         let known = (0..PODS).map(|pod| known(&pods, pod)).collect();
         let told = told.lock().expect("no holder of the lock panics").clone();
@@ -111,7 +122,7 @@ fn addresses(addresses: &[impl ToString]) -> String {
     addresses.iter().map(ToString::to_string).collect()
 }
 
-fn said(seen: Seen<PodKey, (PodKey, Pod)>) -> Told {
+fn said(seen: Seen<PodKey, (PodKey, Pod)>) -> ClusterManagerInputs {
     let pod = |(key, pod): (PodKey, Pod)| {
         let network = match pod.annotated {
             Annotated::Unusable(_) => "unusable".to_owned(),
@@ -121,9 +132,9 @@ fn said(seen: Seen<PodKey, (PodKey, Pod)>) -> Told {
         state(key.name(), &pod.uid, network)
     };
     match seen {
-        Seen::All(pods) => Told::All(pods.into_iter().map(pod).collect()),
-        Seen::Applied(applied) => Told::Applied(pod(applied)),
-        Seen::Deleted(key) => Told::Deleted(key.name().to_owned()),
+        Seen::All(pods) => ClusterManagerInputs::All(pods.into_iter().map(pod).collect()),
+        Seen::Applied(applied) => ClusterManagerInputs::Applied(pod(applied)),
+        Seen::Deleted(key) => ClusterManagerInputs::Deleted(key.name().to_owned()),
         Seen::Unlisted(why) => unreachable!("pods are in every cluster: {why}"),
     }
 }

@@ -1,5 +1,5 @@
-//! A drawn history of a few pods, reported by an API server that lags, drops connections, refuses and repeats
-//! itself, and then recovers: in the end its clients know the existing pods.
+//! A drawn history of a few pods, reported by an API server that lags, drops connections, refuses
+//! and repeats itself, and then recovers: in the end its clients know the existing pods.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     api::{Answer, End},
-    follow::{self, PODS, Told, key, state},
+    follow::{self, ClusterManagerInputs, PODS, key, state},
 };
 use crate::draw::Bytes;
 use server::pods::PodSource;
@@ -45,11 +45,14 @@ pub(super) fn check(data: &[u8]) {
             sleep(Duration::from_millis(u64::from(lookups.below(40)) * 250)).await;
             pods.look_up(&key(usize::from(lookups.below(4))));
         }
-        timeout(PATIENCE, well.notified()).await.expect("both clients follow the recovered API server");
+        timeout(PATIENCE, well.notified())
+            .await
+            .expect("both clients follow the recovered API server");
         sleep(Duration::from_secs(1)).await;
     });
     let world = locked(&world);
-    let there: Vec<Option<String>> = (0..PODS).map(|pod| world.now[pod].map(|event| event.state())).collect();
+    let there: Vec<Option<String>> =
+        (0..PODS).map(|pod| world.now[pod].map(|event| event.state())).collect();
     assert_eq!(known, there, "the node's server; what happened: {:#?}", world.log);
     world.check_told(&told, &there);
 }
@@ -119,8 +122,14 @@ impl ApiRequest {
         let parameters: BTreeMap<String, String> =
             pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let selector = parameters.get("fieldSelector").map(String::as_str).unwrap_or_default();
-        let pod = selector.strip_prefix("metadata.name%3Dp").and_then(|rest| rest[..1].parse().ok());
-        Self { is_watch: parameters.contains_key("watch"), is_of_node: !selector.is_empty(), pod, parameters }
+        let pod =
+            selector.strip_prefix("metadata.name%3Dp").and_then(|rest| rest[..1].parse().ok());
+        Self {
+            is_watch: parameters.contains_key("watch"),
+            is_of_node: !selector.is_empty(),
+            pod,
+            parameters,
+        }
     }
 
     fn number(&self, name: &str) -> Option<u64> {
@@ -159,7 +168,10 @@ impl World {
             1 => (503, "shutting down".to_owned()),
             2 => (410, status(410, json!({})).to_string()),
             3 => (429, status(429, json!({"retryAfterSeconds": 7})).to_string()),
-            4 => (504, status(504, json!({"causes": [{"reason": "ResourceVersionTooLarge"}]})).to_string()),
+            4 => (
+                504,
+                status(504, json!({"causes": [{"reason": "ResourceVersionTooLarge"}]})).to_string(),
+            ),
             5 => (401, status(401, json!({})).to_string()),
             6 => (400, status(400, json!({})).to_string()),
             7 => (500, status(500, json!({})).to_string()),
@@ -178,8 +190,8 @@ impl World {
         pods.into_values().filter(|event| event.kind != "DELETED").collect()
     }
 
-    /// The version that a read from the API server's cache returns: older than the current one if the cache
-    /// lags.
+    /// The version that a read from the API server's cache returns: older than the current one if
+    /// the cache lags.
     fn remembered(&mut self) -> u64 {
         let behind = usize::from(self.script.below(6));
         self.log.iter().rev().nth(behind).map_or(0, |event| event.version).max(if behind == 0 {
@@ -191,7 +203,8 @@ impl World {
 
     fn list(&mut self, asked: &ApiRequest) -> Answer {
         let token = asked.parameters.get("continue").and_then(|token| token.split_once('.'));
-        let token = token.and_then(|(version, place)| Some((version.parse().ok()?, place.parse().ok()?)));
+        let token =
+            token.and_then(|(version, place)| Some((version.parse().ok()?, place.parse().ok()?)));
         let is_any = asked.parameters.get("resourceVersion").is_some_and(|version| version == "0");
         let (version, place): (u64, usize) = match token {
             Some(token) => token,
@@ -209,7 +222,8 @@ impl World {
             most if asked.parameters.contains_key("limit") => usize::from(most),
             _ => pods.len(),
         };
-        let token = if pods.len() > most { format!("{version}.{}", place + most) } else { String::new() };
+        let token =
+            if pods.len() > most { format!("{version}.{}", place + most) } else { String::new() };
         let items: Vec<Value> = pods.iter().take(most).map(Event::object).collect();
         Answer::json(
             &json!({"metadata": {"resourceVersion": version.to_string(), "continue": token}, "items": items})
@@ -219,8 +233,11 @@ impl World {
 
     fn watch(&mut self, asked: &ApiRequest) -> Answer {
         let initial = asked.parameters.contains_key("sendInitialEvents");
-        let from =
-            if initial { self.remembered() } else { asked.number("resourceVersion").unwrap_or_default() };
+        let from = if initial {
+            self.remembered()
+        } else {
+            asked.number("resourceVersion").unwrap_or_default()
+        };
         let mut lines: Vec<String> = Vec::new();
         if initial {
             lines.extend(self.snapshot(from).iter().map(|event| event.line("ADDED")));
@@ -283,38 +300,43 @@ impl World {
         Answer { status: 200, pieces, end }
     }
 
-    /// Checks that the control plane observed only states that existed, in their order, and in the end the
-    /// current ones.
-    fn check_told(&self, told: &[Told], there: &[Option<String>]) {
+    /// Checks that the control plane observed only states that existed, in their order, and in the
+    /// end the current ones.
+    fn check_told(&self, told: &[ClusterManagerInputs], there: &[Option<String>]) {
         let versions: BTreeMap<String, u64> =
             self.log.iter().map(|event| (event.state(), event.version)).collect();
         let mut newest = [0; PODS];
         let mut pods: BTreeMap<String, String> = BTreeMap::new();
-        assert!(matches!(told.first(), Some(Told::All(_))), "{told:?}");
+        assert!(matches!(told.first(), Some(ClusterManagerInputs::All(_))), "{told:?}");
         for told in told {
             let applied = match told {
-                Told::All(all) => {
+                ClusterManagerInputs::All(all) => {
                     pods.clear();
                     all.iter().collect()
                 }
-                Told::Applied(pod) => vec![pod],
-                Told::Deleted(name) => {
+                ClusterManagerInputs::Applied(pod) => vec![pod],
+                ClusterManagerInputs::Deleted(name) => {
                     pods.remove(name);
                     Vec::new()
                 }
             };
             for state in applied {
-                let version =
-                    *versions.get(state).unwrap_or_else(|| panic!("no pod was ever {state:?}: {told:?}"));
+                let version = *versions
+                    .get(state)
+                    .unwrap_or_else(|| panic!("no pod was ever {state:?}: {told:?}"));
                 let (name, _) = state.split_once(' ').expect("a name is first");
                 let newest = &mut newest[usize::from(name.as_bytes()[1] - b'0')];
                 assert!(version >= *newest, "{state:?} after {newest}: {told:?}");
                 *newest = version;
                 let before = pods.insert(name.to_owned(), state.clone());
-                assert!(before.is_none() || !matches!(told, Told::All(_)), "twice in {told:?}");
+                assert!(
+                    before.is_none() || !matches!(told, ClusterManagerInputs::All(_)),
+                    "twice in {told:?}"
+                );
             }
         }
-        let known: Vec<Option<String>> = (0..PODS).map(|pod| pods.get(&format!("p{pod}")).cloned()).collect();
+        let known: Vec<Option<String>> =
+            (0..PODS).map(|pod| pods.get(&format!("p{pod}")).cloned()).collect();
         assert_eq!(known, there, "the control plane; what happened: {:#?}", self.log);
     }
 }

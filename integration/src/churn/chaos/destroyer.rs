@@ -8,8 +8,8 @@ use fastrand::Rng;
 use super::{Actor, once_in, pause_up_to};
 use crate::{Node, Program};
 
-/// Longest time between two kills, and until a killed daemon is started again. Both are well below the
-/// deadline of an ADD (10 s), so that calls see daemons go and come back.
+/// Longest time between two kills, and until a killed daemon is started again. Both are well below
+/// the deadline of an ADD (10 s), so that calls see daemons go and come back.
 const PEACE: Duration = Duration::from_millis(2000);
 const ABSENCE: Duration = Duration::from_millis(700);
 
@@ -32,7 +32,8 @@ impl Actor for Destroyer<'_> {
         pause_up_to(&mut self.rng, PEACE);
         let daemons = Program::ALL;
         let first = self.rng.usize(..daemons.len());
-        let second = if once_in(&mut self.rng, 3) { self.rng.usize(..daemons.len()) } else { first };
+        let second =
+            if once_in(&mut self.rng, 3) { self.rng.usize(..daemons.len()) } else { first };
         let struck: Vec<Program> = daemons
             .into_iter()
             .enumerate()

@@ -56,7 +56,8 @@ impl fmt::Display for Calls {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { adds, dels, daemons } = self;
-        let daemons: Vec<String> = daemons.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let daemons: Vec<String> =
+            daemons.iter().map(|(name, count)| format!("{name} {count}")).collect();
         write!(f, "ADD: {adds}\nDEL: {dels}\nkilled: {}", daemons.join(", "))
     }
 }

@@ -14,20 +14,21 @@ use serde_json::json;
 use super::{Actor, Calls, Tally, once_in, pause_up_to};
 use crate::{Node, Outcome, Pod, Runtime, runtime::Running};
 
-/// Deadline of an ADD, and how much longer its rollback, or a DEL, may take while everything around it is
-/// killed. Together they exceed the 30 s that the plugin allows itself for a DEL.
+/// Deadline of an ADD, and how much longer its rollback, or a DEL, may take while everything around
+/// it is killed. Together they exceed the 30 s that the plugin allows itself for a DEL.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const CLEANING: Duration = Duration::from_secs(25);
-/// The longest time until a call is killed. On an idle machine an ADD takes some 20 ms, so the kill hits any
-/// of its stages; ten times longer, and most calls would have ended before.
+/// The longest time until a call is killed. On an idle machine an ADD takes some 20 ms, so the kill
+/// hits any of its stages; ten times longer, and most calls would have ended before.
 const LIFE: Duration = Duration::from_millis(80);
 /// The most sandboxes that wait for their DEL: a runtime does not let them pile up.
 const MOST_OWED: usize = 6;
-/// The longest time until a failed DEL is tried again; shorter than a daemon is away, so that retries fail,
-/// too.
+/// The longest time until a failed DEL is tried again; shorter than a daemon is away, so that
+/// retries fail, too.
 const BACKOFF: Duration = Duration::from_millis(100);
 
-/// Codes of an ADD while daemons are killed, or when a DEL comes too early. Any other code is a finding.
+/// Codes of an ADD while daemons are killed, or when a DEL comes too early. Any other code is a
+/// finding.
 const ADD_CODES: &[u32] = &[3, 11, 101];
 /// Of the daemons that are killed, a DEL needs the database only.
 const DEL_CODES: &[u32] = &[11];
@@ -57,7 +58,14 @@ pub(super) struct Remains {
 impl<'node> Worker<'node> {
     pub(super) fn new(node: &'node Node, pods: &[Pod], rng: Rng) -> Self {
         let runtime = node.runtime().with("timeoutSeconds", json!(TIMEOUT.as_secs()));
-        Self { node, rng, runtime, pods: pods.to_vec(), tally: Tally::default(), remains: Remains::default() }
+        Self {
+            node,
+            rng,
+            runtime,
+            pods: pods.to_vec(),
+            tally: Tally::default(),
+            remains: Remains::default(),
+        }
     }
 
     /// What it did, and what is left.
@@ -65,7 +73,8 @@ impl<'node> Worker<'node> {
         (self.tally, self.remains)
     }
 
-    /// Gives a pod a new sandbox. The old one may still be there: then the new one takes the port over.
+    /// Gives a pod a new sandbox. The old one may still be there: then the new one takes the port
+    /// over.
     fn replace(&mut self, index: usize) -> Result<()> {
         let pod = self.pods[index].next_sandbox();
         self.pods[index] = pod.clone();
@@ -84,14 +93,16 @@ impl<'node> Worker<'node> {
                 let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
                 let deleted = deleting.wait()?;
                 let ended = adding.wait()?;
-                // Either may have come last: the sandbox is still owed a DEL, and its network is not checked.
+                // Either may have come last: the sandbox is still owed a DEL, and its network is
+                // not checked.
                 count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL")?;
                 count(&mut self.tally.adds, &ended, ADD_CODES, "ADD")?;
                 return Ok(());
             }
             _ => adding.wait()?,
         };
-        count(&mut self.tally.adds, &added, ADD_CODES, "ADD").with_context(|| pod.sandbox.clone())?;
+        count(&mut self.tally.adds, &added, ADD_CODES, "ADD")
+            .with_context(|| pod.sandbox.clone())?;
         if added.status.success() {
             self.remains.attached.push(pod);
         }
@@ -107,8 +118,10 @@ impl<'node> Worker<'node> {
             self.remove_namespace(&pod)?;
         }
         let deleting = self.runtime.call("DEL", Some(&pod)).start()?;
-        let deleted = if once_in(&mut self.rng, 6) { self.kill_soon(deleting)? } else { deleting.wait()? };
-        count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL").with_context(|| pod.sandbox.clone())?;
+        let deleted =
+            if once_in(&mut self.rng, 6) { self.kill_soon(deleting)? } else { deleting.wait()? };
+        count(&mut self.tally.dels, &deleted, DEL_CODES, "DEL")
+            .with_context(|| pod.sandbox.clone())?;
         if deleted.status.success() {
             self.remains.owed.remove(index);
             return self.remove_namespace(&pod);
@@ -124,7 +137,8 @@ impl<'node> Worker<'node> {
     }
 
     fn remove_namespace(&mut self, pod: &Pod) -> Result<()> {
-        let Some(index) = self.remains.namespaces.iter().position(|other| other.sandbox == pod.sandbox)
+        let Some(index) =
+            self.remains.namespaces.iter().position(|other| other.sandbox == pod.sandbox)
         else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! The pods of a soak: a queue in which the oldest go and new ones come, each with a name, UID and sandbox
-//! that was never used before.
+//! The pods of a soak: a queue in which the oldest go and new ones come, each with a name, UID and
+//! sandbox that was never used before.
 
 use std::{
     collections::VecDeque,
@@ -91,15 +91,17 @@ impl Seat {
 
 impl<'lab> PodQueue<'lab> {
     pub(super) fn new(lab: &'lab Lab, node: &'lab Node, pods: usize, at_once: usize) -> Self {
-        // Twice as many addresses as pods: addresses of detached pods become free only at the end of a round.
+        // Twice as many addresses as pods: addresses of detached pods become free only at the end
+        // of a round.
         let free = (0..2 * pods).map(|_| Seat { pod: lab.plan_pod(node), pods: 0 }).collect();
         Self { lab, node, at_once, attached: VecDeque::new(), free, failures: Vec::new() }
     }
 
     /// Attaches the first pods.
     pub(super) fn fill(&mut self, pods: usize) -> Result<Times> {
-        let limits =
-            (0..pods).map(|number| if number % LIMITED == 0 { Limits::Some } else { Limits::None }).collect();
+        let limits = (0..pods)
+            .map(|number| if number % LIMITED == 0 { Limits::Some } else { Limits::None })
+            .collect();
         let coming = self.prepare(limits)?;
         self.work(&mut [], coming)
     }
@@ -107,7 +109,8 @@ impl<'lab> PodQueue<'lab> {
     /// Replaces the `cycles` oldest pods: each cycle detaches one and then attaches a new one.
     pub(super) fn round(&mut self, cycles: usize) -> Result<Times> {
         let mut going: Vec<Attached> = self.attached.drain(..cycles).collect();
-        // The number of pods with limits stays constant, so that the rows of limits can be compared.
+        // The number of pods with limits stays constant, so that the rows of limits can be
+        // compared.
         let coming = self.prepare(going.iter().map(|attached| attached.limits).collect())?;
         let times = self.work(&mut going, coming)?;
         self.tidy(going)?;
@@ -132,8 +135,8 @@ impl<'lab> PodQueue<'lab> {
         Ok(())
     }
 
-    /// Does the work of the control plane and of the runtime before an ADD: logical ports, namespaces,
-    /// manifests.
+    /// Does the work of the control plane and of the runtime before an ADD: logical ports,
+    /// namespaces, manifests.
     fn prepare(&mut self, limits: Vec<Limits>) -> Result<Vec<Attached>> {
         let seats: Vec<Seat> = self.free.drain(..limits.len()).collect();
         let coming: Vec<Attached> = seats
@@ -142,7 +145,9 @@ impl<'lab> PodQueue<'lab> {
             .map(|(mut seat, limits)| {
                 let mut pod = seat.next();
                 if limits == Limits::Some {
-                    let limit = |way, rate: &str| (format!("kubernetes.io/{way}-bandwidth"), rate.to_owned());
+                    let limit = |way, rate: &str| {
+                        (format!("kubernetes.io/{way}-bandwidth"), rate.to_owned())
+                    };
                     pod.annotations = vec![limit("ingress", "100M"), limit("egress", "50M")];
                 }
                 Attached { pod, seat, limits, result: Value::Null }
@@ -163,8 +168,8 @@ impl<'lab> PodQueue<'lab> {
         Ok(())
     }
 
-    /// Runs the cycles on several callers; each takes the next cycle as soon as it has finished one: DEL of
-    /// `going`, then ADD of `coming`.
+    /// Runs the cycles on several callers; each takes the next cycle as soon as it has finished
+    /// one: DEL of `going`, then ADD of `coming`.
     fn work(&mut self, going: &mut [Attached], mut coming: Vec<Attached>) -> Result<Times> {
         let next = AtomicUsize::new(0);
         let cycles = going.len().max(coming.len());
@@ -216,7 +221,9 @@ fn call(node: &Node, verb: &str, pod: &Pod, prev_result: Option<&Value>) -> Call
         Some(result) => node.runtime().with("prevResult", result.clone()),
         None => node.runtime(),
     };
-    let outcome: Outcome = runtime.with("cniVersion", json!("1.0.0")).call(verb, Some(pod)).run()?;
-    let result = outcome.success().map_err(|error| error.context(format!("{verb} of {}", pod.name)))?;
+    let outcome: Outcome =
+        runtime.with("cniVersion", json!("1.0.0")).call(verb, Some(pod)).run()?;
+    let result =
+        outcome.success().map_err(|error| error.context(format!("{verb} of {}", pod.name)))?;
     Ok((outcome.duration, result))
 }

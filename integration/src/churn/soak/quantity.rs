@@ -11,11 +11,11 @@ use crate::Program;
 pub enum Quantity {
     /// Resident memory in kB (1,024 bytes), as proc_pid_smaps(5) counts it.
     Rss(Program),
-    /// Anonymous memory, which a leak consists of; without pages of the executable, which are loaded when
-    /// code runs for the first time.
+    /// Anonymous memory, which a leak consists of; without pages of the executable, which are
+    /// loaded when code runs for the first time.
     Own(Program),
-    /// Resident memory, where a page that n processes share counts as 1/n. It rises when another process with
-    /// the same executable ends.
+    /// Resident memory, where a page that n processes share counts as 1/n. It rises when another
+    /// process with the same executable ends.
     Pss(Program),
     /// Open file descriptors.
     Descriptors(Program),
@@ -64,15 +64,17 @@ pub enum Demand {
     Nothing,
 }
 
-/// Permitted growth of the server's memory, in kB: pages come one at a time, and the allocator returns them
-/// at its own pace. Over the 5,000 cycles that are the second half of 10,000 it is 61 bytes a cycle.
+/// Permitted growth of the server's memory, in kB: pages come one at a time, and the allocator
+/// returns them at its own pace. Over the 5,000 cycles that are the second half of 10,000 it is 61
+/// bytes a cycle.
 pub const MEMORY: f64 = 300.0;
 /// One descriptor: the connection of a call that has just ended.
 const DESCRIPTORS: f64 = 1.0;
 /// The runtime ends an idle thread for blocking work only after ten seconds.
 const THREADS: f64 = 4.0;
-/// Permitted growth of the compacted database, in kB, after 10,000 pods that are gone. A row of a pod has
-/// some 600 bytes, so that a leak of one row in a thousand pods stays below it and a systematic one does not.
+/// Permitted growth of the compacted database, in kB, after 10,000 pods that are gone. A row of a
+/// pod has some 600 bytes, so that a leak of one row in a thousand pods stays below it and a
+/// systematic one does not.
 const DATABASE: f64 = 8.0;
 
 impl Quantity {
@@ -90,11 +92,13 @@ impl Quantity {
             | Self::Mounts
             | Self::Files => Demand::Same,
             Self::Compacted => Demand::Flat(DATABASE),
-            // Leaks of other programs are not this project's, logs are rotated, and the database is compacted
-            // when it has doubled.
-            Self::Rss(_) | Self::Own(_) | Self::Pss(_) | Self::Descriptors(_) | Self::Threads(_) => {
-                Demand::Nothing
-            }
+            // Leaks of other programs are not this project's, logs are rotated, and the database is
+            // compacted when it has doubled.
+            Self::Rss(_)
+            | Self::Own(_)
+            | Self::Pss(_)
+            | Self::Descriptors(_)
+            | Self::Threads(_) => Demand::Nothing,
             Self::Connections
             | Self::Flows
             | Self::Database

@@ -59,7 +59,8 @@ impl Report {
     ) -> Self {
         let quantities: BTreeSet<Quantity> =
             samples.iter().flat_map(|sample| sample.values.keys().copied()).collect();
-        let trends = quantities.into_iter().filter_map(|quantity| Line::of(quantity, &samples)).collect();
+        let trends =
+            quantities.into_iter().filter_map(|quantity| Line::of(quantity, &samples)).collect();
         Self {
             format: FORMAT,
             size,
@@ -78,7 +79,9 @@ impl Report {
         let missed = |line: &Line| {
             let Line { quantity, trend: Trend { first, least, most, growth, .. }, .. } = line;
             match quantity.demand() {
-                Demand::Same => format!("{quantity}: {first} at first, then from {least} to {most}"),
+                Demand::Same => {
+                    format!("{quantity}: {first} at first, then from {least} to {most}")
+                }
                 Demand::Flat(limit) => {
                     format!("{quantity}: grew by {growth:.1} in the second half, more than {limit}")
                 }
@@ -117,7 +120,9 @@ impl Line {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { size: Soak { churn, at_once, .. }, cycles, seconds, rate, trends, failures, .. } = self;
+        let Self {
+            size: Soak { churn, at_once, .. }, cycles, seconds, rate, trends, failures, ..
+        } = self;
         writeln!(
             f,
             "{cycles} cycles with {churn} pods attached, {at_once} at once, \
@@ -134,8 +139,11 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "{}",
-                format!("{:<28}{first:>12.0}{last:>12.0}{slope:>+18.1}   {mark}", quantity.to_string())
-                    .trim_end()
+                format!(
+                    "{:<28}{first:>12.0}{last:>12.0}{slope:>+18.1}   {mark}",
+                    quantity.to_string()
+                )
+                .trim_end()
             )?;
         }
         writeln!(f, "\n{} calls failed", failures.len())?;
@@ -185,7 +193,9 @@ mod tests {
     #[test]
     fn one_row_too_many_at_one_moment_is_found_and_a_daemon_of_others_is_not() {
         assert_eq!(
-            report(|sample| if sample == 50 { 104.0 } else { 103.0 }, Quantity::Ports).findings().len(),
+            report(|sample| if sample == 50 { 104.0 } else { 103.0 }, Quantity::Ports)
+                .findings()
+                .len(),
             1
         );
         assert_eq!(report(f64::from, Quantity::Rss(Program::Vswitchd)).findings(), [""; 0]);

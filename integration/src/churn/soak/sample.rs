@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{Daemon, Lab, Node, Program, eventually};
 
-/// Limit of the wait for the daemons to finish the work of the last calls. ovs-vswitchd and ovn-controller
-/// need far less; after it, the difference is a finding.
+/// Limit of the wait for the daemons to finish the work of the last calls. ovs-vswitchd and
+/// ovn-controller need far less; after it, the difference is a finding.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// The values after so many cycles, while no call is under way.
@@ -61,7 +61,8 @@ impl Sample {
         Ok(Self { cycle, seconds: began.elapsed().as_secs_f64(), values })
     }
 
-    /// Takes samples until all quantities with the demand `Same` equal those of `first`, or the time is over.
+    /// Takes samples until all quantities with the demand `Same` equal those of `first`, or the
+    /// time is over.
     pub(super) fn take_settled(
         lab: &Lab,
         node: &Node,
@@ -90,8 +91,9 @@ impl Sample {
 
     /// Adds the median durations of the calls since the sample before.
     pub(super) fn with_times(mut self, Times { adds, dels }: &Times) -> Self {
-        let milliseconds =
-            |times: &[Duration]| median(times.iter().map(|time| time.as_secs_f64() * 1e3).collect());
+        let milliseconds = |times: &[Duration]| {
+            median(times.iter().map(|time| time.as_secs_f64() * 1e3).collect())
+        };
         self.values.insert(Quantity::AddTime, milliseconds(adds));
         self.values.insert(Quantity::DelTime, milliseconds(dels));
         self
@@ -106,7 +108,8 @@ impl Sample {
     }
 }
 
-/// Makes ovsdb-server rewrite its file with the current rows only, without their history (ovsdb-server(1)).
+/// Makes ovsdb-server rewrite its file with the current rows only, without their history
+/// (ovsdb-server(1)).
 pub(super) fn compact(node: &Node) -> Result<()> {
     node.run(["ovs-appctl", "-t", "ovsdb-server", "ovsdb-server/compact"]).map(drop)
 }
@@ -125,9 +128,16 @@ fn of_node(node: &Node) -> Result<BTreeMap<Quantity, f64>> {
         .lines()
         .map(|line| line.trim().parse().with_context(|| format!("{line:?} is not a number")))
         .collect::<Result<_>>()?;
-    ensure!(numbers.len() == NODE.len(), "{} values instead of {}:\n{output}", numbers.len(), NODE.len());
+    ensure!(
+        numbers.len() == NODE.len(),
+        "{} values instead of {}:\n{output}",
+        numbers.len(),
+        NODE.len()
+    );
     let scaled = |(quantity, number): (Quantity, f64)| match quantity {
-        Quantity::Database | Quantity::PluginLog | Quantity::ServerLog => (quantity, number / 1024.0),
+        Quantity::Database | Quantity::PluginLog | Quantity::ServerLog => {
+            (quantity, number / 1024.0)
+        }
         _ => (quantity, number),
     };
     Ok(counts
@@ -142,7 +152,8 @@ fn of_process(process: Program, daemon: &Daemon) -> Result<[(Quantity, f64); 5]>
     let dir = format!("/proc/{pid}");
     let memory = fs::read_to_string(format!("{dir}/smaps_rollup"))
         .with_context(|| format!("memory of {}", daemon.name()))?;
-    let entries = |name: &str| Ok::<_, anyhow::Error>(fs::read_dir(format!("{dir}/{name}"))?.count() as f64);
+    let entries =
+        |name: &str| Ok::<_, anyhow::Error>(fs::read_dir(format!("{dir}/{name}"))?.count() as f64);
     Ok([
         (Quantity::Rss(process), kilobytes(&memory, "Rss:")?),
         (Quantity::Own(process), kilobytes(&memory, "Anonymous:")?),

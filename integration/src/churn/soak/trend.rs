@@ -13,8 +13,8 @@ pub struct Trend {
     pub least: f64,
     /// The largest value.
     pub most: f64,
-    /// Slope per 1,000 cycles, over the second half only: what a program allocates while it warms up is not a
-    /// leak.
+    /// Slope per 1,000 cycles, over the second half only: what a program allocates while it warms
+    /// up is not a leak.
     pub slope: f64,
     /// Rise of the line with this slope over the second half.
     pub growth: f64,
@@ -24,14 +24,16 @@ pub struct Trend {
 const POINTS: usize = 4;
 
 impl Trend {
-    /// The trend of points (completed cycles, value) in the order of time; `None` for an empty series.
+    /// The trend of points (completed cycles, value) in the order of time; `None` for an empty
+    /// series.
     ///
-    /// The slope is the median of the slopes between all pairs of points (Theil and Sen), which a few
-    /// outliers do not move.
+    /// The slope is the median of the slopes between all pairs of points (Theil and Sen), which a
+    /// few outliers do not move.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         let (&(_, first), &(_, last)) = (points.first()?, points.last()?);
         let half = if points.len() < 2 * POINTS { points } else { &points[points.len() / 2..] };
-        let slope = median(pairs(half).map(|((x, y), (later, value))| (value - y) / (later - x)).collect());
+        let slope =
+            median(pairs(half).map(|((x, y), (later, value))| (value - y) / (later - x)).collect());
         let span = half.last()?.0 - half.first()?.0;
         let values = || points.iter().map(|(_, value)| *value);
         Some(Self {
@@ -87,8 +89,10 @@ mod tests {
 
     #[test]
     fn warming_up_is_no_growth_and_neither_is_one_bad_moment() {
-        let warm =
-            Trend::of(&series(|sample| if sample < 40 { 50.0 * f64::from(sample) } else { 2000.0 })).unwrap();
+        let warm = Trend::of(&series(
+            |sample| if sample < 40 { 50.0 * f64::from(sample) } else { 2000.0 },
+        ))
+        .unwrap();
         assert_eq!((warm.slope, warm.first, warm.last), (0.0, 0.0, 2000.0));
         let spike = Trend::of(&series(|sample| if sample == 77 { 900.0 } else { 5.0 })).unwrap();
         assert_eq!((spike.slope, spike.most), (0.0, 900.0));

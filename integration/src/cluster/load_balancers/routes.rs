@@ -1,5 +1,5 @@
-//! Routes of clients outside of the cluster to the addresses of a load balancer: by way of all nodes, or of
-//! those whose health check says that they have an endpoint.
+//! Routes of clients outside of the cluster to the addresses of a load balancer: by way of all
+//! nodes, or of those whose health check says that they have an endpoint.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -22,13 +22,14 @@ const CHECK: Duration = Duration::from_millis(500);
 /// A node that does not answer in this time is not healthy.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The clients' address of each family, from the ranges for documentation: outside of the nodes' subnet, so
-/// that an endpoint that sees an address of that subnet has seen a node's. Nodes reach it by their default
-/// route.
+/// The clients' address of each family, from the ranges for documentation: outside of the nodes'
+/// subnet, so that an endpoint that sees an address of that subnet has seen a node's. Nodes reach
+/// it by their default route.
 const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x192, 0, 0, 0, 0, 1);
 
-/// Gives the lab's root the clients' addresses, and lets each connection take a way of its own. Returns the addresses.
+/// Gives the lab's root the clients' addresses, and lets each connection take a way of its own.
+/// Returns the addresses.
 pub(super) fn add_clients() -> Result<[IpAddr; 2]> {
     // Unless the kernel looks at ports, too, a client always takes the same node.
     let by_ports = ["net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1"];
@@ -45,8 +46,8 @@ pub(super) fn add_clients() -> Result<[IpAddr; 2]> {
 /// What a Service asks of a balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Balancing {
-    /// The port at which a node says whether it has endpoints (`healthCheckNodePort`). All nodes are taken if
-    /// there is none.
+    /// The port at which a node says whether it has endpoints (`healthCheckNodePort`). All nodes
+    /// are taken if there is none.
     pub(super) health_check: Option<u16>,
     pub(super) spread: Spread,
 }
@@ -55,7 +56,8 @@ pub(super) struct Balancing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spread {
     Connections,
-    /// A client's connections take one node (`sessionAffinity: ClientIP`). There is one client here.
+    /// A client's connections take one node (`sessionAffinity: ClientIP`). There is one client
+    /// here.
     Clients,
 }
 
@@ -152,13 +154,17 @@ async fn lead(address: IpAddr, nodes: &[u32]) -> Result<()> {
     let client = if address.is_ipv4() { IpAddr::from(CLIENT_V4) } else { CLIENT_V6.into() };
     let mut words = format!("route replace {address} src {client}");
     if nodes.is_empty() {
-        // Not `unreachable`: no cloud tells its clients at once, and specs want silence or a refusal.
+        // Not `unreachable`: no cloud tells its clients at once, and specs want silence or a
+        // refusal.
         words = format!("route replace {address} dev lo src {client}");
     }
     for node in nodes {
-        let via = if address.is_ipv4() { fabric::address(*node) } else { fabric::address_v6(*node) };
+        let via =
+            if address.is_ipv4() { fabric::address(*node) } else { fabric::address_v6(*node) };
         words += &format!(" nexthop via {via}");
     }
-    spawn_blocking(move || command::output(Command::new("ip").args(words.split_whitespace())).map(drop))
-        .await?
+    spawn_blocking(move || {
+        command::output(Command::new("ip").args(words.split_whitespace())).map(drop)
+    })
+    .await?
 }

@@ -41,10 +41,11 @@ impl Output {
         Self { sctp, current: String::new(), lines: BTreeMap::new(), ended: Vec::new() }
     }
 
-    /// Reads the next line. Returns the test that begins with it, if one does. The program says how they ended
-    /// when all have.
+    /// Reads the next line. Returns the test that begins with it, if one does. The program says how
+    /// they ended when all have.
     pub(super) fn line(&mut self, line: &str) -> Option<String> {
-        if let Some((what, name)) = line.strip_prefix("=== ").and_then(|line| line.split_once(' ')) {
+        if let Some((what, name)) = line.strip_prefix("=== ").and_then(|line| line.split_once(' '))
+        {
             if ["RUN", "NAME", "CONT"].contains(&what) {
                 name.trim().clone_into(&mut self.current);
             }
@@ -64,7 +65,13 @@ impl Output {
             _ => Outcome::Failed(reason(&printed)),
         };
         let has_error = printed.iter().any(|line| error(line).is_some());
-        self.ended.push(Ended { name: name.to_owned(), outcome, time, failed: result == "FAIL", has_error });
+        self.ended.push(Ended {
+            name: name.to_owned(),
+            outcome,
+            time,
+            failed: result == "FAIL",
+            has_error,
+        });
         None
     }
 
@@ -74,8 +81,8 @@ impl Output {
         skipped.map(|test| readable(&test.name)).collect()
     }
 
-    /// The results of the tests that have no parts, and of those with parts that failed on their own.
-    /// `succeeded`: how the suite `suite` ended.
+    /// The results of the tests that have no parts, and of those with parts that failed on their
+    /// own. `succeeded`: how the suite `suite` ended.
     pub(super) fn specs(self, suite: &str, succeeded: bool) -> Vec<Spec> {
         let whole = format!("{GROUP} the suite {suite} as a whole");
         let parts = |of: &Ended| {
@@ -131,8 +138,8 @@ fn readable(name: &str) -> String {
 #[derive(Debug)]
 struct Failure<'a> {
     error: &'a str,
-    /// What the test says of the connection that it tried last. v0.3.0 tries each again for some seconds, and
-    /// an attempt before the last one is no failure.
+    /// What the test says of the connection that it tried last. v0.3.0 tries each again for some
+    /// seconds, and an attempt before the last one is no failure.
     connection: Option<&'a str>,
     /// The command of that connection.
     command: Option<&'a str>,
@@ -151,10 +158,16 @@ fn failures(printed: &[String]) -> Vec<Failure<'_>> {
     for line in printed {
         if line.contains("FAILED Command was ") {
             command = Some(message(line));
-        } else if line.contains("Expected connection to ") || line.contains("FAILED to execute command ") {
+        } else if line.contains("Expected connection to ")
+            || line.contains("FAILED to execute command ")
+        {
             connection = Some(message(line));
         } else if let Some(error) = error(line) {
-            failures.push(Failure { error, connection: connection.take(), command: command.take() });
+            failures.push(Failure {
+                error,
+                connection: connection.take(),
+                command: command.take(),
+            });
         }
     }
     failures
@@ -182,7 +195,9 @@ fn reason(printed: &[String]) -> String {
         (None, None) => failure.error.to_owned(),
     });
     let panic = || part("panic: ").map(|text| format!("panic: {text}"));
-    let last = || printed.iter().map(|line| message(line)).rfind(|line| !line.is_empty()).map(str::to_owned);
+    let last = || {
+        printed.iter().map(|line| message(line)).rfind(|line| !line.is_empty()).map(str::to_owned)
+    };
     from_failure.or_else(panic).or_else(last).unwrap_or_else(|| "without a word".to_owned())
 }
 

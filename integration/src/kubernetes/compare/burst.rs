@@ -36,11 +36,11 @@ pub(super) struct Burst {
     pub(super) median_ready: f64,
     /// The mean of all pods; the share of the plugin is a part of it.
     pub(super) mean_ready: f64,
-    /// From the request to delete all until the API server reported the last as gone. Containers have a
-    /// second to end.
+    /// From the request to delete all until the API server reported the last as gone. Containers
+    /// have a second to end.
     pub(super) all_gone: f64,
-    /// Time in plugins as the runtime counts it: from the start of the first plugin of a sandbox to the end
-    /// of its last, `loopback` included.
+    /// Time in plugins as the runtime counts it: from the start of the first plugin of a sandbox to
+    /// the end of its last, `loopback` included.
     pub(super) add: Spent,
     pub(super) del: Spent,
     /// Median of each stage of our plugin's ADDs, in ms; empty for other plugins.
@@ -52,9 +52,15 @@ impl Burst {
     ///
     /// # Errors
     /// If a pod has another network than `network`, or exists already.
-    pub(super) fn measure(cluster: &Cluster, node: &Node, network: Network, count: usize) -> Result<Self> {
-        let pods: Vec<Value> =
-            (0..count).map(|number| on_node(idle_pod(&format!("pod-{number}")), &node.name)).collect();
+    pub(super) fn measure(
+        cluster: &Cluster,
+        node: &Node,
+        network: Network,
+        count: usize,
+    ) -> Result<Self> {
+        let pods: Vec<Value> = (0..count)
+            .map(|number| on_node(idle_pod(&format!("pod-{number}")), &node.name))
+            .collect();
         // Counters and log go on from earlier bursts: only the difference counts.
         let before = InPlugin::now(node)?;
         let logged = plugin_time::log_length(node);

@@ -1,5 +1,5 @@
-//! How long the runtime spent in network plugins, ours and others, from its own metrics; and the stages in
-//! our plugin's log.
+//! How long the runtime spent in network plugins, ours and others, from its own metrics; and the
+//! stages in our plugin's log.
 
 use std::{collections::BTreeMap, fs, ops::Sub};
 
@@ -68,10 +68,13 @@ impl InPlugin {
             let name = format!("{METRIC}_{part}{{operation_type=\"{operation}\"}} ");
             let value = metrics.lines().find_map(|line| line.strip_prefix(&name));
             // An operation that never happened has no line.
-            value.map_or(Ok(0.0), |value| value.trim().parse().with_context(|| format!("{name}{value}")))
+            value.map_or(Ok(0.0), |value| {
+                value.trim().parse().with_context(|| format!("{name}{value}"))
+            })
         };
-        let spent =
-            |operation| anyhow::Ok(Spent { calls: of(operation, "count")?, seconds: of(operation, "sum")? });
+        let spent = |operation| {
+            anyhow::Ok(Spent { calls: of(operation, "count")?, seconds: of(operation, "sum")? })
+        };
         Ok(Self { add: spent("set_up_pod")?, del: spent("tear_down_pod")? })
     }
 }
@@ -84,7 +87,8 @@ pub(super) fn log_length(node: &Node) -> usize {
 
 /// Median time of each stage, in ms, of the ADDs in the log after `start`, and of the whole call.
 pub(super) fn stages(node: &Node, start: usize) -> Result<BTreeMap<String, f64>> {
-    let log = fs::read_to_string(node.path(PLUGIN_LOG)).with_context(|| format!("read {PLUGIN_LOG}"))?;
+    let log =
+        fs::read_to_string(node.path(PLUGIN_LOG)).with_context(|| format!("read {PLUGIN_LOG}"))?;
     let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for add in stage_log::adds(log.get(start..).unwrap_or(&log)).into_values() {
         times.entry("whole".to_owned()).or_default().push(add.whole);

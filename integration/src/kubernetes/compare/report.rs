@@ -1,4 +1,5 @@
-//! The result of all bursts, as a table and as `bench-cluster.json`, which has the fields of [`Report`].
+//! The result of all bursts, as a table and as `bench-cluster.json`, which has the fields of
+//! [`Report`].
 
 use std::{collections::BTreeSet, fmt};
 
@@ -67,14 +68,23 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{:>5}  {:<8}{:>14}{:>14}{:>12}{:>11}{:>11}{:>16}",
-            "pods", "", "median ready", "all ready", "all gone", "mean ADD", "mean DEL", "ADD's share of"
+            "pods",
+            "",
+            "median ready",
+            "all ready",
+            "all gone",
+            "mean ADD",
+            "mean DEL",
+            "ADD's share of"
         )?;
         writeln!(
             f,
             "{:>5}  {:<8}{:>14}{:>14}{:>12}{:>11}{:>11}{:>16}",
             "", "", "s", "s", "s", "ms", "ms", "time to ready"
         )?;
-        for Line { network, pods, all_ready, median_ready, all_gone, add_ms, del_ms, share } in lines {
+        for Line { network, pods, all_ready, median_ready, all_gone, add_ms, del_ms, share } in
+            lines
+        {
             let name = match network {
                 Network::Ours => "ours",
                 Network::Bridge => "bridge",
@@ -85,8 +95,10 @@ impl fmt::Display for Report {
                 "{pods:>5}  {name:<8}{median_ready:>14.2}{all_ready:>14.2}{all_gone:>12.2}{add_ms:>11.1}{del_ms:>11.1}{share:>16}"
             )?;
         }
-        let largest =
-            bursts.iter().filter(|burst| burst.network == Network::Ours).max_by_key(|burst| burst.pods);
+        let largest = bursts
+            .iter()
+            .filter(|burst| burst.network == Network::Ours)
+            .max_by_key(|burst| burst.pods);
         if let Some(burst) = largest {
             let stages: Vec<String> =
                 burst.stages.iter().map(|(stage, time)| format!("{stage} {time:.1}")).collect();

@@ -1,5 +1,5 @@
-//! Pods without a kubelet, and policies in the shape of kube-burner's workload `network-policy` with the numbers of
-//! Red Hat's tests. Pure.
+//! Pods without a kubelet, and policies in the shape of kube-burner's workload `network-policy`
+//! with the numbers of Red Hat's tests. Pure.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 pub(super) const NUMBER: &str = "num";
 /// Policies of a namespace.
 pub(super) const POLICIES: u8 = 20;
-/// Namespaces and pods in each that a policy allows, its blocks, ports and ranges of ports: so many of each.
+/// Namespaces and pods in each that a policy allows, its blocks, ports and ranges of ports: so many
+/// of each.
 pub(super) const FIVE: u8 = 5;
 
 /// A pod's namespace and name.
@@ -35,14 +36,14 @@ pub(super) enum Directions {
     Both,
 }
 
-/// The first of the ports of policy `number`. Policies of a namespace have no port in common, so that one of them alone
-/// allows a connection.
+/// The first of the ports of policy `number`. Policies of a namespace have no port in common, so
+/// that one of them alone allows a connection.
 pub(super) fn port(number: u8) -> u16 {
     8_000 + 10 * u16::from(number)
 }
 
-/// Policy `number` of a namespace, for the pods that `selector` selects. Each rule has five ports and five ranges; one
-/// rule is about pods, and five are about a block each.
+/// Policy `number` of a namespace, for the pods that `selector` selects. Each rule has five ports
+/// and five ranges; one rule is about pods, and five are about a block each.
 pub(super) fn policy(number: u8, selector: &Value, peers: &Peers, directions: Directions) -> Value {
     let numbers: Vec<String> = peers.numbers.iter().map(u8::to_string).collect();
     let pods = json!({
@@ -51,8 +52,7 @@ pub(super) fn policy(number: u8, selector: &Value, peers: &Peers, directions: Di
         ]},
         "podSelector": {"matchExpressions": [{"key": NUMBER, "operator": "In", "values": numbers}]},
     });
-    let block =
-        |index: u8| json!({"ipBlock": {"cidr": format!("{}/16", Ipv4Addr::new(20 + number, index, 0, 0))}});
+    let block = |index: u8| json!({"ipBlock": {"cidr": format!("{}/16", Ipv4Addr::new(20 + number, index, 0, 0))}});
     let single = |index: u8| json!({"protocol": "TCP", "port": port(number) + u16::from(index)});
     let range = |index: u8| {
         let first = 10_000 + 100 * u16::from(number) + 20 * u16::from(index);
@@ -63,7 +63,8 @@ pub(super) fn policy(number: u8, selector: &Value, peers: &Peers, directions: Di
         let peers = [pods.clone()].into_iter().chain((0..FIVE).map(block));
         peers.map(|peer| json!({side: [peer], "ports": ports})).collect::<Vec<Value>>()
     };
-    let mut spec = json!({"podSelector": selector, "policyTypes": ["Ingress"], "ingress": rules("from")});
+    let mut spec =
+        json!({"podSelector": selector, "policyTypes": ["Ingress"], "ingress": rules("from")});
     if directions == Directions::Both {
         spec["policyTypes"] = json!(["Ingress", "Egress"]);
         spec["egress"] = json!(rules("to"));
@@ -120,10 +121,16 @@ mod tests {
         let [ingress, egress] =
             ["ingress", "egress"].map(|side| both["spec"][side].as_array().unwrap().clone());
         assert_eq!((ingress.len(), egress.len()), (6, 6));
-        assert_eq!(egress[0]["to"][0]["podSelector"]["matchExpressions"][0]["values"], json!(["3", "4"]));
+        assert_eq!(
+            egress[0]["to"][0]["podSelector"]["matchExpressions"][0]["values"],
+            json!(["3", "4"])
+        );
         assert_eq!(egress[5]["to"], json!([{"ipBlock": {"cidr": "22.4.0.0/16"}}]));
         assert_eq!(ingress[0]["ports"].as_array().unwrap().len(), 10);
-        assert_eq!(ingress[5]["ports"][9], json!({"protocol": "TCP", "port": 10_280, "endPort": 10_285}));
+        assert_eq!(
+            ingress[5]["ports"][9],
+            json!({"protocol": "TCP", "port": 10_280, "endPort": 10_285})
+        );
         assert!(policy(2, &json!({}), &peers, Directions::Ingress)["spec"]["egress"].is_null());
     }
 }

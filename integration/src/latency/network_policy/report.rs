@@ -20,7 +20,8 @@ pub(crate) struct Report {
     gates: Vec<Gate>,
 }
 
-/// A fifth of the 5.1 s that OVN-Kubernetes takes on 24 nodes, by the same measurement. Cilium takes 0.3 s on 1,000.
+/// A fifth of the 5.1 s that OVN-Kubernetes takes on 24 nodes, by the same measurement. Cilium
+/// takes 0.3 s on 1,000.
 const READY: f64 = 1_000.0;
 
 /// Parts of a start.
@@ -38,10 +39,11 @@ const POLICIES: [Change<Ready>; 3] = [
 
 impl Report {
     pub(crate) fn new(environment: Environment, measured: Measured) -> Self {
-        let gates = measured.workload.iter().map(|workload::Measured { arrival, policies, .. }| {
-            let p99 = Percentiles::of(policies.iter().map(|ready| ready.ready)).p99;
-            Gate::within(&format!("policies {}, ready, p99", said(*arrival)), p99, READY)
-        });
+        let gates =
+            measured.workload.iter().map(|workload::Measured { arrival, policies, .. }| {
+                let p99 = Percentiles::of(policies.iter().map(|ready| ready.ready)).p99;
+                Gate::within(&format!("policies {}, ready, p99", said(*arrival)), p99, READY)
+            });
         let gates = gates.collect();
         Self { environment, measured, gates }
     }
@@ -64,14 +66,17 @@ impl fmt::Display for Report {
         let Measured { starts: Starts { without, first, further }, workload } = &self.measured;
         writeln!(f, "\n{}", self.environment)?;
         writeln!(f, "Milliseconds, median / 99th percentile / longest.")?;
-        let [none, first_of_node, others] = ["without policies", "with twenty", "and another pod there"];
+        let [none, first_of_node, others] =
+            ["without policies", "with twenty", "and another pod there"];
         writeln!(f, "\n  {:<54}{none:>24}{first_of_node:>24}{others:>24}", "a pod starts")?;
         for (what, time) in STARTS {
-            let [without, first, further] = [without, first, further].map(|starts| of(starts, time));
+            let [without, first, further] =
+                [without, first, further].map(|starts| of(starts, time));
             writeln!(f, "  {what:<54}{without:>24}{first:>24}{further:>24}")?;
         }
         for workload::Measured { arrival, created_in, policies } in workload {
-            let title = format!("{} policies {}, in {created_in:.1} s", policies.len(), said(*arrival));
+            let title =
+                format!("{} policies {}, in {created_in:.1} s", policies.len(), said(*arrival));
             writeln!(f, "\n  {title}")?;
             for (what, time) in POLICIES {
                 writeln!(f, "  {what:<54}{:>24}", of(policies, time))?;
@@ -100,7 +105,8 @@ mod tests {
                 ready: if number < slow { 1_001.0 } else { 1_000.0 },
             };
             let policies = (0..100).map(ready).collect();
-            let workload = vec![workload::Measured { arrival: Arrival::AtOnce, created_in: 1.0, policies }];
+            let workload =
+                vec![workload::Measured { arrival: Arrival::AtOnce, created_in: 1.0, policies }];
             let measured = Measured { starts: Starts::default(), workload };
             Report::new(Environment::of_this_machine(0).unwrap(), measured).holds()
         };

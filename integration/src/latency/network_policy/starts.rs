@@ -1,10 +1,11 @@
-//! How long a pod takes from its ADD until the first packet that it may send is answered, with and without policies
-//! on it.
+//! How long a pod takes from its ADD until the first packet that it may send is answered, with and
+//! without policies on it.
 //!
-//! A program in a pod starts after ADD has returned, so the client connects from then on. It waits in the pod's
-//! namespace already: a program that starts takes longer than what is measured.
+//! A program in a pod starts after ADD has returned, so the client connects from then on. It waits
+//! in the pod's namespace already: a program that starts takes longer than what is measured.
 //!
-//! Policies are there before the pod. If no other pod of its node is selected by them, their flows come with it.
+//! Policies are there before the pod. If no other pod of its node is selected by them, their flows
+//! come with it.
 
 use std::net::SocketAddr;
 
@@ -101,12 +102,15 @@ impl<'a> Place<'a> {
         let mut server = world.sandbox(&name)?;
         world.create(&mut server, &json!({NUMBER: SERVER.to_string()}))?;
         world.add(&mut server)?;
-        // Each policy allows the server at a port of its own, and only the last one the port that is used.
+        // Each policy allows the server at a port of its own, and only the last one the port that
+        // is used.
         let allowed = port(POLICIES - 1);
         let answering = world.answering(&server, [allowed, FORBIDDEN])?;
-        let peers = Peers { namespaces: vec![NAMESPACE.to_owned()], numbers: vec![SERVER, 1, 2, 3, 4] };
+        let peers =
+            Peers { namespaces: vec![NAMESPACE.to_owned()], numbers: vec![SERVER, 1, 2, 3, 4] };
         for number in 0..POLICIES {
-            let policy = policy(number, &json!({"matchLabels": labels(true)}), &peers, Directions::Both);
+            let policy =
+                policy(number, &json!({"matchLabels": labels(true)}), &peers, Directions::Both);
             world.create_policy(NAMESPACE, &policy)?;
         }
         world.until_acls(ACLS * usize::from(POLICIES))?;
@@ -118,7 +122,8 @@ impl<'a> Place<'a> {
     /// Starts a pod. `look` checks whether it reaches what it may not with policies.
     fn start(&self, name: &str, with: bool, look: bool) -> Result<(Start, Pod)> {
         let world = self.world;
-        let mut pod = world.sandbox(&Name { namespace: NAMESPACE.to_owned(), name: name.to_owned() })?;
+        let mut pod =
+            world.sandbox(&Name { namespace: NAMESPACE.to_owned(), name: name.to_owned() })?;
         let mut client = world.reaching(&pod, Pace::FAST.every)?;
         world.create(&mut pod, &labels(with))?;
         let begun = Moment::now();

@@ -1,9 +1,11 @@
-//! Kube-burner's workload `network-policy` with its own measurement, at the size of one node: ten namespaces with ten
-//! pods each, which a policy closes, and then twenty policies in each namespace, while clients try the connections that
-//! these will allow. A policy is ready when the last of its connections is established.
+//! Kube-burner's workload `network-policy` with its own measurement, at the size of one node: ten
+//! namespaces with ten pods each, which a policy closes, and then twenty policies in each
+//! namespace, while clients try the connections that these will allow. A policy is ready when the
+//! last of its connections is established.
 //!
-//! Kube-burner counts from the policy's `creationTimestamp`, which has seconds; here it is the moment before the request.
-//! A policy allows 250 connections; of these some are tried, each of another pod.
+//! Kube-burner counts from the policy's `creationTimestamp`, which has seconds; here it is the
+//! moment before the request. A policy allows 250 connections; of these some are tried, each of
+//! another pod.
 
 use std::{
     net::SocketAddr,
@@ -46,8 +48,8 @@ pub(crate) enum Arrival {
 impl Arrival {
     pub(crate) const ALL: [Self; 2] = [Self::AtARate, Self::AtOnce];
 
-    /// Connections of a policy, and how often each is tried until it is established: hundreds of policies that wait at
-    /// the same time would keep the processors busy.
+    /// Connections of a policy, and how often each is tried until it is established: hundreds of
+    /// policies that wait at the same time would keep the processors busy.
     fn tries(self) -> (u8, Duration) {
         match self {
             Self::AtARate => (FIVE, Duration::from_millis(5)),
@@ -94,7 +96,9 @@ struct PolicyOf {
 impl PolicyOf {
     /// All of them, in the order of their creation.
     fn all() -> Vec<Self> {
-        (0..TEN).flat_map(|namespace| (0..POLICIES).map(move |number| Self { namespace, number })).collect()
+        (0..TEN)
+            .flat_map(|namespace| (0..POLICIES).map(move |number| Self { namespace, number }))
+            .collect()
     }
 
     /// The namespaces and numbers of the pods that it allows.
@@ -103,16 +107,25 @@ impl PolicyOf {
         [namespace + number, number].map(|first| [0, 1, 2, 3, 4].map(|index| (first + index) % TEN))
     }
 
-    /// Some of the connections that it allows, between the pods with these indexes: from another namespace each, to
-    /// another pod each.
+    /// Some of the connections that it allows, between the pods with these indexes: from another
+    /// namespace each, to another pod each.
     fn connections(self, count: u8) -> Vec<(usize, usize)> {
         let [namespaces, numbers] = self.peers();
         let connection = |index: u8| {
-            let from =
-                pod(namespaces[usize::from(index)], numbers[usize::from((self.number + index) % FIVE)]);
+            let from = pod(
+                namespaces[usize::from(index)],
+                numbers[usize::from((self.number + index) % FIVE)],
+            );
             let to = pod(self.namespace, (self.number + 3 * index) % TEN);
             // A pod reaches itself without a policy.
-            (from, if from == to { pod(self.namespace, (self.number + 3 * index + FIVE) % TEN) } else { to })
+            (
+                from,
+                if from == to {
+                    pod(self.namespace, (self.number + 3 * index + FIVE) % TEN)
+                } else {
+                    to
+                },
+            )
         };
         (0..count).map(connection).collect()
     }
@@ -138,10 +151,11 @@ impl<'a> Workload<'a> {
     pub(crate) fn prepare(world: &'a World, say: &dyn Fn(&str)) -> Result<Self> {
         say("attaching the pods of the workload");
         world.create_namespaces(&(0..TEN).map(namespace).collect::<Vec<_>>())?;
-        let all: Vec<(u8, u8)> = (0..TEN).flat_map(|of| (0..TEN).map(move |number| (of, number))).collect();
+        let all: Vec<(u8, u8)> =
+            (0..TEN).flat_map(|of| (0..TEN).map(move |number| (of, number))).collect();
         let start = |&(of, number): &(u8, u8)| {
-            let mut pod =
-                world.sandbox(&Name { namespace: namespace(of), name: format!("{of}-{number}") })?;
+            let mut pod = world
+                .sandbox(&Name { namespace: namespace(of), name: format!("{of}-{number}") })?;
             world.create(&mut pod, &json!({NUMBER: number.to_string()}))?;
             world.add(&mut pod)?;
             let answering = world.answering(&pod, (0..POLICIES).map(port))?;
@@ -164,8 +178,9 @@ impl<'a> Workload<'a> {
             PolicyOf::all().into_iter().map(|of| (of, allowed(of))).collect();
         say("no connection of the workload is established yet");
         self.none_is_established(&policies)?;
-        let clients =
-            on_threads(AT_ONCE, &self.pods, |pod| Ok(Mutex::new(self.world.reaching(pod, every)?)))?;
+        let clients = on_threads(AT_ONCE, &self.pods, |pod| {
+            Ok(Mutex::new(self.world.reaching(pod, every)?))
+        })?;
         say(&format!("creating {} policies ({arrival:?})", policies.len()));
         let begun = Instant::now();
         let create = |(of, allowed): &(PolicyOf, Vec<Allowed>)| self.create(*of, allowed, &clients);
@@ -174,8 +189,10 @@ impl<'a> Workload<'a> {
             Arrival::AtOnce => on_threads(AT_ONCE, &policies, create)?,
         };
         let created_in = begun.elapsed().as_secs_f64();
-        let ready =
-            policies.iter().zip(created).map(|((_, allowed), created)| created.ready(allowed, &clients));
+        let ready = policies
+            .iter()
+            .zip(created)
+            .map(|((_, allowed), created)| created.ready(allowed, &clients));
         let policies = ready.collect::<Result<_>>()?;
         drop(clients);
         on_threads(AT_ONCE, &PolicyOf::all(), |of| {
@@ -187,25 +204,35 @@ impl<'a> Workload<'a> {
 
     fn none_is_established(&self, policies: &[(PolicyOf, Vec<Allowed>)]) -> Result<()> {
         let asked = |from: usize| {
-            let all =
-                policies.iter().flat_map(|(_, allowed)| allowed).filter(move |allowed| allowed.from == from);
+            let all = policies
+                .iter()
+                .flat_map(|(_, allowed)| allowed)
+                .filter(move |allowed| allowed.from == from);
             all.map(|allowed| allowed.to).collect::<Vec<SocketAddr>>()
         };
         let all: Vec<(&Pod, Vec<SocketAddr>)> =
             self.pods.iter().enumerate().map(|(from, pod)| (pod, asked(from))).collect();
         eventually("the pods are closed", PATIENCE, || {
-            on_threads(AT_ONCE, &all, |(pod, places)| self.world.must_not_reach(pod, places)).map(drop)
+            on_threads(AT_ONCE, &all, |(pod, places)| self.world.must_not_reach(pod, places))
+                .map(drop)
         })
     }
 
     /// Lets clients try the policy's connections, and creates it.
-    fn create(&self, of: PolicyOf, allowed: &[Allowed], clients: &[Mutex<Reaching>]) -> Result<Created> {
+    fn create(
+        &self,
+        of: PolicyOf,
+        allowed: &[Allowed],
+        clients: &[Mutex<Reaching>],
+    ) -> Result<Created> {
         for allowed in allowed {
             locked(&clients[allowed.from]).reach(allowed.to)?;
         }
         let [namespaces, numbers] = of.peers();
-        let peers =
-            Peers { namespaces: namespaces.into_iter().map(namespace).collect(), numbers: numbers.to_vec() };
+        let peers = Peers {
+            namespaces: namespaces.into_iter().map(namespace).collect(),
+            numbers: numbers.to_vec(),
+        };
         let policy = policy(of.number, &json!({}), &peers, Directions::Ingress);
         let begun = Moment::now();
         self.world.create_policy(&namespace(of.namespace), &policy)?;
@@ -242,7 +269,9 @@ fn at_a_rate<T, R>(items: &[T], act: impl Fn(&T) -> Result<R>) -> Result<Vec<R>>
     let mut done = Vec::new();
     for (number, item) in (0..).zip(items) {
         let due = begun + Duration::from_secs(1) * number / RATE;
-        while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        while let Some(left) =
+            due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        {
             park_timeout(left);
         }
         done.push(act(item)?);
@@ -271,7 +300,10 @@ mod tests {
                 let [of, number] = [from / usize::from(TEN), from % usize::from(TEN)];
                 assert!(namespaces.iter().any(|known| usize::from(*known) == of), "{policy:?}");
                 assert!(numbers.iter().any(|known| usize::from(*known) == number), "{policy:?}");
-                assert!(from != to && to / usize::from(TEN) == usize::from(policy.namespace), "{policy:?}");
+                assert!(
+                    from != to && to / usize::from(TEN) == usize::from(policy.namespace),
+                    "{policy:?}"
+                );
             }
             let clients: HashSet<usize> = connections.iter().map(|(from, _)| *from).collect();
             let servers: HashSet<usize> = connections.iter().map(|(_, to)| *to).collect();

@@ -11,16 +11,19 @@ use crate::{
     scale::process::Usage,
 };
 
-/// Limit for the time in which the API server takes all nodes, in seconds: beyond it, another world is measured.
+/// Limit for the time in which the API server takes all nodes, in seconds: beyond it, another world
+/// is measured.
 const WINDOW: f64 = 11.0;
-/// Limit for the wait of a node for its rows, in milliseconds: a node's server takes longer to start.
+/// Limit for the wait of a node for its rows, in milliseconds: a node's server takes longer to
+/// start.
 const WAIT: f64 = 1_000.0;
-/// Limits for a restart in seconds, and for the peak of memory in MB: those of 500 nodes with 10,000 pods.
+/// Limits for a restart in seconds, and for the peak of memory in MB: those of 500 nodes with
+/// 10,000 pods.
 const SECONDS: f64 = 2.0;
 const MEMORY: f64 = 60.0;
-/// Limit for the cost of a half of the nodes, as a multiple of the half that joined before. Nodes that cost
-/// something for each other node would make it 3. The processor time has this much room besides, in seconds: what
-/// the process does anyway in the time in which nodes join.
+/// Limit for the cost of a half of the nodes, as a multiple of the half that joined before. Nodes
+/// that cost something for each other node would make it 3. The processor time has this much room
+/// besides, in seconds: what the process does anyway in the time in which nodes join.
 const SAME_COST: f64 = 1.3;
 const ANYWAY: f64 = 0.1;
 
@@ -30,8 +33,8 @@ pub(crate) struct Joined {
     pub(crate) nodes: usize,
     /// In which the API server took all of them.
     pub(crate) posted: f64,
-    /// From the API server's answer to the creation of a node until its last row was committed, in milliseconds:
-    /// of the node that came last, and of all.
+    /// From the API server's answer to the creation of a node until its last row was committed, in
+    /// milliseconds: of the node that came last, and of all.
     pub(crate) last: f64,
     pub(crate) waits: Percentiles,
     pub(crate) halves: [Half; 2],
@@ -91,7 +94,9 @@ impl Half {
 impl Joined {
     /// Every goal.
     pub(crate) fn gates(&self) -> Vec<Gate> {
-        let Self { nodes, posted, last, waits, halves: [first, second], usage, restart, left, .. } = self;
+        let Self {
+            nodes, posted, last, waits, halves: [first, second], usage, restart, left, ..
+        } = self;
         let [one, other] = Growth::added_in_all(&self.growth);
         let half = nodes / 2;
         vec![
@@ -105,7 +110,12 @@ impl Joined {
                 one.rows as u64,
             ),
             Gate::no_more("values in these rows", other.values as u64, one.values as u64),
-            Gate::at_most("CPU of the second half", "s", second.cpu, SAME_COST * first.cpu + ANYWAY),
+            Gate::at_most(
+                "CPU of the second half",
+                "s",
+                second.cpu,
+                SAME_COST * first.cpu + ANYWAY,
+            ),
             Gate::at_most(
                 "database log of the second half",
                 "kB",
@@ -116,7 +126,11 @@ impl Joined {
             Gate::at_most("restart until ready", "s", restart.ready, SECONDS),
             Gate::exactly("transactions of a restart", restart.transactions, 0),
             Gate::exactly("nodes written by a restart", restart.nodes_written as u64, 0),
-            Gate::exactly("tables with more or less after half has left", left.differences.len() as u64, 0),
+            Gate::exactly(
+                "tables with more or less after half has left",
+                left.differences.len() as u64,
+                0,
+            ),
         ]
     }
 }
@@ -139,7 +153,13 @@ mod tests {
             southbound: Vec::new(),
             usage: Usage { peak_rss: MEMORY, ..Usage::default() },
             restart: Restart { ready: SECONDS, transactions: 0, nodes_written: 0, cpu: 0.1 },
-            left: Left { deleted: 1.0, behind: 10.0, transactions: 3, cpu: 0.1, differences: Vec::new() },
+            left: Left {
+                deleted: 1.0,
+                behind: 10.0,
+                transactions: 3,
+                cpu: 0.1,
+                differences: Vec::new(),
+            },
         }
     }
 
@@ -156,7 +176,10 @@ mod tests {
             (|joined| joined.posted = 11.1, "nodes created within"),
             (|joined| joined.waits.p99 = 1_001.0, "node created to its last row, p99"),
             (|joined| joined.last = 1_001.0, "the last node's"),
-            (|joined| joined.growth[0].counts[2].rows = 21, "rows that 10 further nodes add to those of 10"),
+            (
+                |joined| joined.growth[0].counts[2].rows = 21,
+                "rows that 10 further nodes add to those of 10",
+            ),
             (|joined| joined.growth[0].counts[2].values = 81, "values in these rows"),
             (|joined| joined.halves[1].cpu = 1.5, "CPU of the second half"),
             (|joined| joined.halves[1].bytes = 1_400, "database log of the second half"),

@@ -9,8 +9,19 @@ use super::{
 
 impl fmt::Display for Joined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Joined { nodes, posted, last, waits, halves, constant, growth, southbound, usage, restart, left } =
-            self;
+        let Joined {
+            nodes,
+            posted,
+            last,
+            waits,
+            halves,
+            constant,
+            growth,
+            southbound,
+            usage,
+            restart,
+            left,
+        } = self;
         writeln!(f, "{nodes} nodes with gateways joined in {posted:.2} s\n")?;
         writeln!(
             f,
@@ -36,7 +47,9 @@ impl fmt::Display for Joined {
             "  the second half left: deleted in {deleted:.2} s, their rows gone {behind:.1} ms after the last answer; \
              {transactions} transactions, {cpu:.2} s CPU"
         )?;
-        differences.iter().try_for_each(|table| writeln!(f, "    now, and before they came: {table}"))?;
+        differences
+            .iter()
+            .try_for_each(|table| writeln!(f, "    now, and before they came: {table}"))?;
         writeln!(f, "\n  northbound: {} rows without nodes, and for each node:", constant.rows)?;
         tables(f, *nodes, growth)?;
         if !southbound.is_empty() {

@@ -1,4 +1,5 @@
-//! The northbound rows of each node, observed by an independent monitor: which are there, and since when.
+//! The northbound rows of each node, observed by an independent monitor: which are there, and since
+//! when.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -84,10 +85,11 @@ enum Part {
     Neighbour,
 }
 
-/// Fewest rows of a gateway beside those with a name. With fewer, packets of the node's pods find no way: the
-/// cluster's router knows its gateway router and leads the node's pods there; the gateway router knows pods and
-/// world, and translates pods and itself.
-const LEAST: [(Part, usize); 3] = [(Part::WayToGateway, 2), (Part::WayToNode, 1), (Part::Neighbour, 1)];
+/// Fewest rows of a gateway beside those with a name. With fewer, packets of the node's pods find
+/// no way: the cluster's router knows its gateway router and leads the node's pods there; the
+/// gateway router knows pods and world, and translates pods and itself.
+const LEAST: [(Part, usize); 3] =
+    [(Part::WayToGateway, 2), (Part::WayToNode, 1), (Part::Neighbour, 1)];
 const LEAST_ROUTES: usize = 2;
 const LEAST_NATS: usize = 2;
 

@@ -1,5 +1,5 @@
-//! The numbers of rows and of values in each table of a database, and how they grow with the number of nodes.
-//! Must not know what they mean.
+//! The numbers of rows and of values in each table of a database, and how they grow with the number
+//! of nodes. Must not know what they mean.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -80,7 +80,9 @@ impl Tables {
 /// The number of values in a column (RFC 7047, section 5.1).
 fn size(value: &Value) -> usize {
     match value.as_array().map(Vec::as_slice) {
-        Some([kind, elements]) if kind == "set" || kind == "map" => elements.as_array().map_or(1, Vec::len),
+        Some([kind, elements]) if kind == "set" || kind == "map" => {
+            elements.as_array().map_or(1, Vec::len)
+        }
         _ => 1,
     }
 }
@@ -116,7 +118,10 @@ impl Growth {
         different
             .filter(|(_, one, other)| one != other)
             .map(|(table, one, other)| {
-                format!("{table}: {} ({}) and {} ({})", one.rows, one.values, other.rows, other.values)
+                format!(
+                    "{table}: {} ({}) and {} ({})",
+                    one.rows, one.values, other.rows, other.values
+                )
             })
             .collect()
     }

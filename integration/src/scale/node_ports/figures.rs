@@ -1,4 +1,5 @@
-//! The measured figures of the node ports of a node, their goals, and the text on the terminal. Pure.
+//! The measured figures of the node ports of a node, their goals, and the text on the terminal.
+//! Pure.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use crate::{
     scale::process::Usage,
 };
 
-/// Limit for the flows of a node port of one family: to the gateway router and, on a kernel's datapath, back.
+/// Limit for the flows of a node port of one family: to the gateway router and, on a kernel's
+/// datapath, back.
 const FLOWS: f64 = 2.0;
 /// Limit for the message that brings one more node port, in bytes: its two flows take 280.
 const BYTES: f64 = 500.0;
@@ -44,7 +46,8 @@ pub(crate) struct NodePorts {
 pub(crate) struct Round {
     /// From the request to the API server until its answer, in milliseconds.
     pub(crate) answered: f64,
-    /// From the request to the API server until the flow was there, and until it was gone, in milliseconds.
+    /// From the request to the API server until the flow was there, and until it was gone, in
+    /// milliseconds.
     pub(crate) added: f64,
     pub(crate) removed: f64,
     /// Flows that came, went or changed until then.
@@ -69,7 +72,8 @@ impl Sent {
             let (_, rest) = outcome.split_once(&format!(" {name}: "))?;
             rest.split([',', ' ']).next()?.parse().ok()
         };
-        let sent = Self { added: number("added")?, removed: number("removed")?, bytes: number("bytes")? };
+        let sent =
+            Self { added: number("added")?, removed: number("removed")?, bytes: number("bytes")? };
         (sent.bytes > 0).then_some(sent)
     }
 }
@@ -81,12 +85,14 @@ impl NodePorts {
 
     /// Every goal.
     pub(crate) fn gates(&self) -> Vec<Gate> {
-        let median = |rounds: &[Round], of: fn(&Round) -> f64| Percentiles::of(rounds.iter().map(of)).p50;
+        let median =
+            |rounds: &[Round], of: fn(&Round) -> f64| Percentiles::of(rounds.iter().map(of)).p50;
         let added = |rounds: &[Round]| median(rounds, |round| round.added);
         let answered = |rounds: &[Round]| median(rounds, |round| round.answered);
         // With many Services the API server itself looks longer for an address and a port.
         let answered_later = (answered(&self.beside) - answered(&self.alone)).max(0.0);
-        let most = |of: fn(&Round) -> usize| self.beside.iter().map(of).max().unwrap_or_default() as f64;
+        let most =
+            |of: fn(&Round) -> usize| self.beside.iter().map(of).max().unwrap_or_default() as f64;
         vec![
             Gate::at_most("flows of a node port", "", self.flows_of_each(), FLOWS),
             Gate::at_most(
@@ -102,7 +108,12 @@ impl NodePorts {
                 added(&self.beside) - answered_later,
                 WITH_OTHERS * added(&self.alone),
             ),
-            Gate::at_most("all flows back after ovs-vswitchd", "ms", self.switch_restarted * 1e3, BACK),
+            Gate::at_most(
+                "all flows back after ovs-vswitchd",
+                "ms",
+                self.switch_restarted * 1e3,
+                BACK,
+            ),
         ]
     }
 }
@@ -138,7 +149,11 @@ impl fmt::Display for NodePorts {
                 added.p50, added.p90, removed.p50, removed.p90
             )?;
         }
-        writeln!(f, "  all from nothing: {:.0} ms after a new ovs-vswitchd answers", switch_restarted * 1e3)?;
+        writeln!(
+            f,
+            "  all from nothing: {:.0} ms after a new ovs-vswitchd answers",
+            switch_restarted * 1e3
+        )?;
         let Sent { added, bytes, .. } = sent;
         writeln!(
             f,

@@ -1,4 +1,5 @@
-//! The changes of a bridge's flows, as `ovs-ofctl monitor` prints them: flow by flow, with the time.
+//! The changes of a bridge's flows, as `ovs-ofctl monitor` prints them: flow by flow, with the
+//! time.
 
 use std::{
     collections::BTreeSet,
@@ -55,8 +56,8 @@ pub(super) fn flow_of_port(flow: &str) -> Option<u16> {
 }
 
 impl Monitor {
-    /// Begins. The flows that are there come first, and this waits for the first of them: from then on every change
-    /// is told.
+    /// Begins. The flows that are there come first, and this waits for the first of them: from then
+    /// on every change is told.
     pub(super) fn start(node: &Node, bridge: &str) -> Result<Self> {
         let mut command = node.command("stdbuf");
         // The flows that are there are its standard output, and changes its standard error.

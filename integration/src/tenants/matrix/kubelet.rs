@@ -69,7 +69,12 @@ pub(super) const ROWS: &[Row] = &[
         "a kubelet's credential writes another node's annotations",
         "the API server refuses",
     ),
-    row(57, Party::Kubelet, "a kubelet's credential makes a node of another name", "the API server refuses"),
+    row(
+        57,
+        Party::Kubelet,
+        "a kubelet's credential makes a node of another name",
+        "the API server refuses",
+    ),
     row(
         58,
         Party::Kubelet,

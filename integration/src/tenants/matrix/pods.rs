@@ -45,7 +45,12 @@ pub(super) const ROWS: &[Row] = &[
         "pods with annotations of garbage, of 200 kB, and 50,000 brackets deep",
         "no other pod waits",
     ),
-    row(24, Party::User, "300 pods that never start, with 50 named ports each", "no other pod waits"),
+    row(
+        24,
+        Party::User,
+        "300 pods that never start, with 50 named ports each",
+        "no other pod waits",
+    ),
     row(
         25,
         Party::User,

@@ -21,7 +21,12 @@ pub(super) const ROWS: &[Row] = &[
         "a NetworkPolicy of 20,000 rules that differ",
         "it isolates and allows nothing, with an event",
     ),
-    row(4, Party::User, "a NetworkPolicy with 10,000 address blocks as peers", "no other pod waits"),
+    row(
+        4,
+        Party::User,
+        "a NetworkPolicy with 10,000 address blocks as peers",
+        "no other pod waits",
+    ),
     row(
         5,
         Party::User,
@@ -47,7 +52,12 @@ pub(super) const ROWS: &[Row] = &[
         "the other tenant's rules stay as they were",
     ),
     row(65, Party::User, "200 policies that come and go in a burst", "no other pod waits"),
-    row(66, Party::User, "600 policies that cannot be used", "another tenant's events are still told"),
+    row(
+        66,
+        Party::User,
+        "600 policies that cannot be used",
+        "another tenant's events are still told",
+    ),
     row(
         67,
         Party::User,

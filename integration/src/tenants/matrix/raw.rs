@@ -61,6 +61,12 @@ pub(super) const ROWS: &[Row] = &[
         Party::Pod,
         "fragments to a closed pod: tiny ones, later ones alone, ones that overlap",
         "no pod gets them",
+    )
+    .beside(
+        "on a userspace datapath OVN before 26.03 sees no port in a fragment: what denies a port \
+         and allows the rest lets fragments to it pass, with upstream on every release. The \
+         control plane sets `acl_ct_translation`, which prevents it since 26.03 \
+         (docs/decisions/rules-about-ports-and-fragments.md)",
     ),
     row(
         89,

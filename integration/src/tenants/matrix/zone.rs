@@ -28,5 +28,10 @@ pub(super) const ROWS: &[Row] = &[
         "silence about 500 names of one tenant",
         "another tenant's name has its first answer within 15 s",
     ),
-    row(55, Party::Zone, "other addresses with each answer", "a connection that had been let out goes on"),
+    row(
+        55,
+        Party::Zone,
+        "other addresses with each answer",
+        "a connection that had been let out goes on",
+    ),
 ];

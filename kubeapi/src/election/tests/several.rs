@@ -27,7 +27,8 @@ impl Kept {
     fn write(&mut self, name: &str, mut lease: Value) -> Value {
         self.written += 1;
         lease["metadata"]["resourceVersion"] = self.written.to_string().into();
-        let holder = |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        let holder =
+            |lease: &Value| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
         if self.leases.get(name).map(holder).unwrap_or_default() != holder(&lease) {
             self.holders.push((name.to_owned(), holder(&lease)));
         }
@@ -114,7 +115,8 @@ impl Cluster {
             own_lease: own_lease.clone(),
             ..candidate(identity)
         });
-        let candidates = ElectionConfigs { first: candidates.next().unwrap(), second: candidates.next() };
+        let candidates =
+            ElectionConfigs { first: candidates.next().unwrap(), second: candidates.next() };
         let metrics = Metrics::register(&Registry::new(), "test").unwrap();
         let (leadership, elector) =
             LeaderElector::start_after(ready, self.client.clone(), candidates, metrics);
@@ -144,7 +146,8 @@ impl Process {
 
 async fn leads_within(process: &Process, seconds: u64, others: &[&Process]) {
     for _ in 0..seconds * 10 {
-        let leaders = others.iter().filter(|other| other.leads()).count() + usize::from(process.leads());
+        let leaders =
+            others.iter().filter(|other| other.leads()).count() + usize::from(process.leads());
         assert!(leaders <= 1, "{leaders} processes lead");
         if process.leads() {
             return;
@@ -249,13 +252,14 @@ async fn a_process_that_is_started_again_has_both_leases_at_once() {
     leads_within(&again, 1, &[]).await;
 }
 
-/// A pid file shows only that no other process with this pid file is alive. A process with other roles has
-/// another pid file.
+/// A pid file shows only that no other process with this pid file is alive. A process with other
+/// roles has another pid file.
 #[tokio::test(start_paused = true)]
 async fn a_pidfile_does_not_take_the_lease_of_a_living_process_of_the_same_name() {
     let mark = Mark { boot: "b1".to_owned(), file: "25:7".to_owned(), machine: None };
-    let with_lock =
-        |held: bool| OwnLease::Resume(Some(HostLock { mark: mark.clone(), held: watch::channel(held).1 }));
+    let with_lock = |held: bool| {
+        OwnLease::Resume(Some(HostLock { mark: mark.clone(), held: watch::channel(held).1 }))
+    };
     let cluster = Cluster::start().await;
     let alone = cluster.stand_with("m1", &[GLOBAL], &with_lock(true));
     leads_within(&alone, 1, &[]).await;
@@ -275,13 +279,17 @@ async fn a_process_that_is_not_ready_leaves_the_lease_to_another_one_and_stands_
     let first = cluster.stand_after(&ready, "m1", &[MASTER], &OwnLease::Wait);
     sleep(Duration::from_secs(600)).await;
     assert_eq!(cluster.holders(), []);
-    assert!(matches!(first.leadership.place(), LeadershipState::Unknown(why) if why.contains("no database")));
+    assert!(
+        matches!(first.leadership.place(), LeadershipState::Unknown(why) if why.contains("no database"))
+    );
 
     let second = cluster.stand("m2", &[MASTER]);
     second.leadership.won().await;
     begin();
     sleep(Duration::from_secs(600)).await;
-    assert!(matches!(first.leadership.place(), LeadershipState::StandsBy(who) if who.contains("m2")));
+    assert!(
+        matches!(first.leadership.place(), LeadershipState::StandsBy(who) if who.contains("m2"))
+    );
     second.leadership.resign();
     second.elector.release().await;
     first.leadership.won().await;

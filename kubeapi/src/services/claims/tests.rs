@@ -15,7 +15,13 @@ fn addresses(texts: &[&str]) -> Box<[IpAddr]> {
 
 /// A Service with port 80 of this age and address in the cluster.
 fn service(created: i64, cluster_ip: &str) -> Service {
-    let port = ServicePort { name: None, protocol: Protocol::Tcp, port: 80, target: None, node_port: None };
+    let port = ServicePort {
+        name: None,
+        protocol: Protocol::Tcp,
+        port: 80,
+        target: None,
+        node_port: None,
+    };
     Service {
         created,
         uid: format!("uid-{created}").into(),
@@ -105,10 +111,14 @@ fn external_ips_of_the_cluster_itself_have_no_effect() {
     claims.change_own(&[], &[address("172.31.0.2")]);
     let own = ["10.96.0.77", "10.244.1.5", "100.64.0.2", "127.0.0.1", "172.31.0.1", "172.31.0.2"];
     for own in own {
-        let service = Service { external_ips: addresses(&[own, "192.0.2.1"]), ..service(1, "10.96.0.1") };
+        let service =
+            Service { external_ips: addresses(&[own, "192.0.2.1"]), ..service(1, "10.96.0.1") };
         claims.change(&key("x"), None, Some(&service));
         assert!(!claims.serves(&key("x"), &at(own)), "{own}");
-        assert!(claims.serves(&key("x"), &at("192.0.2.1")) && claims.serves(&key("x"), &at("10.96.0.1")));
+        assert!(
+            claims.serves(&key("x"), &at("192.0.2.1"))
+                && claims.serves(&key("x"), &at("10.96.0.1"))
+        );
         let refusal = claims.refusal(&key("x"), &service);
         assert_eq!(refusal, Some(Refusal::Reserved { address: address(own) }));
         claims.change(&key("x"), Some(&service), None);

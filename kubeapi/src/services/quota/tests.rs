@@ -60,7 +60,8 @@ fn the_oldest_services_of_a_namespace_are_served_as_many_as_fit() {
 fn which_services_fit_depends_on_the_services_alone() {
     let mut state = 7_u64;
     let mut random = move |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let mut quotas = Quotas::default();
@@ -87,7 +88,8 @@ fn which_services_fit_depends_on_the_services_alone() {
         assert_eq!(now, fitting, "{costs:?}");
         // Who changes is said, but for the one that was asked about.
         let differ = |number: &i64| before.contains(number) != now.contains(number);
-        for number in costs.keys().filter(|other| **other != number).filter(|number| differ(number)) {
+        for number in costs.keys().filter(|other| **other != number).filter(|number| differ(number))
+        {
             assert!(passed.contains(&key(*number)), "{number}");
         }
     }

@@ -36,7 +36,8 @@ impl Observer<Pod> for Lists {
 }
 
 /// A kind in two versions.
-static DEFINITION: Definition = Definition { group: "g.example", plural: "things", versions: &["v2", "v1"] };
+static DEFINITION: Definition =
+    Definition { group: "g.example", plural: "things", versions: &["v2", "v1"] };
 
 /// Answers what versions there are, and in which of them the kind is: in all.
 async fn discovery(api: &mut ScriptedApi, versions: &[&str]) {
@@ -54,14 +55,16 @@ async fn discovery(api: &mut ScriptedApi, versions: &[&str]) {
     }
 }
 
-/// When its version was served no longer, a kind counted as one that does not exist: its objects were gone.
+/// When its version was served no longer, a kind counted as one that does not exist: its objects
+/// were gone.
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_version_is_served_no_longer_goes_on_in_another_one() {
     let (mut api, connection) = scripted::start().await;
     let (sender, mut lists) = unbounded_channel();
     let presence = Presence::Defined(&DEFINITION);
     let selection = Selection { presence, first: First::Pages, ..Selection::default() };
-    let following = follow::<Pod, _>(connection.clone(), selection, Prompt::default(), Lists(sender));
+    let following =
+        follow::<Pod, _>(connection.clone(), selection, Prompt::default(), Lists(sender));
     let task = tokio::spawn(following);
     discovery(&mut api, &["v1"]).await;
     let asked = api.asked().await;
@@ -70,7 +73,11 @@ async fn a_watch_whose_version_is_served_no_longer_goes_on_in_another_one() {
     assert_eq!(lists.recv().await.unwrap(), ["a"]);
     assert_eq!(connection.version_of(&DEFINITION), "v1");
     let asked = api.asked().await;
-    assert!(asked.is_watch() && asked.path.starts_with("/apis/g.example/v1/things?"), "{}", asked.path);
+    assert!(
+        asked.is_watch() && asked.path.starts_with("/apis/g.example/v1/things?"),
+        "{}",
+        asked.path
+    );
     asked.status(404, "the server could not find the requested resource").await;
     assert_eq!(lists.recv().await.unwrap(), ["lost"]);
     discovery(&mut api, &["v2"]).await;
@@ -82,7 +89,8 @@ async fn a_watch_whose_version_is_served_no_longer_goes_on_in_another_one() {
     task.abort();
 }
 
-/// "There is no such kind", "I may not read it" and "I know none of its versions" were an empty list.
+/// "There is no such kind", "I may not read it" and "I know none of its versions" were an empty
+/// list.
 #[tokio::test(start_paused = true)]
 async fn a_defined_kind_that_cannot_be_listed_is_no_empty_list_and_is_looked_for_again_soon() {
     let (mut api, connection) = scripted::start().await;
@@ -95,12 +103,16 @@ async fn a_defined_kind_that_cannot_be_listed_is_no_empty_list_and_is_looked_for
     discovery(&mut api, &[]).await;
     assert_eq!(lists.recv().await.unwrap(), ["the API server has no things.g.example"]);
     discovery(&mut api, &["v9"]).await;
-    let unknown = "the API server has things.g.example in the version v9, which this program cannot read";
+    let unknown =
+        "the API server has things.g.example in the version v9, which this program cannot read";
     assert_eq!(lists.recv().await.unwrap(), [unknown]);
     discovery(&mut api, &["v1"]).await;
     api.asked().await.status(403, "forbidden").await;
     let [forbidden] = &lists.recv().await.unwrap()[..] else { panic!("one") };
-    assert!(forbidden.starts_with("this program may not list and watch things.g.example: "), "{forbidden}");
+    assert!(
+        forbidden.starts_with("this program may not list and watch things.g.example: "),
+        "{forbidden}"
+    );
     discovery(&mut api, &["v1"]).await;
     api.asked().await.list("5", &[pod("a", "3")]).await;
     assert_eq!(lists.recv().await.unwrap(), ["a"]);
@@ -112,13 +124,14 @@ async fn a_defined_kind_that_cannot_be_listed_is_no_empty_list_and_is_looked_for
     task.abort();
 }
 
-/// Without the right to read an optional kind, its reader would wait for ever. What was read before stays, and is
-/// not taken for gone.
+/// Without the right to read an optional kind, its reader would wait for ever. What was read before
+/// stays, and is not taken for gone.
 #[tokio::test(start_paused = true)]
 async fn an_optional_kind_that_may_not_be_read_is_an_empty_list_only_at_first() {
     let (mut api, connection) = scripted::start().await;
     let (sender, mut lists) = unbounded_channel();
-    let selection = Selection { presence: Presence::Newer, first: First::Pages, ..Selection::default() };
+    let selection =
+        Selection { presence: Presence::Newer, first: First::Pages, ..Selection::default() };
     let following = follow::<Pod, _>(connection, selection, Prompt::default(), Lists(sender));
     let task = tokio::spawn(following);
     api.asked().await.status(403, "forbidden").await;
@@ -131,8 +144,8 @@ async fn an_optional_kind_that_may_not_be_read_is_an_empty_list_only_at_first() 
     task.abort();
 }
 
-/// Without an empty list, its reader would wait for an older API server for ever. What an administrator defines
-/// is to have an effect within seconds.
+/// Without an empty list, its reader would wait for an older API server for ever. What an
+/// administrator defines is to have an effect within seconds.
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_the_api_server_may_not_have_is_an_empty_list_and_is_looked_for_again() {
     {
@@ -148,13 +161,17 @@ async fn a_kind_that_the_api_server_may_not_have_is_an_empty_list_and_is_looked_
         // It was added meanwhile.
         api.asked().await.list("5", &[pod("a", "3")]).await;
         assert_eq!(lists.recv().await.unwrap(), ["a"]);
-        assert!(seconds.contains(&begun.elapsed().as_secs()), "{presence:?}: {:?}", begun.elapsed());
+        assert!(
+            seconds.contains(&begun.elapsed().as_secs()),
+            "{presence:?}: {:?}",
+            begun.elapsed()
+        );
         task.abort();
     }
 }
 
-/// One 404 of an API server that was restored, or whose definition of the kind was made anew, was a complete and
-/// empty list: all denials of the kind were removed.
+/// One 404 of an API server that was restored, or whose definition of the kind was made anew, was a
+/// complete and empty list: all denials of the kind were removed.
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_was_there_is_gone_only_when_it_is_missing_twice() {
     const MISSING: &str = "the server could not find the requested resource";
@@ -219,8 +236,8 @@ impl Watched for Defined {
     }
 }
 
-/// Each answer counted as a restart of the watch, and said in the log that everything was read: every ten
-/// seconds, for each such kind, for ever.
+/// Each answer counted as a restart of the watch, and said in the log that everything was read:
+/// every ten seconds, for each such kind, for ever.
 #[tokio::test(start_paused = true)]
 async fn looking_for_a_kind_that_is_not_there_is_no_restart() {
     let (mut api, connection) = scripted::start().await;
@@ -238,7 +255,12 @@ async fn looking_for_a_kind_that_is_not_there_is_no_restart() {
     let mut stream = api.asked().await.begin().await;
     end_of_everything(&mut stream, "5").await;
     assert!(matches!(seen.recv().await.unwrap(), Seen::All(pods) if pods.is_empty()));
-    let restarts =
-        || registry.gather().iter().find(|family| family.name() == "test_watch_restarts_total").cloned();
+    let restarts = || {
+        registry
+            .gather()
+            .iter()
+            .find(|family| family.name() == "test_watch_restarts_total")
+            .cloned()
+    };
     assert_eq!(restarts(), None);
 }

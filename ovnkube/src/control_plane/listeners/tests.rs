@@ -37,7 +37,11 @@ impl Fresh {
             UnixStream::connect(&socket).map(drop).map_err(|error| error.to_string())
         });
         let control = format!("--target={}", socket.display());
-        program::output(program::command("ovs-appctl").args([&control, "ovsdb-server/add-remote", &rows]));
+        program::output(program::command("ovs-appctl").args([
+            &control,
+            "ovsdb-server/add-remote",
+            &rows,
+        ]));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Self { scratch, server, database, port }
     }
@@ -99,8 +103,14 @@ async fn a_connection_that_an_administrator_narrowed_is_not_widened() {
     let narrow = format!("ptcp:{}:127.0.0.1", fresh.port);
     fresh.ctl(&["set-connection", &narrow]);
     let written = fresh.written();
-    assert_eq!(fresh.listener().try_open().await.unwrap(), Opened::Before { target: narrow.clone() });
-    assert_eq!((fresh.written(), fresh.ctl(&["get-connection"]).trim()), (written, narrow.as_str()));
+    assert_eq!(
+        fresh.listener().try_open().await.unwrap(),
+        Opened::Before { target: narrow.clone() }
+    );
+    assert_eq!(
+        (fresh.written(), fresh.ctl(&["get-connection"]).trim()),
+        (written, narrow.as_str())
+    );
 }
 
 #[tokio::test]
@@ -115,7 +125,11 @@ async fn connections_on_other_ports_stay() {
     let mut expected = vec![other, fresh.listener().target];
     expected.sort();
     assert_eq!(both, expected);
-    assert!(fresh.ctl(&["--bare", "--columns=inactivity_probe", "list", "connection"]).contains("60000"));
+    assert!(
+        fresh
+            .ctl(&["--bare", "--columns=inactivity_probe", "list", "connection"])
+            .contains("60000")
+    );
 }
 
 #[tokio::test]
@@ -126,8 +140,11 @@ async fn the_files_of_tls_are_set_once_and_an_administrators_stay() {
         authority: format!("/{name}/ca"),
     };
     let fresh = Fresh::northbound();
-    let listener =
-        Listener { target: format!("pssl:{}", fresh.port), tls: Some(files("ours")), ..fresh.listener() };
+    let listener = Listener {
+        target: format!("pssl:{}", fresh.port),
+        tls: Some(files("ours")),
+        ..fresh.listener()
+    };
     assert_eq!(listener.try_open().await.unwrap(), Opened::Now);
     let ssl = fresh.ctl(&["get-ssl"]);
     for file in ["/ours/key", "/ours/cert", "/ours/ca"] {
@@ -137,20 +154,25 @@ async fn the_files_of_tls_are_set_once_and_an_administrators_stay() {
 
     let theirs = Fresh::northbound();
     theirs.ctl(&["set-ssl", "/theirs/key", "/theirs/cert", "/theirs/ca"]);
-    let listener =
-        Listener { target: format!("pssl:{}", theirs.port), tls: Some(files("ours")), ..theirs.listener() };
+    let listener = Listener {
+        target: format!("pssl:{}", theirs.port),
+        tls: Some(files("ours")),
+        ..theirs.listener()
+    };
     assert_eq!(listener.try_open().await.unwrap(), Opened::Now);
     let ssl = theirs.ctl(&["get-ssl"]);
     assert!(ssl.contains("/theirs/key") && !ssl.contains("ours"), "{ssl}");
 }
 
-/// The server reads key, certificate and authority where the row says, and answers nobody without a certificate.
+/// The server reads key, certificate and authority where the row says, and answers nobody without a
+/// certificate.
 #[tokio::test]
 async fn a_database_with_tls_answers_who_has_a_certificate() {
     let scratch = Scratch::new();
     let (key, certificate) = (scratch.join("key.pem"), scratch.join("cert.pem"));
     // Its own authority, for the server and for its client.
-    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=ovnnb -days 2";
+    let request =
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=ovnnb -days 2";
     let mut openssl = program::command("openssl");
     openssl.args(request.split(' ')).arg("-keyout").arg(&key).arg("-out").arg(&certificate);
     program::output(&mut openssl);
@@ -159,14 +181,18 @@ async fn a_database_with_tls_answers_who_has_a_certificate() {
     let mut tool = program::command("ovsdb-tool");
     program::output(tool.arg("create").arg(&file).arg(program::file(NORTHBOUND)));
     let mut command = program::unprivileged("ovsdb-server");
-    command.arg(&file).arg(format!("--remote=punix:{}", socket.display())).stdin(Stdio::null()).args([
-        "--remote=db:OVN_Northbound,NB_Global,connections",
-        "--private-key=db:OVN_Northbound,SSL,private_key",
-        "--certificate=db:OVN_Northbound,SSL,certificate",
-        "--ca-cert=db:OVN_Northbound,SSL,ca_cert",
-        "--no-chdir",
-        "-vconsole:off",
-    ]);
+    command
+        .arg(&file)
+        .arg(format!("--remote=punix:{}", socket.display()))
+        .stdin(Stdio::null())
+        .args([
+            "--remote=db:OVN_Northbound,NB_Global,connections",
+            "--private-key=db:OVN_Northbound,SSL,private_key",
+            "--certificate=db:OVN_Northbound,SSL,certificate",
+            "--ca-cert=db:OVN_Northbound,SSL,ca_cert",
+            "--no-chdir",
+            "-vconsole:off",
+        ]);
     command.arg(format!("--unixctl={}", scratch.join("nb.ctl").display()));
     let mut server = Process::start(&mut command);
     server.ready("the database listens", || {
@@ -187,7 +213,10 @@ async fn a_database_with_tls_answers_who_has_a_certificate() {
 
     let ask = |with: &[&str]| {
         let mut command = program::command("ovn-nbctl");
-        command.args(["--timeout=5", &format!("--db=ssl:127.0.0.1:{port}")]).args(with).arg("get-connection");
+        command
+            .args(["--timeout=5", &format!("--db=ssl:127.0.0.1:{port}")])
+            .args(with)
+            .arg("get-connection");
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if output.status.success() {
@@ -198,13 +227,15 @@ async fn a_database_with_tls_answers_who_has_a_certificate() {
     };
     let (key, certificate) = (path(&key), path(&certificate));
     let with_all = ["-p", &key, "-c", &certificate, "-C", &certificate];
-    let there = eventually("the database answers over TLS", Duration::from_secs(20), || ask(&with_all));
+    let there =
+        eventually("the database answers over TLS", Duration::from_secs(20), || ask(&with_all));
     assert_eq!(there, target);
     // Another certificate than the authority's.
     let (other_key, other) = (path(&scratch.join("other.key")), path(&scratch.join("other.pem")));
     let mut openssl = program::command("openssl");
     program::output(openssl.args(request.split(' ')).args(["-keyout", &other_key, "-out", &other]));
-    ask(&["-p", &other_key, "-c", &other, "-C", &certificate]).expect_err("its authority is another one");
+    ask(&["-p", &other_key, "-c", &other, "-C", &certificate])
+        .expect_err("its authority is another one");
 }
 
 /// The transaction was made of rows that another writer has changed since.
@@ -212,8 +243,9 @@ async fn a_database_with_tls_answers_who_has_a_certificate() {
 async fn two_writers_at_once_make_one_row() {
     let fresh = Fresh::northbound();
     let listener = fresh.listener();
-    let connection =
-        Connection::open(&listener.socket, "OVN_Northbound", ovsdb::Options::small()).await.unwrap();
+    let connection = Connection::open(&listener.socket, "OVN_Northbound", ovsdb::Options::small())
+        .await
+        .unwrap();
     let (_, roots, _) = listener.look(&connection).await.unwrap();
     let late = listener.transaction(roots.first());
     assert_eq!(listener.try_open().await.unwrap(), Opened::Now);
@@ -229,11 +261,15 @@ async fn a_database_that_starts_later_is_opened_then() {
     fresh.server.process.stop();
     listener.try_open().await.expect_err("the server is stopped");
     let opening = tokio::spawn(open(listener.clone()));
-    let server = tokio::task::spawn_blocking(move || Database::serve(&directory, "db")).await.unwrap();
+    let server =
+        tokio::task::spawn_blocking(move || Database::serve(&directory, "db")).await.unwrap();
     opening.await.unwrap();
     let connection = format!("--db={}", server.endpoint());
     let mut command = program::command("ovn-nbctl");
-    assert_eq!(program::output(command.args([&connection, "get-connection"])).trim(), listener.target);
+    assert_eq!(
+        program::output(command.args([&connection, "get-connection"])).trim(),
+        listener.target
+    );
 }
 
 #[test]

@@ -5,8 +5,10 @@ use kubeapi::events::Reporter;
 use super::*;
 
 fn regarding(report: Report) -> (String, String) {
-    let reporter =
-        Reporter { controller: "ovn-kubernetes/ovnkube-control-plane", instance: "test".to_owned() };
+    let reporter = Reporter {
+        controller: "ovn-kubernetes/ovnkube-control-plane",
+        instance: "test".to_owned(),
+    };
     let object = event(report).expect("an event").to_api(&reporter).regarding.expect("an object");
     (object.name.unwrap_or_default(), object.uid.unwrap_or_default())
 }
@@ -16,10 +18,18 @@ fn regarding(report: Report) -> (String, String) {
 fn an_event_about_a_doubted_list_has_the_uid_of_its_node_or_the_name_in_its_place() {
     let doubted = |uid: Option<&str>| {
         let example = Example { name: "n1".into(), uid: uid.map(Arc::from) };
-        Report::Doubt(Some(Doubted { nodes: 3, example: Some(example), ..Doubted::default() }))
+        Report::HeldLists(Some(HeldLists {
+            nodes: 3,
+            example: Some(example),
+            ..HeldLists::default()
+        }))
     };
     assert_eq!(regarding(doubted(Some("1234"))), ("n1".to_owned(), "1234".to_owned()));
-    assert_eq!(regarding(doubted(None)), ("n1".to_owned(), "n1".to_owned()), "as a kubelet writes it");
+    assert_eq!(
+        regarding(doubted(None)),
+        ("n1".to_owned(), "n1".to_owned()),
+        "as a kubelet writes it"
+    );
 }
 
 #[test]

@@ -45,17 +45,22 @@ impl Cluster {
                 let asked = api.asked().await;
                 let path = asked.path.split('?').next().unwrap().to_owned();
                 if asked.is_watch() {
-                    let (kind, nodes) =
-                        if path.ends_with("/nodes") { ("Node", vec![node()]) } else { ("Pod", Vec::new()) };
+                    let (kind, nodes) = if path.ends_with("/nodes") {
+                        ("Node", vec![node()])
+                    } else {
+                        ("Pod", Vec::new())
+                    };
                     watched.send(path).unwrap();
                     let mut stream = asked.begin().await;
                     for node in nodes {
                         stream.send("ADDED", &node).await;
                     }
-                    let metadata =
-                        json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
+                    let metadata = json!({"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}});
                     stream
-                        .send("BOOKMARK", &json!({"kind": kind, "apiVersion": "v1", "metadata": metadata}))
+                        .send(
+                            "BOOKMARK",
+                            &json!({"kind": kind, "apiVersion": "v1", "metadata": metadata}),
+                        )
                         .await;
                     streams.push(stream);
                 } else if asked.method == "PATCH" {
@@ -70,7 +75,8 @@ impl Cluster {
                         "v1alpha2" => &["clusternetworkpolicies"],
                         _ => &["adminnetworkpolicies", "baselineadminnetworkpolicies"],
                     };
-                    let resources: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+                    let resources: Vec<_> =
+                        names.iter().map(|name| json!({"name": name})).collect();
                     asked.json(&json!({"resources": resources})).await;
                 } else if path == "/apis/policy.networking.k8s.io" {
                     asked
@@ -81,7 +87,8 @@ impl Cluster {
                 } else if path == "/apis/k8s.ovn.org/v1" {
                     asked.json(&json!({"resources": [{"name": "egressfirewalls"}]})).await;
                 } else if path == "/api/v1/pods" {
-                    let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []});
+                    let list =
+                        json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []});
                     asked.json(&list).await;
                 } else {
                     asked.json(&json!({})).await;
@@ -100,6 +107,7 @@ fn node() -> Value {
 struct Both {
     _work: Work,
     conditions: Conditions,
+    registry: Registry,
     _server: Server,
     _scratch: Scratch,
 }
@@ -112,9 +120,10 @@ impl Both {
         let socket = scratch.join("nb.sock");
         if let Some(uid) = database_of {
             let endpoint = Endpoint::Unix(socket.clone());
-            let connection = ovsdb::Connection::open(&endpoint, "OVN_Northbound", ovsdb::Options::default())
-                .await
-                .unwrap();
+            let connection =
+                ovsdb::Connection::open(&endpoint, "OVN_Northbound", ovsdb::Options::default())
+                    .await
+                    .unwrap();
             let mut transaction = Transaction::new();
             let router = Row::new()
                 .with("name", "ovn_cluster_router")
@@ -127,26 +136,40 @@ impl Both {
             socket.display(),
             cluster.connection.url()
         );
-        let Ok(Program::ControlPlane(config, _)) = line.parse::<Options>().unwrap().program() else {
+        let Ok(Program::ControlPlane(config, _)) = line.parse::<Options>().unwrap().program()
+        else {
             panic!("{line}")
         };
         let config = ControlPlaneConfig { election: None, ..*config };
         let conditions = Conditions::of(config.needs());
-        let metrics = Arc::new(ControlPlaneMetrics::register(config.roles, &Registry::new()).unwrap());
+        let registry = Registry::new();
+        let metrics = Arc::new(ControlPlaneMetrics::register(config.roles, &registry).unwrap());
         let work = Work::start(&config, &cluster.connection, &conditions, &metrics);
-        Self { _work: work, conditions, _server: server, _scratch: scratch }
+        Self { _work: work, conditions, registry, _server: server, _scratch: scratch }
+    }
+
+    /// The metric on which an alert looks.
+    fn leads(&self) -> f64 {
+        let families = self.registry.gather();
+        let leader = families.iter().find(|family| family.name() == "ovnkube_controller_leader");
+        leader.unwrap().get_metric()[0].get_gauge().get_value()
     }
 
     async fn lacks(&self, part: Part, what: &str) {
         let mut missing = self.conditions.watch();
-        let says = missing.wait_for(|missing| missing.get(&part).is_some_and(|why| why.contains(what)));
+        let says =
+            missing.wait_for(|missing| missing.get(&part).is_some_and(|why| why.contains(what)));
         let found = timeout(SOON, says).await.map(drop);
-        assert!(found.is_ok(), "{what:?} was waited for; missing: {:?}", self.conditions.all_missing());
+        assert!(
+            found.is_ok(),
+            "{what:?} was waited for; missing: {:?}",
+            self.conditions.all_missing()
+        );
     }
 }
 
-/// The controller knew from its database that the API server was another cluster's. By then the cluster
-/// manager in the same process had given that cluster's nodes subnets.
+/// The controller knew from its database that the API server was another cluster's. By then the
+/// cluster manager in the same process had given that cluster's nodes subnets.
 #[tokio::test]
 async fn nodes_of_another_cluster_than_the_databases_get_no_annotation() {
     let mut cluster = Cluster::start("another").await;
@@ -160,11 +183,13 @@ async fn nodes_of_another_cluster_than_the_databases_get_no_annotation() {
 async fn nodes_of_the_databases_cluster_and_of_a_new_database_get_theirs() {
     for database_of in [Some("own"), None] {
         let mut cluster = Cluster::start("own").await;
-        let _both = Both::start(&cluster, database_of).await;
+        let both = Both::start(&cluster, database_of).await;
         let (node, annotations) =
             timeout(SOON, cluster.patches.recv()).await.expect("it is annotated").unwrap();
+        assert_eq!(both.leads(), 1.0, "without an election, the process leads");
         assert!(
-            node == "/api/v1/nodes/n1/status" && annotations["k8s.ovn.org/node-subnets"].is_string(),
+            node == "/api/v1/nodes/n1/status"
+                && annotations["k8s.ovn.org/node-subnets"].is_string(),
             "{node} {annotations}"
         );
     }
@@ -219,7 +244,9 @@ async fn a_leader_resigns_when_it_has_had_no_database_for_three_minutes_and_not_
     loaded(false);
     let begun = tokio::time::Instant::now();
     resigned.await.unwrap();
-    assert!((WITHOUT_DATABASE..WITHOUT_DATABASE + Duration::from_secs(1)).contains(&begun.elapsed()));
+    assert!(
+        (WITHOUT_DATABASE..WITHOUT_DATABASE + Duration::from_secs(1)).contains(&begun.elapsed())
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,9 @@ fn place() -> (Scratch, Early) {
     let line = format!(
         "--init-node n1 --pod-manifests {dir} --cni-socket {dir}/server.sock --pidfile {dir}/ovnkube.pid"
     );
-    let Ok(Program::Node(options)) = line.parse::<Options>().unwrap().program() else { panic!("{line}") };
+    let Ok(Program::Node(options)) = line.parse::<Options>().unwrap().program() else {
+        panic!("{line}")
+    };
     (scratch, options.early().clone())
 }
 
@@ -36,7 +38,8 @@ fn the_pidfile_of_a_server_that_was_killed_is_removed_whatever_else_failed() {
     for (failures, is_complete) in [(vec![], true), (vec!["settings".to_owned()], false)] {
         let (scratch, early) = place();
         fs::write(scratch.join("ovnkube.pid"), "4194304\n").unwrap();
-        let cleaned = finish(&early, Cleaned { lines: vec!["removed the socket".to_owned()], failures });
+        let cleaned =
+            finish(&early, Cleaned { lines: vec!["removed the socket".to_owned()], failures });
         assert_eq!(cleaned.is_ok(), is_complete, "{cleaned:?}");
         let text = cleaned.map_or_else(|error| error.to_string(), |cleaned| cleaned.to_string());
         assert!(text.contains("removed the socket\nremoved the pidfile "), "{text}");

@@ -1,5 +1,5 @@
-//! The syntax of the configuration file: that of Git's files, as the Go library gcfg reads it. Knows nothing
-//! of options.
+//! The syntax of the configuration file: that of Git's files, as the Go library gcfg reads it.
+//! Knows nothing of options.
 //!
 //! ```text
 //! # comment                      ; comment
@@ -36,7 +36,8 @@ pub struct Fault {
 /// Every entry and every fault, in the order of lines. A line with a fault is skipped.
 pub fn parse(text: &str) -> (Vec<Entry>, Vec<Fault>) {
     // Editors on Windows write a byte order mark, which is no part of the first line.
-    let mut reader = Reader { rest: text.trim_start_matches('\u{feff}').chars().peekable(), line: 1 };
+    let mut reader =
+        Reader { rest: text.trim_start_matches('\u{feff}').chars().peekable(), line: 1 };
     let mut section: Option<(String, Option<String>)> = None;
     let (mut entries, mut faults) = (Vec::new(), Vec::new());
     while reader.rest.peek().is_some() {
@@ -64,16 +65,20 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads one line up to its end, or several if a value is continued. The line end itself is left for
-    /// `skip_line`.
-    fn line_of(&mut self, section: Option<&(String, Option<String>)>) -> Result<Line, &'static str> {
+    /// Reads one line up to its end, or several if a value is continued. The line end itself is
+    /// left for `skip_line`.
+    fn line_of(
+        &mut self,
+        section: Option<&(String, Option<String>)>,
+    ) -> Result<Line, &'static str> {
         self.skip_spaces();
         match self.rest.peek() {
             None | Some('\n' | '#' | ';') => Ok(Line::Nothing),
             Some('[') => self.section(),
             // As in gcfg, a key begins with a letter.
             Some(first) if first.is_alphabetic() => {
-                let (section, subsection) = section.cloned().ok_or("a key before the first [section]")?;
+                let (section, subsection) =
+                    section.cloned().ok_or("a key before the first [section]")?;
                 let line = self.line;
                 let key = self.name();
                 self.skip_spaces();
@@ -96,7 +101,8 @@ impl Reader<'_> {
         self.skip_spaces();
         let name = self.name();
         self.skip_spaces();
-        let subsection = if self.rest.peek() == Some(&'"') { Some(self.subsection()?) } else { None };
+        let subsection =
+            if self.rest.peek() == Some(&'"') { Some(self.subsection()?) } else { None };
         self.skip_spaces();
         if name.is_empty() || self.rest.next_if_eq(&']').is_none() {
             return Err("a section is [name] or [name \"subsection\"]");
@@ -123,7 +129,9 @@ impl Reader<'_> {
 
     fn name(&mut self) -> String {
         let mut name = String::new();
-        while let Some(c) = self.rest.next_if(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.')) {
+        while let Some(c) =
+            self.rest.next_if(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        {
             name.push(c);
         }
         name
@@ -168,8 +176,8 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// The character that an escape sequence stands for; `None` for the end of a line, which continues the
-    /// value in the next.
+    /// The character that an escape sequence stands for; `None` for the end of a line, which
+    /// continues the value in the next.
     fn escape(&mut self) -> Result<Option<char>, &'static str> {
         // The line end after a backslash may be CRLF.
         self.rest.next_if_eq(&'\r');

@@ -23,7 +23,10 @@ fn the_go_programs_file_is_understood_in_any_case_and_with_underscores() {
          all\n[OvnSouth]\naddress=tcp://1.2.3.4:6642",
     ] {
         let config = config(text);
-        assert_eq!((config.add.mtu.bytes(), config.cni_conf.directory.to_str()), (1300, Some("/c")));
+        assert_eq!(
+            (config.add.mtu.bytes(), config.cni_conf.directory.to_str()),
+            (1300, Some("/c"))
+        );
         assert_eq!(
             (config.cni_conf.log_level.as_str(), config.open_vswitch.chassis.southbound.as_str()),
             ("5", "tcp:1.2.3.4:6642")
@@ -53,7 +56,10 @@ logdir=None
 ",
     );
     let config = options.config(&BTreeMap::new()).unwrap();
-    assert_eq!((config.add.mtu.bytes(), config.cni_conf.log_file.as_str()), (1300, "/var/log/plugin.log"));
+    assert_eq!(
+        (config.add.mtu.bytes(), config.cni_conf.log_file.as_str()),
+        (1300, "/var/log/plugin.log")
+    );
     assert_eq!(
         (config.cni_conf.directory.to_str(), config.plugin.directory.to_str()),
         (Some("/c"), Some("/opt/other/bin/"))
@@ -64,7 +70,8 @@ logdir=None
 
 #[test]
 fn an_unknown_key_is_named_with_line_and_nearest_name() {
-    let (place, options) = with("[default]\nmtuu=1\naddress=2\n[kubernets]\nx=3\n[cni \"x\"]\nplugin=4\n");
+    let (place, options) =
+        with("[default]\nmtuu=1\naddress=2\n[kubernets]\nx=3\n[cni \"x\"]\nplugin=4\n");
     let file = place.path("ovn_k8s.conf");
     let notes = options.notes();
     for (line, text) in [
@@ -82,8 +89,10 @@ fn an_unknown_key_is_named_with_line_and_nearest_name() {
 #[test]
 fn a_bad_value_is_an_error_that_names_file_and_line() {
     let place = Place::new();
-    let file = place
-        .file("ovn_k8s.conf", "[default]\nmtu=70000\nmonitor-all=perhaps\n\"\n[metrics]\nbind-address=9410");
+    let file = place.file(
+        "ovn_k8s.conf",
+        "[default]\nmtu=70000\nmonitor-all=perhaps\n\"\n[metrics]\nbind-address=9410",
+    );
     let error = place.node("--init-node n1 --pod-manifests /m").unwrap_err();
     for text in [
         ":2: mtu: MTU 70000 is not between 576 and 65535",
@@ -99,12 +108,14 @@ fn a_bad_value_is_an_error_that_names_file_and_line() {
 fn a_missing_file_is_fatal_only_where_it_was_asked_for() {
     let place = Place::new();
     assert!(place.node("--init-node n1 --pod-manifests /m").is_ok());
-    let error =
-        place.node("--init-node n1 --pod-manifests /m --config-file /nonexistent/x.conf").unwrap_err();
+    let error = place
+        .node("--init-node n1 --pod-manifests /m --config-file /nonexistent/x.conf")
+        .unwrap_err();
     assert!(error.contains("--config-file /nonexistent/x.conf: No such file"), "{error}");
     let other = place.file("other.conf", "[default]\nmtu=900\n");
-    let node =
-        place.node(&format!("-init-node n1 -pod-manifests /m -config-file={}", other.display())).unwrap();
+    let node = place
+        .node(&format!("-init-node n1 -pod-manifests /m -config-file={}", other.display()))
+        .unwrap();
     assert_eq!(node.config(&BTreeMap::new()).unwrap().add.mtu.bytes(), 900);
 }
 
@@ -112,7 +123,9 @@ fn a_missing_file_is_fatal_only_where_it_was_asked_for() {
 fn a_file_that_is_no_text_or_endless_is_a_problem() {
     let place = Place::new();
     fs::write(place.path("ovn_k8s.conf"), b"[default]\nmtu=\xff\n").unwrap();
-    assert!(place.node("--init-node n1 --pod-manifests /m").unwrap_err().contains("ovn_k8s.conf: "));
+    assert!(
+        place.node("--init-node n1 --pod-manifests /m").unwrap_err().contains("ovn_k8s.conf: ")
+    );
     assert!(
         place
             .node("--init-node n1 --pod-manifests /m --config-file /dev/zero")
@@ -124,8 +137,11 @@ fn a_file_that_is_no_text_or_endless_is_a_problem() {
 #[test]
 fn the_last_of_several_lines_counts_and_older_names_mean_the_same() {
     assert_eq!(config("[default]\nmtu=900\nmtu=1000").add.mtu.bytes(), 1000);
-    let (_place, options) = with("[kubernetes]\npod-manifests=/other\nmetrics-bind-address=127.0.0.1:9410\n");
+    let (_place, options) =
+        with("[kubernetes]\npod-manifests=/other\nmetrics-bind-address=127.0.0.1:9410\n");
     let (early, config) = (options.early(), options.config(&BTreeMap::new()).unwrap());
     assert_eq!(early.endpoints.metrics, Some("127.0.0.1:9410".parse().unwrap()));
-    assert!(matches!(config.pods, PodsFrom::Manifests(directory) if directory.to_str() == Some("/m")));
+    assert!(
+        matches!(config.pods, PodsFrom::Manifests(directory) if directory.to_str() == Some("/m"))
+    );
 }

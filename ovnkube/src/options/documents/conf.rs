@@ -1,4 +1,5 @@
-//! The configuration file as it is installed: every key with its meaning and default, all commented out.
+//! The configuration file as it is installed: every key with its meaning and default, all commented
+//! out.
 
 use super::super::{
     kind::Kind,
@@ -31,7 +32,8 @@ pub fn conf_file() -> String {
         text.push_str(&format!("\n[{section}]\n"));
         let of_section =
             || table::all().filter(move |spec| spec.key.is_some_and(|key| key.section == section));
-        let (with, without): (Vec<_>, Vec<_>) = of_section().partition(|spec| spec.effect == Effect::Full);
+        let (with, without): (Vec<_>, Vec<_>) =
+            of_section().partition(|spec| spec.effect == Effect::Full);
         with.into_iter().for_each(|spec| key(&mut text, spec));
         if !without.is_empty() {
             text.push_str("# Without effect in this version:\n");
@@ -59,7 +61,10 @@ fn key(text: &mut String, spec: &Spec) {
     } else {
         spec.default.to_owned()
     };
-    let value =
-        if matches!(spec.kind, Kind::Switch) && quoted.is_empty() { "false".to_owned() } else { quoted };
+    let value = if matches!(spec.kind, Kind::Switch) && quoted.is_empty() {
+        "false".to_owned()
+    } else {
+        quoted
+    };
     text.push_str(&format!("{line}\n#{}={value}\n", key.name));
 }

@@ -52,7 +52,8 @@ pub(super) fn options() -> String {
 fn option(text: &mut String, spec: &Spec) {
     let value = value_name(spec);
     let value = if value.is_empty() { String::new() } else { format!(" {value}") };
-    let default = if spec.default.is_empty() { String::new() } else { format!("`{}`", spec.default) };
+    let default =
+        if spec.default.is_empty() { String::new() } else { format!("`{}`", spec.default) };
     let effect = match spec.effect {
         Effect::Full => String::new(),
         Effect::Later(part) => format!(". No effect yet: it is for {}", part.name()),
@@ -104,8 +105,12 @@ pub(super) fn annotations() -> String {
         ("Nodes", &annotations::OF_NODES),
         ("Namespaces", &annotations::OF_NAMESPACES),
         ("NetworkPolicies", &annotations::OF_POLICIES),
+        ("Services, and policies of the cluster", &annotations::OF_SERVICES),
     ] {
-        let _ = write!(text, "\n## {title}\n\n| annotation | meaning | written by | read by | example |\n");
+        let _ = write!(
+            text,
+            "\n## {title}\n\n| annotation | meaning | written by | read by | example |\n"
+        );
         text.push_str("|---|---|---|---|---|\n");
         for Annotation { name, meaning, written_by, read_by, example } in table {
             let example = if example.is_empty() { String::new() } else { format!("`{example}`") };

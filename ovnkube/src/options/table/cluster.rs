@@ -3,7 +3,7 @@
 use super::super::{
     kind::Kind,
     networks,
-    spec::{Group, OldKey, Part, Spec},
+    spec::{Group, OldKey, Spec},
 };
 
 const DEFAULT: &str = "default";
@@ -12,13 +12,16 @@ const GATEWAY: &str = "gateway";
 const MANAGER: &str = "clustermanager";
 const CLUSTER_SUBNETS_KIND: Kind =
     Kind::Checked { value_name: "CIDRS", check: |text| networks::cluster_subnets(text).map(drop) };
-const SERVICE_CIDRS_KIND: Kind =
-    Kind::Checked { value_name: "CIDRS", check: |text| networks::one_of_each_family(text).map(drop) };
+const SERVICE_CIDRS_KIND: Kind = Kind::Checked {
+    value_name: "CIDRS",
+    check: |text| networks::one_of_each_family(text).map(drop),
+};
 const V4: Kind = Kind::Checked { value_name: "CIDR", check: |text| networks::v4(text).map(drop) };
 const V6: Kind = Kind::Checked { value_name: "CIDR", check: |text| networks::v6(text).map(drop) };
 const SELECTOR: Kind =
     Kind::Checked { value_name: "SELECTOR", check: |text| networks::selector(text).map(drop) };
-const ZONE_NAME: Kind = Kind::Checked { value_name: "NAME", check: |text| networks::zone(text).map(drop) };
+const ZONE_NAME: Kind =
+    Kind::Checked { value_name: "NAME", check: |text| networks::zone(text).map(drop) };
 const LINES: Kind = Kind::Number { least: 0, most: u32::MAX as u64 };
 
 options! { Group::Cluster;
@@ -59,10 +62,14 @@ options! { Group::Cluster;
         .help("The same for IPv6");
     ZONE = Spec::new("zone", ZONE_NAME).key(DEFAULT, "zone").default("global")
         .help("Zone of this node, and the zone whose databases the controller writes: nodes of one zone \
-               share a pair of OVN databases. Pods of two zones do not reach each other yet");
+               share a pair of OVN databases. Pods of two zones reach each other with \
+               --enable-interconnect. A controller in one process with a node's server has the \
+               node's name as zone then, unless this is given");
     INTERCONNECT = Spec::new("enable-interconnect", Kind::Switch)
         .key("ovnkubernetesfeature", "enable-interconnect").default("false")
-        .later(Part::Zones).help("Connect several zones");
+        .help("Connect this zone with the others: their nodes get a port on the switch between \
+               zones, a route and a chassis in this zone's databases. For all processes of the \
+               cluster");
     NO_HOSTSUBNET_NODES = Spec::new("no-hostsubnet-nodes", SELECTOR).key(KUBERNETES, "no-hostsubnet-nodes")
         .help("Labels of nodes that another network plugin serves, as kubectl takes them: such nodes get no \
                subnet");

@@ -11,7 +11,8 @@ use super::super::{
 const SECTION: &str = "cni";
 const CONF_FILE_KIND: Kind =
     Kind::Checked { value_name: "NAME", check: |text| values::conf_file(text).map(drop) };
-const FILE_NAME: Kind = Kind::Checked { value_name: "NAME", check: |text| values::file_name(text).map(drop) };
+const FILE_NAME: Kind =
+    Kind::Checked { value_name: "NAME", check: |text| values::file_name(text).map(drop) };
 const WHOLE_PATH: Kind =
     Kind::Checked { value_name: "PATH", check: |text| values::whole_path(text).map(drop) };
 

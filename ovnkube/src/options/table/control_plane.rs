@@ -8,22 +8,37 @@ use super::super::{
     values,
 };
 
-/// At most a day: a longer Lease is a mistyped number, and no cluster waits that long for its next leader.
+/// At most a day: a longer Lease is a mistyped number, and no cluster waits that long for its next
+/// leader.
 const SECONDS: Kind = Kind::Number { least: 1, most: 86_400 };
 const NAMESPACE: Kind =
     Kind::Checked { value_name: "NAMESPACE", check: |text| values::namespace(text).map(drop) };
 
-const fn master(name: &'static str, key: &'static str, default: &'static str, help: &'static str) -> Spec {
+const fn master(
+    name: &'static str,
+    key: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Spec {
     Spec::new(name, SECONDS).value("SECONDS").key("masterha", key).default(default).help(help)
 }
 
-const fn manager(name: &'static str, key: &'static str, default: &'static str, help: &'static str) -> Spec {
+const fn manager(
+    name: &'static str,
+    key: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Spec {
     Spec::new(name, SECONDS).value("SECONDS").key("clustermgrha", key).default(default).help(help)
 }
 
-// The defaults 137, 107 and 26 s are upstream's: processes of both programs stand for the same Lease with the
-// same times.
+// The defaults 137, 107 and 26 s are upstream's: processes of both programs stand for the same
+// Lease with the same times.
 options! { Group::ControlPlane;
+    HA_ELECTION = Spec::new("ha-election", Kind::Switch).key("masterha", "election").default("true")
+        .help("Stand for a Lease; false where an API server has none (before Kubernetes 1.14): \
+               then this is the cluster's only control plane, and --pidfile keeps a second one of \
+               this host from starting");
     ELECTION_LOCK_DIR = Spec::new("ha-election-lock-dir", Kind::Path).value("DIR")
         .key("masterha", "election-lock-dir").default(ELECTION_DIR)
         .help("Where a process locks a file while it lives: started again after a crash, it leads at once");

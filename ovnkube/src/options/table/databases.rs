@@ -2,7 +2,7 @@
 
 use super::super::{
     kind::Kind,
-    spec::{Group, OldKey, Part, Spec},
+    spec::{Group, OldKey, Spec},
     values,
 };
 
@@ -69,10 +69,10 @@ options! { Group::Databases;
         .help("Where the northbound database's local socket is, which is used where no address is given");
     NB_DB_LOCATION = Spec::new("nb-db-location", Kind::Path).key(NORTH, "db-location")
         .default("/etc/ovn/ovnnb_db.db")
-        .later(Part::Metrics).help("The northbound database's file");
+        .help("The northbound database's file, whose size --ovn-metrics-bind-address tells");
     SB_DB_LOCATION = Spec::new("sb-db-location", Kind::Path).key(SOUTH, "db-location")
         .default("/etc/ovn/ovnsb_db.db")
-        .later(Part::Metrics).help("The southbound database's file");
+        .help("The southbound database's file, whose size --ovn-metrics-bind-address tells");
     NB_ELECTION_TIMER = Spec::new("nb-raft-election-timer", Kind::NUMBER).value("SECONDS")
         .key(NORTH, "election-timer")
         .help("Election timer of the northbound cluster").never(SERVERS);

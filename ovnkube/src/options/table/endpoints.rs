@@ -7,8 +7,10 @@ use super::super::{
 };
 
 const SECTION: &str = "metrics";
-const BIND: Kind =
-    Kind::Checked { value_name: "ADDRESS:PORT", check: |text| values::bind_address(text).map(drop) };
+const BIND: Kind = Kind::Checked {
+    value_name: "ADDRESS:PORT",
+    check: |text| values::bind_address(text).map(drop),
+};
 
 options! { Group::Endpoints;
     METRICS = Spec::new("metrics-bind-address", BIND).key(SECTION, "bind-address")
@@ -22,10 +24,10 @@ options! { Group::Endpoints;
         .help("Certificate (PEM) of --node-server-privkey");
     OVN_METRICS = Spec::new("ovn-metrics-bind-address", BIND).key(SECTION, "ovn-metrics-bind-address")
         .old_keys(&[OldKey::same("kubernetes", "ovn-metrics-bind-address")])
-        .later(Part::Metrics).help("Serve measurements of OVN here");
+        .help("Serve /metrics of OVN's daemons on this machine here, under upstream's names");
     EXPORT_OVS_METRICS = Spec::new("export-ovs-metrics", Kind::Switch).key(SECTION, "export-ovs-metrics")
         .default("false")
-        .later(Part::Metrics).help("Serve measurements of Open vSwitch, too");
+        .help("Serve those of Open vSwitch on --ovn-metrics-bind-address, too");
     CONFIG_DURATION = Spec::new("metrics-enable-config-duration", Kind::Switch)
         .key(SECTION, "enable-config-duration").default("false")
         .later(Part::Metrics).help("Measure how long changes take to be in force");

@@ -7,10 +7,12 @@ use super::super::{
 };
 
 const SECTION: &str = "gateway";
-const MODE_KIND: Kind = Kind::Checked { value_name: "MODE", check: |text| gateway::mode(text).map(drop) };
+const MODE_KIND: Kind =
+    Kind::Checked { value_name: "MODE", check: |text| gateway::mode(text).map(drop) };
 const INTERFACE_KIND: Kind =
     Kind::Checked { value_name: "NAME", check: |text| gateway::interface(text).map(drop) };
-const NEXT_HOPS: Kind = Kind::Checked { value_name: "IPS", check: |text| gateway::next_hops(text).map(drop) };
+const NEXT_HOPS: Kind =
+    Kind::Checked { value_name: "IPS", check: |text| gateway::next_hops(text).map(drop) };
 const VLAN: Kind = Kind::Checked { value_name: "ID", check: |text| gateway::vlan(text).map(drop) };
 /// The zones after it are for translations: a number of 16 bits has to be left for them.
 const ZONE: Kind =

@@ -7,10 +7,13 @@ use super::super::{
 };
 
 const SECTION: &str = "kubernetes";
-const URL: Kind = Kind::Checked { value_name: "URL", check: |text| values::server_url(text).map(drop) };
+const URL: Kind =
+    Kind::Checked { value_name: "URL", check: |text| values::server_url(text).map(drop) };
 
-const CERT_LIFETIME: Kind =
-    Kind::Checked { value_name: "TIME", check: |text| values::certificate_duration(text).map(drop) };
+const CERT_LIFETIME: Kind = Kind::Checked {
+    value_name: "TIME",
+    check: |text| values::certificate_duration(text).map(drop),
+};
 
 options! { Group::Kubernetes;
     POD_MANIFESTS = Spec::new("pod-manifests", Kind::Path).value("DIR").key(SECTION, "pod-manifests")

@@ -1,5 +1,5 @@
-//! Options of parts that do not exist yet. They are parsed and checked, so that a command line or a file of
-//! OVN-Kubernetes works as it is. Those that are given are reported once as without effect.
+//! Options of parts that do not exist yet. They are parsed and checked, so that a command line or a
+//! file of OVN-Kubernetes works as it is. Those that are given are reported once as without effect.
 
 use super::super::{
     kind::Kind,
@@ -76,7 +76,10 @@ options! { Group::Later;
         .key(FEATURES, "enable-egress-firewall").default("false")
         .help("What pods may reach outside of the cluster")
         .never("says what is always so: an EgressFirewall counts as soon as the API server has the kind");
-    EGRESS_QOS = feature("enable-egress-qos", Part::Egress, "Marks on packets that leave the cluster");
+    EGRESS_QOS = Spec::new("enable-egress-qos", Kind::Switch)
+        .key(FEATURES, "enable-egress-qos").default("false")
+        .help("Marks on what pods send")
+        .never("says what is always so: an EgressQoS counts as soon as the API server has the kind");
     EGRESS_SERVICE = feature("enable-egress-service", Part::Egress,
         "Services whose pods leave the cluster with the service's address");
     MULTI_NETWORK = feature("enable-multi-network", Part::Networks, "Further networks of pods");

@@ -9,7 +9,8 @@ use super::super::{
 };
 
 const SECTION: &str = "logging";
-const LEVEL: Kind = Kind::Checked { value_name: "LEVEL", check: |text| values::level(text).map(drop) };
+const LEVEL: Kind =
+    Kind::Checked { value_name: "LEVEL", check: |text| values::level(text).map(drop) };
 
 options! { Group::Logs;
     LOGLEVEL = Spec::new("loglevel", LEVEL).key(SECTION, "loglevel").default("info")

@@ -8,11 +8,14 @@ use super::super::{
 };
 
 const SECTION: &str = "default";
-const MTU_KIND: Kind = Kind::Checked { value_name: "BYTES", check: |text| values::mtu(text).map(drop) };
+const MTU_KIND: Kind =
+    Kind::Checked { value_name: "BYTES", check: |text| values::mtu(text).map(drop) };
 const MTU_OR_NONE: Kind =
     Kind::Checked { value_name: "BYTES", check: |text| values::mtu_or_none(text).map(drop) };
-const NETWORKS: Kind =
-    Kind::Checked { value_name: "CIDRS", check: |text| networks::one_of_each_family(text).map(drop) };
+const NETWORKS: Kind = Kind::Checked {
+    value_name: "CIDRS",
+    check: |text| networks::one_of_each_family(text).map(drop),
+};
 const NODE_MODE: Kind = Kind::Checked { value_name: "MODE", check: values::node_mode };
 
 options! { Group::Pods;

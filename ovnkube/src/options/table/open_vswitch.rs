@@ -4,6 +4,7 @@ use contract::paths;
 
 use super::super::{
     kind::Kind,
+    networks,
     spec::{Group, OldKey, Spec},
     values,
 };
@@ -15,7 +16,13 @@ const WHOLE_DIRECTORY: Kind =
     Kind::Checked { value_name: "DIR", check: |text| values::whole_path(text).map(drop) };
 const ENCAP_TYPE_KIND: Kind =
     Kind::Checked { value_name: "TYPE", check: |text| values::encap_type(text).map(drop) };
-const ADDRESSES: Kind = Kind::Checked { value_name: "IP", check: |text| values::addresses(text).map(drop) };
+const ADDRESSES: Kind =
+    Kind::Checked { value_name: "IP", check: |text| values::addresses(text).map(drop) };
+
+const ZONE_NAME: Kind =
+    Kind::Checked { value_name: "NAME", check: |text| networks::zone(text).map(drop) };
+const DATABASES: Kind =
+    Kind::Checked { value_name: "ADDRESS", check: |text| values::databases(text).map(drop) };
 
 options! { Group::OpenVSwitch;
     OVSDB_ENDPOINT = Spec::new("ovsdb-endpoint", ENDPOINT_KIND).key("ovspaths", "endpoint")
@@ -33,6 +40,12 @@ options! { Group::OpenVSwitch;
                sees it elsewhere");
     HOST_OVN_RUN_DIR = Spec::new("host-ovn-run-dir", WHOLE_DIRECTORY).key("ovspaths", "host-ovn-run-dir")
         .help("The same for --ovn-run-dir");
+    OTHER_ZONE = Spec::new("other-zone", ZONE_NAME).key(SECTION, "other-zone")
+        .help("Another zone that the node may be in, besides that of --zone: the node moves while \
+               this server runs when its annotation k8s.ovn.org/zone-wanted says so, which \
+               ovnkube zones migrate writes. Without the annotation it stays where it is");
+    OTHER_SB_ADDRESS = Spec::new("other-sb-address", DATABASES).key("ovnsouth", "other-address")
+        .help("Southbound database of that zone, as --sb-address; ssl: takes the same files");
     ENCAP_TYPE = Spec::new("encap-type", ENCAP_TYPE_KIND).key(SECTION, "encap-type").default("geneve")
         .external_id("ovn-encap-type")
         .help("How packets travel between nodes: geneve or vxlan");

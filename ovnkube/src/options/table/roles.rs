@@ -23,6 +23,11 @@ options! { Group::Roles;
     REMOVE_NODE = Spec::new("remove-node", NODE_NAME)
         .help("Remove what OVN's databases have of this node, which has left the cluster, say what that was, \
                and exit");
+    ADOPT = Spec::new("adopt", Kind::Switch)
+        .help("Take over a northbound database of the programs of 2016 to 2018, as --init-master \
+               does at its start, say what changes, and exit");
+    DRY_RUN = Spec::new("dry-run", Kind::Switch).default("false")
+        .help("With --adopt: only print the rows and nodes that would change");
     CLEANUP_NODE = Spec::new("cleanup-node", NODE_NAME)
         .help("Remove what --init-node made on this machine, and exit; no pod's network is touched");
     EVERYTHING = Spec::new("all", Kind::Switch).default("false")

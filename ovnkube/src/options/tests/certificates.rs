@@ -35,7 +35,8 @@ fn shown(api: &ApiServer) -> Option<String> {
 const FILE: &str = "/certs/ovnkube-client-current.pem";
 
 #[test]
-fn the_bootstrap_kubeconfig_only_requests_the_certificate_and_gives_the_address_where_no_other_does() {
+fn the_bootstrap_kubeconfig_only_requests_the_certificate_and_gives_the_address_where_no_other_does()
+ {
     let place = Place::new().service_account();
     let bootstrap = place.file("kubelet.conf", "");
     let line = format!("--bootstrap-kubeconfig {} --cert-dir /certs", bootstrap.display());
@@ -47,12 +48,16 @@ fn the_bootstrap_kubeconfig_only_requests_the_certificate_and_gives_the_address_
         (certificate.directory.to_str(), certificate.duration),
         (Some("/certs"), Duration::from_secs(600))
     );
-    assert!(is_bootstrap(&certificate.bootstrap.cluster) && certificate.bootstrap.credential.is_none());
+    assert!(
+        is_bootstrap(&certificate.bootstrap.cluster) && certificate.bootstrap.credential.is_none()
+    );
     let api_server = api(config);
     assert!(is_bootstrap(&api_server.cluster), "{api_server:?}");
     assert_eq!(shown(&api_server).as_deref(), Some(FILE));
 
-    let config = node(&place, &format!("{line} --k8s-apiserver https://a:6443 --cert-duration 24h")).unwrap();
+    let config =
+        node(&place, &format!("{line} --k8s-apiserver https://a:6443 --cert-duration 24h"))
+            .unwrap();
     let certificate = config.certificate.clone().unwrap();
     assert!(is_bootstrap(&certificate.bootstrap.cluster));
     assert_eq!(certificate.duration, Duration::from_secs(24 * 3600));
@@ -76,7 +81,10 @@ fn a_kubeconfig_without_a_directory_is_used_as_it_is() {
     let config = node(&place, &format!("--bootstrap-kubeconfig {}", bootstrap.display())).unwrap();
     assert!(config.certificate.is_none());
     let api_server = api(config);
-    assert_eq!((api_server.cluster, api_server.credential.is_none()), (Cluster::Kubeconfig(bootstrap), true));
+    assert_eq!(
+        (api_server.cluster, api_server.credential.is_none()),
+        (Cluster::Kubeconfig(bootstrap), true)
+    );
 }
 
 #[test]
@@ -86,15 +94,18 @@ fn a_credential_from_a_better_source_counts_and_then_no_certificate_is_requested
     let kubeconfig = place.file("own.conf", "").display().to_string();
     place.variable("BOOTSTRAP_KUBECONFIG", &bootstrap);
     place.variable("CERT_DIR", "/certs");
-    for line in
-        ["--k8s-apiserver https://a --k8s-token t".to_owned(), format!("--k8s-kubeconfig {kubeconfig}")]
-    {
+    for line in [
+        "--k8s-apiserver https://a --k8s-token t".to_owned(),
+        format!("--k8s-kubeconfig {kubeconfig}"),
+    ] {
         let config = node(&place, &line).unwrap();
         assert!(config.certificate.is_none(), "{line}");
         assert_eq!(shown(&api(config)), None, "{line}");
     }
     // From the same source, the certificate is what the kubeconfig is reached with.
-    let line = format!("--k8s-kubeconfig {kubeconfig} --bootstrap-kubeconfig {bootstrap} --cert-dir /certs");
+    let line = format!(
+        "--k8s-kubeconfig {kubeconfig} --bootstrap-kubeconfig {bootstrap} --cert-dir /certs"
+    );
     let api_server = api(node(&place, &line).unwrap());
     assert_eq!(shown(&api_server).as_deref(), Some(FILE));
 }
@@ -103,7 +114,8 @@ fn a_credential_from_a_better_source_counts_and_then_no_certificate_is_requested
 fn what_does_not_go_together_is_said() {
     let place = Place::new();
     let bootstrap = place.file("kubelet.conf", "").display().to_string();
-    let both = format!("--bootstrap-kubeconfig {bootstrap} --cert-dir /certs --k8s-apiserver https://a");
+    let both =
+        format!("--bootstrap-kubeconfig {bootstrap} --cert-dir /certs --k8s-apiserver https://a");
     for (line, problem) in [
         (
             "--k8s-apiserver https://a --cert-dir /certs".to_owned(),
@@ -138,7 +150,8 @@ fn a_cluster_manager_approves_certificates_only_where_it_is_told_to() {
     assert_eq!(bootstrap_users(&manager), None);
     let approves = format!("{manager} --approve-node-certificates");
     assert_eq!(bootstrap_users(&approves), Some(BTreeSet::new()));
-    let users = bootstrap_users(&format!("{approves} --node-bootstrap-users system:bootstrap:a,boot,"));
+    let users =
+        bootstrap_users(&format!("{approves} --node-bootstrap-users system:bootstrap:a,boot,"));
     assert_eq!(users, Some(["boot", "system:bootstrap:a"].map(str::to_owned).into()));
     let controller = format!("--init-ovnkube-controller m {api} --approve-node-certificates");
     assert_eq!(bootstrap_users(&controller), None);

@@ -1,6 +1,8 @@
 //! Ranges of addresses, and the rules between them.
 
-use controller::config::{ClusterConfig, Multicast, Templates};
+use std::collections::BTreeMap;
+
+use controller::config::{ClusterConfig, Interconnect, Multicast, Templates};
 
 use super::{super::Program, Place};
 
@@ -20,6 +22,88 @@ fn texts<T: ToString>(list: &[T]) -> Vec<String> {
     list.iter().map(T::to_string).collect()
 }
 
+/// Upstream's programs since 2026 have no option for the zone: a node is one.
+#[test]
+fn a_controller_beside_a_nodes_server_has_the_nodes_zone_if_zones_are_connected() {
+    let zone = |line: &str| {
+        let line = format!("{line} --k8s-apiserver https://a --k8s-token t");
+        match Place::new().options(&line).program() {
+            Ok(Program::ControlPlane(config, _) | Program::Both(config, _)) => {
+                (config.cluster.zone.0, config.cluster.interconnect, config.southbound.is_some())
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    };
+    let both = "--init-ovnkube-controller n1 --init-node n1";
+    let on = |zone: &str| (zone.to_owned(), Interconnect::On, true);
+    assert_eq!(
+        zone(&format!("{both} --enable-interconnect")),
+        ("n1".to_owned(), Interconnect::NodeZones, true)
+    );
+    assert_eq!(zone(&format!("{both} --enable-interconnect --zone z")), on("z"));
+    assert_eq!(zone("--init-ovnkube-controller n1 --enable-interconnect"), on("global"));
+    assert_eq!(zone(both), ("global".to_owned(), Interconnect::Off, false));
+}
+
+/// A new database listens there before it is served to all.
+#[test]
+fn a_controller_of_a_zone_looks_beside_the_sockets_of_its_databases() {
+    let endpoints = |line: &str| {
+        let line =
+            format!("--init-ovnkube-controller n1 --k8s-apiserver https://a --k8s-token t {line}");
+        match Place::new().options(&line).program() {
+            Ok(Program::ControlPlane(config, _)) => {
+                let database = |of: Option<crate::control_plane::Database>| {
+                    of.map(|database| database.endpoints.to_string())
+                };
+                (database(config.northbound), database(config.southbound))
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    };
+    let places = "--nb-address unix:/n --sb-address tcp:10.0.0.1:6642";
+    let south = || Some("tcp:10.0.0.1:6642".to_owned());
+    assert_eq!(
+        endpoints(&format!("{places} --enable-interconnect")),
+        (Some("unix:/n.filling,unix:/n".to_owned()), south())
+    );
+    assert_eq!(endpoints(places), (Some("unix:/n".to_owned()), south()));
+}
+
+#[test]
+fn the_other_zone_of_a_node_has_a_name_of_its_own_and_an_address() {
+    let other = |line: &str| {
+        let line = format!("--init-node n1 --k8s-apiserver https://a --k8s-token t {line}");
+        let node = Place::new().node(&line)?;
+        let config = node.config(&BTreeMap::new()).map_err(|error| error.to_string())?;
+        Ok::<_, String>(config.other_zone.map(|other| (other.name, other.southbound)))
+    };
+    assert_eq!(other("--enable-interconnect"), Ok(None));
+    let both = "--zone n1 --other-zone global --other-sb-address tcp:10.0.0.1:6642";
+    let global = ("global".to_owned(), "tcp:10.0.0.1:6642".to_owned());
+    assert_eq!(other(&format!("{both} --enable-interconnect")), Ok(Some(global)));
+    for (line, why) in [
+        (both, "--other-zone \"global\" needs --enable-interconnect"),
+        ("--enable-interconnect --other-zone z", "--other-zone and --other-sb-address need each"),
+        (
+            "--enable-interconnect --other-zone global --other-sb-address unix:/s",
+            "global is this node's zone already",
+        ),
+    ] {
+        let refused = other(line).expect_err(line);
+        assert!(refused.contains(why), "{line}: {refused}");
+    }
+}
+
+#[test]
+fn tunnels_between_zones_are_geneve() {
+    let line = "--init-node n1 --k8s-apiserver https://a --k8s-token t --encap-type geneve,vxlan";
+    assert!(Place::new().options(line).program().is_ok());
+    let problems = Place::new().options(&format!("{line} --enable-interconnect")).program();
+    let problems = problems.expect_err("keys of VXLAN are too short").to_string();
+    assert!(problems.contains("--encap-type vxlan cannot be used with --enable-interconnect"));
+}
+
 #[test]
 fn defaults_are_upstreams() {
     let cluster = cluster("").unwrap();
@@ -37,7 +121,10 @@ fn defaults_are_upstreams() {
     assert_eq!(texts(&cluster.hairpin_addresses), ["169.254.169.5"]);
     assert_eq!((cluster.zone.0.as_str(), cluster.acl_logging_rate_limit), ("global", 20));
     assert!(cluster.requested_chassis && !cluster.legacy_annotations);
-    assert_eq!(cluster, ClusterConfig { templates: Templates::AsFound, ..ClusterConfig::default() });
+    assert_eq!(
+        cluster,
+        ClusterConfig { templates: Templates::AsFound, ..ClusterConfig::default() }
+    );
 }
 
 #[test]
@@ -107,7 +194,10 @@ fn what_is_no_range_is_said() {
             "--k8s-service-cidrs 10.96.0.0/16,10.97.0.0/16",
             "--k8s-service-cidrs \"10.96.0.0/16,10.97.0.0/16\" has several networks of one family",
         ),
-        ("--gateway-v4-join-subnet fd98::/64", "--gateway-v4-join-subnet \"fd98::/64\" is no IPv4 network"),
+        (
+            "--gateway-v4-join-subnet fd98::/64",
+            "--gateway-v4-join-subnet \"fd98::/64\" is no IPv4 network",
+        ),
         (
             "--gateway-v6-masquerade-subnet 1.2.3.0/24",
             "--gateway-v6-masquerade-subnet \"1.2.3.0/24\" is no IPv6 network",
@@ -121,7 +211,10 @@ fn what_is_no_range_is_said() {
             "--acl-logging-rate-limit 4294967296",
             "--acl-logging-rate-limit \"4294967296\" is no number from 0",
         ),
-        ("--no-hostsubnet-nodes a>b", "--no-hostsubnet-nodes \"a>b\" is not a requirement on labels"),
+        (
+            "--no-hostsubnet-nodes a>b",
+            "--no-hostsubnet-nodes \"a>b\" is not a requirement on labels",
+        ),
     ] {
         let error = cluster(line).expect_err(line);
         assert!(error.contains(text), "{line}: {error}");
@@ -174,8 +267,7 @@ fn services_have_the_families_of_pods() {
 fn gateway_mode(line: &str) -> Result<Option<server::node::GatewayMode>, String> {
     let line = format!("--init-node n1 --pod-manifests /x {line}");
     let options = Place::new().node(&line).map_err(|problems| problems.to_string())?;
-    let config =
-        options.config(&std::collections::BTreeMap::new()).map_err(|problems| problems.to_string())?;
+    let config = options.config(&BTreeMap::new()).map_err(|problems| problems.to_string())?;
     Ok(config.gateway.map(|gateway| gateway.mode))
 }
 

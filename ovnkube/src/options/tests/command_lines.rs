@@ -124,7 +124,12 @@ fn the_container_script_of_2024_with_everything_on() {
         (Some("10.0.0.9"), 180_000)
     );
     assert_eq!(
-        (chassis.monitor_all, chassis.lflow_cache, chassis.lflow_cache_limit, chassis.lflow_cache_limit_kb),
+        (
+            chassis.monitor_all,
+            chassis.lflow_cache,
+            chassis.lflow_cache_limit,
+            chassis.lflow_cache_limit_kb
+        ),
         (false, false, Some(1000), Some(100_000))
     );
     assert_eq!(chassis.ofctrl_wait_before_clear.map(|wait| wait.as_millis()), Some(8000));
@@ -132,7 +137,10 @@ fn the_container_script_of_2024_with_everything_on() {
         (early.log.rotation.max_size, early.log.rotation.max_backups, early.log.rotation.max_age),
         (50, 7, 5)
     );
-    assert_eq!(early.endpoints.metrics.map(|address| address.to_string()).as_deref(), Some("10.0.0.9:9410"));
+    assert_eq!(
+        early.endpoints.metrics.map(|address| address.to_string()).as_deref(),
+        Some("10.0.0.9:9410")
+    );
     assert_eq!(config.add.routable_mtu.map(|mtu| mtu.bytes()), Some(1300));
     assert!(notes.contains("--unprivileged-mode says what is always so"), "{notes}");
     assert_eq!(
@@ -141,6 +149,9 @@ fn the_container_script_of_2024_with_everything_on() {
         "{notes}"
     );
     let gateway = config.gateway.expect("a gateway");
-    assert_eq!((gateway.interface.expect("an interface").as_str(), gateway.conntrack_zone), ("eth0", 64321));
+    assert_eq!(
+        (gateway.interface.expect("an interface").as_str(), gateway.conntrack_zone),
+        ("eth0", 64321)
+    );
     assert!(!notes.contains("--mtu") && !notes.contains("--gateway-router-subnet"), "{notes}");
 }

@@ -28,10 +28,12 @@ fn seconds(election: &Election) -> [u64; 3] {
     [election.duration, election.renew_deadline, election.retry_period].map(|time| time.as_secs())
 }
 
-/// A process of both roles took one Lease, and a controller alone another one: both wrote to one database.
+/// A process of both roles took one Lease, and a controller alone another one: both wrote to one
+/// database.
 #[test]
 fn each_role_has_its_lease_and_a_process_of_both_roles_has_both() {
-    let leases = |line: &str| election(line).map(|election| (election.lease, election.second_lease));
+    let leases =
+        |line: &str| election(line).map(|election| (election.lease, election.second_lease));
     let one = |lease: &str| Some((lease.to_owned(), None));
     let both = |zone: &str| {
         Some(("ovn-kubernetes-master".to_owned(), Some(format!("ovn-kubernetes-master-{zone}"))))
@@ -43,7 +45,11 @@ fn each_role_has_its_lease_and_a_process_of_both_roles_has_both() {
     assert_eq!(leases("--init-cluster-manager m --init-ovnkube-controller m"), both("global"));
     assert_eq!(leases("--init-master m --zone z1"), both("z1"));
     assert_eq!(leases("--init-master m --init-node m"), both("global"));
-    assert_eq!(leases("--init-ovnkube-controller m --init-node m --zone m"), None, "the node's own zone");
+    assert_eq!(
+        leases("--init-ovnkube-controller m --init-node m --zone m"),
+        None,
+        "the node's own zone"
+    );
     assert_eq!(
         leases("--init-ovnkube-controller m --init-node m"),
         one("ovn-kubernetes-master-global"),
@@ -54,23 +60,40 @@ fn each_role_has_its_lease_and_a_process_of_both_roles_has_both() {
     assert_eq!(namespace("--init-master m --ovn-config-namespace net"), "net");
 }
 
+/// API servers before 1.14 have no Leases.
+#[test]
+fn without_an_election_a_pidfile_keeps_a_second_control_plane_from_starting() {
+    let line = "--init-master m --ha-election=false";
+    assert_eq!(election(&format!("{line} --pidfile /run/m.pid")), None);
+    assert!(election("--init-master m --ha-election --pidfile /run/m.pid").is_some());
+    assert!(config(line).unwrap_err().contains("--ha-election=false needs --pidfile"));
+}
+
 #[test]
 fn an_elections_times_are_those_of_its_role() {
     let line = "--ha-election-lease-duration 15 --ha-election-renew-deadline=10 --ha-election-retry-period 2";
     assert_eq!(seconds(&election("--init-master m").unwrap()), [137, 107, 26]);
     assert_eq!(seconds(&election(&format!("--init-master m {line}")).unwrap()), [15, 10, 2]);
-    assert_eq!(seconds(&election(&format!("--init-cluster-manager m {line}")).unwrap()), [137, 107, 26]);
+    assert_eq!(
+        seconds(&election(&format!("--init-cluster-manager m {line}")).unwrap()),
+        [137, 107, 26]
+    );
     let of_manager = line.replace("--ha-", "--cluster-manager-ha-");
-    assert_eq!(seconds(&election(&format!("--init-cluster-manager m {of_manager}")).unwrap()), [15, 10, 2]);
+    assert_eq!(
+        seconds(&election(&format!("--init-cluster-manager m {of_manager}")).unwrap()),
+        [15, 10, 2]
+    );
 }
 
 #[test]
 fn times_that_make_no_election_are_said_with_both_options() {
     let place = Place::new();
     let file = place.file("ovn_k8s.conf", "[masterha]\nelection-lease-duration=20\n");
-    let text =
-        config_at(&place, "--init-master m --ha-election-renew-deadline 20 --ha-election-retry-period 17")
-            .unwrap_err();
+    let text = config_at(
+        &place,
+        "--init-master m --ha-election-renew-deadline 20 --ha-election-retry-period 17",
+    )
+    .unwrap_err();
     for expected in [
         format!(
             "--ha-election-renew-deadline (20 s) has to be less than {}:2: election-lease-duration (20 s)",
@@ -81,7 +104,8 @@ fn times_that_make_no_election_are_said_with_both_options() {
     ] {
         assert_eq!(text.matches(&expected).count(), 1, "{expected}\n{text}");
     }
-    let text = config("--init-master m --ha-election-retry-period 0 --ovn-config-namespace A").unwrap_err();
+    let text = config("--init-master m --ha-election-retry-period 0 --ovn-config-namespace A")
+        .unwrap_err();
     for expected in [
         "--ha-election-retry-period \"0\" is no number from 1",
         "--ovn-config-namespace \"A\" is no namespace",
@@ -92,7 +116,12 @@ fn times_that_make_no_election_are_said_with_both_options() {
 
 #[test]
 fn the_controller_alone_needs_the_northbound_database() {
-    assert!(config("--init-cluster-manager m --nb-address ssl:1.2.3.4:6641").unwrap().northbound.is_none());
+    assert!(
+        config("--init-cluster-manager m --nb-address ssl:1.2.3.4:6641")
+            .unwrap()
+            .northbound
+            .is_none()
+    );
     let northbound = config("--init-master m --nb-run-dir /run/x").unwrap().northbound.unwrap();
     assert_eq!(
         (northbound.endpoints.to_string(), northbound.ssl),
@@ -108,7 +137,11 @@ fn the_controller_alone_needs_the_northbound_database() {
 #[test]
 fn the_northbound_database_is_probed_as_somebody_says_or_as_the_client_does_by_itself() {
     let probe = |more: &str| {
-        config(&format!("--init-master m --nb-run-dir /run/x {more}")).unwrap().northbound.unwrap().probe
+        config(&format!("--init-master m --nb-run-dir /run/x {more}"))
+            .unwrap()
+            .northbound
+            .unwrap()
+            .probe
     };
     assert_eq!(probe(""), None, "the option's default is ovn-controller's");
     assert_eq!(probe("--inactivity-probe 100000"), Some(Probe::After(Duration::from_secs(100))));
@@ -138,10 +171,14 @@ fn tls_to_the_northbound_database_needs_its_files() {
          --nb-cert-common-name ovn"
     );
     let tls = config_at(&place, &line).unwrap().northbound.unwrap().ssl.unwrap();
-    assert_eq!((tls.authority, tls.common_name.as_deref()), (PathBuf::from(authority), Some("ovn")));
+    assert_eq!(
+        (tls.authority, tls.common_name.as_deref()),
+        (PathBuf::from(authority), Some("ovn"))
+    );
     assert_eq!(tls.missing_authority, MissingAuthority::Refuse);
     let text =
-        config_at(&place, &format!("--init-master m --nb-address tcp:10.0.0.1:6641 {files}")).unwrap_err();
+        config_at(&place, &format!("--init-master m --nb-address tcp:10.0.0.1:6641 {files}"))
+            .unwrap_err();
     assert_eq!(
         text.matches("is for ssl:, and the database's address is tcp:10.0.0.1:6641").count(),
         2,
@@ -160,8 +197,12 @@ fn an_authority_that_is_not_there_may_come_with_the_first_connection_on_request_
         absent.display()
     );
     assert!(config_at(&place, &line).unwrap_err().contains("--nb-client-cacert"));
-    let tls =
-        config_at(&place, &format!("{line} --bootstrap-ca-cert")).unwrap().northbound.unwrap().ssl.unwrap();
+    let tls = config_at(&place, &format!("{line} --bootstrap-ca-cert"))
+        .unwrap()
+        .northbound
+        .unwrap()
+        .ssl
+        .unwrap();
     assert_eq!((tls.authority, tls.missing_authority), (absent, MissingAuthority::Bootstrap));
 }
 
@@ -173,7 +214,8 @@ fn the_control_plane_needs_an_api_server() {
         .expect_err("there is none")
         .to_string();
     assert!(
-        problems.contains("say how the control plane reaches the API server: --k8s-kubeconfig FILE"),
+        problems
+            .contains("say how the control plane reaches the API server: --k8s-kubeconfig FILE"),
         "{problems}"
     );
 }
@@ -181,7 +223,8 @@ fn the_control_plane_needs_an_api_server() {
 #[test]
 fn foreign_nodes_are_those_that_the_selector_selects() {
     let config = config("--init-master m --no-hostsubnet-nodes kubernetes.io/os=windows").unwrap();
-    let labels = std::collections::BTreeMap::from([("kubernetes.io/os".to_owned(), "windows".to_owned())]);
+    let labels =
+        std::collections::BTreeMap::from([("kubernetes.io/os".to_owned(), "windows".to_owned())]);
     assert!(config.foreign_nodes.expect("a selector").matches(&labels));
     assert!(self::config("--init-master m").unwrap().foreign_nodes.is_none());
 }
@@ -194,7 +237,8 @@ fn a_node_is_removed_from_both_databases_and_the_api_server_may_be_asked() {
             other => panic!("{line}: {other:?}"),
         }
     };
-    let config = removed("--remove-node n2 --nb-address tcp:10.0.0.1:6641 --sb-address tcp:10.0.0.1:6642");
+    let config =
+        removed("--remove-node n2 --nb-address tcp:10.0.0.1:6641 --sb-address tcp:10.0.0.1:6642");
     assert_eq!(
         (config.node.as_str(), config.southbound.endpoints.to_string()),
         ("n2", "tcp:10.0.0.1:6642".to_owned())
@@ -212,7 +256,9 @@ fn a_node_is_removed_from_both_databases_and_the_api_server_may_be_asked() {
 #[test]
 fn what_parts_that_do_not_exist_yet_were_told_is_noted() {
     let Ok(Program::ControlPlane(_, options)) = Place::new()
-        .options("--init-master m --k8s-apiserver https://a --disable-pkt-mtu-check --enable-egress-ip --enable-interconnect")
+        .options(
+            "--init-master m --k8s-apiserver https://a --disable-pkt-mtu-check --enable-egress-ip",
+        )
         .program()
     else {
         panic!("it can be used")
@@ -221,7 +267,6 @@ fn what_parts_that_do_not_exist_yet_were_told_is_noted() {
     for (part, option) in [
         ("the node's gateway", "--disable-pkt-mtu-check"),
         ("how pods leave the cluster", "--enable-egress-ip"),
-        ("several zones", "--enable-interconnect"),
     ] {
         assert!(
             notes.contains(&format!("without effect in this version, for {part}: {option}")),
@@ -242,14 +287,19 @@ fn the_masters_of_2018() {
         ca.display()
     );
     let config = config_at(&place, &line).unwrap();
-    assert_eq!((config.identity.as_str(), config.cluster.cluster_subnets[0].host_length), ("m1", 24));
+    assert_eq!(
+        (config.identity.as_str(), config.cluster.cluster_subnets[0].host_length),
+        ("m1", 24)
+    );
     assert!(!format!("{config:?}").contains("TOKEN"));
 }
 
 /// Where each database is opened, and with which key.
 fn opened(line: &str) -> Result<Vec<(String, Option<String>)>, String> {
     let listeners = config(line)?.opened.into_iter();
-    Ok(listeners.map(|listener| (listener.target, listener.tls.map(|files| files.private_key))).collect())
+    Ok(listeners
+        .map(|listener| (listener.target, listener.tls.map(|files| files.private_key)))
+        .collect())
 }
 
 #[test]
@@ -270,7 +320,9 @@ fn databases_are_opened_where_it_is_asked_for_and_on_the_ports_of_their_addresse
     ] {
         assert_eq!(opened(line), Ok(expected), "{line}");
     }
-    let ports = opened("--init-master m --open-databases --nb-address tcp:192.0.2.1:6641,tcp:192.0.2.2:6651");
+    let ports = opened(
+        "--init-master m --open-databases --nb-address tcp:192.0.2.1:6641,tcp:192.0.2.2:6651",
+    );
     let problem = ports.unwrap_err();
     assert!(problem.contains("--nb-address has several ports"), "{problem}");
 }
@@ -290,24 +342,35 @@ fn a_database_with_tls_is_opened_with_the_files_of_its_server() {
         )
     };
     let server = |side: &str| {
-        ["privkey", "cert", "cacert"].map(|file| format!("--{side}-server-{file} /{side}/{file}")).join(" ")
+        ["privkey", "cert", "cacert"]
+            .map(|file| format!("--{side}-server-{file} /{side}/{file}"))
+            .join(" ")
     };
     let of = |target: &str, key: &str| (target.to_owned(), Some(key.to_owned()));
     let northbound = format!("--init-master m {} {}", client("nb"), server("nb"));
-    assert_eq!(opened(&northbound), Ok(vec![of("pssl:6641", "/nb/privkey")]), "without further words");
+    assert_eq!(
+        opened(&northbound),
+        Ok(vec![of("pssl:6641", "/nb/privkey")]),
+        "without further words"
+    );
     let both = format!("{northbound} --open-databases {} {}", client("sb"), server("sb"));
     let expected = vec![of("pssl:6641", "/nb/privkey"), of("pssl:6642", "/sb/privkey")];
     assert_eq!(opened(&both), Ok(expected));
 
     // What would be open to everybody by default, beside a database that is not.
     let problem = opened(&format!("{northbound} --open-databases")).unwrap_err();
-    assert!(problem.contains("--sb-address is missing, and the other database has ssl:"), "{problem}");
+    assert!(
+        problem.contains("--sb-address is missing, and the other database has ssl:"),
+        "{problem}"
+    );
     let mixed = format!("{northbound} --open-databases --sb-address tcp:192.0.2.1:6642");
     assert_eq!(opened(&mixed).unwrap()[1], ("ptcp:6642".to_owned(), None), "it is said so");
-    let problem = opened(&format!("--init-master m {} --open-databases", client("nb"))).unwrap_err();
+    let problem =
+        opened(&format!("--init-master m {} --open-databases", client("nb"))).unwrap_err();
     assert!(
-        problem
-            .contains("ssl: in --nb-address needs --nb-server-privkey, --nb-server-cert, --nb-server-cacert"),
+        problem.contains(
+            "ssl: in --nb-address needs --nb-server-privkey, --nb-server-cert, --nb-server-cacert"
+        ),
         "{problem}"
     );
 }

@@ -97,17 +97,22 @@ fn the_southbound_database_of_a_controller_that_unidles_is_not_named_as_without_
         );
         let without_address = format!("{role} {API} --sb-cert-common-name ovn");
         let named = role.split_once(' ').unwrap().0;
-        assert_eq!(notes(&without_address), [format!("without effect with {named}: --sb-cert-common-name")],);
+        assert_eq!(
+            notes(&without_address),
+            [format!("without effect with {named}: --sb-cert-common-name")],
+        );
     }
     // The cluster manager alone knows nothing of Services.
-    let manager = notes(&format!("--init-cluster-manager a {API} {southbound} --ovn-empty-lb-events"));
+    let manager =
+        notes(&format!("--init-cluster-manager a {API} {southbound} --ovn-empty-lb-events"));
     assert!(manager[0].contains("--sb-address, --sb-cert-common-name"), "{manager:?}");
 }
 
 #[test]
 fn what_a_file_says_for_another_role_is_named_with_its_place() {
     let place = Place::new();
-    let file = place.file("ovn_k8s.conf", "[default]\nmtu=1300\n[ovnnorth]\naddress=tcp:10.0.0.1:6641\n");
+    let file =
+        place.file("ovn_k8s.conf", "[default]\nmtu=1300\n[ovnnorth]\naddress=tcp:10.0.0.1:6641\n");
     let file = file.display();
     assert_eq!(
         notes_at(&place, &format!("--init-node a {API}")),
@@ -123,16 +128,20 @@ fn what_a_file_says_for_another_role_is_named_with_its_place() {
     assert_eq!(notes_at(&place, &format!("--init-node a {API}")), Vec::<String>::new());
 }
 
-/// An option that the node or the controller used was named as one without effect, and others that none used
-/// were not named.
+/// An option that the node or the controller used was named as one without effect, and others that
+/// none used were not named.
 #[test]
 fn what_a_node_or_a_controller_uses_is_not_named_and_what_nobody_uses_is() {
-    let of_both = "--mtu 1300 --disable-snat-multiple-gws --gateway-v4-masquerade-subnet 169.254.0.0/17";
-    let gateway = "--gateway-interface e1 --gateway-nexthop 192.0.2.1 --nodeport --conntrack-zone 7";
+    let of_both =
+        "--mtu 1300 --disable-snat-multiple-gws --gateway-v4-masquerade-subnet 169.254.0.0/17";
+    let gateway =
+        "--gateway-interface e1 --gateway-nexthop 192.0.2.1 --nodeport --conntrack-zone 7";
     for (line, expected) in [
         (format!("--init-master a {API} {of_both}"), Vec::new()),
         (
-            format!("--init-node a {API} --gateway-mode shared {of_both} {gateway} --gateway-vlanid 4"),
+            format!(
+                "--init-node a {API} --gateway-mode shared {of_both} {gateway} --gateway-vlanid 4"
+            ),
             Vec::new(),
         ),
         (
@@ -184,14 +193,17 @@ fn what_a_node_or_a_controller_uses_is_not_named_and_what_nobody_uses_is() {
 
 /// A value of the option that is not its default, as far as its form tells one.
 fn another_value(spec: &Spec) -> Option<String> {
-    let numbers =
-        |least: u64, most: u64| [least, most, least + 1, 7].map(|number| number.to_string()).to_vec();
+    let numbers = |least: u64, most: u64| {
+        [least, most, least + 1, 7].map(|number| number.to_string()).to_vec()
+    };
     let values = match spec.kind {
         Kind::Switch => vec!["true".to_owned(), "false".to_owned()],
         Kind::Number { least, most } => numbers(least, most.min(u32::MAX.into())),
         Kind::Span => vec!["77s".to_owned()],
         Kind::Checked { value_name: "BYTES", .. } => vec!["1342".to_owned()],
-        Kind::Checked { value_name: "CIDR", .. } => vec!["192.168.0.0/17".to_owned(), "fd77::/64".to_owned()],
+        Kind::Checked { value_name: "CIDR", .. } => {
+            vec!["192.168.0.0/17".to_owned(), "fd77::/64".to_owned()]
+        }
         Kind::Checked { value_name: "IPS", .. } => vec!["192.0.2.9".to_owned()],
         Kind::Checked { value_name: "ID", .. } => vec!["7".to_owned()],
         Kind::Checked { .. } | Kind::Text | Kind::Path | Kind::Secret => Vec::new(),
@@ -199,25 +211,29 @@ fn another_value(spec: &Spec) -> Option<String> {
     values.into_iter().find(|value| *value != spec.default && spec.kind.check(value).is_ok())
 }
 
-/// What the roles of a process have made of its options, and its notes; none if they are not valid together.
+/// What the roles of a process have made of its options, and its notes; none if they are not valid
+/// together.
 fn read(line: &str) -> Option<(String, Vec<String>)> {
     match Place::new().options(line).program().ok()? {
         Program::Node(options) => {
             let config = options.config(&BTreeMap::new()).ok()?;
             Some((format!("{:?} {config:?}", options.early()), options.notes()))
         }
-        Program::ControlPlane(config, collected) => Some((format!("{config:?}"), collected.notes())),
+        Program::ControlPlane(config, collected) => {
+            Some((format!("{config:?}"), collected.notes()))
+        }
         _ => None,
     }
 }
 
-/// The notes were a list that was kept by hand: an option that changed the configuration was named as one without
-/// effect, and others that changed nothing were not.
+/// The notes were a list that was kept by hand: an option that changed the configuration was named
+/// as one without effect, and others that changed nothing were not.
 #[test]
 fn an_option_is_named_as_without_effect_if_and_only_if_it_changes_no_configuration() {
     let mut compared = 0;
     // Of both families: a range of a family that pods do not have changes nothing.
-    let dual = "--cluster-subnets 10.1.0.0/16,fd01::/48 --k8s-service-cidrs 10.96.0.0/16,fd02::/112";
+    let dual =
+        "--cluster-subnets 10.1.0.0/16,fd01::/48 --k8s-service-cidrs 10.96.0.0/16,fd02::/112";
     for role in [
         "--init-node a",
         "--init-node a --gateway-mode shared",
@@ -229,7 +245,9 @@ fn an_option_is_named_as_without_effect_if_and_only_if_it_changes_no_configurati
         assert_eq!(none, Vec::<String>::new(), "{line}");
         for spec in table::all().filter(|spec| spec.effect == Effect::Full) {
             let Some(value) = another_value(spec) else { continue };
-            let Some((after, notes)) = read(&format!("{line} --{}={value}", spec.name)) else { continue };
+            let Some((after, notes)) = read(&format!("{line} --{}={value}", spec.name)) else {
+                continue;
+            };
             let (is_used, is_named) = (before != after, !notes.is_empty());
             compared += 1;
             // The port is not that of tunnels, but of what the node checks.
@@ -253,8 +271,11 @@ fn an_option_is_named_as_without_effect_if_and_only_if_it_changes_no_configurati
 fn an_address_beside_a_kubeconfig_is_without_effect() {
     let mut place = Place::new();
     let (kubeconfig, ca) = (place.file("kubeconfig", ""), place.file("ca", ""));
-    let line =
-        format!("--k8s-kubeconfig {} --k8s-token t --k8s-cacert {}", kubeconfig.display(), ca.display());
+    let line = format!(
+        "--k8s-kubeconfig {} --k8s-token t --k8s-cacert {}",
+        kubeconfig.display(),
+        ca.display()
+    );
     for role in ["--init-node a", "--init-master a"] {
         let expected = ["without effect beside --k8s-kubeconfig: --k8s-apiserver, --k8s-cacert"];
         assert_eq!(notes_at(&place, &format!("{role} {line} {API}")), expected);
@@ -265,20 +286,24 @@ fn an_address_beside_a_kubeconfig_is_without_effect() {
         notes(&format!("--init-node a --init-master a --pod-manifests /m {API}")),
         Vec::<String>::new()
     );
-    // An address from a better source counts. The service account is not reported: every pod has one.
+    // An address from a better source counts. The service account is not reported: every pod has
+    // one.
     place.variable("KUBECONFIG", kubeconfig.to_str().unwrap());
     assert_eq!(notes_at(&place, &format!("--init-node a {API}")), Vec::<String>::new());
     place = place.service_account();
     assert_eq!(notes_at(&place, "--init-node a"), Vec::<String>::new());
 }
 
-/// The files of a database's server were said to be "set where the server runs", without the command that does it.
+/// The files of a database's server were said to be "set where the server runs", without the
+/// command that does it.
 #[test]
 fn a_file_of_a_databases_server_that_nobody_uses_is_named_with_the_command_in_its_place() {
     let place = Place::new();
     let files = ["privkey", "cert", "cacert"];
     let server = files.map(|file| format!("--nb-server-{file} /nb/{file}")).join(" ");
-    let client = files.map(|file| format!("--nb-client-{file} {}", place.file(file, "").display())).join(" ");
+    let client = files
+        .map(|file| format!("--nb-client-{file} {}", place.file(file, "").display()))
+        .join(" ");
     let tls = format!("--nb-address ssl:192.0.2.1:6641 {client}");
     let without = "without effect: --nb-server-privkey, --nb-server-cert, --nb-server-cacert; a controller opens a \
                    database that has an ssl: address and all three files. Where the database runs: ovn-nbctl \

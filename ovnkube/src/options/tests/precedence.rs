@@ -103,7 +103,10 @@ fn of_token_and_tokens_file_the_better_place_wins_and_in_one_place_the_file() {
     let none = BTreeMap::new();
     assert_eq!(token(&api(&place, &both, &none)), "my-token");
     assert_eq!(token(&api(&place, "--k8s-token of-line", &none)), "of-line");
-    assert_eq!(token(&api(&place, &format!("--k8s-token-file {}", file.display()), &none)), "my-token");
+    assert_eq!(
+        token(&api(&place, &format!("--k8s-token-file {}", file.display()), &none)),
+        "my-token"
+    );
     assert_eq!(token(&api(&place, "", &none)), "of-file");
 }
 
@@ -146,12 +149,18 @@ fn the_authority_is_a_path_a_text_or_base64() {
         Cluster::Kubeconfig(path) => panic!("{path:?}"),
     };
     let pem = "-----BEGIN CERTIFICATE-----\\nAA\\n-----END CERTIFICATE-----";
-    let of_ids =
-        authority(api(&place, "", &ids([("k8s-api-server", "https://a"), ("k8s-ca-certificate", pem)])));
+    let of_ids = authority(api(
+        &place,
+        "",
+        &ids([("k8s-api-server", "https://a"), ("k8s-ca-certificate", pem)]),
+    ));
     assert_eq!(of_ids, Some(Authority::Pem(pem.replace("\\n", "\n"))));
     let path = file.to_str().unwrap();
-    let of_ids =
-        authority(api(&place, "", &ids([("k8s-api-server", "https://a"), ("k8s-ca-certificate", path)])));
+    let of_ids = authority(api(
+        &place,
+        "",
+        &ids([("k8s-api-server", "https://a"), ("k8s-ca-certificate", path)]),
+    ));
     assert_eq!(of_ids, Some(Authority::File(file.clone())));
     let data = "--k8s-apiserver https://a --k8s-cacert-data LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
     assert_eq!(
@@ -198,9 +207,16 @@ fn what_an_administrator_wrote_for_ovn_controller_stays_unless_an_option_is_give
         (true, 100, 7)
     );
     let bad = ids([("ovn-encap-type", "pigeon")]);
-    let error =
-        place.node("--init-node n1 --pod-manifests /m").unwrap().config(&bad).unwrap_err().to_string();
-    assert!(error.contains("external_ids:ovn-encap-type in Open vSwitch \"pigeon\" is none of"), "{error}");
+    let error = place
+        .node("--init-node n1 --pod-manifests /m")
+        .unwrap()
+        .config(&bad)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("external_ids:ovn-encap-type in Open vSwitch \"pigeon\" is none of"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -217,8 +233,9 @@ fn numbers_of_levels_are_those_of_the_first_go_programs_and_above_5_klogs() {
         ("0", Level::Info),
         ("err", Level::Error),
     ] {
-        let node =
-            Place::new().node(&format!("--init-node n1 --pod-manifests /m --loglevel {text}")).unwrap();
+        let node = Place::new()
+            .node(&format!("--init-node n1 --pod-manifests /m --loglevel {text}"))
+            .unwrap();
         assert_eq!(node.early().log.level, level, "{text}");
     }
 }

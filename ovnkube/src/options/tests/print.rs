@@ -37,10 +37,15 @@ async fn each_value_stands_with_where_it_comes_from() {
     assert_eq!(row("k8s-apiserver"), "https://a:6443 environment K8S_APISERVER");
     assert_eq!(row("k8s-token"), "(hidden) command line");
     assert!(row("k8s-token-file").ends_with("/token service account"), "{text}");
-    assert_eq!(row("single-node"), format!("true {file}:4 [no effect yet: for the node's gateway]"));
+    assert_eq!(
+        row("single-node"),
+        format!("true {file}:4 [no effect yet: for the node's gateway]")
+    );
     assert_eq!(row("encap-type"), "geneve default");
     assert!(
-        text.contains("external_ids of Open vSwitch are not shown (unix:/nonexistent/db.sock: No such file"),
+        text.contains(
+            "external_ids of Open vSwitch are not shown (unix:/nonexistent/db.sock: No such file"
+        ),
         "{text}"
     );
     assert!(text.contains(&format!("{file}:7: what is ignored")), "{text}");
@@ -60,7 +65,8 @@ async fn the_variables_of_the_config_map_are_read() {
     for (name, value, _) in variables {
         place.variable(name, value);
     }
-    let line = "--print-config --init-master m -k8s-token t --ovsdb-endpoint unix:/nonexistent/db.sock";
+    let line =
+        "--print-config --init-master m -k8s-token t --ovsdb-endpoint unix:/nonexistent/db.sock";
     let (text, usable) = printed(&place, line).await;
     assert!(usable, "{text}");
     for (name, value, option) in variables {
@@ -68,22 +74,30 @@ async fn the_variables_of_the_config_map_are_read() {
     }
     // As all variables, they give way to the command line.
     let (text, _) = printed(&place, &format!("{line} --cluster-subnets 10.1.0.0/16")).await;
-    assert_eq!(row(&text, "cluster-subnets"), "10.1.0.0/16 command line, over environment OVN_NET_CIDR");
+    assert_eq!(
+        row(&text, "cluster-subnets"),
+        "10.1.0.0/16 command line, over environment OVN_NET_CIDR"
+    );
 }
 
 #[tokio::test]
 async fn problems_are_printed_behind_the_values() {
     let (text, usable) =
-        printed(&Place::new(), "--print-config --mtu 1 --ovsdb-endpoint unix:/nonexistent/db.sock").await;
+        printed(&Place::new(), "--print-config --mtu 1 --ovsdb-endpoint unix:/nonexistent/db.sock")
+            .await;
     assert!(!usable && text.contains("PROBLEM: --mtu: MTU 1 is not between"), "{text}");
 }
 
 /// `--print-config` accepted what the process then refused.
 #[tokio::test]
 async fn roles_that_do_not_go_together_are_a_problem() {
-    let api = "--k8s-apiserver https://a:6443 --k8s-token t --ovsdb-endpoint unix:/nonexistent/db.sock";
+    let api =
+        "--k8s-apiserver https://a:6443 --k8s-token t --ovsdb-endpoint unix:/nonexistent/db.sock";
     for (roles, problem) in [
-        ("--init-cluster-manager m --init-node m", Some("a cluster manager beside a node's server")),
+        (
+            "--init-cluster-manager m --init-node m",
+            Some("a cluster manager beside a node's server"),
+        ),
         ("--init-node a --remove-node b", Some("give one of them")),
         ("--init-master m --init-node m", None),
         ("", None),
@@ -126,10 +140,14 @@ async fn what_has_no_effect_for_the_role_is_marked() {
     ] {
         let (text, usable) = printed(&place, &format!("{line} {role}")).await;
         assert!(usable, "{text}");
-        for (name, expected) in ["k8s-apiserver", "nb-address", "mtu", "encap-port"].into_iter().zip(expected)
+        for (name, expected) in
+            ["k8s-apiserver", "nb-address", "mtu", "encap-port"].into_iter().zip(expected)
         {
             assert_eq!(row(&text, name), expected, "{role}: {name}\n{text}");
         }
-        assert!(text.contains(&format!("without effect with {role}: ").replace(" a:", ":")), "{text}");
+        assert!(
+            text.contains(&format!("without effect with {role}: ").replace(" a:", ":")),
+            "{text}"
+        );
     }
 }

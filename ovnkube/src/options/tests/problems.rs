@@ -16,8 +16,10 @@ fn problems(place: &Place, line: &str) -> String {
 fn every_problem_of_every_place_is_said_at_once() {
     let mut place = Place::new();
     place.variable("K8S_APISERVER", "ftp://x");
-    let file =
-        place.file("ovn_k8s.conf", "[default]\nencap-port=0\n[ovnsouth]\nclient-cert=/nonexistent/c.pem\n");
+    let file = place.file(
+        "ovn_k8s.conf",
+        "[default]\nencap-port=0\n[ovnsouth]\nclient-cert=/nonexistent/c.pem\n",
+    );
     let line = "--init-node N1 --mtu 1 --nodeport=maybe --sb-address ssl:1.2.3.4:6642 --cni-socket s \
                 --metrics-bind-address 1 --node-server-cert /nonexistent";
     let text = problems(&place, line);
@@ -50,8 +52,10 @@ fn a_tunnel_that_linux_has_no_device_for_is_refused() {
 
 #[test]
 fn every_unknown_option_is_named_with_the_nearest() {
-    let text =
-        problems(&Place::new(), "-mtuu=3 --k8s-tokn SECRET --loglvel=4 -nodeport true -xyzzy --init-node");
+    let text = problems(
+        &Place::new(),
+        "-mtuu=3 --k8s-tokn SECRET --loglvel=4 -nodeport true -xyzzy --init-node",
+    );
     for expected in [
         "'--mtuu' (is it --mtu?)",
         "'--k8s-tokn' (is it --k8s-token?)",
@@ -70,8 +74,9 @@ fn tls_needs_its_files_and_nothing_else_takes_them() {
     let place = Place::new();
     let [key, certificate, authority] =
         ["k", "c", "a"].map(|name| place.file(name, "").display().to_string());
-    let files =
-        format!("--sb-client-privkey {key} --sb-client-cert {certificate} --sb-client-cacert {authority}");
+    let files = format!(
+        "--sb-client-privkey {key} --sb-client-cert {certificate} --sb-client-cacert {authority}"
+    );
     let node = "--init-node n1 --pod-manifests /m";
     let config = place
         .node(&format!("{node} {files} --sb-address ssl://10.0.0.1:6642"))
@@ -87,8 +92,10 @@ fn tls_needs_its_files_and_nothing_else_takes_them() {
         let text = problems(&place, &format!("{node} {files} {address}"));
         assert_eq!(text.matches("is for ssl:, and the database's address is").count(), 3, "{text}");
     }
-    let text =
-        problems(&place, &format!("{node} --nb-address tcp:10.0.0.1:6641 --nb-client-cert {certificate}"));
+    let text = problems(
+        &place,
+        &format!("{node} --nb-address tcp:10.0.0.1:6641 --nb-client-cert {certificate}"),
+    );
     assert!(text.contains("--nb-client-cert"), "{text}");
     // Newer programs use these files for the health checks of egress addresses.
     assert!(
@@ -98,7 +105,8 @@ fn tls_needs_its_files_and_nothing_else_takes_them() {
             .config(&BTreeMap::new())
             .is_ok()
     );
-    let text = problems(&place, &format!("{node} --sb-address ssl:10.0.0.1:6642,tcp:10.0.0.2:6642"));
+    let text =
+        problems(&place, &format!("{node} --sb-address ssl:10.0.0.1:6642,tcp:10.0.0.2:6642"));
     assert!(text.contains("mixes ssl and tcp"), "{text}");
 }
 
@@ -108,23 +116,31 @@ fn a_token_and_a_certificate_contradict_each_other() {
     let file = place.file("c.pem", "").display().to_string();
     let text = problems(
         &place,
-        &format!("--init-node n1 --k8s-apiserver https://a --k8s-token SECRET --k8s-client-cert {file}"),
+        &format!(
+            "--init-node n1 --k8s-apiserver https://a --k8s-token SECRET --k8s-client-cert {file}"
+        ),
     );
     assert!(
         text.contains("--k8s-token and --k8s-client-cert: give a token or a certificate")
             && !text.contains("SECRET"),
         "{text}"
     );
-    let text =
-        problems(&place, "--init-node n1 --k8s-apiserver https://user:SECRET@a --k8s-cacert-data SECRET");
+    let text = problems(
+        &place,
+        "--init-node n1 --k8s-apiserver https://user:SECRET@a --k8s-cacert-data SECRET",
+    );
     assert!(!text.contains("SECRET"), "{text}");
 }
 
 #[test]
 fn open_vswitchs_database_over_tls_is_refused_because_the_plugin_could_not_reach_it() {
     let place = Place::new();
-    let text = problems(&place, "--init-node n1 --pod-manifests /m --ovsdb-endpoint ssl:127.0.0.1:6640");
-    assert!(text.contains("--ovsdb-endpoint \"ssl:127.0.0.1:6640\": the CNI plugin has no TLS"), "{text}");
+    let text =
+        problems(&place, "--init-node n1 --pod-manifests /m --ovsdb-endpoint ssl:127.0.0.1:6640");
+    assert!(
+        text.contains("--ovsdb-endpoint \"ssl:127.0.0.1:6640\": the CNI plugin has no TLS"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -154,7 +170,12 @@ fn the_plugin_is_told_where_things_are_on_the_host_and_the_server_looks_where_it
     );
     assert_eq!(
         of("--ovs-run-dir /ovs --host-ovs-run-dir /run/host-ovs --host-ovn-run-dir /run/host-ovn"),
-        ("unix:/ovs/db.sock".to_owned(), ovn, some("unix:/run/host-ovs/db.sock"), some("/run/host-ovn"))
+        (
+            "unix:/ovs/db.sock".to_owned(),
+            ovn,
+            some("unix:/run/host-ovs/db.sock"),
+            some("/run/host-ovn")
+        )
     );
     let (_, _, endpoint, run_dir) = of(
         "--ovs-run-dir /ovs --host-ovs-run-dir /var/run/openvswitch --ovn-run-dir /o --host-ovn-run-dir /var/run/ovn",
@@ -178,5 +199,10 @@ fn what_only_open_vswitchs_database_can_say_is_no_problem_before_it_is_asked() {
     assert_eq!(node.early().name, "n1");
     let external_ids = [("k8s-api-server".to_owned(), "10.0.0.1:8080".to_owned())].into();
     assert!(node.config(&external_ids).is_ok());
-    assert!(node.config(&BTreeMap::new()).unwrap_err().to_string().contains("say where pods are known from"));
+    assert!(
+        node.config(&BTreeMap::new())
+            .unwrap_err()
+            .to_string()
+            .contains("say where pods are known from")
+    );
 }

@@ -6,7 +6,10 @@ use crate::roles::Roles;
 const API: &str = "--k8s-apiserver https://a:6443";
 
 fn program(line: &str) -> Result<Program, String> {
-    Place::new().options(&format!("{line} {API}")).program().map_err(|problems| problems.to_string())
+    Place::new()
+        .options(&format!("{line} {API}"))
+        .program()
+        .map_err(|problems| problems.to_string())
 }
 
 #[test]
@@ -61,7 +64,10 @@ fn roles_that_do_not_go_together_are_refused_with_both_names() {
         ("--init-node a --cleanup-node a", "--init-node and --cleanup-node: give one of them"),
         ("--init-master a --remove-node b", "--init-master and --remove-node: give one of them"),
         ("--cleanup-node a --remove-node b", "--remove-node and --cleanup-node: give one of them"),
-        ("--cleanup-node a --hand-back-node a", "--hand-back-node and --cleanup-node: give one of them"),
+        (
+            "--cleanup-node a --hand-back-node a",
+            "--hand-back-node and --cleanup-node: give one of them",
+        ),
         ("--init-node a --all", "--all belongs to --cleanup-node"),
         ("--init-master A", "--init-master \"A\" is no node's name"),
         ("--remove-node A", "--remove-node \"A\" is no node's name"),

@@ -38,7 +38,8 @@ fn every_default_is_a_value_of_its_option() {
 #[test]
 fn every_option_is_taken_from_the_command_line_and_from_the_file() {
     let place = Place::new();
-    let usable = |spec: &&&super::super::Spec| !spec.default.is_empty() && spec.name != "config-file";
+    let usable =
+        |spec: &&&super::super::Spec| !spec.default.is_empty() && spec.name != "config-file";
     let line: String = all()
         .collect::<Vec<_>>()
         .iter()
@@ -60,8 +61,8 @@ fn the_installed_file_sets_nothing_and_would_set_every_default() {
     assert!(all().all(|spec| {
         untouched.collected.settings.given(spec).is_none_or(|setting| setting.origin.rank() == 0)
     }));
-    // The same with every key that has a default enabled: all are known, and each sets its option to that
-    // default.
+    // The same with every key that has a default enabled: all are known, and each sets its option
+    // to that default.
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
         Some(key) if !key.starts_with(' ') && key.contains('=') => key,
         _ => line,
@@ -80,20 +81,10 @@ fn the_installed_file_sets_nothing_and_would_set_every_default() {
 }
 
 #[test]
-fn help_names_the_commands_that_are_no_options() {
-    let help = command_line::command().render_long_help().to_string();
-    // Independent of the width of the terminal.
-    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for command in ["ovnkube nics-to-bridge", "ovnkube bridges-to-nic"] {
-        assert!(help.contains(command), "{command}: {help}");
-    }
-}
-
-#[test]
 fn manual_and_completion_have_every_option() {
     let place = Place::new();
     let directory = place.path("documents");
-    documents::write(&directory).unwrap();
+    documents::write(&directory, &command_line::command(), &[]).unwrap();
     let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
     let manual = read("man8/ovnkube.8").replace("\\-", "-").replace("\\*(Aq", "'");
     let of_file = read("man5/ovn_k8s.conf.5").replace("\\-", "-");
@@ -105,7 +96,10 @@ fn manual_and_completion_have_every_option() {
         }
         assert!(read("completions/ovnkube.fish").contains(&format!("-l {}", spec.name)), "{flag}");
         for key in spec.old_keys.iter().map(|old| old.key).chain(spec.key) {
-            assert!(of_file.contains(key.name) && of_file.contains(&format!("[{}]", key.section)), "{key:?}");
+            assert!(
+                of_file.contains(key.name) && of_file.contains(&format!("[{}]", key.section)),
+                "{key:?}"
+            );
         }
         if let Effect::Later(part) = spec.effect {
             assert!(manual.contains(part.name()), "{flag}");
@@ -117,7 +111,10 @@ fn manual_and_completion_have_every_option() {
     assert!([SERVER_LOG, SERVER_SOCKET].iter().all(|path| manual.contains(path)), "{manual}");
     assert!([PLUGIN_LOG, SERVER_SOCKET].iter().all(|path| of_plugin.contains(path)), "{of_plugin}");
     assert!(manual.contains(&format!("{CNI_CONF_DIR}/{CNI_CONF_FILE}")), "{manual}");
-    assert!([&manual, &of_file, &of_plugin].iter().all(|page| !page.contains("\n@")), "a part is missing");
+    assert!(
+        [&manual, &of_file, &of_plugin].iter().all(|page| !page.contains("\n@")),
+        "a part is missing"
+    );
     let bash = Command::new("bash")
         .arg("-n")
         .arg(directory.join("completions/ovnkube.bash"))

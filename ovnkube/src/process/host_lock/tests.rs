@@ -18,7 +18,10 @@ async fn a_lock_is_had_at_once_and_given_back_when_nobody_has_it_any_more() {
     let lock = take(&directory, "master_n1").unwrap();
     assert!(lock.is_held());
     assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(std::fs::metadata(directory.join("master_n1")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(directory.join("master_n1")).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 
     let mut second = take(&directory, "master_n1").unwrap();
     assert!(!second.is_held());
@@ -41,7 +44,8 @@ async fn the_lock_of_a_process_that_is_stopped_is_held_until_it_is_killed() {
         .spawn()
         .unwrap();
     let mut said = String::new();
-    io::BufRead::read_line(&mut io::BufReader::new(other.stdout.take().unwrap()), &mut said).unwrap();
+    io::BufRead::read_line(&mut io::BufReader::new(other.stdout.take().unwrap()), &mut said)
+        .unwrap();
     assert_eq!(said, "locked\n");
     let mut lock = take(&directory, "master_n1").unwrap();
     assert!(!lock.is_held());

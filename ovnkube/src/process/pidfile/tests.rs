@@ -24,7 +24,8 @@ fn a_second_server_is_refused_even_where_the_number_is_its_own() {
     let first = Pidfile::create(&path).unwrap();
     let error = Pidfile::create(&path).unwrap_err().to_string();
     assert!(
-        error.contains(&format!("names process {}, which is a running ovnkube", std::process::id())),
+        error
+            .contains(&format!("names process {}, which is a running ovnkube", std::process::id())),
         "{error}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), own());
@@ -36,8 +37,12 @@ fn a_second_server_is_refused_even_where_the_number_is_its_own() {
 fn a_stale_one_is_replaced_whatever_it_says() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ovnkube.pid");
-    let other =
-        Command::new("true").spawn().unwrap().wait_with_output().map(|_| "4194304\n".to_owned()).unwrap();
+    let other = Command::new("true")
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .map(|_| "4194304\n".to_owned())
+        .unwrap();
     for text in ["", "not a number", "1\n", &other, &own(), "123456789012345678901234567890\n"] {
         fs::write(&path, text).unwrap();
         let pidfile = Pidfile::create(&path).unwrap_or_else(|error| panic!("{text:?}: {error}"));
@@ -52,7 +57,8 @@ fn a_server_that_takes_no_lock_is_known_by_its_name() {
     let (path, program) = (dir.path().join("ovnkube.pid"), dir.path().join("ovnkube"));
     std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
     let mut other = Command::new(&program).arg("60").spawn().unwrap();
-    // execve(2) sets up the new memory before the arguments are in it: for a moment cmdline is empty.
+    // execve(2) sets up the new memory before the arguments are in it: for a moment cmdline is
+    // empty.
     while fs::read(format!("/proc/{}/cmdline", other.id())).unwrap().is_empty() {
         std::thread::yield_now();
     }

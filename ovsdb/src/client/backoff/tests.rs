@@ -14,7 +14,8 @@ fn pauses_double_up_to_the_longest_and_are_cut_by_at_most_half() {
 
 #[test]
 fn pauses_differ() {
-    let pauses: std::collections::HashSet<_> = (0..50).map(|_| Backoff::new(MAX, MAX).pause()).collect();
+    let pauses: std::collections::HashSet<_> =
+        (0..50).map(|_| Backoff::new(MAX, MAX).pause()).collect();
     assert!(pauses.len() > 10, "{pauses:?}");
 }
 

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 
 use crate::{error::Closed, message::Body};
 
-/// A queue that takes updates while it holds at most `limit` bytes. The last update may exceed the limit, so
-/// that one larger than it can pass.
+/// A queue that takes updates while it holds at most `limit` bytes. The last update may exceed the
+/// limit, so that one larger than it can pass.
 pub(crate) fn updates(limit: usize, overflow: Overflow) -> (UpdateSender, UpdateReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -21,7 +21,8 @@ pub(crate) fn updates(limit: usize, overflow: Overflow) -> (UpdateSender, Update
 /// What ends if too many updates are not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overflow {
-    /// Only the monitor: its reader begins anew, and other readers of the connection are not disturbed.
+    /// Only the monitor: its reader begins anew, and other readers of the connection are not
+    /// disturbed.
     EndsMonitor,
     EndsConnection,
 }
@@ -69,8 +70,8 @@ impl UpdateSender {
 }
 
 impl UpdateReceiver {
-    /// The next update, or the reason why there are no more; `None` once the connection is closed and all
-    /// updates are read. Cancellation-safe.
+    /// The next update, or the reason why there are no more; `None` once the connection is closed
+    /// and all updates are read. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> Option<Result<Body, Closed>> {
         let update = self.receiver.recv().await?;
         if let Ok(update) = &update {

@@ -5,8 +5,11 @@ fn log(size: u64, backups: usize) -> (tempfile::TempDir, RotatedFile) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ovnkube.log");
     let mut rotated = RotatedFile::new(ReopenFile::new(&path), &path, Rotation::default());
-    rotated.limits =
-        Limits { size: Some(size), backups: Some(backups).filter(|backups| *backups > 0), age: None };
+    rotated.limits = Limits {
+        size: Some(size),
+        backups: Some(backups).filter(|backups| *backups > 0),
+        age: None,
+    };
     (dir, rotated)
 }
 
@@ -43,7 +46,10 @@ fn a_line_that_would_be_too_much_begins_a_new_file_and_none_is_lost() {
     lines.sort_unstable();
     assert_eq!(lines.first(), Some(&"line number 00000"));
     assert_eq!((lines.len(), lines.last()), (10, Some(&"line number 00009")));
-    assert_eq!(texts[0], "line number 00008\nline number 00009\n", "the newest are in the log itself");
+    assert_eq!(
+        texts[0], "line number 00008\nline number 00009\n",
+        "the newest are in the log itself"
+    );
 }
 
 #[test]
@@ -116,5 +122,8 @@ fn limits_are_in_megabytes_files_and_days_and_zero_is_none() {
     let limits = Limits::from(Rotation { max_size: 100, max_backups: 5, max_age: 5 });
     assert_eq!(limits, Limits { size: Some(100 << 20), backups: Some(5), age: Some(5 * DAY) });
     assert_eq!(Limits::from(Rotation::default()), Limits { size: None, backups: None, age: None });
-    assert_eq!(Limits::from(Rotation { max_size: u64::MAX, ..Rotation::default() }).size, Some(u64::MAX));
+    assert_eq!(
+        Limits::from(Rotation { max_size: u64::MAX, ..Rotation::default() }).size,
+        Some(u64::MAX)
+    );
 }

@@ -1,4 +1,5 @@
-//! Lists that change while a real kernel makes them, in a network namespace that an ordinary user may create.
+//! Lists that change while a real kernel makes them, in a network namespace that an ordinary user
+//! may create.
 
 use std::{
     env,
@@ -24,8 +25,8 @@ const ADDRESSES: u32 = 2000;
 /// The index of the loopback device in each namespace.
 const LOOPBACK: u32 = 1;
 
-/// Runs the test `name` of this module again in a namespace of its own, and returns whether this is the
-/// process inside.
+/// Runs the test `name` of this module again in a namespace of its own, and returns whether this is
+/// the process inside.
 fn is_inside(name: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
@@ -97,8 +98,8 @@ impl Other {
     }
 }
 
-/// CHECK missed an address of a pod, because another one of the list was removed while the kernel made it:
-/// the kernel continues by the number of entries that it has sent.
+/// CHECK missed an address of a pod, because another one of the list was removed while the kernel
+/// made it: the kernel continues by the number of entries that it has sent.
 #[test]
 fn an_address_was_missing_from_a_list_that_changed_while_the_kernel_made_it() {
     if !is_inside("an_address_was_missing_from_a_list_that_changed_while_the_kernel_made_it") {
@@ -135,11 +136,17 @@ fn a_list_that_changes_each_time_was_taken_for_a_whole_one() {
         entries += 1;
         address(&entry)
     });
-    assert!(listed.is_err(), "{} addresses, {} are there", listed.unwrap().len(), other.is_there().len());
+    assert!(
+        listed.is_err(),
+        "{} addresses, {} are there",
+        listed.unwrap().len(),
+        other.is_there().len()
+    );
     assert!(entries > (MOST_TRIES - 1) * 1000, "{entries} entries");
 }
 
-/// The same for lists that are read one entry at a time, such as the table of connections, and the links.
+/// The same for lists that are read one entry at a time, such as the table of connections, and the
+/// links.
 #[tokio::test]
 async fn a_stream_of_answers_does_not_end_well_if_what_is_listed_changed_meanwhile() {
     if !is_inside("a_stream_of_answers_does_not_end_well_if_what_is_listed_changed_meanwhile") {
@@ -147,13 +154,16 @@ async fn a_stream_of_answers_does_not_end_well_if_what_is_listed_changed_meanwhi
     }
     let mut other = Other::new();
     let mut listed = Vec::new();
-    let outcome =
-        dump(netlink_sys::protocols::NETLINK_ROUTE, every_address(), |entry: RouteNetlinkMessage| {
+    let outcome = dump(
+        netlink_sys::protocols::NETLINK_ROUTE,
+        every_address(),
+        |entry: RouteNetlinkMessage| {
             if other.removed < 3 {
                 other.remove_first();
             }
             listed.extend(address(&entry));
-        });
+        },
+    );
     let outcome = outcome.await;
     assert!(
         outcome.as_ref().is_err_and(is_torn),
@@ -162,8 +172,10 @@ async fn a_stream_of_answers_does_not_end_well_if_what_is_listed_changed_meanwhi
         other.is_there().len()
     );
     listed.clear();
-    dump(netlink_sys::protocols::NETLINK_ROUTE, every_address(), |entry| listed.extend(address(&entry)))
-        .await
-        .unwrap();
+    dump(netlink_sys::protocols::NETLINK_ROUTE, every_address(), |entry| {
+        listed.extend(address(&entry))
+    })
+    .await
+    .unwrap();
     assert_eq!(listed.len(), other.is_there().len());
 }

@@ -8,7 +8,11 @@ fn with_links(body: impl AsyncFnOnce() + Send + 'static) {
         for number in 1..10 {
             run(&["link", "add", &format!("eth{number}"), "type", "veth"]);
         }
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(body());
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(body());
     });
     tried.join().unwrap();
 }
@@ -18,7 +22,8 @@ fn run(words: &[&str]) {
 }
 
 fn tables() -> String {
-    let listed = std::process::Command::new("nft").args(["list", "tables"]).output().expect("nft(8)");
+    let listed =
+        std::process::Command::new("nft").args(["list", "tables"]).output().expect("nft(8)");
     String::from_utf8(listed.stdout).unwrap()
 }
 
@@ -50,7 +55,10 @@ fn nics_and_ports_are_ignored_and_heeded_apart_and_the_table_goes_with_the_last(
         assert_eq!(Devices::Ports.ignored().await.unwrap(), ports);
         assert!(heed(&"eth7".parse().unwrap()).await.unwrap());
         assert_eq!(Devices::Ports.ignored().await.unwrap(), ports, "a NIC takes no port with it");
-        Devices::Ports.heed(&devices(&["eth1", "eth8"])).await.expect("one that is not ignored is no error");
+        Devices::Ports
+            .heed(&devices(&["eth1", "eth8"]))
+            .await
+            .expect("one that is not ignored is no error");
         assert_eq!(Devices::Ports.ignored().await.unwrap(), ports[1..]);
         // With or without its chain, which the kernel removes before 6.16.
         run(&["link", "del", "eth2"]);

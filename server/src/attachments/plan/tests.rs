@@ -34,7 +34,13 @@ fn port(sandbox: &str, name: &str) -> RecordedPort {
     ];
     let external_ids = ids.map(|(key, value)| (key.to_owned(), value)).into();
     let content = PortColumns { external_ids, ..PortColumns::default() };
-    RecordedPort { name: sandbox.to_owned(), identity: identity(sandbox), pod: pod(name), content, qos: None }
+    RecordedPort {
+        name: sandbox.to_owned(),
+        identity: identity(sandbox),
+        pod: pod(name),
+        content,
+        qos: None,
+    }
 }
 
 /// The link of a sandbox, made by the plugin of today for pod `name`.
@@ -66,8 +72,11 @@ fn outcome(
     pods: &dyn Fn(&PodKey, &str) -> Life,
 ) -> (Vec<String>, Vec<String>) {
     let plan = compare(recorded, present, links, pods);
-    let mut suspects: Vec<String> =
-        plan.suspects.iter().map(|it| format!("{} {}", it.identity.sandbox, it.reason.name())).collect();
+    let mut suspects: Vec<String> = plan
+        .suspects
+        .iter()
+        .map(|it| format!("{} {}", it.identity.sandbox, it.reason.name()))
+        .collect();
     suspects.sort();
     (plan.missing.iter().map(|attached| attached.name.clone()).collect(), suspects)
 }
@@ -141,7 +150,8 @@ fn the_port_of_a_pod_that_is_gone_is_not_put_back() {
 fn another_link_of_the_name_is_not_the_ports() {
     let stranger = Link { alias: "uplink".to_owned(), ..link(1, "c1", "a") };
     assert_eq!(outcome(&[port("c1", "a")], &[], &[stranger], &living), (names([]), names([])));
-    let other = Link { alias: format!("{}:shop/a:u1", identity("c2").alias()), ..link(1, "c1", "a") };
+    let other =
+        Link { alias: format!("{}:shop/a:u1", identity("c2").alias()), ..link(1, "c1", "a") };
     assert_eq!(compare(&[port("c1", "a")], &[], &[other], &|_, _| Life::Unknown), Plan::default());
 }
 
@@ -154,8 +164,8 @@ fn upstreams_port_is_put_back_on_the_link_of_its_sandbox() {
         outcome(std::slice::from_ref(&port), &[], std::slice::from_ref(&unmarked), &living),
         (names(["c1"]), names([]))
     );
-    // Without an alias, a port or a record, a link has no known owner. Without an alias it is not removed
-    // either when its pod is gone.
+    // Without an alias, a port or a record, a link has no known owner. Without an alias it is not
+    // removed either when its pod is gone.
     assert_eq!(outcome(&[], &[], std::slice::from_ref(&unmarked), &living), (names([]), names([])));
     assert_eq!(outcome(&[port], &[], &[unmarked], &|_, _| Life::Gone), (names([]), names([])));
 }
@@ -173,7 +183,10 @@ fn of_two_sandboxes_of_a_pod_the_newer_one_is_put_back() {
 #[test]
 fn an_older_sandbox_of_a_pod_is_not_put_back_beside_the_newer_one() {
     let links = [link(7, "c2", "a"), link(3, "c1", "a")];
-    assert_eq!(outcome(&[], &[port("c2", "a")], &links, &living), (names([]), names(["c1 replaced"])));
+    assert_eq!(
+        outcome(&[], &[port("c2", "a")], &links, &living),
+        (names([]), names(["c1 replaced"]))
+    );
     assert_eq!(
         outcome(&[port("c1", "a")], &[port("c2", "a")], &links, &living),
         (names([]), names(["c1 replaced"]))
@@ -184,8 +197,12 @@ fn an_older_sandbox_of_a_pod_is_not_put_back_beside_the_newer_one() {
 fn a_link_alone_is_enough_if_its_pod_is_there() {
     let plan = compare(&[], &[], &[link(1, "c1", "a")], &living);
     let [attached] = plan.missing.as_slice() else { panic!("{plan:?}") };
-    let ids: Vec<_> =
-        attached.content.external_ids.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let ids: Vec<_> = attached
+        .content
+        .external_ids
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
     let expected = [
         ("attached_mac", "0a:58:0a:f4:01:05"),
         ("iface-id", "shop_a"),
@@ -196,7 +213,10 @@ fn a_link_alone_is_enough_if_its_pod_is_there() {
         ("sandbox", "c1"),
     ];
     assert_eq!(ids, expected);
-    assert_eq!(outcome(&[], &[], &[link(1, "c1", "a")], &|_, _| Life::Unknown), (names([]), names([])));
+    assert_eq!(
+        outcome(&[], &[], &[link(1, "c1", "a")], &|_, _| Life::Unknown),
+        (names([]), names([]))
+    );
 }
 
 #[test]
@@ -244,7 +264,10 @@ fn a_port_without_a_link_is_suspected_whatever_its_pod() {
             (names([]), names(["c1 link-gone"]))
         );
     }
-    assert_eq!(outcome(&[], &[port("c1", "a")], &[], &living), (names([]), names(["c1 link-gone"])));
+    assert_eq!(
+        outcome(&[], &[port("c1", "a")], &[], &living),
+        (names([]), names(["c1 link-gone"]))
+    );
 }
 
 #[test]
@@ -254,13 +277,17 @@ fn a_port_whose_pod_is_gone_is_suspected_and_one_of_which_nobody_can_say_it_is_n
         outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Gone),
         (names([]), names(["c1 pod-gone"]))
     );
-    assert_eq!(outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Unknown), (names([]), names([])));
+    assert_eq!(
+        outcome(&[], &[port("c1", "a")], &links, &|_, _| Life::Unknown),
+        (names([]), names([]))
+    );
 }
 
 #[test]
 fn links_of_older_plugins_and_of_others_are_left_alone() {
     let older = Link { alias: identity("c1").alias(), ..link(1, "c1", "a") };
-    let other = Link { name: "c2".to_owned(), alias: "somebody's".to_owned(), ..link(2, "c2", "a") };
+    let other =
+        Link { name: "c2".to_owned(), alias: "somebody's".to_owned(), ..link(2, "c2", "a") };
     for life in [Life::Gone, Life::Unknown] {
         assert_eq!(
             outcome(&[], &[], &[older.clone(), other.clone()], &|_, _| life.clone()),
@@ -283,8 +310,10 @@ fn upstreams_port_is_removed_with_its_link_only() {
 
 /// `count` ports with their links.
 fn attached(count: usize) -> (Vec<RecordedPort>, Vec<Link>) {
-    let ports: Vec<RecordedPort> = (0..count).map(|n| port(&format!("c{n}"), &format!("p{n}"))).collect();
-    let links = (0u32..).zip(&ports).map(|(n, port)| link(n, &port.name, port.pod.name())).collect();
+    let ports: Vec<RecordedPort> =
+        (0..count).map(|n| port(&format!("c{n}"), &format!("p{n}"))).collect();
+    let links =
+        (0u32..).zip(&ports).map(|(n, port)| link(n, &port.name, port.pod.name())).collect();
     (ports, links)
 }
 
@@ -356,7 +385,8 @@ fn a_second_look_finds_a_pod_by_its_name_and_uid() {
 fn a_port_whose_device_is_of_another_kind_than_ours_is_left_alone() {
     let ports = [port("pf0vf3", "a")];
     for life in [Life::Gone, Life::Unknown] {
-        let plan = compare_on(&OwnNode::Confirmed, &["pf0vf3"], &[], &ports, &[], &|_, _| life.clone());
+        let plan =
+            compare_on(&OwnNode::Confirmed, &["pf0vf3"], &[], &ports, &[], &|_, _| life.clone());
         assert_eq!(plan, Plan::default(), "a representor of a function of a NIC");
     }
 }
@@ -369,8 +399,14 @@ fn ovs_vswitchd_is_a_witness_of_a_link_that_is_gone_and_of_nothing_else() {
         plan.suspects.iter().map(|suspect| (suspect.reason, suspect.witnesses)).collect::<Vec<_>>()
     };
     let lost = port(DEVICELESS, "a");
-    assert_eq!(witnesses(std::slice::from_ref(&lost), &[]), [(Reason::LinkGone, Witnesses::Vswitchd)]);
+    assert_eq!(
+        witnesses(std::slice::from_ref(&lost), &[]),
+        [(Reason::LinkGone, Witnesses::Vswitchd)]
+    );
     assert_eq!(witnesses(&[port("c1", "a")], &[]), [(Reason::LinkGone, Witnesses::Server)]);
     // A device that is there and could not be opened yet.
-    assert_eq!(witnesses(&[lost], &[link(1, DEVICELESS, "a")]), [(Reason::PodGone, Witnesses::Server)]);
+    assert_eq!(
+        witnesses(&[lost], &[link(1, DEVICELESS, "a")]),
+        [(Reason::PodGone, Witnesses::Server)]
+    );
 }

@@ -39,7 +39,8 @@ async fn is_back(path: &Path, text: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_removed_changed_or_hidden_by_another_is_put_back_and_the_other_one_is_named() {
+async fn a_file_that_is_removed_changed_or_hidden_by_another_is_put_back_and_the_other_one_is_named()
+ {
     let directory = tempfile::tempdir().unwrap();
     let conf = conf(directory.path(), "10-ovn-kubernetes.conflist");
     let (conditions, path) = (Conditions::default(), conf.path());
@@ -53,7 +54,8 @@ async fn a_file_that_is_removed_changed_or_hidden_by_another_is_put_back_and_the
     is_back(&path, &text).await;
 
     let other = directory.path().join("05-other.conflist");
-    fs::write(&other, r#"{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"bridge"}]}"#).unwrap();
+    fs::write(&other, r#"{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"bridge"}]}"#)
+        .unwrap();
     becomes(&conditions, Some("05-other.conflist (network \"other\")")).await;
     fs::remove_file(&other).unwrap();
     becomes(&conditions, None).await;
@@ -74,7 +76,10 @@ async fn a_file_that_is_removed_changed_or_hidden_by_another_is_put_back_and_the
 async fn chained_plugins_are_followed_and_wrong_ones_leave_what_is_there() {
     let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let chain = elsewhere.path().join("chain.json");
-    let conf = CniConf { chain: Some(chain.clone()), ..conf(directory.path(), "10-ovn-kubernetes.conflist") };
+    let conf = CniConf {
+        chain: Some(chain.clone()),
+        ..conf(directory.path(), "10-ovn-kubernetes.conflist")
+    };
     let (conditions, path) = (Conditions::default(), conf.path());
     let keeping = tokio::spawn(ConfReconciler::new(conf, conditions.clone()).run());
     becomes(&conditions, Some("No such file")).await;
@@ -88,11 +93,13 @@ async fn chained_plugins_are_followed_and_wrong_ones_leave_what_is_there() {
     fs::write(&chain, "[").unwrap();
     becomes(&conditions, Some("chain.json\" is no JSON")).await;
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    fs::write(&chain, r#"{"plugins":[{"type":"tuning"}],"cniVersions":["1.0.0","1.1.0"]}"#).unwrap();
+    fs::write(&chain, r#"{"plugins":[{"type":"tuning"}],"cniVersions":["1.0.0","1.1.0"]}"#)
+        .unwrap();
     becomes(&conditions, None).await;
     let text = fs::read_to_string(&path).unwrap();
     assert!(
-        text.contains(r#""cniVersions":["1.0.0","1.1.0"]"#) && text.contains(r#"{"type":"tuning"}]"#),
+        text.contains(r#""cniVersions":["1.0.0","1.1.0"]"#)
+            && text.contains(r#"{"type":"tuning"}]"#),
         "{text}"
     );
     keeping.abort();

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    CertificateParams, DnType, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
+    CertificateParams, DnType, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData,
+    SignatureAlgorithm,
 };
 
 /// The key of a certificate signing request.
@@ -19,8 +20,8 @@ impl PublicKeyData for RequestedKey {
     }
 }
 
-/// A certificate for `user` that is valid from so long ago until so long from now, both in seconds, for a key of
-/// its own: PEM of certificate and key.
+/// A certificate for `user` that is valid from so long ago until so long from now, both in seconds,
+/// for a key of its own: PEM of certificate and key.
 pub(super) fn certificate(user: &str, ago: i64, ahead: i64) -> (String, String) {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
     (sign(user, ago, ahead, &key), key.serialize_pem())

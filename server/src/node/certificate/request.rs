@@ -1,5 +1,5 @@
-//! One request for a certificate: a key, a CertificateSigningRequest, and the wait for the answer. The private
-//! key leaves this program only into the file of the certificate.
+//! One request for a certificate: a key, a CertificateSigningRequest, and the wait for the answer.
+//! The private key leaves this program only into the file of the certificate.
 
 use std::{fmt, time::Duration};
 
@@ -98,7 +98,8 @@ async fn wait(connection: &Connection, name: String) -> Result<String, RequestEr
     let (answers, mut answered) = unbounded_channel();
     let selection = Selection { patience: PATIENCE, ..Selection::named(&name) };
     let observer = AnswerObserver { answers, complained: None };
-    let following = objects::follow::<Answer, _>(connection.clone(), selection, Prompt::default(), observer);
+    let following =
+        objects::follow::<Answer, _>(connection.clone(), selection, Prompt::default(), observer);
     let answer = tokio::select! {
         answer = answered.recv() => answer.flatten(),
         _ = following => None,
@@ -200,7 +201,10 @@ impl Observer<Answer> for AnswerObserver {
 
     fn lost(&mut self, why: &str) {
         if self.complained.as_deref() != Some(why) {
-            tracing::warn!(problem = why, "cannot see what becomes of the certificate signing request");
+            tracing::warn!(
+                problem = why,
+                "cannot see what becomes of the certificate signing request"
+            );
             self.complained = Some(why.to_owned());
         }
     }

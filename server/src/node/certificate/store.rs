@@ -1,6 +1,7 @@
-//! The file with the private key and the certificate. Both are in one file, which is replaced as a whole: after
-//! a power failure they belong together, the old ones or the new ones. Name and form are those of upstream's
-//! certificate store, so a node that changes programs keeps its certificate.
+//! The file with the private key and the certificate. Both are in one file, which is replaced as a
+//! whole: after a power failure they belong together, the old ones or the new ones. Name and form
+//! are those of upstream's certificate store, so a node that changes programs keeps its
+//! certificate.
 
 use std::{
     fs::{self, DirBuilder},
@@ -108,12 +109,14 @@ impl Store {
             return Err(Unusable::Malformed("it is too large"));
         }
         let pem = fs::read(&self.path).map_err(unreadable)?;
-        // Signers date certificates back. The file is as old as the certificate, unless it was copied.
+        // Signers date certificates back. The file is as old as the certificate, unless it was
+        // copied.
         let stored = facts.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         self.judge(&pem, stored, now)
     }
 
-    /// Replaces the file, and returns what is in it now. A certificate that could not be used changes nothing.
+    /// Replaces the file, and returns what is in it now. A certificate that could not be used
+    /// changes nothing.
     ///
     /// # Errors
     ///
@@ -123,7 +126,11 @@ impl Store {
         let current = self.judge(pem.as_bytes(), now, now)?;
         let failed = |error| WriteError::Write { path: self.path.clone(), error };
         if let Some(directory) = self.path.parent() {
-            DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory).map_err(failed)?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(DIRECTORY_MODE)
+                .create(directory)
+                .map_err(failed)?;
         }
         atomic_file::replace(&self.path, pem.as_bytes(), MODE).map_err(failed)?;
         Ok(current)
@@ -145,16 +152,20 @@ impl Store {
         CertifiedKey::from_der(chain, key, &ring::default_provider())
             .map_err(|_| Unusable::Malformed("the private key does not fit the certificate"))?;
         let certificate = certificate.tbs_certificate();
-        let mut names = certificate.subject().iter().filter(|attribute| attribute.oid == COMMON_NAME);
-        let found = names.next().map(|name| String::from_utf8_lossy(name.value.value()).into_owned());
+        let mut names =
+            certificate.subject().iter().filter(|attribute| attribute.oid == COMMON_NAME);
+        let found =
+            names.next().map(|name| String::from_utf8_lossy(name.value.value()).into_owned());
         let found = found.filter(|_| names.next().is_none()).unwrap_or_default();
         if found != self.user {
             return Err(Unusable::OtherUser { found, wanted: self.user.clone() });
         }
-        let moment =
-            |time: x509_cert::time::Time| SystemTime::UNIX_EPOCH.checked_add(time.to_unix_duration());
+        let moment = |time: x509_cert::time::Time| {
+            SystemTime::UNIX_EPOCH.checked_add(time.to_unix_duration())
+        };
         let validity = certificate.validity();
-        let (Some(from), Some(until)) = (moment(validity.not_before), moment(validity.not_after)) else {
+        let (Some(from), Some(until)) = (moment(validity.not_before), moment(validity.not_after))
+        else {
             return Err(Unusable::Malformed("its validity cannot be represented"));
         };
         if until <= now {
@@ -170,6 +181,11 @@ impl Current {
     /// When it has to be renewed.
     pub(super) fn due(&self) -> SystemTime {
         rotation::due(self.since, self.until, self.draw)
+    }
+
+    /// When it expires.
+    pub(super) fn until(&self) -> SystemTime {
+        self.until
     }
 
     /// How long it is still valid.

@@ -2,6 +2,7 @@ use std::{fs, path::Path};
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kubeapi::Cluster;
+use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::{
@@ -13,11 +14,13 @@ use crate::scripted::{Asked, Scripted, WatchStream};
 const USER: &str = "system:ovn-node:n1";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A keeper, the API server that its own certificate leads to, and the one of the bootstrap kubeconfig.
+/// A keeper, the API server that its own certificate leads to, and the one of the bootstrap
+/// kubeconfig.
 struct Kept {
     own: Scripted,
     bootstrap: Scripted,
     directory: tempfile::TempDir,
+    metrics: Registry,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -46,10 +49,24 @@ impl Kept {
             duration: Duration::from_secs(1200),
         };
         let cluster = Cluster::Url { url: own.url.clone(), authority: None };
-        // Without TLS the certificate is not shown; which of the two servers is asked shows the credential.
+        // Without TLS the certificate is not shown; which of the two servers is asked shows the
+        // credential.
         let connection = Connection::open(ApiServer { cluster, credential: None });
-        let task = tokio::spawn(keep(config, "n1".to_owned(), connection));
-        Self { own, bootstrap, directory, task }
+        let metrics = Registry::new();
+        let register = Arc::new(Metrics::register(&metrics).unwrap());
+        let task = tokio::spawn(keep(config, "n1".to_owned(), connection, register));
+        Self { own, bootstrap, directory, metrics, task }
+    }
+
+    /// Seconds until the certificate expires and is renewed, by the metrics.
+    fn seconds_until(&self) -> [f64; 2] {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+        let families = self.metrics.gather();
+        ["expiry", "renewal"].map(|what| {
+            let name = format!("ovnkube_node_certificate_{what}_seconds");
+            let family = families.iter().find(|family| family.name() == name).unwrap();
+            family.get_metric()[0].get_gauge().get_value() - now
+        })
     }
 
     fn file(&self) -> Result<String, std::io::Error> {
@@ -99,7 +116,11 @@ async fn created(asked: Asked) -> Vec<u8> {
     assert_eq!(spec.usages.unwrap(), ["digital signature", "client auth"]);
     assert_eq!(spec.expiration_seconds, Some(1200));
     asked
-        .answer("201 Created", "Content-Type: application/json\r\n", &object("1", json!({})).to_string())
+        .answer(
+            "201 Created",
+            "Content-Type: application/json\r\n",
+            &object("1", json!({})).to_string(),
+        )
         .await;
     spec.request.0
 }
@@ -117,11 +138,15 @@ async fn watched(api: &mut Scripted) -> WatchStream {
 fn signed(chain: &str) -> Value {
     use k8s_openapi::ByteString;
     let approved = json!({"type": "Approved", "status": "True"});
-    object("4", json!({"conditions": [approved], "certificate": ByteString(chain.as_bytes().to_vec())}))
+    object(
+        "4",
+        json!({"conditions": [approved], "certificate": ByteString(chain.as_bytes().to_vec())}),
+    )
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_certificate_is_requested_with_the_bootstrap_credential_and_stored_once_it_is_signed() {
+async fn the_first_certificate_is_requested_with_the_bootstrap_credential_and_stored_once_it_is_signed()
+ {
     let mut kept = Kept::start(None).await;
     let asked = kept.bootstrap.asked().await;
     assert_eq!(asked.header("authorization"), Some("Bearer bootstrap-token"));
@@ -129,7 +154,10 @@ async fn the_first_certificate_is_requested_with_the_bootstrap_credential_and_st
     let mut watch = watched(&mut kept.bootstrap).await;
     // Approved, but not signed yet.
     watch
-        .send("MODIFIED", &object("3", json!({"conditions": [{"type": "Approved", "status": "True"}]})))
+        .send(
+            "MODIFIED",
+            &object("3", json!({"conditions": [{"type": "Approved", "status": "True"}]})),
+        )
         .await;
     let chain = certificate_for(&request, USER, 1200);
     watch.send("MODIFIED", &signed(&chain)).await;
@@ -149,11 +177,38 @@ async fn a_certificate_is_renewed_with_itself_once_two_thirds_of_its_lifetime_ar
     let mut kept = Kept::start(Some((old.clone(), 900))).await;
     let request = created(kept.own.asked().await).await;
     let mut watch = watched(&mut kept.own).await;
-    assert!(kept.file().unwrap().contains(old.0.trim()), "the old one stays until there is a new one");
+    assert!(
+        kept.file().unwrap().contains(old.0.trim()),
+        "the old one stays until there is a new one"
+    );
     let chain = certificate_for(&request, USER, 1200);
     watch.send("MODIFIED", &signed(&chain)).await;
     kept.stored(chain.trim()).await;
     kept.bootstrap.nothing_within(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_say_when_the_certificate_expires_and_since_when_its_renewal_is_overdue() {
+    let mut kept = Kept::start(Some((certificate(USER, 900, 200), 900))).await;
+    let request = created(kept.own.asked().await).await;
+    // Two thirds of 1100 s were over 167 s ago, or a twentieth more or less.
+    let [expires, renewal] = kept.seconds_until();
+    assert!((190.0..=200.0).contains(&expires), "expires in {expires} s");
+    assert!((-240.0..=-100.0).contains(&renewal), "renewal in {renewal} s");
+    let mut watch = watched(&mut kept.own).await;
+    let chain = certificate_for(&request, USER, 1200);
+    watch.send("MODIFIED", &signed(&chain)).await;
+    kept.stored(chain.trim()).await;
+    timeout(Duration::from_secs(60), async {
+        while kept.seconds_until()[0] <= 200.0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the metric follows the new certificate");
+    let [expires, renewal] = kept.seconds_until();
+    assert!((1180.0..=1200.0).contains(&expires), "expires in {expires} s");
+    assert!((730.0..=870.0).contains(&renewal), "renewal in {renewal} s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +251,8 @@ async fn a_certificate_that_is_lost_while_the_server_runs_is_requested_again() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_denied_deleted_or_failed_is_followed_by_another_one() {
     let mut kept = Kept::start(None).await;
-    let denied = json!({"conditions": [{"type": "Denied", "status": "True", "message": "not you"}]});
+    let denied =
+        json!({"conditions": [{"type": "Denied", "status": "True", "message": "not you"}]});
     let failed = json!({"conditions": [{"type": "Failed", "status": "True", "message": "no key"}]});
     for (kind, status) in [("MODIFIED", denied), ("MODIFIED", failed), ("DELETED", json!({}))] {
         created(kept.bootstrap.asked().await).await;

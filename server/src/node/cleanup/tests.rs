@@ -54,7 +54,8 @@ fn clean_here(config: &CleanupConfig) -> Cleaned {
 
 /// Writes the settings that a start leaves in the database.
 async fn write_settings(config: &CleanupConfig) {
-    let mut switch = Switch::connect(&config.ovsdb, Conditions::default(), Arc::new(Metrics::default()));
+    let mut switch =
+        Switch::connect(&config.ovsdb, Conditions::default(), Arc::new(Metrics::default()));
     let settings = Settings::new(&chassis(), "n1", Some("127.0.0.1".to_owned()), "n1".to_owned());
     let seen = switch.seen().await;
     assert_eq!(switch.write(&seen, &settings.differing(&seen)).await.unwrap(), Written::Done);
@@ -109,23 +110,30 @@ fn everything_that_the_server_made_is_removed_and_named_and_a_second_time_it_is_
 
     let text = clean_here(&config).to_string();
     assert!(
-        text.lines().all(|line| ["there is no ", "there are no ", "warning: annotations of node n1 stay: "]
-            .iter()
-            .any(|start| line.starts_with(start))),
+        text.lines().all(|line| [
+            "there is no ",
+            "there are no ",
+            "warning: annotations of node n1 stay: "
+        ]
+        .iter()
+        .any(|start| line.starts_with(start))),
         "{text}"
     );
 }
 
-/// Pods' interfaces and the bridge stayed, and the next network could not be installed without a reboot.
+/// Pods' interfaces and the bridge stayed, and the next network could not be installed without a
+/// reboot.
 #[test]
-fn with_everything_the_ports_of_pods_and_the_integration_bridge_go_and_an_administrators_bridge_stays() {
+fn with_everything_the_ports_of_pods_and_the_integration_bridge_go_and_an_administrators_bridge_stays()
+ {
     let (scratch, config) = place();
     let config = CleanupConfig { extent: Extent::All, ..config };
     let database = Database::start(scratch.path());
     start(&config);
     database.vsctl(&["add-br", "br-int", "--", "add-br", "br-ex"]);
     database.vsctl(&["set", "Bridge", "br-ex", "external_ids:bridge-uplink=eth7"]);
-    for (name, sandbox) in [("0123456789abcde", "0123456789abcdef"), ("fedcba987654321", "fedcba9876543210")]
+    for (name, sandbox) in
+        [("0123456789abcde", "0123456789abcdef"), ("fedcba987654321", "fedcba9876543210")]
     {
         let ids = format!("external_ids:sandbox={sandbox}");
         database.vsctl(&["add-port", "br-int", name, "--", "set", "Interface", name, &ids]);
@@ -144,7 +152,8 @@ fn with_everything_the_ports_of_pods_and_the_integration_bridge_go_and_an_admini
     assert_eq!(database.vsctl(&["list-br"]), "br-ex");
     let text = clean_here(&config).to_string();
     assert!(
-        text.contains("there are no interfaces of pods") && text.contains("there is no bridge br-int"),
+        text.contains("there are no interfaces of pods")
+            && text.contains("there is no bridge br-int"),
         "{text}"
     );
 }
@@ -175,7 +184,10 @@ fn what_is_anothers_stays_and_pods_are_named() {
     assert!(cleaned.failures[0].contains("its network is \"mine\""), "{cleaned}");
     let text = cleaned.to_string();
     assert!(text.contains("left the plugin ") && text.contains("left the directory "), "{text}");
-    assert!(text.contains("1 interfaces of pods are still attached and stay: 0123456789abcde"), "{text}");
+    assert!(
+        text.contains("1 interfaces of pods are still attached and stay: 0123456789abcde"),
+        "{text}"
+    );
     assert!(conf.exists() && config.plugin.target().exists());
     assert_eq!(database.ports(), ["0123456789abcde"]);
     assert!(text.contains("removed from unix:"), "the rest was done: {text}");
@@ -187,7 +199,8 @@ fn without_open_vswitch_the_rest_is_done_and_the_failure_is_said() {
     config.cni_conf.install().unwrap();
     let text = clean_here(&config).to_string();
     assert!(
-        text.contains("removed the CNI configuration ") && text.contains("failed: settings in unix:"),
+        text.contains("removed the CNI configuration ")
+            && text.contains("failed: settings in unix:"),
         "{text}"
     );
     assert!(text.contains("start Open vSwitch and try again"), "{text}");
@@ -211,7 +224,10 @@ fn the_management_port_under_a_name_that_was_cut_off_is_removed() {
         "k8s-kube-node-x",
     ]);
     let cleaned = clean_here(&config);
-    assert!(cleaned.lines.iter().any(|line| line.contains("removed the management port")), "{cleaned}");
+    assert!(
+        cleaned.lines.iter().any(|line| line.contains("removed the management port")),
+        "{cleaned}"
+    );
     assert_eq!(database.vsctl(&["list-ports", "br-int"]).trim(), "k8s-kube-node-x");
 }
 
@@ -247,8 +263,10 @@ fn the_plugin_stays_as_long_as_pods_are_attached_that_only_it_can_detach() {
 
 /// An API server with this node `n1`, and the patches that it gets.
 fn api_server(address: Option<&str>, chassis: Option<&str>) -> (ApiServer, mpsc::Receiver<Value>) {
-    let addresses: Vec<_> =
-        address.into_iter().map(|address| json!({"type": "InternalIP", "address": address})).collect();
+    let addresses: Vec<_> = address
+        .into_iter()
+        .map(|address| json!({"type": "InternalIP", "address": address}))
+        .collect();
     let mut annotations = json!({ZONE: "global", GATEWAY_CONFIG: "{}", "somebody/else": "x"});
     chassis.into_iter().for_each(|chassis| annotations[CHASSIS_ID] = chassis.into());
     let node = json!({
@@ -293,13 +311,14 @@ fn the_annotation_of_a_gateway_goes_if_no_program_has_a_gateway_here_any_more() 
     }
 }
 
-/// `--cleanup-node` with the name of another host's node took that node's annotations, until its server put
-/// them back.
+/// `--cleanup-node` with the name of another host's node took that node's annotations, until its
+/// server put them back.
 #[test]
 fn the_node_of_another_host_lost_its_annotations() {
     // None of this host's (RFC 5737).
     let elsewhere = Some("203.0.113.9");
-    let gone = json!({"metadata": {"annotations": {ZONE: null, GATEWAY_CONFIG: null, CHASSIS_ID: null}}});
+    let gone =
+        json!({"metadata": {"annotations": {ZONE: null, GATEWAY_CONFIG: null, CHASSIS_ID: null}}});
     for (address, chassis, is_removed) in [
         (elsewhere, Some("chassis-2"), false),
         // Nothing says whose it is.
@@ -319,10 +338,16 @@ fn the_node_of_another_host_lost_its_annotations() {
         let cleaned = clean_here(&config);
 
         let (patches, text) = (patches.try_iter().collect::<Vec<_>>(), cleaned.to_string());
-        assert!(cleaned.failures.is_empty() && text.contains("removed the CNI configuration "), "{text}");
+        assert!(
+            cleaned.failures.is_empty() && text.contains("removed the CNI configuration "),
+            "{text}"
+        );
         if is_removed {
             assert_eq!(patches, std::slice::from_ref(&gone), "{text}");
-            assert!(text.contains("removed annotations of node n1: k8s.ovn.org/node-chassis-id"), "{text}");
+            assert!(
+                text.contains("removed annotations of node n1: k8s.ovn.org/node-chassis-id"),
+                "{text}"
+            );
         } else {
             assert!(patches.is_empty(), "{address:?} {chassis:?}: {patches:?}");
             for words in [

@@ -1,6 +1,7 @@
-//! The bridge to the outside in Open vSwitch's database: its ports, and the entry that tells ovn-controller
-//! of it. Pure.
+//! The bridge to the outside in Open vSwitch's database: its ports, and the entry that tells
+//! ovn-controller of it. Pure.
 
+use contract::external_ids::GATEWAY_BRIDGE;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ovsdb::{Datum, Monitor, Mutation, Row, Transaction, Updates, Uuid, Where};
@@ -12,12 +13,11 @@ use super::{
 
 /// The integration bridge.
 const INTEGRATION: &str = "br-int";
-/// The key of the `Open_vSwitch` table with pairs `NETWORK:BRIDGE`, separated by commas (ovn-controller(8)).
+/// The key of the `Open_vSwitch` table with pairs `NETWORK:BRIDGE`, separated by commas
+/// (ovn-controller(8)).
 pub(in crate::node) const MAPPINGS: &str = "ovn-bridge-mappings";
 /// The network of the controller's localnet ports.
 pub(super) const NETWORK: &str = contract::ovn::PHYSICAL_NETWORK;
-/// The key in a bridge's `external_ids` that marks a gateway's bridge, for `--cleanup-node`.
-const MARK: &str = "ovnkube-gateway";
 const MARKED: &str = "true";
 /// The key of the `Open_vSwitch` table with the [`Trial`] that has not ended.
 const TRIAL: &str = "ovnkube-uplink-trial";
@@ -119,8 +119,10 @@ impl Seen {
     pub(super) fn look(updates: &Updates) -> Self {
         let root = updates.rows::<Root>().next().map(|(uuid, root)| {
             // Only what is compared: other keys change with ovn-controller's start.
-            let ids =
-                root.external_ids.iter().filter(|(key, _)| [MAPPINGS, TRIAL, LEASE].contains(&key.as_str()));
+            let ids = root
+                .external_ids
+                .iter()
+                .filter(|(key, _)| [MAPPINGS, TRIAL, LEASE].contains(&key.as_str()));
             (uuid, ids.map(|(key, value)| (key.clone(), value.clone())).collect())
         });
         let mut seen = Self { root, ..Self::default() };
@@ -135,30 +137,38 @@ impl Seen {
                 let uuid = *port.interfaces.first()?;
                 let interface = updates.row::<Interface>(uuid)?;
                 // -1: ovs-vswitchd could not open the device (ovs-vswitchd.conf.db(5)).
-                let number =
-                    interface.ofport.and_then(|number| u32::try_from(number).ok()).filter(|it| *it > 0);
+                let number = interface
+                    .ofport
+                    .and_then(|number| u32::try_from(number).ok())
+                    .filter(|it| *it > 0);
                 let Interface { kind, error, mtu_request, .. } = interface.clone();
                 let members = port.interfaces.len();
-                let port_seen = SeenPort { kind, number, error, interface: uuid, members, mtu_request };
+                let port_seen =
+                    SeenPort { kind, number, error, interface: uuid, members, mtu_request };
                 Some((port.name.clone(), port_seen))
             };
             let ports = bridge.ports.iter().filter_map(port).collect();
             let Bridge { name, datapath_type, external_ids, other_config, .. } = bridge.clone();
             let in_user_space = datapath_type == "netdev";
             let hwaddr = other_config.get(HWADDR).cloned();
-            seen.bridges.insert(name, SeenBridge { uuid, in_user_space, external_ids, hwaddr, ports });
+            seen.bridges
+                .insert(name, SeenBridge { uuid, in_user_space, external_ids, hwaddr, ports });
         }
         seen
     }
 
-    /// The bridge to which `interface` belongs: itself, or the one that has it as a port, or the gateway's
-    /// that was made for it before it got another name.
+    /// The bridge to which `interface` belongs: itself, or the one that has it as a port, or the
+    /// gateway's that was made for it before it got another name.
     pub(super) fn bridge_of(&self, interface: &str) -> Option<&str> {
         let own = self.bridges.get_key_value(interface);
-        let found =
-            own.or_else(|| self.bridges.iter().find(|(_, bridge)| bridge.ports.contains_key(interface)));
-        let made =
-            || self.bridges.get_key_value(&format!("br{interface}")).filter(|(_, bridge)| bridge.is_marked());
+        let found = own.or_else(|| {
+            self.bridges.iter().find(|(_, bridge)| bridge.ports.contains_key(interface))
+        });
+        let made = || {
+            self.bridges
+                .get_key_value(&format!("br{interface}"))
+                .filter(|(_, bridge)| bridge.is_marked())
+        };
         found.or_else(made).map(|(name, _)| name.as_str())
     }
 
@@ -183,7 +193,9 @@ impl Seen {
         }
         let mut tx = Transaction::new();
         let mut mutations = vec![Mutation::delete_keys("external_ids", [note.key()])];
-        mutations.extend(text.map(|text| Mutation::insert("external_ids", Datum::map([(note.key(), text)]))));
+        mutations.extend(
+            text.map(|text| Mutation::insert("external_ids", Datum::map([(note.key(), text)]))),
+        );
         tx.mutate("Open_vSwitch", self.root.as_ref()?.0, mutations);
         tx.comment("ovnkube: the uplink of the node's gateway");
         Some(tx)
@@ -202,8 +214,10 @@ impl Seen {
             match change {
                 Change::Mac(mac) => {
                     let old = Mutation::delete_keys("other_config", [HWADDR]);
-                    let new =
-                        Mutation::insert("other_config", Datum::map([(HWADDR, mac.to_string().as_str())]));
+                    let new = Mutation::insert(
+                        "other_config",
+                        Datum::map([(HWADDR, mac.to_string().as_str())]),
+                    );
                     tx.mutate("Bridge", seen.uuid, vec![old, new]);
                 }
                 Change::Mtu(mtu) => {
@@ -216,8 +230,8 @@ impl Seen {
         Some(tx)
     }
 
-    /// The transaction that tells ovn-controller of the bridge, and what it does, for the log. `None` if
-    /// nothing differs.
+    /// The transaction that tells ovn-controller of the bridge, and what it does, for the log.
+    /// `None` if nothing differs.
     pub(super) fn change(&self, bridge: &str) -> Option<(Transaction, Vec<String>)> {
         let ((root, ids), seen) = (self.root.as_ref()?, self.bridges.get(bridge)?);
         let (mut tx, mut done) = (Transaction::new(), Vec::new());
@@ -227,9 +241,9 @@ impl Seen {
             set_mappings(&mut tx, *root, before, &mappings);
             done.push(format!("set external_ids:{MAPPINGS}={mappings}"));
         }
-        if seen.external_ids.get(MARK).is_none_or(|mark| mark != MARKED) {
-            set_id(&mut tx, "Bridge", seen.uuid, MARK, MARKED);
-            done.push(format!("marked bridge {bridge} by external_ids:{MARK}"));
+        if seen.external_ids.get(GATEWAY_BRIDGE).is_none_or(|mark| mark != MARKED) {
+            set_id(&mut tx, "Bridge", seen.uuid, GATEWAY_BRIDGE, MARKED);
+            done.push(format!("marked bridge {bridge} by external_ids:{GATEWAY_BRIDGE}"));
         }
         (!done.is_empty()).then(|| {
             tx.comment("ovnkube: the node's gateway");
@@ -239,7 +253,10 @@ impl Seen {
 
     /// The bridges of gateways of this program.
     pub(super) fn marked(&self) -> Vec<String> {
-        let marked = self.bridges.iter().filter(|(_, bridge)| bridge.external_ids.contains_key(MARK));
+        let marked = self
+            .bridges
+            .iter()
+            .filter(|(_, bridge)| bridge.external_ids.contains_key(GATEWAY_BRIDGE));
         marked.map(|(name, _)| name.clone()).collect()
     }
 
@@ -268,7 +285,7 @@ impl Seen {
         tx.mutate(
             "Bridge",
             self.bridges.get(bridge)?.uuid,
-            vec![Mutation::delete_keys("external_ids", [MARK])],
+            vec![Mutation::delete_keys("external_ids", [GATEWAY_BRIDGE])],
         );
         tx.comment("ovnkube: node cleaned up");
         Some(tx)
@@ -314,15 +331,20 @@ impl SeenBridge {
 
     /// Whether it is that of a gateway of this program.
     pub(super) fn is_marked(&self) -> bool {
-        self.external_ids.contains_key(MARK)
+        self.external_ids.contains_key(GATEWAY_BRIDGE)
     }
 
     /// What the bridge is told to have, and may be told otherwise.
     pub(super) fn told(&self, name: &str) -> Told {
         Told {
-            // In user space the bridge's link is a tap, which Open vSwitch takes down for a new MAC address:
-            // the node's routes would be gone. There the NIC is promiscuous, and the old address serves.
-            mac: self.hwaddr.as_ref().filter(|_| !self.in_user_space).and_then(|mac| mac.parse().ok()),
+            // In user space the bridge's link is a tap, which Open vSwitch takes down for a new MAC
+            // address: the node's routes would be gone. There the NIC is promiscuous, and the old
+            // address serves.
+            mac: self
+                .hwaddr
+                .as_ref()
+                .filter(|_| !self.in_user_space)
+                .and_then(|mac| mac.parse().ok()),
             mtu: self.ports.get(name).and_then(|own| own.mtu_request),
         }
     }
@@ -338,10 +360,12 @@ impl SeenBridge {
     }
 }
 
-/// Sets the mappings, unless another program has written them since they were read; removes an empty text.
+/// Sets the mappings, unless another program has written them since they were read; removes an
+/// empty text.
 fn set_mappings(tx: &mut Transaction, root: Uuid, before: Option<&str>, after: &str) {
-    // Only this key: other keys may change meanwhile. A deletion of a pair that is not there any more is no
-    // error, and the insertion then adds nothing (RFC 7047, section 5.1): the next comparison sees that.
+    // Only this key: other keys may change meanwhile. A deletion of a pair that is not there any
+    // more is no error, and the insertion then adds nothing (RFC 7047, section 5.1): the next
+    // comparison sees that.
     let mut mutations = Vec::new();
     if let Some(before) = before {
         mutations.push(Mutation::delete("external_ids", Datum::map([(MAPPINGS, before)])));
@@ -362,7 +386,8 @@ fn pairs(mappings: &str) -> impl Iterator<Item = &str> {
     mappings.split(',').map(str::trim).filter(|pair| !pair.is_empty())
 }
 
-/// The mappings with the bridge for [`NETWORK`], in the place of another one. Pairs of other networks stay.
+/// The mappings with the bridge for [`NETWORK`], in the place of another one. Pairs of other
+/// networks stay.
 fn with_mapping(mappings: &str, bridge: &str) -> String {
     let own = format!("{NETWORK}:{bridge}");
     let is_of_network = |pair: &&str| pair.split(':').next() == Some(NETWORK);
@@ -382,17 +407,23 @@ mod tests {
 
     #[test]
     fn patch_ports_of_another_bridge_are_not_taken_for_this_ones() {
-        let is_of = |name: &str| PatchPort { uuid: Uuid::default(), name: name.to_owned() }.is_of("breth0");
+        let is_of =
+            |name: &str| PatchPort { uuid: Uuid::default(), name: name.to_owned() }.is_of("breth0");
         assert!(is_of("patch-breth0_n1-to-br-int") && is_of("patch-br-int-to-breth0_n1"));
         assert!(
-            !is_of("patch-breth01_n1-to-br-int") && !is_of("patch-x") && !is_of("patch-br-int-to-br2_n1")
+            !is_of("patch-breth01_n1-to-br-int")
+                && !is_of("patch-x")
+                && !is_of("patch-br-int-to-br2_n1")
         );
     }
 
     #[test]
     fn mappings_of_other_networks_stay() {
         assert_eq!(with_mapping("", "breth0"), "physnet:breth0");
-        assert_eq!(with_mapping("storage:br2, physnet:br1", "breth0"), "storage:br2,physnet:breth0");
+        assert_eq!(
+            with_mapping("storage:br2, physnet:br1", "breth0"),
+            "storage:br2,physnet:breth0"
+        );
         assert_eq!(with_mapping("physnet:breth0", "breth0"), "physnet:breth0");
         assert_eq!(without_mapping("storage:br2,physnet:breth0", "breth0"), "storage:br2");
         assert_eq!(without_mapping("physnet:br1", "breth0"), "physnet:br1");

@@ -1,7 +1,7 @@
 //! Takes a node's gateway away: its bridge is a plain switch again, without a port to OVN.
 //!
-//! The patch port goes before the flows. Without them, the gateway router behind it would answer for the
-//! host's own address.
+//! The patch port goes before the flows. Without them, the gateway router behind it would answer
+//! for the host's own address.
 
 use std::{io, path::Path};
 
@@ -42,8 +42,8 @@ impl Removed {
     }
 }
 
-/// Removes the gateways of this program: the patch ports, the entries for ovn-controller, the flows and the
-/// marks. The NICs stay in their bridges. Waits for the database.
+/// Removes the gateways of this program: the patch ports, the entries for ovn-controller, the flows
+/// and the marks. The NICs stay in their bridges. Waits for the database.
 pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Removed, RemoveError> {
     let (client, mut updates) =
         Client::start(endpoint.clone().into(), "Open_vSwitch", bridge::monitor(), Options::small());
@@ -56,18 +56,20 @@ pub(crate) async fn remove(endpoint: &Endpoint, run_dir: &Path) -> Result<Remove
         match remove_from(&marked, &client, &seen, (&patch_ports, run_dir), &mut removed).await {
             Ok(()) => return Ok(removed),
             // After the next connection the rows show what was committed.
-            Err(RemoveError::Database(TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_))) => {
-            }
+            Err(RemoveError::Database(
+                TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_),
+            )) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Puts NICs back into their bridges that a server, which has died since, had taken out to replace them.
-/// Otherwise the node would be cut off.
+/// Puts NICs back into their bridges that a server, which has died since, had taken out to replace
+/// them. Otherwise the node would be cut off.
 async fn restore(endpoint: &Endpoint, seen: &Seen, removed: &mut Removed) {
     for bridge in seen.marked() {
-        let Some(nic) = seen.bridges[&bridge].uplink(&bridge).filter(|nic| !seen.has_port(nic)) else {
+        let Some(nic) = seen.bridges[&bridge].uplink(&bridge).filter(|nic| !seen.has_port(nic))
+        else {
             continue;
         };
         match uplink::restore(endpoint, &bridge, nic).await {
@@ -94,8 +96,8 @@ pub(super) async fn remove_from(
     Ok(())
 }
 
-/// Removes the gateway from one bridge. `ports`: the patch ports, and the directory with the sockets of
-/// bridges.
+/// Removes the gateway from one bridge. `ports`: the patch ports, and the directory with the
+/// sockets of bridges.
 async fn remove_bridge(
     client: &Client,
     seen: &Seen,
@@ -106,14 +108,18 @@ async fn remove_bridge(
     let own: Vec<_> = patch_ports.iter().filter(|port| port.is_of(bridge)).collect();
     if let Some(change) = seen.closing(bridge, &own) {
         client.transact(change).await?;
-        removed.lines.push(format!("removed bridge {bridge} from ovn-bridge-mappings, and its patch ports"));
+        removed
+            .lines
+            .push(format!("removed bridge {bridge} from ovn-bridge-mappings, and its patch ports"));
     }
     let released = flows::release(run_dir, bridge).await;
     released.map_err(|source| RemoveError::Flows { bridge: bridge.to_owned(), source })?;
-    removed
-        .lines
-        .push(format!("removed the gateway's flows from bridge {bridge}, which is a plain switch again"));
-    remove_host_side(bridge).await.map_err(|error| RemoveError::Host { bridge: bridge.to_owned(), error })?;
+    removed.lines.push(format!(
+        "removed the gateway's flows from bridge {bridge}, which is a plain switch again"
+    ));
+    remove_host_side(bridge)
+        .await
+        .map_err(|error| RemoveError::Host { bridge: bridge.to_owned(), error })?;
     // Last: a run that ended before this is completed by the next one.
     if let Some(change) = seen.unmarking(bridge) {
         client.transact(change).await?;

@@ -50,12 +50,13 @@ pub struct GatewayConfig {
     pub interface: Option<IfName>,
     /// What to do with a NIC that other programs configure.
     pub managed_nic: ManagedNic,
-    /// The next routers, at most one of each family. Of a family without one, that of the default route.
+    /// The next routers, at most one of each family. Of a family without one, that of the default
+    /// route.
     pub next_hops: Vec<IpAddr>,
     /// The VLAN of pods' packets outside.
     pub vlan: Option<u16>,
-    /// Whether the gateway router translates the source of each pod for itself, and some may have no
-    /// translation.
+    /// Whether the gateway router translates the source of each pod for itself, and some may have
+    /// no translation.
     pub snat_per_pod: bool,
     /// Whether the gateway router serves node ports.
     pub node_ports: bool,
@@ -68,7 +69,8 @@ pub struct GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// Whether the gateway router serves node ports for the world: in shared mode alone, whatever the option says.
+    /// Whether the gateway router serves node ports for the world: in shared mode alone, whatever
+    /// the option says.
     pub(crate) fn router_serves_node_ports(&self) -> bool {
         self.node_ports && self.mode == GatewayMode::Shared
     }

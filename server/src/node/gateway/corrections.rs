@@ -1,5 +1,5 @@
-//! What a comparison corrects beside the rows of the bridge: its flows, what earlier configurations have
-//! left, the host's own side.
+//! What a comparison corrects beside the rows of the bridge: its flows, what earlier configurations
+//! have left, the host's own side.
 
 use std::fmt;
 
@@ -19,7 +19,11 @@ use crate::node::management_port::kernel::Kernel;
 
 impl GatewayReconciler {
     /// Installs the flows in the bridge, as far as they differ, and keeps them.
-    pub(super) async fn install(&mut self, bridge: &str, flows: flows::Flows) -> Result<(), Waiting> {
+    pub(super) async fn install(
+        &mut self,
+        bridge: &str,
+        flows: flows::Flows,
+    ) -> Result<(), Waiting> {
         let installed = self.flows.install(bridge, flows).await;
         installed.map_err(|why| Waiting::failed(format!("the flows of bridge {bridge}: {why}")))
     }
@@ -31,7 +35,8 @@ impl GatewayReconciler {
         let mut others = seen.marked();
         others.retain(|other| other != bridge);
         let ports = (patch_ports.as_slice(), self.ties.ovs_run_dir.as_path());
-        let left = cleanup::remove_from(&others, &self.ties.client, seen, ports, &mut removed).await;
+        let left =
+            cleanup::remove_from(&others, &self.ties.client, seen, ports, &mut removed).await;
         left.map_err(|error| Waiting::failed(format!("an earlier gateway: {}", chain(&error))))?;
         removed.log();
         Ok(())
@@ -39,12 +44,14 @@ impl GatewayReconciler {
 
     /// Corrects routes and neighbours on the bridge's link. A node in local mode has none.
     pub(super) async fn correct_host_side(&self, place: &Place) -> Result<(), Waiting> {
-        let failed = |error: &dyn fmt::Display| Waiting::failed(format!("{}: {error}", place.bridge));
+        let failed =
+            |error: &dyn fmt::Display| Waiting::failed(format!("{}: {error}", place.bridge));
         let name = place.bridge.parse().map_err(|error| failed(&error))?;
         let ovn = |like| Masquerade::Ovn.like(like, self.config.masquerade);
         let is_shared = self.config.mode == GatewayMode::Shared;
         // Before the kernel is read: a change after that must be an event.
-        let masquerade = place.addresses.iter().filter(|_| is_shared).map(|net| ovn(net.addr())).collect();
+        let masquerade =
+            place.addresses.iter().filter(|_| is_shared).map(|net| ovn(net.addr())).collect();
         self.ties.watched.send_modify(|watched| watched.masquerade = masquerade);
         let kernel = Kernel::open_for(name).map_err(|error| failed(&error))?;
         let Some(seen) = kernel.look().map_err(|error| failed(&error))? else {
@@ -63,7 +70,8 @@ impl GatewayReconciler {
     }
 }
 
-/// Has the host's own stack ignore what the uplink receives: a bridge in user space does not take it away.
+/// Has the host's own stack ignore what the uplink receives: a bridge in user space does not take
+/// it away.
 pub(super) async fn ignore_own(bridge: &SeenBridge, name: &str) -> Result<(), Waiting> {
     let Some(nic) = bridge.uplink(name) else { return Ok(()) };
     let failed = |error: &dyn fmt::Display| {

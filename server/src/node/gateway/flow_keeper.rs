@@ -50,7 +50,8 @@ impl FlowKeeper {
     /// Why they cannot be written. They are kept all the same, as soon as they can.
     pub(super) async fn install(&mut self, bridge: &str, flows: Flows) -> Result<(), String> {
         let flows = self.desire(bridge, flows);
-        let (mut installed, mut lost) = (self.said.installed.subscribe(), self.said.lost.subscribe());
+        let (mut installed, mut lost) =
+            (self.said.installed.subscribe(), self.said.lost.subscribe());
         loop {
             if let Some(why) = &*lost.borrow_and_update() {
                 return Err(why.clone());
@@ -110,7 +111,11 @@ impl Said {
     fn tell(&self, bridge: &str, event: Event) {
         match event {
             Event::Installed { flows, outcome } => {
-                tracing::debug!(bridge, ?outcome, "the flows of the gateway's bridge are installed");
+                tracing::debug!(
+                    bridge,
+                    ?outcome,
+                    "the flows of the gateway's bridge are installed"
+                );
                 self.installed.send_replace(Some(flows));
                 if self.lost.send_if_modified(|lost| lost.take().is_some()) {
                     tracing::info!(bridge, "the flows of the gateway's bridge are back");
@@ -124,7 +129,11 @@ impl Said {
             }
             Event::Lost(error) => {
                 let why = chain(&error);
-                tracing::warn!(bridge, error = why, "the flows of the gateway's bridge cannot be written");
+                tracing::warn!(
+                    bridge,
+                    error = why,
+                    "the flows of the gateway's bridge cannot be written"
+                );
                 self.lost.send_replace(Some(why));
             }
         }

@@ -53,13 +53,15 @@ impl GatewayReconciler {
                 self.prepare_move(&host, seen, uplink).await?;
             }
             let restored = uplink::restore(&self.ties.endpoint, name, uplink).await;
-            let why = restored.map_or_else(|error| chain(&error), |()| "it has just been added".to_owned());
+            let why = restored
+                .map_or_else(|error| chain(&error), |()| "it has just been added".to_owned());
             return Err(Waiting::failed(format!(
                 "{uplink}, the NIC of bridge {name}, is none of its ports: {why}"
             )));
         }
         let before = self.nic.as_ref().filter(|before| before.name == uplink);
-        let changes = before.map(|before| nic.changes(before, bridge.told(name))).unwrap_or_default();
+        let changes =
+            before.map(|before| nic.changes(before, bridge.told(name))).unwrap_or_default();
         let is_another = before.is_some_and(|before| before.index != nic.index);
         self.follow(seen, name, &changes).await?;
         if is_another && bridge.in_user_space {
@@ -69,25 +71,37 @@ impl GatewayReconciler {
         Ok(host)
     }
 
-    async fn follow(&self, seen: &Seen, bridge: &str, changes: &[nic::Change]) -> Result<(), Waiting> {
+    async fn follow(
+        &self,
+        seen: &Seen,
+        bridge: &str,
+        changes: &[nic::Change],
+    ) -> Result<(), Waiting> {
         let Some(change) = seen.following(bridge, changes).filter(|_| !changes.is_empty()) else {
             return Ok(());
         };
         let done = self.ties.client.transact(change).await;
-        done.map_err(|error| Waiting::failed(format!("Open vSwitch's database: {}", chain(&error))))?;
+        done.map_err(|error| {
+            Waiting::failed(format!("Open vSwitch's database: {}", chain(&error)))
+        })?;
         for change in changes {
             tracing::info!(bridge, now = %change, "the gateway's bridge follows its NIC");
         }
         Ok(())
     }
 
-    /// Puts the NIC into the bridge again, perhaps under a new name. The event of that starts the next
-    /// comparison.
+    /// Puts the NIC into the bridge again, perhaps under a new name. The event of that starts the
+    /// next comparison.
     async fn replace_nic(&mut self, bridge: &str, before: &str, now: &str) -> Waiting {
         let switch = ControlSocket::of(&self.ties.ovs_run_dir, VSWITCHD);
         match uplink::replace(&self.ties.endpoint, &switch, bridge, before, now).await {
             Ok(()) => {
-                tracing::info!(bridge, before, now, "the NIC of the gateway's bridge is another one");
+                tracing::info!(
+                    bridge,
+                    before,
+                    now,
+                    "the NIC of the gateway's bridge is another one"
+                );
                 self.nic = None;
                 // Until the rows are here, the bridge seems to lack the port.
                 self.echo(|seen| seen.has_port(now)).await;

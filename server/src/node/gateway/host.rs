@@ -41,8 +41,9 @@ impl Host {
             .filter(|link| !link.is_veth || link.alias.is_empty())
             .map(|link| (link.name, SeenLink { index: link.index, mac: link.mac, mtu: link.mtu }))
             .collect();
-        let name_of =
-            |index: u32| links.iter().find(|(_, link)| link.index == index).map(|(name, _)| name.clone());
+        let name_of = |index: u32| {
+            links.iter().find(|(_, link)| link.index == index).map(|(name, _)| name.clone())
+        };
         let routes = default_route::routes().await?;
         let routes = routes.into_iter().filter_map(|(family, route)| {
             let is_v4 = family == AddressFamily::Inet;
@@ -81,9 +82,11 @@ impl Host {
     /// The link's addresses for other machines, one of each family: those in `known` first.
     pub(super) fn addresses_on(&self, name: &str, known: &[IpAddr]) -> Vec<IpNet> {
         let Some(SeenLink { index, .. }) = self.links.get(name) else { return Vec::new() };
-        let here: Vec<&HostAddress> = self.addresses.iter().filter(|host| host.link == *index).collect();
+        let here: Vec<&HostAddress> =
+            self.addresses.iter().filter(|host| host.link == *index).collect();
         let of_family = |is_v4: bool| {
-            let mut all = here.iter().map(|host| host.address).filter(|net| net.addr().is_ipv4() == is_v4);
+            let mut all =
+                here.iter().map(|host| host.address).filter(|net| net.addr().is_ipv4() == is_v4);
             let named = all.clone().find(|net| known.contains(&net.addr()));
             named.or_else(|| all.next())
         };

@@ -1,8 +1,8 @@
-//! The host's way to its gateway router: the first masquerade address, from which OVN asks endpoints that are
-//! the host itself. The answers go over the bridge. Pure.
+//! The host's way to its gateway router: the first masquerade address, from which OVN asks
+//! endpoints that are the host itself. The answers go over the bridge. Pure.
 //!
-//! What the host asks of Services goes over the management port, so it needs no masquerade address of its
-//! own.
+//! What the host asks of Services goes over the management port, so it needs no masquerade address
+//! of its own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,21 +22,27 @@ pub(super) struct HostSide {
 }
 
 impl HostSide {
-    /// Of a node with these addresses. `ovn`: the masquerade address of OVN in the family of an address.
+    /// Of a node with these addresses. `ovn`: the masquerade address of OVN in the family of an
+    /// address.
     pub(super) fn of(addresses: &[IpNet], ovn: impl Fn(IpAddr) -> IpAddr) -> Self {
         let route = |node: IpAddr| {
-            let via: IpAddr =
-                if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            let via: IpAddr = if node.is_ipv4() {
+                Ipv4Addr::UNSPECIFIED.into()
+            } else {
+                Ipv6Addr::UNSPECIFIED.into()
+            };
             Route { to: ovn(node).into(), via, mtu: None, source: Some(node) }
         };
-        // OVN answers no ARP request for the address; the flows bring the packets in, whatever the MAC
-        // address.
-        let neighbour = |node: IpAddr| Neighbour { address: ovn(node), mac: Mac::from_ip(ovn(node)) };
+        // OVN answers no ARP request for the address; the flows bring the packets in, whatever the
+        // MAC address.
+        let neighbour =
+            |node: IpAddr| Neighbour { address: ovn(node), mac: Mac::from_ip(ovn(node)) };
         let nodes = || addresses.iter().map(IpNet::addr);
         Self { routes: nodes().map(route).collect(), neighbours: nodes().map(neighbour).collect() }
     }
 
-    /// The steps that add what is missing, and take away routes of this program that are not wanted any more.
+    /// The steps that add what is missing, and take away routes of this program that are not wanted
+    /// any more.
     pub(super) fn steps(&self, seen: &SeenLink) -> Vec<Step> {
         let mut steps = Vec::new();
         let missing = |wanted: &&Neighbour| !seen.neighbours.contains(wanted);
@@ -48,14 +54,17 @@ impl HostSide {
         });
         steps.extend(old.map(|there| Step::RemoveRoute(there.route)));
         let is_there = |wanted: &Route| seen.routes.iter().any(|there| there.route == *wanted);
-        steps.extend(self.routes.iter().filter(|wanted| !is_there(wanted)).copied().map(Step::AddRoute));
+        steps.extend(
+            self.routes.iter().filter(|wanted| !is_there(wanted)).copied().map(Step::AddRoute),
+        );
         steps
     }
 
     /// The steps that take everything of this program away.
     pub(super) fn removal(seen: &SeenLink) -> Vec<Step> {
         let own = || seen.routes.iter().filter(|there| there.is_ours).map(|there| there.route);
-        let is_own = |neighbour: &&Neighbour| own().any(|route| route.to == IpNet::from(neighbour.address));
+        let is_own =
+            |neighbour: &&Neighbour| own().any(|route| route.to == IpNet::from(neighbour.address));
         let neighbours = seen.neighbours.iter().filter(is_own).copied().map(Step::RemoveNeighbour);
         neighbours.chain(own().map(Step::RemoveRoute)).collect()
     }
@@ -91,11 +100,17 @@ mod tests {
             sysctls: Vec::new(),
             leaves_checksums: None,
         };
-        assert_eq!(old.steps(&seen), [Step::SetNeighbour(old.neighbours[0]), Step::AddRoute(old.routes[0])]);
+        assert_eq!(
+            old.steps(&seen),
+            [Step::SetNeighbour(old.neighbours[0]), Step::AddRoute(old.routes[0])]
+        );
         seen.routes.push(SeenRoute { route: old.routes[0], is_ours: true });
         seen.neighbours = old.neighbours.clone();
         assert_eq!(old.steps(&seen), []);
-        assert_eq!(new.steps(&seen), [Step::RemoveRoute(old.routes[0]), Step::AddRoute(new.routes[0])]);
+        assert_eq!(
+            new.steps(&seen),
+            [Step::RemoveRoute(old.routes[0]), Step::AddRoute(new.routes[0])]
+        );
         assert_eq!(
             HostSide::removal(&seen),
             [Step::RemoveNeighbour(old.neighbours[0]), Step::RemoveRoute(old.routes[0])],

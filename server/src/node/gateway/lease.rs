@@ -1,5 +1,6 @@
-//! The addresses of DHCP leases on the gateway's bridge, one of each family. A client that goes on using the NIC renews it there, or does
-//! not hear the answers any more: then the NIC is given back before the lease ends.
+//! The addresses of DHCP leases on the gateway's bridge, one of each family. A client that goes on
+//! using the NIC renews it there, or does not hear the answers any more: then the NIC is given back
+//! before the lease ends.
 
 use std::time::Duration;
 
@@ -9,13 +10,15 @@ use uplink::Leases;
 
 use super::{GatewayReconciler, Waiting, bridge::Seen, host::Host};
 
-/// Which part of the lease is left when the NIC is given back. A client renews at half of it, and asks any server at
-/// seven eighths (RFC 2131, section 4.4.5): one that has not been heard then does not hear.
+/// Which part of the lease is left when the NIC is given back. A client renews at half of it, and
+/// asks any server at seven eighths (RFC 2131, section 4.4.5): one that has not been heard then
+/// does not hear.
 const REST: u32 = 8;
-/// The least that is left, because the NIC has to be back before the address is gone: some times what a move takes.
+/// The least that is left, because the NIC has to be back before the address is gone: some times
+/// what a move takes.
 const LEAST: Duration = Duration::from_secs(10);
-/// How long the bridge may be without an address of the family. A client that hears answers on the NIC has one in a few seconds
-/// after a start of the host.
+/// How long the bridge may be without an address of the family. A client that hears answers on the
+/// NIC has one in a few seconds after a start of the host.
 const WITHOUT: Duration = Duration::from_secs(30);
 
 /// What is known of the leases.
@@ -45,18 +48,20 @@ enum Other {
 }
 
 impl BridgeLeases {
-    /// Notes what is left of the leases that the bridge has, and whether it has an address of a family besides. Returns
-    /// when the NIC has to be given back, and what is left of that lease then; none if there is no lease to be renewed.
+    /// Notes what is left of the leases that the bridge has, and whether it has an address of a
+    /// family besides. Returns when the NIC has to be given back, and what is left of that lease
+    /// then; none if there is no lease to be renewed.
     fn seen(
         &mut self,
         now: Instant,
         Leases { v4, v6 }: Leases,
         others: [Other; 2],
     ) -> Option<(Instant, Ending)> {
-        // Which family had a lease before a start of this process, nobody knows. Without a lease of IPv6 it was that of
-        // IPv4, and an address without a lifetime is an administrator's.
+        // Which family had a lease before a start of this process, nobody knows. Without a lease of
+        // IPv6 it was that of IPv4, and an address without a lifetime is an administrator's.
         let is_v4 = v4.is_some()
-            || others[0] == Other::Absent && (self.v4.was_seen() || !self.v6.was_seen() && v6.is_none());
+            || others[0] == Other::Absent
+                && (self.v4.was_seen() || !self.v6.was_seen() && v6.is_none());
         let is_v6 = v6.is_some() || others[1] == Other::Absent && self.v6.was_seen();
         let v4 = is_v4.then(|| (self.v4.seen(now, v4), Ending { family: "IPv4", left: v4 }));
         let v6 = is_v6.then(|| (self.v6.seen(now, v6), Ending { family: "IPv6", left: v6 }));
@@ -76,7 +81,8 @@ impl BridgeLease {
         !self.whole.is_zero()
     }
 
-    /// Notes what is left of the lease, if the bridge has it. Returns when the NIC has to be given back.
+    /// Notes what is left of the lease, if the bridge has it. Returns when the NIC has to be given
+    /// back.
     fn seen(&mut self, now: Instant, left: Option<Duration>) -> Instant {
         let Some(left) = left else {
             return *self.without.get_or_insert(now) + WITHOUT;
@@ -91,16 +97,26 @@ impl BridgeLease {
 
 impl GatewayReconciler {
     /// Gives the NIC back if nobody renews the lease that was moved from it.
-    pub(super) async fn keep_lease(&mut self, host: &Host, seen: &Seen, bridge: &str) -> Result<(), Waiting> {
+    pub(super) async fn keep_lease(
+        &mut self,
+        host: &Host,
+        seen: &Seen,
+        bridge: &str,
+    ) -> Result<(), Waiting> {
         self.leases.end = None;
         let nic = seen.bridges[bridge].uplink(bridge);
         let Some(nic) = nic.filter(|nic| seen.leased() == Some(*nic)) else { return Ok(()) };
-        let failed =
-            |error: uplink::NotMoved| Waiting::failed(format!("the lease of {bridge}: {}", chain(&error)));
+        let failed = |error: uplink::NotMoved| {
+            Waiting::failed(format!("the lease of {bridge}: {}", chain(&error)))
+        };
         let leases = uplink::leases(bridge).await.map_err(failed)?;
         let own = host.addresses_on(bridge, &[]);
         let others = [true, false].map(|is_v4| {
-            if own.iter().any(|net| net.addr().is_ipv4() == is_v4) { Other::Present } else { Other::Absent }
+            if own.iter().any(|net| net.addr().is_ipv4() == is_v4) {
+                Other::Present
+            } else {
+                Other::Absent
+            }
         });
         let now = Instant::now();
         let Some((end, Ending { family, left })) = self.leases.seen(now, leases, others) else {
@@ -116,7 +132,12 @@ impl GatewayReconciler {
         }
         let state = left.map_or_else(
             || format!("had no {family} address"),
-            |left| format!("had its {family} lease for {} s more, and nobody renewed it", left.as_secs()),
+            |left| {
+                format!(
+                    "had its {family} lease for {} s more, and nobody renewed it",
+                    left.as_secs()
+                )
+            },
         );
         let why = format!("{nic} was the uplink of {bridge} and is not any more: {bridge} {state}");
         self.give_back(host, seen, nic, why).await?;
@@ -133,7 +154,8 @@ mod tests {
     fn of_leases_of_both_families_the_one_that_runs_out_first_decides() {
         let (mut leases, start) = (BridgeLeases::default(), Instant::now());
         let seconds = Duration::from_secs;
-        let left = |v4: Option<u64>, v6: Option<u64>| Leases { v4: v4.map(seconds), v6: v6.map(seconds) };
+        let left =
+            |v4: Option<u64>, v6: Option<u64>| Leases { v4: v4.map(seconds), v6: v6.map(seconds) };
         let both = [Other::Present; 2];
         let ending = |family, left: Option<u64>| Ending { family, left: left.map(seconds) };
         let first = leases.seen(start, left(Some(3600), Some(800)), both);

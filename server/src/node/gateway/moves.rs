@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A move takes the addresses of the node to the bridge, and back if a late step fails. One that fails for a reason
-/// that stays takes the node's network away for a moment each time. The first attempts are for a reason that passes.
+/// A move takes the addresses of the node to the bridge, and back if a late step fails. One that
+/// fails for a reason that stays takes the node's network away for a moment each time. The first
+/// attempts are for a reason that passes.
 const AT_ONCE: u32 = 3;
-/// The pauses between further attempts: the first one, twice as long each time, and the longest one.
+/// The pauses between further attempts: the first one, twice as long each time, and the longest
+/// one.
 const PAUSE: Duration = Duration::from_secs(600);
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -23,7 +25,10 @@ pub(super) struct FailedMoves {
 impl FailedMoves {
     /// Why there is no attempt now; `None` if there may be one.
     pub(super) fn pause(&self, interface: &str) -> Option<String> {
-        let left = self.not_before?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let left = self
+            .not_before?
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())?;
         Some(format!(
             "{interface} could not be made the uplink of a bridge, {} times: {}; the next attempt is in {} s, or when \
              the server starts again",

@@ -1,4 +1,5 @@
-//! Which interface leads out, and to which routers: chosen from the options and the default routes. Pure.
+//! Which interface leads out, and to which routers: chosen from the options and the default routes.
+//! Pure.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -17,7 +18,9 @@ pub(super) struct DefaultRoute {
 /// Why no interface can be chosen yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Undecided {
-    #[error("the host has no default route yet; --gateway-interface names an interface to the outside")]
+    #[error(
+        "the host has no default route yet; --gateway-interface names an interface to the outside"
+    )]
     NoDefaultRoute,
     #[error(
         "the default route of IPv4 is over {v4} and that of IPv6 over {v6}: --gateway-interface has to name \
@@ -27,27 +30,37 @@ pub(super) enum Undecided {
 }
 
 /// The interface to the outside: the one that is configured, or else that of the default routes.
-pub(super) fn interface(configured: Option<&IfName>, routes: &[DefaultRoute]) -> Result<String, Undecided> {
+pub(super) fn interface(
+    configured: Option<&IfName>,
+    routes: &[DefaultRoute],
+) -> Result<String, Undecided> {
     if let Some(name) = configured {
         return Ok(name.as_str().to_owned());
     }
-    let link = |is_v4: bool| routes.iter().find(|route| route.is_v4 == is_v4).map(|route| &route.link);
+    let link =
+        |is_v4: bool| routes.iter().find(|route| route.is_v4 == is_v4).map(|route| &route.link);
     match (link(true), link(false)) {
-        (Some(v4), Some(v6)) if v4 != v6 => Err(Undecided::Apart { v4: v4.clone(), v6: v6.clone() }),
+        (Some(v4), Some(v6)) if v4 != v6 => {
+            Err(Undecided::Apart { v4: v4.clone(), v6: v6.clone() })
+        }
         (Some(link), _) | (None, Some(link)) => Ok(link.clone()),
         (None, None) => Err(Undecided::NoDefaultRoute),
     }
 }
 
 /// The interfaces of default routes that lead elsewhere than over `links`, the gateway's.
-pub(super) fn elsewhere<'r>(routes: &'r [DefaultRoute], links: &BTreeSet<&str>) -> BTreeSet<&'r str> {
+pub(super) fn elsewhere<'r>(
+    routes: &'r [DefaultRoute],
+    links: &BTreeSet<&str>,
+) -> BTreeSet<&'r str> {
     let of_family = |is_v4: bool| routes.iter().find(|route| route.is_v4 == is_v4);
-    let preferred = [true, false].into_iter().filter_map(of_family).map(|route| route.link.as_str());
+    let preferred =
+        [true, false].into_iter().filter_map(of_family).map(|route| route.link.as_str());
     preferred.filter(|link| !links.contains(link)).collect()
 }
 
-/// The next routers, IPv4 first: of each family the one that is configured, or else that of a default route over
-/// one of `links`, the interface and its bridge, or else that of `before`.
+/// The next routers, IPv4 first: of each family the one that is configured, or else that of a
+/// default route over one of `links`, the interface and its bridge, or else that of `before`.
 pub(super) fn next_hops(
     configured: &[IpAddr],
     routes: &[DefaultRoute],
@@ -88,8 +101,12 @@ mod tests {
 
     #[test]
     fn families_that_leave_over_different_interfaces_are_named() {
-        let error = interface(None, &[route("eth0", "192.0.2.1"), route("eth1", "fe80::1")]).unwrap_err();
-        assert!(error.to_string().contains("IPv4 is over eth0 and that of IPv6 over eth1"), "{error}");
+        let error =
+            interface(None, &[route("eth0", "192.0.2.1"), route("eth1", "fe80::1")]).unwrap_err();
+        assert!(
+            error.to_string().contains("IPv4 is over eth0 and that of IPv6 over eth1"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -97,7 +114,8 @@ mod tests {
         let routes = [route("breth0", "192.0.2.1"), route("eth9", "fe80::1")];
         let links = BTreeSet::from(["eth0", "breth0"]);
         let hops = |configured: &[&str]| {
-            let configured: Vec<IpAddr> = configured.iter().map(|hop| hop.parse().unwrap()).collect();
+            let configured: Vec<IpAddr> =
+                configured.iter().map(|hop| hop.parse().unwrap()).collect();
             next_hops(&configured, &routes, &links, &["192.0.2.9".parse().unwrap()])
                 .iter()
                 .map(ToString::to_string)

@@ -1,7 +1,7 @@
 //! The NIC behind the bridge, and what the bridge takes over when it changes. Pure.
 //!
-//! `nics-to-bridge` gives a bridge the MAC address and the MTU of its NIC, and Open vSwitch keeps them from
-//! then on, whatever becomes of the NIC. What an administrator has set otherwise stays.
+//! `nics-to-bridge` gives a bridge the MAC address and the MTU of its NIC, and Open vSwitch keeps
+//! them from then on, whatever becomes of the NIC. What an administrator has set otherwise stays.
 
 use std::fmt;
 
@@ -58,13 +58,18 @@ mod tests {
     #[test]
     fn a_bridge_follows_its_nic_and_keeps_what_an_administrator_has_set() {
         let mac = |text: &str| text.parse::<Mac>().unwrap();
-        let before = Nic { name: "eth0".to_owned(), index: 3, mac: mac("0a:00:00:00:00:01"), mtu: 1500 };
+        let before =
+            Nic { name: "eth0".to_owned(), index: 3, mac: mac("0a:00:00:00:00:01"), mtu: 1500 };
         let now = Nic { index: 9, mac: mac("0a:00:00:00:00:02"), mtu: 9000, ..before.clone() };
         let of_nic = Told { mac: Some(before.mac), mtu: Some(1500) };
         assert_eq!(now.changes(&before, of_nic), [Change::Mac(now.mac), Change::Mtu(9000)]);
         assert_eq!(before.changes(&before, of_nic), []);
         let of_administrator = Told { mac: Some(mac("0a:00:00:00:00:99")), mtu: Some(1400) };
         assert_eq!(now.changes(&before, of_administrator), []);
-        assert_eq!(now.changes(&before, Told { mac: None, mtu: None }), [], "Open vSwitch follows by itself");
+        assert_eq!(
+            now.changes(&before, Told { mac: None, mtu: None }),
+            [],
+            "Open vSwitch follows by itself"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What follows from the facts: the node's entry for the controller, and what the flows of the bridge depend
-//! on. Pure.
+//! What follows from the facts: the node's entry for the controller, and what the flows of the
+//! bridge depend on. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +14,15 @@ use contract::{
 };
 use ipnet::IpNet;
 use uplink::flows::{
-    Config, Exposed, ExternalBridge, Family, Front, HostAddresses, Masquerade, OfPort, PodSource, Ports, Zone,
+    Config, Exposed, ExternalBridge, Family, Front, HostAddresses, Masquerade, OfPort, PodSource,
+    Ports, Zone,
 };
 
 use super::{GatewayConfig, GatewayMode};
 use crate::services::{Destination, Protocol};
 
-/// The number of the patch port before there is one: the last that a port may have (`OFPP_MAX` of OpenFlow
-/// 1.0), which ovs-vswitchd gives to none by itself.
+/// The number of the patch port before there is one: the last that a port may have (`OFPP_MAX` of
+/// OpenFlow 1.0), which ovs-vswitchd gives to none by itself.
 const NO_PORT: OfPort = OfPort(0xfeff);
 
 /// The node's place in the physical network.
@@ -35,7 +36,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// This place, with what `before` had of a family whose address or next hops it lacks altogether.
+    /// This place, with what `before` had of a family whose address or next hops it lacks
+    /// altogether.
     pub(super) fn with_lost_families_of(mut self, before: &Self) -> Self {
         add_lost_families(&mut self.addresses, &before.addresses, |net| net.addr().is_ipv4());
         add_lost_families(&mut self.next_hops, &before.next_hops, IpAddr::is_ipv4);
@@ -83,7 +85,8 @@ pub(super) fn entry(config: &GatewayConfig, node: &str, place: &Place) -> Gatewa
             next_hops: next_hops.clone(),
             vlan: config.vlan,
         },
-        // Always: without, the controller writes no rows for the node's ports, which the host needs, too.
+        // Always: without, the controller writes no rows for the node's ports, which the host
+        // needs, too.
         node_ports: true,
     }
 }
@@ -96,8 +99,9 @@ pub(crate) fn annotation(before: Option<&str>, entry: &GatewayEntry) -> String {
     entries.to_string()
 }
 
-/// The text of the annotation of a node whose gateway is disabled: the controller removes its rows, which it
-/// keeps while an annotation is merely missing. `None` if there is no entry, or it says so already.
+/// The text of the annotation of a node whose gateway is disabled: the controller removes its rows,
+/// which it keeps while an annotation is merely missing. `None` if there is no entry, or it says so
+/// already.
 pub(crate) fn annotation_disabled(annotations: &BTreeMap<String, String>) -> Option<String> {
     let before = PerNetwork::parse(annotations.get(GATEWAY_CONFIG)?).ok()?;
     let mut after = before.clone();
@@ -105,8 +109,8 @@ pub(crate) fn annotation_disabled(annotations: &BTreeMap<String, String>) -> Opt
     (after != before).then(|| after.to_string())
 }
 
-/// The text of the annotation without the entry, an inner `None` if no other network has one. `None` if there
-/// is no entry.
+/// The text of the annotation without the entry, an inner `None` if no other network has one.
+/// `None` if there is no entry.
 pub(crate) fn annotation_without(annotations: &BTreeMap<String, String>) -> Option<Option<String>> {
     let before = PerNetwork::parse(annotations.get(GATEWAY_CONFIG)?).ok()?;
     let mut after = before.clone();
@@ -115,7 +119,11 @@ pub(crate) fn annotation_without(annotations: &BTreeMap<String, String>) -> Opti
 }
 
 /// The bridge, for the flows.
-pub(super) fn external_bridge(config: &GatewayConfig, place: &Place, ports: &BridgePorts) -> ExternalBridge {
+pub(super) fn external_bridge(
+    config: &GatewayConfig,
+    place: &Place,
+    ports: &BridgePorts,
+) -> ExternalBridge {
     let BridgePorts { uplink, patch, others, datapath } = ports;
     ExternalBridge {
         ports: Ports {
@@ -151,19 +159,24 @@ pub(super) fn flows_config(
     ports: &BridgePorts,
     surroundings: Surroundings<'_>,
 ) -> Config {
-    let Surroundings { host, cluster, service_ranges, destinations, mtu, management } = surroundings;
+    let Surroundings { host, cluster, service_ranges, destinations, mtu, management } =
+        surroundings;
     let hosts = place.addresses.iter().map(|net| {
         let node = net.addr();
         let of = |what: ovn::Masquerade| what.like(node, config.masquerade);
         HostAddresses {
             node,
             others: host.iter().copied().filter(|other| *other != node).collect(),
-            masquerade: Masquerade { ovn: of(ovn::Masquerade::Ovn), host: of(ovn::Masquerade::Host) },
+            masquerade: Masquerade {
+                ovn: of(ovn::Masquerade::Ovn),
+                host: of(ovn::Masquerade::Host),
+            },
         }
     });
-    // Without node ports the host serves, as without a gateway, but for `externalTrafficPolicy: Local`: the
-    // answers to a client's own address leave through the gateway router, which has to know their
-    // connections. A client's network is checked by the host wherever the host can serve.
+    // Without node ports the host serves, as without a gateway, but for `externalTrafficPolicy:
+    // Local`: the answers to a client's own address leave through the gateway router, which has to
+    // know their connections. A client's network is checked by the host wherever the host can
+    // serve.
     let is_served = |destination: &&Destination| {
         let is_limited = destination.clients.is_some();
         match config.mode {
@@ -187,13 +200,15 @@ pub(super) fn flows_config(
     }
 }
 
-/// Whether the bridge translates to an endpoint of the host in local mode, as upstream's does, so that
-/// connections live through a change between the two. Datagrams are left to the host, for they may come in
-/// fragments.
+/// Whether the bridge translates to an endpoint of the host in local mode, as upstream's does, so
+/// that connections live through a change between the two. Datagrams are left to the host, for they
+/// may come in fragments.
 fn is_hosts_alone(destination: &Destination) -> bool {
     let Destination { protocol, local, hosts, .. } = destination;
     let local = local.as_deref().unwrap_or_default();
-    *protocol != Protocol::Udp && !local.is_empty() && local.iter().all(|target| hosts.contains(target))
+    *protocol != Protocol::Udp
+        && !local.is_empty()
+        && local.iter().all(|target| hosts.contains(target))
 }
 
 /// What the world may ask for; none for an address of the cluster.
@@ -212,13 +227,6 @@ fn exposed(destination: &Destination) -> Option<Exposed> {
         Protocol::Sctp => uplink::flows::Protocol::Sctp,
     };
     Some(Exposed { protocol, front, host_endpoint, clients: clients.clone() })
-}
-
-/// What a tunnel adds to a pod's packet: the headers of Ethernet inside (14), of IP, of UDP (8), and of
-/// Geneve with OVN's option (16).
-pub(super) fn tunnel_bytes(address: IpAddr) -> u32 {
-    let of_ip = if address.is_ipv4() { 20 } else { 40 };
-    14 + of_ip + 8 + 16
 }
 
 #[cfg(test)]

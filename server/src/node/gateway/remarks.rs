@@ -2,23 +2,27 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use contract::mtu::tunnel_bytes;
 use ipnet::IpNet;
 
-use super::{
-    GatewayMode, GatewayReconciler,
-    bridge::Seen,
-    host::Host,
-    next_hop,
-    plan::{self, Place},
-};
+use super::{GatewayMode, GatewayReconciler, bridge::Seen, host::Host, next_hop, plan::Place};
 use crate::{conditions::Part, node::object::NodeView};
 
 impl GatewayReconciler {
-    /// Shows all remarks in `/readyz?verbose`, and logs those that are new. `failed`: what failed beside the
-    /// gateway itself.
-    pub(super) fn remark(&mut self, host: &Host, seen: &Seen, place: &Place, failed: Option<String>) {
-        let all =
-            [self.small_link(host, place), self.other_way_out(host, seen, place), self.other_address(place)];
+    /// Shows all remarks in `/readyz?verbose`, and logs those that are new. `failed`: what failed
+    /// beside the gateway itself.
+    pub(super) fn remark(
+        &mut self,
+        host: &Host,
+        seen: &Seen,
+        place: &Place,
+        failed: Option<String>,
+    ) {
+        let all = [
+            self.small_link(host, place),
+            self.other_way_out(host, seen, place),
+            self.other_address(place),
+        ];
         let remarks: Vec<String> = all.into_iter().flatten().chain(failed).collect();
         if remarks == self.remarks {
             return;
@@ -40,8 +44,9 @@ impl GatewayReconciler {
     /// Whether pods' largest packets do not pass between nodes, over the bridge's link.
     fn small_link(&self, host: &Host, place: &Place) -> Option<String> {
         let tunnel = self.ties.identity.borrow().encap_ip;
-        let of_tunnel = place.addresses.iter().map(IpNet::addr).find(|address| Some(*address) == tunnel)?;
-        let needed = self.ties.mtu.bytes() + plan::tunnel_bytes(of_tunnel);
+        let of_tunnel =
+            place.addresses.iter().map(IpNet::addr).find(|address| Some(*address) == tunnel)?;
+        let needed = self.ties.mtu.bytes() + tunnel_bytes(of_tunnel);
         let mtu = host.mtu(&place.bridge).filter(|mtu| *mtu < needed)?;
         Some(format!(
             "MTU {mtu} of {} is too small for pods' packets of {} bytes (--mtu) in tunnels, which need \
@@ -70,9 +75,11 @@ impl GatewayReconciler {
 
     /// Whether the node is known to others by addresses of other interfaces alone.
     fn other_address(&self, place: &Place) -> Option<String> {
-        let view = self.ties.view.as_ref().filter(|_| self.config.mode == GatewayMode::Shared)?.borrow();
+        let view =
+            self.ties.view.as_ref().filter(|_| self.config.mode == GatewayMode::Shared)?.borrow();
         let NodeView::There(node) = &*view else { return None };
-        let is_on_bridge = |address: &IpAddr| place.addresses.iter().any(|net| net.addr() == *address);
+        let is_on_bridge =
+            |address: &IpAddr| place.addresses.iter().any(|net| net.addr() == *address);
         let is_elsewhere = !node.addresses.is_empty() && !node.addresses.iter().any(is_on_bridge);
         let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
         is_elsewhere.then(|| {

@@ -1,5 +1,5 @@
-//! The start of a node without a gateway that had one of this program: it is removed, as by `--cleanup-node`.
-//! That of another program stays.
+//! The start of a node without a gateway that had one of this program: it is removed, as by
+//! `--cleanup-node`. That of another program stays.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,7 +21,8 @@ use crate::{
     node::{changed, object::NodeView},
 };
 
-/// How long one attempt may wait for the database and for ovs-vswitchd, which answer at once if they work.
+/// How long one attempt may wait for the database and for ovs-vswitchd, which answer at once if
+/// they work.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Removes the gateway of an earlier configuration, if there is one. Ends when it is gone.
@@ -38,13 +39,20 @@ pub(in crate::node) async fn retire(ties: Ties) {
         conditions.missing(Part::GATEWAY, "the node's annotation still has an earlier gateway");
         published.send_replace(Published::Disabled);
         follow(&mut view, |annotations| annotation_disabled(annotations).is_none()).await;
-        // ovn-controller removes the patch port once the controller has removed the rows of the gateway.
-        conditions
-            .missing(Part::GATEWAY, "the control plane has not removed the rows of an earlier gateway yet");
-        while marked.iter().any(|name| bridge::patch_ports(&updates).iter().any(|port| port.is_of(name))) {
+        // ovn-controller removes the patch port once the controller has removed the rows of the
+        // gateway.
+        conditions.missing(
+            Part::GATEWAY,
+            "the control plane has not removed the rows of an earlier gateway yet",
+        );
+        while marked
+            .iter()
+            .any(|name| bridge::patch_ports(&updates).iter().any(|port| port.is_of(name)))
+        {
             updates.next().await;
         }
-        // Without a gateway router, a missing annotation means no gateway: pods leave by the management port.
+        // Without a gateway router, a missing annotation means no gateway: pods leave by the
+        // management port.
         published.send_replace(Published::Gone);
         follow(&mut view, |annotations| annotation_without(annotations).is_none()).await;
     }
@@ -64,7 +72,10 @@ pub(in crate::node) async fn retire(ties: Ties) {
 }
 
 /// Waits until the annotations of the node's object, if there is one, are as wanted.
-async fn follow(view: &mut watch::Receiver<NodeView>, is_wanted: impl Fn(&BTreeMap<String, String>) -> bool) {
+async fn follow(
+    view: &mut watch::Receiver<NodeView>,
+    is_wanted: impl Fn(&BTreeMap<String, String>) -> bool,
+) {
     loop {
         match &*view.borrow_and_update() {
             NodeView::There(seen) if is_wanted(&seen.annotations) => return,

@@ -1,5 +1,6 @@
-//! What has to answer after a NIC was moved to a bridge, and is asked for until it does. The record of it is in Open
-//! vSwitch's database: a server that starts after one that has died goes on with it.
+//! What has to answer after a NIC was moved to a bridge, and is asked for until it does. The record
+//! of it is in Open vSwitch's database: a server that starts after one that has died goes on with
+//! it.
 
 use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
@@ -7,10 +8,11 @@ use kube::Error;
 use kubeapi::Connection;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long what answered before may be silent. A bridge learns, and neighbours are asked, in a second; the rest
-/// is for a busy node. Longer, and a node is lost for so long.
+/// How long what answered before may be silent. A bridge learns, and neighbours are asked, in a
+/// second; the rest is for a busy node. Longer, and a node is lost for so long.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long the API server may take for one answer, and how long a silence lasts before the next question.
+/// How long the API server may take for one answer, and how long a silence lasts before the next
+/// question.
 const ANSWER: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(500);
 /// In the record, for the API server.
@@ -53,13 +55,18 @@ impl Trial {
     ///
     /// # Errors
     /// What is still silent after the deadline.
-    pub(super) async fn end(&self, bridge: &str, api_server: Option<&Connection>) -> Result<(), String> {
+    pub(super) async fn end(
+        &self,
+        bridge: &str,
+        api_server: Option<&Connection>,
+    ) -> Result<(), String> {
         let deadline = Instant::now() + DEADLINE;
         let (mut routers, mut api) = (self.routers.clone(), self.api_server);
         loop {
             let answering = uplink::answering(bridge, &routers).await.unwrap_or_default();
             routers.retain(|router| !answering.contains(router));
-            if api == ApiServer::Answers && ApiServer::asked(api_server).await == ApiServer::Answers {
+            if api == ApiServer::Answers && ApiServer::asked(api_server).await == ApiServer::Answers
+            {
                 api = ApiServer::Silent;
             }
             if routers.is_empty() && api == ApiServer::Silent {
@@ -67,7 +74,8 @@ impl Trial {
             }
             if Instant::now() >= deadline {
                 let api = (api == ApiServer::Answers).then(|| "the API server".to_owned());
-                let silent: Vec<String> = routers.iter().map(ToString::to_string).chain(api).collect();
+                let silent: Vec<String> =
+                    routers.iter().map(ToString::to_string).chain(api).collect();
                 return Err(silent.join(", "));
             }
             sleep(PAUSE).await;
@@ -117,7 +125,9 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        for text in ["eth0", "eth0 172.31.0.1 fe80::1", "eth0 172.31.0.1 api-server", "eth0 api-server"] {
+        for text in
+            ["eth0", "eth0 172.31.0.1 fe80::1", "eth0 172.31.0.1 api-server", "eth0 api-server"]
+        {
             assert_eq!(text.parse::<Trial>().unwrap().to_string(), text);
         }
         assert!("eth0".parse::<Trial>().unwrap().is_empty());

@@ -1,5 +1,5 @@
-//! A server whose socket is served: it is announced to runtimes, answers, and stops. The start before that is
-//! in the parent module.
+//! A server whose socket is served: it is announced to runtimes, answers, and stops. The start
+//! before that is in the parent module.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,23 +18,24 @@ use crate::{
     events::Events,
     http,
     metrics::Metrics,
-    node::{NodeConfig, OpenVSwitch, StartError},
+    node::{NodeConfig, OpenVSwitch, StartError, translation},
     pods::PodSource,
     ports::Ports,
-    requests::{HandlerState, InFlight, Phase},
+    requests::{HandlerState, InFlight, Phase, SwitchPlaces},
     socket::Socket,
     stamp::Stamp,
 };
 
-/// How long the server waits for the ADDs in flight when it has to stop. Unit and DaemonSet allow 30 seconds
-/// for the whole stop (`TimeoutStopSec`, `terminationGracePeriodSeconds`). Much shorter, and pods whose
-/// annotation is about to come fail.
+/// How long the server waits for the ADDs in flight when it has to stop. Unit and DaemonSet allow
+/// 30 seconds for the whole stop (`TimeoutStopSec`, `terminationGracePeriodSeconds`). Much shorter,
+/// and pods whose annotation is about to come fail.
 const DRAIN: Duration = Duration::from_secs(20);
-/// How long the answers "try again" may take to be written. They are short and go to a local socket; a plugin
-/// that does not read must not delay the exit.
+/// How long the answers "try again" may take to be written. They are short and go to a local
+/// socket; a plugin that does not read must not delay the exit.
 const STOP: Duration = Duration::from_secs(1);
 /// What has to be met before the CNI configuration makes runtimes use the plugin.
-const NEEDED: [Part; 4] = [Part::TUNNEL_ADDRESS, Part::PLUGIN, Part::MANAGEMENT_PORT, Part::GATEWAY];
+const NEEDED: [Part; 4] =
+    [Part::TUNNEL_ADDRESS, Part::PLUGIN, Part::MANAGEMENT_PORT, Part::GATEWAY];
 
 /// A server that listens on its socket.
 #[derive(Debug)]
@@ -65,7 +66,8 @@ impl Running {
         let (phase, phases) = watch::channel(Phase::Running);
         let adds = InFlight::default();
         // Read before this server writes its own stamp over it.
-        let predecessor = podnet::stamp::age(&config.socket).and_then(|age| Instant::now().checked_sub(age));
+        let predecessor =
+            podnet::stamp::age(&config.socket).and_then(|age| Instant::now().checked_sub(age));
         let stamp = Stamp::new(config.socket.clone(), Arc::clone(&source));
         tokio::spawn(stamp.clone().run());
         let daemons = Daemons::watch(rounds(&config, &conditions, &metrics));
@@ -75,11 +77,19 @@ impl Running {
             add: config.add,
             phase: phases,
             adds: adds_of_desk,
+            calls: InFlight::default(),
             metrics: Arc::clone(&metrics),
             events,
             daemons,
             predecessor,
             ports,
+            node: config.name.clone(),
+            conditions: conditions.clone(),
+            switch: SwitchPlaces {
+                ovsdb: config.open_vswitch.endpoint.clone(),
+                run_dir: super::ovs_run_dir(&config),
+                translate: |client, at, protocol| Box::pin(translation(client, at, protocol)),
+            },
         });
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(http::serve(listener, handler_state, stopped));
@@ -87,16 +97,20 @@ impl Running {
         Ok(Self { config, conditions, metrics, socket, stamp, phase, adds, stop, serving })
     }
 
-    /// Makes runtimes use the plugin, serves until it has to stop, and then finishes the ADDs in flight.
+    /// Makes runtimes use the plugin, serves until it has to stop, and then finishes the ADDs in
+    /// flight.
     ///
     /// `told` waits for the request to stop, and returns its reason, for the log. It must be
-    /// cancellation-safe: its future is dropped and made anew. If it returns a second time, while the server
-    /// stops, the server no longer waits for the ADDs.
+    /// cancellation-safe: its future is dropped and made anew. If it returns a second time, while
+    /// the server stops, the server no longer waits for the ADDs.
     ///
     /// # Errors
     ///
     /// The CNI configuration cannot be written.
-    pub async fn until_told(self, mut told: impl AsyncFnMut() -> &'static str) -> Result<(), StartError> {
+    pub async fn until_told(
+        self,
+        mut told: impl AsyncFnMut() -> &'static str,
+    ) -> Result<(), StartError> {
         let why = tokio::select! {
             installed = self.announce() => match installed {
                 Ok(()) => told().await,
@@ -111,9 +125,9 @@ impl Running {
         Ok(())
     }
 
-    /// Writes the CNI configuration once [`NEEDED`] is met. Earlier, the node would look ready, and the
-    /// runtime would start a plugin that is not installed yet. A configuration of an earlier start stays: a
-    /// restart leaves the node its network.
+    /// Writes the CNI configuration once [`NEEDED`] is met. Earlier, the node would look ready, and
+    /// the runtime would start a plugin that is not installed yet. A configuration of an earlier
+    /// start stays: a restart leaves the node its network.
     async fn announce(&self) -> Result<(), StartError> {
         // Cannot fail: a sender is in the conditions that are watched.
         let _ = self
@@ -127,14 +141,21 @@ impl Running {
             Err(error) => return Err(error.into()),
         };
         if is_installed {
-            // Before the follower starts: it looks for files that runtimes prefer, and then reports that
-            // instead.
+            // Before the follower starts: it looks for files that runtimes prefer, and then reports
+            // that instead.
             self.conditions.met(Part::CNI_CONF);
         }
-        tokio::spawn(ConfReconciler::new(self.config.cni_conf.clone(), self.conditions.clone()).run());
+        tokio::spawn(
+            ConfReconciler::new(self.config.cni_conf.clone(), self.conditions.clone()).run(),
+        );
         if !is_installed {
-            // An administrator can correct the chained plugins: the follower reads them again, and installs.
-            let _ = self.conditions.watch().wait_for(|missing| !missing.contains_key(&Part::CNI_CONF)).await;
+            // An administrator can correct the chained plugins: the follower reads them again, and
+            // installs.
+            let _ = self
+                .conditions
+                .watch()
+                .wait_for(|missing| !missing.contains_key(&Part::CNI_CONF))
+                .await;
         }
         self.metrics.became_ready();
         tracing::info!(node = self.config.name, socket = %self.socket.path().display(), "ready");
@@ -143,10 +164,16 @@ impl Running {
 
     /// Stops: refuses new ADDs, waits for those in flight, and closes the socket.
     async fn end(self, why: &str, mut told: impl AsyncFnMut() -> &'static str) {
-        let Self { config: _, conditions, metrics: _, socket, stamp, phase, adds, stop, serving } = self;
-        tracing::info!(why, in_flight = adds.count(), "stopping; the CNI configuration stays in place");
+        let Self { config: _, conditions, metrics: _, socket, stamp, phase, adds, stop, serving } =
+            self;
+        tracing::info!(
+            why,
+            in_flight = adds.count(),
+            "stopping; the CNI configuration stays in place"
+        );
         conditions.missing(Part::SOCKET, "the server is shutting down");
-        // Phase before count: an ADD enters the count first and then reads the phase, so none is overlooked.
+        // Phase before count: an ADD enters the count first and then reads the phase, so none is
+        // overlooked.
         phase.send_replace(Phase::Draining);
         tokio::select! {
             drained = timeout(DRAIN, adds.none()) => if drained.is_err() {
@@ -162,19 +189,22 @@ impl Running {
                 tracing::warn!(why, in_flight, "told to stop once more: not waiting any longer");
             }
         }
-        // As late as possible: STATUS forgives the absence of a server for a time that is counted from the
-        // stamp.
+        // As late as possible: STATUS forgives the absence of a server for a time that is counted
+        // from the stamp.
         stamp.write();
-        // Before the listener is closed: a plugin that finds no socket knows at once that no server is there.
+        // Before the listener is closed: a plugin that finds no socket knows at once that no server
+        // is there.
         socket.remove();
         let _ = stop.send(());
         let _ = serving.await;
     }
 }
 
-/// Where the processes that an ADD needs are asked, as this server and as the plugin on the host see them.
+/// Where the processes that an ADD needs are asked, as this server and as the plugin on the host
+/// see them.
 fn rounds(config: &NodeConfig, conditions: &Conditions, metrics: &Arc<Metrics>) -> Rounds {
-    let NodeConfig { open_vswitch: OpenVSwitch { endpoint, ovn_run_dir, .. }, cni_conf, .. } = config;
+    let NodeConfig { open_vswitch: OpenVSwitch { endpoint, ovn_run_dir, .. }, cni_conf, .. } =
+        config;
     let here = Places {
         server_socket: None,
         ovsdb_endpoint: Some(endpoint.to_string()),

@@ -1,5 +1,5 @@
-//! Notifications of the kernel about the interface, its nftables rules, and the host's addresses. They carry
-//! no state: each only wakes the tasks that read it.
+//! Notifications of the kernel about the interface, its nftables rules, and the host's addresses.
+//! They carry no state: each only wakes the tasks that read it.
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
@@ -17,7 +17,8 @@ use super::{plan::INTERFACE, rules::TABLE};
 
 /// `linux/rtnetlink.h`; not in libc's list for musl.
 const RTM_DELNETCONF: u16 = libc::RTM_NEWNETCONF + 1;
-/// `RTNLGRP_*` of `linux/rtnetlink.h`: links, neighbours, addresses, routes, and settings, of both families.
+/// `RTNLGRP_*` of `linux/rtnetlink.h`: links, neighbours, addresses, routes, and settings, of both
+/// families.
 const GROUPS: [u32; 8] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
@@ -44,8 +45,8 @@ pub(crate) struct Watched {
     pub(crate) uplinks: BTreeSet<u32>,
     /// Networks to which any route matters, over whatever link: the ranges of Services' addresses.
     pub(crate) ranges: BTreeSet<IpNet>,
-    /// Links over which other programs have routes to these. The kernel drops the IPv4 routes of a link that
-    /// goes down without a word of them (`fib_disable_ip`).
+    /// Links over which other programs have routes to these. The kernel drops the IPv4 routes of a
+    /// link that goes down without a word of them (`fib_disable_ip`).
     pub(crate) detours: BTreeSet<u32>,
 }
 
@@ -58,8 +59,8 @@ pub(crate) struct Happened {
     pub(crate) to_interface: watch::Receiver<u64>,
     /// Those of the table. Without a sender there are none.
     pub(crate) to_table: watch::Receiver<u64>,
-    /// Events of the host's addresses and of what leads to masquerade addresses, of its default routes, and
-    /// of links with addresses for other machines.
+    /// Events of the host's addresses and of what leads to masquerade addresses, of its default
+    /// routes, and of links with addresses for other machines.
     pub(crate) to_addresses: watch::Receiver<u64>,
 }
 
@@ -92,7 +93,8 @@ pub(crate) fn listen() -> io::Result<Happened> {
             let ends = unheard([interface.clone(), table.clone()]);
             spawn_until(ends, follow_rules(rules, interface.clone(), table));
         }
-        // Not fatal: a kernel without nftables has none to change, and the resync reads the rules anyway.
+        // Not fatal: a kernel without nftables has none to change, and the resync reads the rules
+        // anyway.
         Err(error) => {
             tracing::info!(%error, "no nftables notifications: changed rules are noticed at the next resync")
         }
@@ -103,7 +105,8 @@ pub(crate) fn listen() -> io::Result<Happened> {
     Ok(Happened { watched, to_interface, to_table, to_addresses })
 }
 
-/// Runs the task until `end`: one that only looked after each event would keep its socket until there is one.
+/// Runs the task until `end`: one that only looked after each event would keep its socket until
+/// there is one.
 fn spawn_until(
     end: impl Future<Output = ()> + Send + 'static,
     task: impl Future<Output = ()> + Send + 'static,
@@ -125,7 +128,10 @@ async fn unheard(senders: [watch::Sender<u64>; 2]) {
 
 /// Subscribes to changes of nftables. Needs CAP_NET_ADMIN.
 fn rules() -> io::Result<Listener> {
-    Listener::open(NETLINK_NETFILTER, &[u32::try_from(libc::NFNLGRP_NFTABLES).map_err(io::Error::other)?])
+    Listener::open(
+        NETLINK_NETFILTER,
+        &[u32::try_from(libc::NFNLGRP_NFTABLES).map_err(io::Error::other)?],
+    )
 }
 
 async fn follow_rules(rules: Listener, interface: watch::Sender<u64>, table: watch::Sender<u64>) {
@@ -151,15 +157,17 @@ async fn follow_rules(rules: Listener, interface: watch::Sender<u64>, table: wat
     }
 }
 
-/// Whether a message is about [`TABLE`]. In messages of tables, chains and rules, attribute 1 is the name of
-/// the table (`NFTA_TABLE_NAME`, `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE`). Chains of pods' ports, which come and
-/// go with each pod, are in a table of the same name, and no matter of this one's.
+/// Whether a message is about [`TABLE`]. In messages of tables, chains and rules, attribute 1 is
+/// the name of the table (`NFTA_TABLE_NAME`, `NFTA_CHAIN_TABLE`, `NFTA_RULE_TABLE`). Chains of
+/// pods' ports, which come and go with each pod, are in a table of the same name, and no matter of
+/// this one's.
 fn is_of_table(kind: u16, body: &[u8]) -> bool {
     if tells_of_port(kind, body) {
         return false;
     }
     // The attributes follow `struct nfgenmsg`, which has 4 bytes.
-    let mut attributes = NlasIterator::new(body.get(4..).unwrap_or_default()).filter_map(Result::ok);
+    let mut attributes =
+        NlasIterator::new(body.get(4..).unwrap_or_default()).filter_map(Result::ok);
     attributes.any(|attribute| {
         attribute.kind() == 1 && attribute.value().strip_suffix(b"\0") == Some(TABLE.as_bytes())
     })
@@ -172,8 +180,8 @@ async fn follow(
     watched: watch::Receiver<Watched>,
 ) {
     let bump = |sender: &watch::Sender<u64>| sender.send_modify(|count| *count += 1);
-    // Addresses, routes and neighbours have an index only. An interface that is made later has a message with
-    // its name; one that was there before the listener may never have one.
+    // Addresses, routes and neighbours have an index only. An interface that is made later has a
+    // message with its name; one that was there before the listener may never have one.
     let mut index = if_nametoindex(INTERFACE).ok();
     loop {
         let datagram = match links.next().await {
@@ -192,7 +200,9 @@ async fn follow(
             }
         };
         for (kind, body) in bodies(&datagram) {
-            if link_name(kind, body).is_some_and(|name| watched.borrow().gateway_interfaces.contains(&name)) {
+            if link_name(kind, body)
+                .is_some_and(|name| watched.borrow().gateway_interfaces.contains(&name))
+            {
                 bump(&addresses);
             }
             match about(kind, body) {
@@ -200,13 +210,16 @@ async fn follow(
                     index = Some(number);
                     bump(&interface);
                 }
-                About::Address(number) | About::Link(number) if Some(number) == index => bump(&interface),
+                About::Address(number) | About::Link(number) if Some(number) == index => {
+                    bump(&interface)
+                }
                 About::Settings(number)
                     if Some(number) == index || watched.borrow().uplinks.contains(&number) =>
                 {
                     bump(&interface)
                 }
-                // The tunnel address may follow it; over the interface it is a route like any other, too.
+                // The tunnel address may follow it; over the interface it is a route like any
+                // other, too.
                 About::DefaultRoute(number) => {
                     bump(&addresses);
                     if Some(number) == index {
@@ -222,12 +235,14 @@ async fn follow(
                 About::Neighbour(_, address) if watched.borrow().masquerade.contains(&address) => {
                     bump(&addresses)
                 }
-                About::Route(_, to) if watched.borrow().masquerade.contains(&to.addr()) => bump(&addresses),
+                About::Route(_, to) if watched.borrow().masquerade.contains(&to.addr()) => {
+                    bump(&addresses)
+                }
                 About::Link(number) => {
                     let (is_uplink, is_detour) = {
                         let watched = watched.borrow();
-                        let is_uplink =
-                            watched.uplinks.contains(&number) || watched.gateway_links.contains(&number);
+                        let is_uplink = watched.uplinks.contains(&number)
+                            || watched.gateway_links.contains(&number);
                         (is_uplink, watched.detours.contains(&number))
                     };
                     // Its MAC address, or its name.
@@ -257,7 +272,9 @@ fn ip(octets: &[u8]) -> Option<IpAddr> {
 /// The attribute of this kind, after a header of `header` bytes.
 fn attribute(body: &[u8], header: usize, kind: u16) -> Option<Vec<u8>> {
     let mut attributes = NlasIterator::new(body.get(header..)?).filter_map(Result::ok);
-    attributes.find(|attribute| attribute.kind() == kind).map(|attribute| attribute.value().to_vec())
+    attributes
+        .find(|attribute| attribute.kind() == kind)
+        .map(|attribute| attribute.value().to_vec())
 }
 
 /// The name in a message about a link. 16 bytes: `struct ifinfomsg`.
@@ -267,10 +284,12 @@ fn link_name(kind: u16, body: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(name.strip_suffix(b"\0")?).into_owned())
 }
 
-/// What a message of rtnetlink(7) is about. Each kind of message has the index of its link at another place.
+/// What a message of rtnetlink(7) is about. Each kind of message has the index of its link at
+/// another place.
 fn about(kind: u16, body: &[u8]) -> About {
-    let number =
-        |at: usize| body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+    let number = |at: usize| {
+        body.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes)
+    };
     let attribute = |header, kind| attribute(body, header, kind);
     let index_in = |header, kind| {
         attribute(header, kind).and_then(|value| value.try_into().ok()).map(u32::from_ne_bytes)
@@ -282,16 +301,18 @@ fn about(kind: u16, body: &[u8]) -> About {
     let found = match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => number(4).map(named),
         libc::RTM_NEWADDR | libc::RTM_DELADDR => number(4).map(About::Address),
-        // `NDA_DST`, after the 12 bytes of `struct ndmsg`; entries of a bridge's forwarding table have none.
+        // `NDA_DST`, after the 12 bytes of `struct ndmsg`; entries of a bridge's forwarding table
+        // have none.
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => number(4)
             .zip(attribute(12, 1).and_then(|octets| ip(&octets)))
             .map(|(link, address)| About::Neighbour(link, address)),
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
-            // `rtm_dst_len` and `rtm_table`. A route over several links has `RTA_MULTIPATH` and no `RTA_OIF`.
+            // `rtm_dst_len` and `rtm_table`. A route over several links has `RTA_MULTIPATH` and no
+            // `RTA_OIF`.
             let is_default = body.get(1) == Some(&0) && body.get(4) == Some(&libc::RT_TABLE_MAIN);
             let link = index_in(12, libc::RTA_OIF);
-            let to =
-                attribute(12, libc::RTA_DST).and_then(|octets| IpNet::new(ip(&octets)?, *body.get(1)?).ok());
+            let to = attribute(12, libc::RTA_DST)
+                .and_then(|octets| IpNet::new(ip(&octets)?, *body.get(1)?).ok());
             match to {
                 _ if is_default => Some(About::DefaultRoute(link.unwrap_or_default())),
                 Some(to) => Some(About::Route(link.unwrap_or_default(), to)),

@@ -1,4 +1,5 @@
-//! Firewalls of other programs that may drop what passes the management port. Only told, never changed.
+//! Firewalls of other programs that may drop what passes the management port. Only told, never
+//! changed.
 
 use podnet::nftables::closed::{At, Closed, closed_to};
 use tokio::time::Instant;
@@ -13,12 +14,13 @@ pub(super) struct Firewalls {
 }
 
 impl Firewalls {
-    /// A remark for each chain that drops what it does not know, and does not know the port. Another firewall may
-    /// have thousands of rules, so it is not read at each event.
+    /// A remark for each chain that drops what it does not know, and does not know the port.
+    /// Another firewall may have thousands of rules, so it is not read at each event.
     pub(super) async fn look(&mut self) -> &[String] {
         if self.looked.is_none_or(|looked| looked.elapsed() >= RESYNC) {
             self.looked = Some(Instant::now());
-            // A kernel without nftables has no such chains; rules in words that are not known say nothing.
+            // A kernel without nftables has no such chains; rules in words that are not known say
+            // nothing.
             let found = closed_to(INTERFACE).await.unwrap_or_default();
             let remarks: Vec<String> = found.iter().map(remark).collect();
             for remark in remarks.iter().filter(|remark| !self.remarks.contains(remark)) {

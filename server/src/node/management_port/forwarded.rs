@@ -1,9 +1,9 @@
-//! With which source this host forwards connections to pods. Its own address (`.2`) would pass every network
-//! policy, because policies must not block a kubelet's probes.
+//! With which source this host forwards connections to pods. Its own address (`.2`) would pass
+//! every network policy, because policies must not block a kubelet's probes.
 //!
-//! The source is an address of the join subnet (`contract::ovn::forwarded_source`). OVN has a route back for it once
-//! the control plane has seen this node's annotation. A control plane of upstream's makes none: then the
-//! management port's address remains.
+//! The source is an address of the join subnet (`contract::ovn::forwarded_source`). OVN has a route
+//! back for it once the control plane has seen this node's annotation. A control plane of
+//! upstream's makes none: then the management port's address remains.
 
 use std::{io, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -26,14 +26,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(in crate::node) enum Wish {
     /// Routes back for sources of the join subnet.
     Routes,
-    /// Nothing: the node was upstream's a moment ago, and may be handed back. A route would be a new row. The next
-    /// start asks for it.
+    /// Nothing: the node was upstream's a moment ago, and may be handed back. A route would be a
+    /// new row. The next start asks for it.
     Nothing,
 }
 
 impl Wish {
-    /// As of the host, before this server changes anything: upstream's server leaves a port with addresses, and
-    /// none of the rules that only this one has.
+    /// As of the host, before this server changes anything: upstream's server leaves a port with
+    /// addresses, and none of the rules that only this one has.
     pub(in crate::node) async fn at_start() -> Self {
         let taken_over = async {
             let port = kernel_thread::ask(async { Kernel::open()?.look() }).await??;
@@ -89,7 +89,8 @@ impl ForwardedSources {
         self.routed.retain(|address| candidates.contains(address));
         let mut unrouted = Vec::new();
         for own in desired.addresses.iter().map(|net| net.addr()) {
-            let Some(address) = candidates.iter().copied().find(|it| it.is_ipv4() == own.is_ipv4()) else {
+            let Some(address) = candidates.iter().copied().find(|it| it.is_ipv4() == own.is_ipv4())
+            else {
                 unrouted.push(Unrouted::NoAddress);
                 continue;
             };
@@ -116,7 +117,8 @@ mod tests {
     use super::*;
 
     fn run(program: &str, arguments: &str) {
-        let status = Command::new(program).args(arguments.split(' ')).status().expect("it can be started");
+        let status =
+            Command::new(program).args(arguments.split(' ')).status().expect("it can be started");
         assert!(status.success(), "{program} {arguments}");
     }
 
@@ -134,16 +136,19 @@ mod tests {
             ])
             .output()
             .unwrap();
-        let text =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && text.contains("1 passed"), "{text}");
     }
 
     #[test]
     #[ignore = "the test above runs it, in a network namespace of its own"]
     fn of_each_start() {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let wish = || runtime.block_on(Wish::at_start());
         assert_eq!(wish(), Wish::Routes, "a new node");
         // Not every kernel has dummies.

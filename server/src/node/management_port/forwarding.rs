@@ -1,5 +1,5 @@
-//! Forwarding of packets that pods send to other hosts, and of the answers. Reads and writes the host's
-//! settings; what is to be forwarded is decided by the routes.
+//! Forwarding of packets that pods send to other hosts, and of the answers. Reads and writes the
+//! host's settings; what is to be forwarded is decided by the routes.
 //!
 //! | family | setting | where |
 //! |---|---|---|
@@ -7,9 +7,9 @@
 //! | IPv6 | `force_forwarding` (since Linux 6.17) | these and the management port |
 //! | IPv6, older kernels | `forwarding` of all interfaces | the host |
 //!
-//! The last one turns a host that learns its routes by router advertisements into a router that does not. So
-//! interfaces that accept advertisements are told first to go on with it (`accept_ra` 2). No setting is taken
-//! back: another program may rely on it by then.
+//! The last one turns a host that learns its routes by router advertisements into a router that
+//! does not. So interfaces that accept advertisements are told first to go on with it (`accept_ra`
+//! 2). No setting is taken back: another program may rely on it by then.
 
 use std::{collections::BTreeSet, fs, io, path::PathBuf};
 
@@ -26,8 +26,8 @@ pub(super) struct Setting {
     interface: String,
     name: &'static str,
     value: &'static str,
-    /// Of a setting that netlink can write, the index of the interface: in a container `/proc/sys` is mounted
-    /// read-only.
+    /// Of a setting that netlink can write, the index of the interface: in a container `/proc/sys`
+    /// is mounted read-only.
     pub(super) over_netlink: Option<u32>,
 }
 
@@ -61,8 +61,8 @@ impl Uplinks {
         self.links.iter().filter_map(name).collect()
     }
 
-    /// The settings that have another value now, in the order in which they have to be written. `families`:
-    /// those of the node's subnets, IPv4 and IPv6.
+    /// The settings that have another value now, in the order in which they have to be written.
+    /// `families`: those of the node's subnets, IPv4 and IPv6.
     pub(super) fn differing(&self, families: [bool; 2]) -> Vec<Setting> {
         let names = self.names();
         let mut wanted = Vec::new();

@@ -1,4 +1,5 @@
-//! Reads the interface from the kernel, and carries out steps. What is to be done is decided in `link`.
+//! Reads the interface from the kernel, and carries out steps. What is to be done is decided in
+//! `link`.
 
 use std::{
     io,
@@ -12,8 +13,8 @@ use netlink_packet_route::{
     address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{
-        RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
-        RouteScope, RouteType,
+        RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
+        RouteProtocol, RouteScope, RouteType,
     },
 };
 use nix::net::if_::if_indextoname;
@@ -46,8 +47,8 @@ pub(in crate::node) struct Kernel {
 }
 
 impl Refused {
-    /// Whether another attempt at `step` is pointless. Other refusals may end: what confines the server
-    /// (AppArmor, SELinux) can be configured while it runs.
+    /// Whether another attempt at `step` is pointless. Other refusals may end: what confines the
+    /// server (AppArmor, SELinux) can be configured while it runs.
     pub(super) fn is_final(&self, step: &Step) -> bool {
         matches!(step, Step::SetSysctl(_)) && sysctl::is_forbidden(&self.source)
     }
@@ -82,23 +83,27 @@ impl Kernel {
         Ok(Self { netlink: host_netlink()?, reader: Netlink::open_filtering()?, if_name })
     }
 
-    /// Reads the interface. `None` if it does not exist. Blocks: for the kernel thread, like all that reads.
+    /// Reads the interface. `None` if it does not exist. Blocks: for the kernel thread, like all
+    /// that reads.
     pub(in crate::node) fn look(&self) -> io::Result<Option<SeenLink>> {
-        let Some(link) = link::find(&self.reader, self.if_name.as_str()).map_err(io::Error::other)? else {
+        let Some(link) =
+            link::find(&self.reader, self.if_name.as_str()).map_err(io::Error::other)?
+        else {
             return Ok(None);
         };
         let index = link.index;
-        // From here on by index: an interface that is made anew under the name meanwhile is not mixed into
-        // the answer.
+        // From here on by index: an interface that is made anew under the name meanwhile is not
+        // mixed into the answer.
         let mut neighbours = NeighbourMessage::default();
         neighbours.attributes.push(NeighbourAttribute::IfIndex(index));
-        let neighbours = self.reader.dump(&RouteNetlinkMessage::GetNeighbour(neighbours), |answer| {
-            if let RouteNetlinkMessage::NewNeighbour(message) = answer {
-                neighbour(&message, index)
-            } else {
-                None
-            }
-        })?;
+        let neighbours =
+            self.reader.dump(&RouteNetlinkMessage::GetNeighbour(neighbours), |answer| {
+                if let RouteNetlinkMessage::NewNeighbour(message) = answer {
+                    neighbour(&message, index)
+                } else {
+                    None
+                }
+            })?;
         Ok(Some(SeenLink {
             index,
             is_up: link.up,
@@ -108,7 +113,11 @@ impl Kernel {
             routes: self.routes(index, |message| route(&message, index))?,
             neighbours,
             // Those of other interfaces are not this program's.
-            sysctls: if self.if_name.as_str() == INTERFACE { sysctl::differing() } else { Vec::new() },
+            sysctls: if self.if_name.as_str() == INTERFACE {
+                sysctl::differing()
+            } else {
+                Vec::new()
+            },
             leaves_checksums: offload::tx_checksum(&self.if_name).ok(),
         }))
     }
@@ -119,12 +128,17 @@ impl Kernel {
         index: u32,
         mut pick: impl FnMut(&AddressMessage) -> Option<T>,
     ) -> io::Result<Vec<T>> {
-        self.reader.addresses(|message| if message.header.index == index { pick(&message) } else { None })
+        self.reader
+            .addresses(|message| if message.header.index == index { pick(&message) } else { None })
     }
 
-    /// What `pick` makes of the routes of the main table over link `index`. A kernel since 4.20 sends no
-    /// others; a host with a routing daemon may have 100,000 of them.
-    fn routes<T>(&self, index: u32, mut pick: impl FnMut(RouteMessage) -> Option<T>) -> io::Result<Vec<T>> {
+    /// What `pick` makes of the routes of the main table over link `index`. A kernel since 4.20
+    /// sends no others; a host with a routing daemon may have 100,000 of them.
+    fn routes<T>(
+        &self,
+        index: u32,
+        mut pick: impl FnMut(RouteMessage) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
         let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut request = RouteMessage::default();
@@ -133,7 +147,8 @@ impl Kernel {
             request.attributes.push(RouteAttribute::Oif(index));
             match self.reader.routes(request, &mut pick) {
                 Ok(listed) => routes.extend(listed),
-                // A table that never had a route does not exist, and a filtered dump of it is an error.
+                // A table that never had a route does not exist, and a filtered dump of it is an
+                // error.
                 Err(error) if error.raw_os_error() == Some(nix::libc::ENOENT) => {}
                 Err(error) => return Err(error),
             }
@@ -141,7 +156,8 @@ impl Kernel {
         Ok(routes)
     }
 
-    /// Where a route of another program to the whole of `range` leads: over another link than `index`.
+    /// Where a route of another program to the whole of `range` leads: over another link than
+    /// `index`.
     pub(super) fn route_elsewhere(&self, range: IpNet, index: u32) -> io::Result<Option<Detour>> {
         // Not of the builder: a question must not have a table, a protocol, a scope or a type.
         let mut request = RouteMessage::default();
@@ -180,7 +196,8 @@ impl Kernel {
 
     /// Carries out one step on the link with this index.
     pub(in crate::node) async fn take(&self, index: u32, step: &Step) -> Result<(), Refused> {
-        let refused = |source| Refused { if_name: self.if_name.clone(), step: step.to_string(), source };
+        let refused =
+            |source| Refused { if_name: self.if_name.clone(), step: step.to_string(), source };
         let set = |link: LinkMessageBuilder<LinkUnspec>| {
             self.netlink.link().set(link.index(index).build()).execute()
         };
@@ -189,13 +206,18 @@ impl Kernel {
             Step::SetMac(mac) => set(link().address(mac.octets().to_vec())).await,
             Step::SetMtu(mtu) => set(link().mtu(*mtu)).await,
             Step::SetUp => set(link().up()).await,
-            Step::AddAddress(address) => return self.add_address(index, *address).await.map_err(refused),
+            Step::AddAddress(address) => {
+                return self.add_address(index, *address).await.map_err(refused);
+            }
             Step::RemoveAddress(address) => {
                 return self.remove_address(index, *address).await.map_err(refused);
             }
             Step::SetNeighbour(Neighbour { address, mac }) => {
-                let request =
-                    self.netlink.neighbours().add(index, *address).link_layer_address(&mac.octets());
+                let request = self
+                    .netlink
+                    .neighbours()
+                    .add(index, *address)
+                    .link_layer_address(&mac.octets());
                 // Replaced: the kernel may have learned an entry for the address by itself.
                 request.state(NeighbourState::Permanent).replace().execute().await
             }
@@ -217,9 +239,11 @@ impl Kernel {
             }
             Step::RemoveRoute(route) => {
                 let mut message = message(route, index).map_err(refused)?;
-                // The kernel matches a route of any protocol then: one that another program made, too.
+                // The kernel matches a route of any protocol then: one that another program made,
+                // too.
                 message.header.protocol = RouteProtocol::Unspec;
-                // And of any scope (`fib_table_delete`): a route without a gateway has the scope of its link.
+                // And of any scope (`fib_table_delete`): a route without a gateway has the scope of
+                // its link.
                 message.header.scope = RouteScope::NoWhere;
                 self.netlink.route().del(message).execute().await
             }
@@ -244,15 +268,15 @@ impl Kernel {
     async fn add_address(&self, index: u32, address: IpNet) -> io::Result<()> {
         let mut request = self.netlink.address().add(index, address.addr(), address.prefix_len());
         if address.addr().is_ipv6() {
-            // Without duplicate address detection: OVN assigns each address once, and the detection would
-            // leave this one tentative, and unusable, for a second.
+            // Without duplicate address detection: OVN assigns each address once, and the detection
+            // would leave this one tentative, and unusable, for a second.
             request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         request.execute().await.map_err(into_io)
     }
 
-    /// Gives the link its address beside a gateway again: with it comes the kernel's own route there, which
-    /// another program has deleted (`ip route flush dev …`).
+    /// Gives the link its address beside a gateway again: with it comes the kernel's own route
+    /// there, which another program has deleted (`ip route flush dev …`).
     async fn renew_address(&self, index: u32, gateway: IpAddr) -> io::Result<()> {
         for beside in self.addresses(index, address)? {
             if beside.contains(&gateway) {
@@ -266,7 +290,8 @@ impl Kernel {
     async fn remove_address(&self, index: u32, unwanted: IpNet) -> io::Result<()> {
         // Deleted with the message that the kernel sent, so that every attribute matches.
         let is_unwanted = |message: &AddressMessage| address(message) == Some(unwanted);
-        match self.addresses(index, |message| is_unwanted(message).then(|| message.clone()))?.pop() {
+        match self.addresses(index, |message| is_unwanted(message).then(|| message.clone()))?.pop()
+        {
             Some(message) => self.netlink.address().del(message).execute().await.map_err(into_io),
             None => Ok(()),
         }
@@ -278,28 +303,36 @@ fn is_unreachable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(nix::libc::ENETUNREACH | nix::libc::EHOSTUNREACH))
 }
 
-/// The address of a message. `None` for an address of link scope, which the kernel generates (`fe80::/64`).
+/// The address of a message. `None` for an address of link scope, which the kernel generates
+/// (`fe80::/64`).
 fn address(message: &AddressMessage) -> Option<IpNet> {
     if message.header.scope == AddressScope::Link {
         return None;
     }
-    let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
+    let find =
+        |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
     // On a point-to-point link `IFA_ADDRESS` is the peer's address, and `IFA_LOCAL` this host's.
-    let local = find(
-        |attribute| if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None },
-    );
-    let address = local.or_else(|| {
+    let local =
         find(
             |attribute| {
-                if let AddressAttribute::Address(address) = attribute { Some(*address) } else { None }
+                if let AddressAttribute::Local(address) = attribute { Some(*address) } else { None }
             },
-        )
-    });
+        );
+    let address =
+        local.or_else(|| {
+            find(|attribute| {
+                if let AddressAttribute::Address(address) = attribute {
+                    Some(*address)
+                } else {
+                    None
+                }
+            })
+        });
     IpNet::new(address?, message.header.prefix_len).ok()
 }
 
-/// The route of a message, if it is a unicast route of the main table over link `index` that the kernel did
-/// not make.
+/// The route of a message, if it is a unicast route of the main table over link `index` that the
+/// kernel did not make.
 fn route(message: &RouteMessage, index: u32) -> Option<SeenRoute> {
     let header = &message.header;
     // `rtm_table` has one byte: the attribute, if there is one, has the whole number.
@@ -313,15 +346,16 @@ fn route(message: &RouteMessage, index: u32) -> Option<SeenRoute> {
             RouteAttribute::Gateway(address) => via = ip(address),
             RouteAttribute::PrefSource(address) => source = ip(address),
             RouteAttribute::Metrics(metrics) => {
-                mtu = metrics
-                    .iter()
-                    .find_map(|metric| if let RouteMetric::Mtu(mtu) = metric { Some(*mtu) } else { None });
+                mtu = metrics.iter().find_map(|metric| {
+                    if let RouteMetric::Mtu(mtu) = metric { Some(*mtu) } else { None }
+                });
             }
             _ => {}
         }
     }
     // Those come and go with an address or a router advertisement, without a step of ours.
-    let of_kernel = header.protocol == RouteProtocol::Kernel || header.protocol == RouteProtocol::Ra;
+    let of_kernel =
+        header.protocol == RouteProtocol::Kernel || header.protocol == RouteProtocol::Ra;
     if link != Some(index)
         || table != u32::from(RouteHeader::RT_TABLE_MAIN)
         || header.kind != RouteType::Unicast
@@ -354,16 +388,23 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
 fn message(route: &Route, index: u32) -> io::Result<RouteMessage> {
     let invalid = |error| io::Error::other(format!("{error:?}"));
     let builder = RouteMessageBuilder::<IpAddr>::new().output_interface(index).protocol(PROTOCOL);
-    let builder = builder.destination_prefix(route.to.addr(), route.to.prefix_len()).map_err(invalid)?;
-    // Unspecified stands for "no gateway" (see `route`): only a route that another program made has none.
     let builder =
-        if route.via.is_unspecified() { builder } else { builder.gateway(route.via).map_err(invalid)? };
+        builder.destination_prefix(route.to.addr(), route.to.prefix_len()).map_err(invalid)?;
+    // Unspecified stands for "no gateway" (see `route`): only a route that another program made has
+    // none.
+    let builder = if route.via.is_unspecified() {
+        builder
+    } else {
+        builder.gateway(route.via).map_err(invalid)?
+    };
     let builder = match route.source {
         Some(source) => builder.pref_source(source).map_err(invalid)?,
         None => builder,
     };
     let mut message = builder.build();
-    message.attributes.extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
+    message
+        .attributes
+        .extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
     Ok(message)
 }
 
@@ -373,8 +414,12 @@ fn neighbour(message: &NeighbourMessage, index: u32) -> Option<Neighbour> {
         return None;
     }
     let address = message.attributes.iter().find_map(|attribute| match attribute {
-        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::from(*address)),
-        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => Some(IpAddr::from(*address)),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
+            Some(IpAddr::from(*address))
+        }
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => {
+            Some(IpAddr::from(*address))
+        }
         _ => None,
     });
     let octets = message.attributes.iter().find_map(|attribute| match attribute {

@@ -1,5 +1,5 @@
-//! The interface in the kernel: its actual state, and the steps from there to the desired state. Pure:
-//! `kernel` reads the state and carries out the steps.
+//! The interface in the kernel: its actual state, and the steps from there to the desired state.
+//! Pure: `kernel` reads the state and carries out the steps.
 
 use std::fmt;
 
@@ -26,8 +26,8 @@ pub(in crate::node) struct SeenLink {
     pub(in crate::node) neighbours: Vec<Neighbour>,
     /// The desired settings that have another value now. One that cannot be read is not among them.
     pub(in crate::node) sysctls: Vec<Sysctl>,
-    /// Whether transmit checksum offload is on: senders leave checksums to the device. `None` if the driver
-    /// does not say.
+    /// Whether transmit checksum offload is on: senders leave checksums to the device. `None` if
+    /// the driver does not say.
     pub(in crate::node) leaves_checksums: Option<bool>,
 }
 
@@ -55,8 +55,8 @@ pub(in crate::node) enum Step {
     TurnChecksumOffloadOff,
 }
 
-/// The steps from `seen` to `desired`, in the order in which they have to be done. Empty if nothing differs.
-/// `datapath`: that of the port's bridge.
+/// The steps from `seen` to `desired`, in the order in which they have to be done. Empty if nothing
+/// differs. `datapath`: that of the port's bridge.
 pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> Vec<Step> {
     let Desired {
         iface_id: _,
@@ -77,7 +77,8 @@ pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> V
     if seen.mtu != mtu.bytes() {
         steps.push(Step::SetMtu(mtu.bytes()));
     }
-    // In user space packets are forwarded as they are: a checksum that is left to the device stays wrong.
+    // In user space packets are forwarded as they are: a checksum that is left to the device stays
+    // wrong.
     if datapath == Datapath::Userspace && seen.leaves_checksums == Some(true) {
         steps.push(Step::TurnChecksumOffloadOff);
     }
@@ -87,8 +88,8 @@ pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> V
     if !seen.is_up {
         steps.push(Step::SetUp);
     }
-    // Removed before others are added: a second IPv4 address of one subnet is a secondary one, and goes with
-    // the first.
+    // Removed before others are added: a second IPv4 address of one subnet is a secondary one, and
+    // goes with the first.
     steps.extend(
         seen.addresses
             .iter()
@@ -97,7 +98,11 @@ pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> V
             .map(Step::RemoveAddress),
     );
     steps.extend(
-        addresses.iter().filter(|address| !seen.addresses.contains(address)).copied().map(Step::AddAddress),
+        addresses
+            .iter()
+            .filter(|address| !seen.addresses.contains(address))
+            .copied()
+            .map(Step::AddAddress),
     );
     steps.extend(
         neighbours
@@ -106,13 +111,14 @@ pub(super) fn steps(desired: &Desired, datapath: Datapath, seen: &SeenLink) -> V
             .copied()
             .map(Step::SetNeighbour),
     );
-    // Our own routes that are no longer desired, and any other route to a desired destination. Other
-    // programs' routes stay.
+    // Our own routes that are no longer desired, and any other route to a desired destination.
+    // Other programs' routes stay.
     let in_the_way = |there: &&SeenRoute| {
         let same_destination = routes.iter().any(|route| route.to == there.route.to);
         !routes.contains(&there.route) && (there.is_ours || same_destination)
     };
-    // Removed before others are added: the kernel refuses a second route of the same metric (`EEXIST`).
+    // Removed before others are added: the kernel refuses a second route of the same metric
+    // (`EEXIST`).
     steps.extend(seen.routes.iter().filter(in_the_way).map(|there| Step::RemoveRoute(there.route)));
     let is_there = |route: &Route| seen.routes.iter().any(|there| there.route == *route);
     steps.extend(routes.iter().filter(|route| !is_there(route)).copied().map(Step::AddRoute));
@@ -127,7 +133,9 @@ impl fmt::Display for Step {
             Self::SetUp => f.write_str("set link up"),
             Self::RemoveAddress(address) => write!(f, "removed address {address}"),
             Self::AddAddress(address) => write!(f, "added address {address}"),
-            Self::SetNeighbour(Neighbour { address, mac }) => write!(f, "set neighbour {address} {mac}"),
+            Self::SetNeighbour(Neighbour { address, mac }) => {
+                write!(f, "set neighbour {address} {mac}")
+            }
             Self::RemoveNeighbour(Neighbour { address, mac }) => {
                 write!(f, "removed neighbour {address} {mac}")
             }

@@ -29,13 +29,16 @@ impl Outcome {
         self.failed |= !error.is_final(step);
         let error = chain(error);
         match step {
-            // A container may lack the right to both (a read-only `/proc/sys`): reported, but the port counts
-            // as there.
+            // A container may lack the right to both (a read-only `/proc/sys`): reported, but the
+            // port counts as there.
             Step::SetSysctl(sysctl) => self.forbidden.push(error + sysctl.instead()),
             Step::TurnChecksumOffloadOff => self.forbidden.push(error),
             _ => {
-                self.missing =
-                    Some(self.missing.take().map_or(error.clone(), |before| format!("{before}; {error}")))
+                self.missing = Some(
+                    self.missing
+                        .take()
+                        .map_or(error.clone(), |before| format!("{before}; {error}")),
+                )
             }
         }
     }
@@ -46,10 +49,18 @@ pub(super) fn log(done: &[String], occasion: Occasion) {
     match (done, occasion) {
         ([], _) => {}
         (done, Occasion::Repair) => {
-            tracing::warn!(interface = INTERFACE, done = done.join(", "), "repaired the management port")
+            tracing::warn!(
+                interface = INTERFACE,
+                done = done.join(", "),
+                "repaired the management port"
+            )
         }
         (done, Occasion::SetUp) => {
-            tracing::info!(interface = INTERFACE, done = done.join(", "), "set up the management port")
+            tracing::info!(
+                interface = INTERFACE,
+                done = done.join(", "),
+                "set up the management port"
+            )
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The desired state of a node's management port: a function of the node's subnets and its configuration.
-//! Pure.
+//! The desired state of a node's management port: a function of the node's subnets and its
+//! configuration. Pure.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use crate::services::Destination;
 
 /// The interface's name, on every node.
-pub(crate) const INTERFACE: &str = "ovn-k8s-mp0";
+pub(crate) const INTERFACE: &str = contract::paths::MANAGEMENT_PORT;
 
 /// The configuration of the management port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,18 +22,20 @@ pub struct ManagementPort {
     pub subnets: Vec<IpNet>,
     /// The subnets of all pods of the cluster.
     pub cluster: Vec<IpNet>,
-    /// Whether `cluster` was configured. A default is used only if this node's subnet lies in it: otherwise
-    /// it may be a network outside the cluster, which a route would cut off.
+    /// Whether `cluster` was configured. A default is used only if this node's subnet lies in it:
+    /// otherwise it may be a network outside the cluster, which a route would cut off.
     pub cluster_is_given: bool,
     /// The ranges of Services' addresses that the options name.
     pub services: Vec<IpNet>,
     /// The masquerade subnets, IPv4 and IPv6. Their addresses are no host's.
     pub masquerade: [IpNet; 2],
-    /// The ranges of OVN itself: between routers, between zones, and between a host and its gateway router.
+    /// The ranges of OVN itself: between routers, between zones, and between a host and its gateway
+    /// router.
     pub reserved: Vec<IpNet>,
     /// The masquerade addresses, IPv4 and IPv6, at which OVN has node ports for local traffic.
     pub local_traffic: [IpAddr; 2],
-    /// The masquerade addresses, IPv4 and IPv6, by way of which the host of a gateway of upstream's reaches Services.
+    /// The masquerade addresses, IPv4 and IPv6, by way of which the host of a gateway of upstream's
+    /// reaches Services.
     pub to_gateway: [IpAddr; 2],
     /// What this host forwards to pods.
     pub forwarding: Forwarding,
@@ -59,9 +61,11 @@ pub enum Forwarding {
 pub(crate) struct AssignedSubnets {
     /// The first one of each family is used, the others are ignored.
     pub(crate) subnets: Vec<IpNet>,
-    /// The interface's MAC address as recorded in `k8s.ovn.org/node-mgmt-port-mac-addresses`, if it is.
-    /// Without it the MAC address is made of the IP address.
+    /// The interface's MAC address as recorded in `k8s.ovn.org/node-mgmt-port-mac-addresses`, if it
+    /// is. Without it the MAC address is made of the IP address.
     pub(crate) mac: Option<Mac>,
+    /// The MAC address of the router's port in the subnets, where it is not made of the IP address.
+    pub(crate) router_mac: Option<Mac>,
     /// The addresses of its gateway router on the join switch.
     pub(crate) join: Vec<IpNet>,
 }
@@ -80,14 +84,15 @@ pub(crate) struct Desired {
     pub(crate) forwarding: Forwarding,
     /// The UDP ports of the tunnels between nodes.
     pub(crate) tunnel_ports: BTreeSet<u16>,
-    /// The sources of what the host forwards, where it is not the port's address. `None` if that is not known yet.
+    /// The sources of what the host forwards, where it is not the port's address. `None` if that is
+    /// not known yet.
     pub(crate) forwarded_sources: Option<Vec<IpAddr>>,
     /// What the host's kernel has to translate. `None` if that is not known yet.
     pub(crate) destinations: Option<Vec<Destination>>,
 }
 
-/// A permanent neighbour entry. OVN does not answer an ARP request whose sender address is not the port's
-/// own, and a host with several addresses sends such requests.
+/// A permanent neighbour entry. OVN does not answer an ARP request whose sender address is not the
+/// port's own, and a host with several addresses sends such requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Neighbour {
     pub(crate) address: IpAddr,
@@ -101,7 +106,8 @@ pub(crate) struct Route {
     /// Unspecified for none.
     pub(crate) via: IpAddr,
     pub(crate) mtu: Option<u32>,
-    /// The source address of what this host itself sends over it, unless a program chooses another one.
+    /// The source address of what this host itself sends over it, unless a program chooses another
+    /// one.
     pub(crate) source: Option<IpAddr>,
 }
 
@@ -115,8 +121,8 @@ pub(crate) enum PlanError {
 }
 
 impl ManagementPort {
-    /// The desired port of node `node` with the subnets of `assigned`. `services`: the ranges of Services
-    /// that are reached over it.
+    /// The desired port of node `node` with the subnets of `assigned`. `services`: the ranges of
+    /// Services that are reached over it.
     pub(crate) fn desired(
         &self,
         node: &str,
@@ -125,21 +131,27 @@ impl ManagementPort {
     ) -> Result<Desired, PlanError> {
         let subnets = one_of_each_family(&assigned.subnets);
         // Host 1 of each subnet is the logical router's port, host 2 the management port.
-        let addresses = subnets.iter().map(|subnet| host(*subnet, 2)).collect::<Result<Vec<_>, _>>()?;
-        let gateways = subnets.iter().map(|subnet| host(*subnet, 1)).collect::<Result<Vec<_>, _>>()?;
+        let addresses =
+            subnets.iter().map(|subnet| host(*subnet, 2)).collect::<Result<Vec<_>, _>>()?;
+        let gateways =
+            subnets.iter().map(|subnet| host(*subnet, 1)).collect::<Result<Vec<_>, _>>()?;
         let mac = assigned.mac.or_else(|| port_mac(&addresses)).ok_or(PlanError::None)?;
         // One port of the router serves both families, with one MAC address.
-        let router_mac = port_mac(&gateways).ok_or(PlanError::None)?;
+        let router_mac =
+            assigned.router_mac.or_else(|| port_mac(&gateways)).ok_or(PlanError::None)?;
 
-        let neighbours =
-            gateways.iter().map(|gateway| Neighbour { address: gateway.addr(), mac: router_mac }).collect();
+        let neighbours = gateways
+            .iter()
+            .map(|gateway| Neighbour { address: gateway.addr(), mac: router_mac })
+            .collect();
         let routes = subnets
             .iter()
             .zip(&gateways)
             .flat_map(|(subnet, gateway)| self.routes(*subnet, gateway.addr(), services))
             .collect();
         Ok(Desired {
-            // Kubernetes has node names in lower case only; a name without an API server may be a host name.
+            // Kubernetes has node names in lower case only; a name without an API server may be a
+            // host name.
             iface_id: format!("k8s-{}", node.to_lowercase()),
             mac,
             mtu: self.mtu,
@@ -159,9 +171,13 @@ impl ManagementPort {
             let all = desired.destinations.iter().flatten();
             all.filter_map(|destination| destination.local.as_deref()).flatten()
         };
-        let used = self.local_traffic.into_iter().filter(|own| targets().any(|target| target.ip() == *own));
+        let used = self
+            .local_traffic
+            .into_iter()
+            .filter(|own| targets().any(|target| target.ip() == *own));
         let route = |own: IpAddr| {
-            let gateway = desired.neighbours.iter().find(|it| it.address.is_ipv4() == own.is_ipv4())?;
+            let gateway =
+                desired.neighbours.iter().find(|it| it.address.is_ipv4() == own.is_ipv4())?;
             Some(Route {
                 to: own.into(),
                 via: gateway.address,
@@ -172,8 +188,8 @@ impl ManagementPort {
         used.filter_map(route).collect()
     }
 
-    /// Routes to all pods and Services of the family, except those in the node's own subnet, which the kernel
-    /// has a route to.
+    /// Routes to all pods and Services of the family, except those in the node's own subnet, which
+    /// the kernel has a route to.
     fn routes<'a>(
         &'a self,
         subnet: IpNet,
@@ -204,8 +220,8 @@ fn one_of_each_family(subnets: &[IpNet]) -> Vec<IpNet> {
     chosen
 }
 
-/// Host `number` (1 or 2) of `subnet`. A subnet with fewer than two host bits has no room for both: IPv4
-/// needs the last address for broadcasts.
+/// Host `number` (1 or 2) of `subnet`. A subnet with fewer than two host bits has no room for both:
+/// IPv4 needs the last address for broadcasts.
 fn host(subnet: IpNet, number: u8) -> Result<IpNet, PlanError> {
     if subnet.max_prefix_len() - subnet.prefix_len() < 2 {
         return Err(PlanError::TooSmall(subnet));

@@ -1,4 +1,5 @@
-//! The port in Open vSwitch's database: its actual rows, and the transaction that corrects them. Pure.
+//! The port in Open vSwitch's database: its actual rows, and the transaction that corrects them.
+//! Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,8 @@ ovsdb::table! {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Seen {
     bridge: Option<Uuid>,
-    /// The bridge's datapath. In user space, a checksum that the sender left to the device stays wrong.
+    /// The bridge's datapath. In user space, a checksum that the sender left to the device stays
+    /// wrong.
     pub(super) datapath: Option<Datapath>,
     port: Option<SeenPort>,
     /// Ports of this node under the names of earlier versions, each with its bridge.
@@ -52,8 +54,8 @@ struct SeenPort {
     interface: Option<(Uuid, Interface)>,
 }
 
-/// The names of a node's port in earlier versions: `k8s-` and the node's name, whole, or in lower case and
-/// cut off at the 15 characters that the kernel allows.
+/// The names of a node's port in earlier versions: `k8s-` and the node's name, whole, or in lower
+/// case and cut off at the 15 characters that the kernel allows.
 pub(super) fn old_names(node: &str) -> BTreeSet<String> {
     const LONGEST: usize = 15;
     let whole = format!("k8s-{node}");
@@ -64,7 +66,8 @@ pub(super) fn old_names(node: &str) -> BTreeSet<String> {
 /// The monitor request for [`Seen`].
 pub(super) fn monitor(node: &str) -> Monitor {
     let old = old_names(node).into_iter().map(|name| Condition::equal("name", name));
-    let ports: Vec<Condition> = [Condition::equal("name", INTERFACE)].into_iter().chain(old).collect();
+    let ports: Vec<Condition> =
+        [Condition::equal("name", INTERFACE)].into_iter().chain(old).collect();
     Monitor::new()
         // All bridges: the port may be on another one.
         .table::<Bridge>(Where::all())
@@ -87,9 +90,14 @@ impl Seen {
                 .interfaces
                 .iter()
                 .find_map(|uuid| Some((*uuid, updates.row::<Interface>(*uuid)?.clone())));
-            SeenPort { port: uuid, elsewhere: bridge_of(uuid).filter(|on| Some(*on) != bridge), interface }
+            SeenPort {
+                port: uuid,
+                elsewhere: bridge_of(uuid).filter(|on| Some(*on) != bridge),
+                interface,
+            }
         });
-        // A port without a bridge is about to be deleted by ovsdb-server: nothing refers to its row.
+        // A port without a bridge is about to be deleted by ovsdb-server: nothing refers to its
+        // row.
         let old = old_names(node)
             .iter()
             .filter_map(|name| find(name))
@@ -127,8 +135,8 @@ impl Seen {
         self.port.as_ref()?.interface.as_ref().map(|(_, interface)| interface)
     }
 
-    /// The transaction that makes the port the desired one, and what it does, for the log. `None` if nothing
-    /// differs.
+    /// The transaction that makes the port the desired one, and what it does, for the log. `None`
+    /// if nothing differs.
     pub(super) fn change(&self, desired: &Desired) -> Option<(Transaction, Vec<String>)> {
         let bridge = self.bridge?;
         let (mut tx, mut done) = (Transaction::new(), Vec::new());
@@ -146,8 +154,8 @@ impl Seen {
                 }
                 correct(&mut tx, &mut done, *uuid, interface, desired);
             }
-            // ovs-vswitchd finds the device by the name of the Interface row: without that row the port
-            // cannot work.
+            // ovs-vswitchd finds the device by the name of the Interface row: without that row the
+            // port cannot work.
             Some(SeenPort { port, interface: None, .. }) => {
                 tx.mutate("Bridge", Where::all(), vec![Mutation::delete("ports", *port)]);
                 insert(&mut tx, bridge, desired);
@@ -167,7 +175,8 @@ impl Seen {
     /// The transaction that removes the port under all its names. `None` if there is no port.
     pub(super) fn removal(&self) -> Option<Transaction> {
         let port = self.port.as_ref().map(|seen| seen.port);
-        let ports: Vec<Uuid> = port.into_iter().chain(self.old.iter().map(|(port, _)| *port)).collect();
+        let ports: Vec<Uuid> =
+            port.into_iter().chain(self.old.iter().map(|(port, _)| *port)).collect();
         if ports.is_empty() {
             return None;
         }
@@ -184,9 +193,12 @@ impl Seen {
 fn insert(tx: &mut Transaction, bridge: Uuid, desired: &Desired) {
     let Desired { iface_id, mac, mtu, .. } = desired;
     let ids = BTreeMap::from([(IFACE_ID.to_owned(), iface_id.clone())]);
-    let row = Row::new().with("name", INTERFACE).with("type", "internal").with("mac", mac.to_string());
-    let interface =
-        tx.insert("Interface", row.with("mtu_request", i64::from(mtu.bytes())).with("external_ids", ids));
+    let row =
+        Row::new().with("name", INTERFACE).with("type", "internal").with("mac", mac.to_string());
+    let interface = tx.insert(
+        "Interface",
+        row.with("mtu_request", i64::from(mtu.bytes())).with("external_ids", ids),
+    );
     let port: NamedUuid =
         tx.insert("Port", Row::new().with("name", INTERFACE).with("interfaces", &interface));
     tx.mutate("Bridge", bridge, vec![Mutation::insert("ports", &port)]);
@@ -211,7 +223,8 @@ fn correct(
         columns.push("mac");
     }
     let mtu = i64::from(desired.mtu.bytes());
-    // Without it, ovs-vswitchd gives an internal port the lowest MTU of its bridge (ovs-vswitchd.conf.db(5)).
+    // Without it, ovs-vswitchd gives an internal port the lowest MTU of its bridge
+    // (ovs-vswitchd.conf.db(5)).
     if interface.mtu_request != Some(mtu) {
         row.set("mtu_request", mtu);
         columns.push("mtu_request");
@@ -225,7 +238,10 @@ fn correct(
         tx.mutate(
             "Interface",
             uuid,
-            vec![Mutation::delete_keys("external_ids", [IFACE_ID]), Mutation::insert("external_ids", ids)],
+            vec![
+                Mutation::delete_keys("external_ids", [IFACE_ID]),
+                Mutation::insert("external_ids", ids),
+            ],
         );
         columns.push("external_ids:iface-id");
     }

@@ -1,5 +1,6 @@
-//! nftables rules for the packets between this host, its pods and the rest of the network. All chains are in
-//! one table, which goes with the node's server; those of Services are in `service_rules`.
+//! nftables rules for the packets between this host, its pods and the rest of the network. All
+//! chains are in one table, which goes with the node's server; those of Services are in
+//! `service_rules`.
 //!
 //! ```text
 //! table inet ovn-kubernetes {
@@ -36,27 +37,30 @@
 //! }
 //! ```
 //!
-//! - OVN knows the way back to the port's own address only, so other addresses of this host are translated.
-//!   What it forwards has another source, where OVN knows the way back to that (`forwarded`): policies let the
-//!   port's own address in, for the kubelet's probes. That comes before other programs' masquerading.
+//! - OVN knows the way back to the port's own address only, so other addresses of this host are
+//!   translated. What it forwards has another source, where OVN knows the way back to that
+//!   (`forwarded`): policies let the port's own address in, for the kubelet's probes. That comes
+//!   before other programs' masquerading.
 //! - Other hosts have no route to pods: these leave under the address of the interface.
-//! - Nodes believe a tunnel's packet by its source, which is this node's for all that pods send elsewhere. So pods
-//!   send none, nor does a Service lead there; what would have its answer sent there neither.
-//! - A packet that comes from the overlay and belongs into it again is for an address that no pod and no
-//!   Service has. OVN would send it back here, until its hop limit is used up.
-//! - Whoever has a route to pods over this node gets no further, unless `--disable-forwarding=false`: what is
-//!   forwarded to pods are connections of Services, whose destination was translated, and answers. A source of
-//!   this host's own that comes from elsewhere is forged; the kernel itself sees to that for IPv4 alone.
-//! - A pod that announces itself as a router would get what this host sends elsewhere. The interface's own
-//!   setting for it is in `/proc/sys`, which a container cannot write.
+//! - Nodes believe a tunnel's packet by its source, which is this node's for all that pods send
+//!   elsewhere. So pods send none, nor does a Service lead there; what would have its answer sent
+//!   there neither.
+//! - A packet that comes from the overlay and belongs into it again is for an address that no pod
+//!   and no Service has. OVN would send it back here, until its hop limit is used up.
+//! - Whoever has a route to pods over this node gets no further, unless
+//!   `--disable-forwarding=false`: what is forwarded to pods are connections of Services, whose
+//!   destination was translated, and answers. A source of this host's own that comes from elsewhere
+//!   is forged; the kernel itself sees to that for IPv4 alone.
+//! - A pod that announces itself as a router would get what this host sends elsewhere. The
+//!   interface's own setting for it is in `/proc/sys`, which a container cannot write.
 
 use std::{io, net::IpAddr};
 
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
-    Bitwise, Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload, Register, Verdict,
-    VerdictAttribute,
+    Bitwise, Cmp, DataAttribute, Expressions, Immediate, Meta, MetaKey, Operator, Payload,
+    Register, Verdict, VerdictAttribute,
 };
 use podnet::nftables::{Chain, Found, Rule, Task, commit, has_no_nftables};
 
@@ -65,8 +69,8 @@ use super::{
     service_rules,
 };
 
-/// Upstream's names of the table and the first chain, so that a node that changes from upstream to this
-/// program keeps its rules.
+/// Upstream's names of the table and the first chain, so that a node that changes from upstream to
+/// this program keeps its rules.
 pub(super) const TABLE: &str = "ovn-kubernetes";
 const SOURCE_NAT: Chain = Chain { table: TABLE, name: "mgmtport-snat", task: Task::SourceNat };
 const FORWARDED: Chain =
@@ -95,20 +99,21 @@ pub(super) struct ChainRules {
     worded: Worded,
 }
 
-/// The rules of a chain that were written last, and what the kernel shows of them: it may show a rule in
-/// another form.
+/// The rules of a chain that were written last, and what the kernel shows of them: it may show a
+/// rule in another form.
 #[derive(Debug, Default)]
 pub(super) struct Worded(Option<(Vec<Rule>, Vec<Rule>)>);
 
 impl Worded {
     /// Whether the chain that was found has these rules.
     pub(super) fn is(&self, found: &Found, wanted: &[Rule]) -> bool {
-        let as_worded = self.0.as_ref().filter(|(written, _)| written == wanted).map(|(_, worded)| worded);
+        let as_worded =
+            self.0.as_ref().filter(|(written, _)| written == wanted).map(|(_, worded)| worded);
         matches!(found, Found::Rules(rules) if rules == wanted || Some(rules) == as_worded)
     }
 
-    /// Learns how the kernel shows rules that were just written. Without this, a kernel that shows them in
-    /// another form would have them written at every comparison.
+    /// Learns how the kernel shows rules that were just written. Without this, a kernel that shows
+    /// them in another form would have them written at every comparison.
     pub(super) async fn learn(&mut self, chain: Chain, written: Vec<Rule>) -> io::Result<()> {
         if let Found::Rules(worded) = chain.look().await? {
             self.0 = Some((written, worded));
@@ -208,7 +213,8 @@ pub(super) async fn remove() -> io::Result<Option<&'static str>> {
     }
 }
 
-/// Removes the chains that upstream's server does not have. Returns the names of those that there were.
+/// Removes the chains that upstream's server does not have. Returns the names of those that there
+/// were.
 pub(super) async fn remove_own() -> io::Result<Vec<&'static str>> {
     match remove_all_own().await {
         Err(error) if has_no_nftables(&error) => Ok(Vec::new()),
@@ -262,8 +268,8 @@ impl Address {
         u32::try_from(self.octets.len()).unwrap_or_default()
     }
 
-    /// Whether the packet is of the address' family. A table of family `inet` sees both: without this first,
-    /// the offset would mean another field.
+    /// Whether the packet is of the address' family. A table of family `inet` sees both: without
+    /// this first, the offset would mean another field.
     fn is_of_family(&self) -> [Expressions; 2] {
         is_of_family(self.family)
     }
@@ -283,8 +289,8 @@ pub(super) fn is_of_family(family: u8) -> [Expressions; 2] {
     [meta(MetaKey::Nfproto), compare(Operator::Equal, vec![family])]
 }
 
-// The attributes of all expressions are in the order in which the kernel shows them, because they are
-// compared.
+// The attributes of all expressions are in the order in which the kernel shows them, because they
+// are compared.
 
 pub(super) fn meta(key: MetaKey) -> Expressions {
     Expressions::Meta(vec![Meta::Key(key), Meta::DestinationRegister(Register::Reg1)])
@@ -327,7 +333,8 @@ fn is_from_host(operator: Operator) -> [Expressions; 2] {
 pub(super) fn connection(key: u32, bits: u32, operator: Operator) -> [Expressions; 3] {
     // `NFTA_CT_DREG`, `NFTA_CT_KEY`.
     let load = [(1, u32::from(Register::Reg1)), (2, key)];
-    let load = load.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
+    let load =
+        load.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
     let masked = Expressions::Bitwise(vec![
         Bitwise::SourceRegister(Register::Reg1),
         Bitwise::DestinationRegister(Register::Reg1),
@@ -350,17 +357,24 @@ pub(super) const TRANSLATED: u32 = 32;
 /// Packets of the address' family that are forwarded through the port get this one as source.
 fn forwarded_source(address: IpAddr) -> Rule {
     let source = Address::source(address);
-    let matches =
-        source.is_of_family().into_iter().chain(interface(MetaKey::Oifname, Operator::Equal, INTERFACE));
+    let matches = source.is_of_family().into_iter().chain(interface(
+        MetaKey::Oifname,
+        Operator::Equal,
+        INTERFACE,
+    ));
     rule(matches.chain(is_from_host(Operator::NotEqual)).chain(become_source(&source)))
 }
 
-/// Packets of the address' family that leave through the port from another address get this one as source.
+/// Packets of the address' family that leave through the port from another address get this one as
+/// source.
 fn source_nat(address: IpAddr) -> Rule {
     let source = Address::source(address);
     let is_other = [source.load(), compare(Operator::NotEqual, source.octets.clone())];
-    let matches =
-        source.is_of_family().into_iter().chain(interface(MetaKey::Oifname, Operator::Equal, INTERFACE));
+    let matches = source.is_of_family().into_iter().chain(interface(
+        MetaKey::Oifname,
+        Operator::Equal,
+        INTERFACE,
+    ));
     rule(matches.chain(is_other).chain(become_source(&source)))
 }
 
@@ -371,16 +385,18 @@ fn become_source(source: &Address) -> [Expressions; 2] {
         Immediate::Data(DataAttribute::Value(source.octets.clone())),
     ]);
     // `NFTA_NAT_TYPE` (source), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_FLAGS`
-    // (`NF_NAT_RANGE_MAP_IPS`), in network byte order. A kernel since 5.8 adds that flag by itself, so the
-    // rule is written with it.
+    // (`NF_NAT_RANGE_MAP_IPS`), in network byte order. A kernel since 5.8 adds that flag by itself,
+    // so the rule is written with it.
     let register = u32::from(Register::Reg1);
     let attributes = [(1, 0), (2, u32::from(source.family)), (3, register), (4, register), (7, 1)];
-    let attributes =
-        attributes.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).to_vec();
+    let attributes = attributes
+        .map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec()))
+        .to_vec();
     [load, other("nat", attributes)]
 }
 
-/// Packets with a source in the subnet that leave through any other interface get the address of that one.
+/// Packets with a source in the subnet that leave through any other interface get the address of
+/// that one.
 fn masquerade(subnet: IpNet) -> Rule {
     let (source, mask) = (Address::source(subnet.network()), Address::source(subnet.netmask()));
     let masked = Expressions::Bitwise(vec![
@@ -394,7 +410,8 @@ fn masquerade(subnet: IpNet) -> Rule {
     ]);
     let is_in_subnet = [source.load(), masked, compare(Operator::Equal, source.octets.clone())];
     // The port's own address is in the subnet, too; within the host it needs no other one.
-    let elsewhere = [INTERFACE, "lo"].map(|name| interface(MetaKey::Oifname, Operator::NotEqual, name));
+    let elsewhere =
+        [INTERFACE, "lo"].map(|name| interface(MetaKey::Oifname, Operator::NotEqual, name));
     let matches = source.is_of_family().into_iter().chain(elsewhere.into_iter().flatten());
     rule(matches.chain(is_in_subnet).chain([other("masq", Vec::new())]))
 }
@@ -403,12 +420,11 @@ fn masquerade(subnet: IpNet) -> Rule {
 fn no_return() -> Rule {
     // `NFTA_REJECT_TYPE` (`NFT_REJECT_ICMPX_UNREACH`), `NFTA_REJECT_ICMP_CODE`
     // (`NFT_REJECT_ICMPX_HOST_UNREACH`).
-    let attributes = vec![DefaultNla::new(1, 2_u32.to_be_bytes().to_vec()), DefaultNla::new(2, vec![2])];
-    let ways = interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain(interface(
-        MetaKey::Oifname,
-        Operator::Equal,
-        INTERFACE,
-    ));
+    let attributes =
+        vec![DefaultNla::new(1, 2_u32.to_be_bytes().to_vec()), DefaultNla::new(2, vec![2])];
+    let ways = interface(MetaKey::Iifname, Operator::Equal, INTERFACE)
+        .into_iter()
+        .chain(interface(MetaKey::Oifname, Operator::Equal, INTERFACE));
     rule(ways.chain([other("reject", attributes)]))
 }
 
@@ -438,7 +454,8 @@ fn no_router() -> Rule {
         Payload::Offset(0),
         Payload::Len(1),
     ]);
-    let matches = interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain(is_of_family(10));
+    let matches =
+        interface(MetaKey::Iifname, Operator::Equal, INTERFACE).into_iter().chain(is_of_family(10));
     // `NF_DROP`
     rule(matches.chain(protocol).chain([kind, compare(Operator::Equal, vec![134]), verdict(0)]))
 }
@@ -526,13 +543,15 @@ mod tests {
             mtu: contract::mtu::Mtu::DEFAULT,
             routable_mtu: None,
         };
-        let subnets = ["10.244.1.0/24", "fd00:10:244:1::/64"].map(|net| net.parse().unwrap()).to_vec();
+        let subnets =
+            ["10.244.1.0/24", "fd00:10:244:1::/64"].map(|net| net.parse().unwrap()).to_vec();
         let mut desired =
             port.desired("n1", &AssignedSubnets { subnets, ..Default::default() }, &[]).unwrap();
         let shown = std::thread::spawn(move || {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .expect("a network namespace: this test runs as root");
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let [mut forwarded, ..] = chains();
                 assert!(!forwarded.correct(&desired).await.unwrap(), "the sources are not known");
@@ -550,7 +569,11 @@ mod tests {
                     [FORWARDED, MASQUERADE, NO_RETURN, NO_ROUTER].map(|chain| chain.name)
                 );
                 assert_eq!(remove_own().await.unwrap(), [""; 0]);
-                assert_ne!(SOURCE_NAT.look().await.unwrap(), Found::Nothing, "it is upstream's, too");
+                assert_ne!(
+                    SOURCE_NAT.look().await.unwrap(),
+                    Found::Nothing,
+                    "it is upstream's, too"
+                );
                 assert_eq!(remove().await.unwrap(), Some(TABLE));
                 assert_eq!(remove().await.unwrap(), None);
             });
@@ -564,7 +587,8 @@ mod tests {
         let tried = std::thread::spawn(|| {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .expect("a network namespace: this test runs as root");
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let rules = |chain: Chain, rules: Vec<Rule>| {
                 runtime.block_on(async {
                     chain.replace(&chain.look().await.unwrap(), &rules).await.unwrap();
@@ -578,7 +602,8 @@ mod tests {
                     .collect::<Vec<Rule>>()
             };
             rules(NO_RETURN, all(6082));
-            let shown = Command::new("nft").args(["list", "chain", "inet", TABLE, NO_RETURN.name]).output();
+            let shown =
+                Command::new("nft").args(["list", "chain", "inet", TABLE, NO_RETURN.name]).output();
             let shown = String::from_utf8(shown.expect("nft can be started").stdout).unwrap();
             for line in [
                 "iifname \"ovn-k8s-mp0\" udp dport 6082 drop",
@@ -592,13 +617,14 @@ mod tests {
     }
 
     fn ip(arguments: &str) -> String {
-        let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip can be started");
+        let output =
+            Command::new("ip").args(arguments.split(' ')).output().expect("ip can be started");
         assert!(output.status.success(), "ip {arguments}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A router advertisement with this prefix of 64 bits (RFC 4861, 4.2 and 4.6.2); the kernel fills in the
-    /// checksum.
+    /// A router advertisement with this prefix of 64 bits (RFC 4861, 4.2 and 4.6.2); the kernel
+    /// fills in the checksum.
     fn advertisement(prefix: Ipv6Addr) -> Vec<u8> {
         let mut message = vec![134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
         // The prefix is on the link, and addresses may be made from it.
@@ -607,7 +633,8 @@ mod tests {
         message
     }
 
-    /// In a container, whose `/proc/sys` is mounted read-only, the interface accepts router advertisements.
+    /// In a container, whose `/proc/sys` is mounted read-only, the interface accepts router
+    /// advertisements.
     #[test]
     fn a_pod_became_the_hosts_router_by_an_advertisement_where_proc_sys_cannot_be_written() {
         let tried = std::thread::spawn(|| {
@@ -630,12 +657,14 @@ mod tests {
                 socket.send_to(&advertisement(prefix.parse().unwrap()), &all_nodes.into()).unwrap();
             };
 
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 NO_ROUTER.replace(&NO_ROUTER.look().await.unwrap(), &[no_router()]).await.unwrap();
             });
             announce("2001:db8:1::");
-            let believed = || ip("-6 addr show dev ovn-k8s-mp0") + &ip("-6 route show dev ovn-k8s-mp0");
+            let believed =
+                || ip("-6 addr show dev ovn-k8s-mp0") + &ip("-6 route show dev ovn-k8s-mp0");
             // Without the rule, the next one is believed: the first one would have been.
             runtime.block_on(remove()).unwrap();
             announce("2001:db8:2::");

@@ -1,9 +1,9 @@
 //! The ranges of Services' addresses that this host reaches over the management port.
 //!
-//! A range gets a route once OVN answers in it: the switch of this node has a flow for the address of a
-//! Service there. A route to a range that nothing serves would only take packets away from what else may
-//! serve it. So would a second route beside that of another program, such as a gateway of upstream's: that
-//! one stays.
+//! A range gets a route once OVN answers in it: the switch of this node has a flow for the address
+//! of a Service there. A route to a range that nothing serves would only take packets away from
+//! what else may serve it. So would a second route beside that of another program, such as a
+//! gateway of upstream's: that one stays.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,14 +57,16 @@ impl Decided {
     pub(super) fn may_change(&self) -> bool {
         self.unrouted.values().any(|why| match why {
             Unrouted::Unserved(_) | Unrouted::Unknown(_) => true,
-            // Events tell of routes to the range and of their links, and the API server of Services.
+            // Events tell of routes to the range and of their links, and the API server of
+            // Services.
             Unrouted::Foreign(_) | Unrouted::ToGateway(_) | Unrouted::Empty => false,
         })
     }
 
     /// The ranges whose packets from this host get to OVN.
     pub(super) fn reached(&self) -> Vec<IpNet> {
-        let over_bridge = self.unrouted.iter().filter(|(_, why)| matches!(why, Unrouted::ToGateway(_)));
+        let over_bridge =
+            self.unrouted.iter().filter(|(_, why)| matches!(why, Unrouted::ToGateway(_)));
         self.routed.iter().chain(over_bridge.map(|(range, _)| range)).copied().collect()
     }
 }
@@ -73,21 +75,22 @@ impl Decided {
 #[derive(Debug)]
 pub(crate) struct ServiceRanges {
     pub(in crate::node) facts: watch::Receiver<Facts>,
-    /// The directory with the socket of the bridge. Without it, as without an API server that knows Services,
-    /// each range counts as served.
+    /// The directory with the socket of the bridge. Without it, as without an API server that knows
+    /// Services, each range counts as served.
     pub(super) ovs_run_dir: Option<PathBuf>,
     pub(super) clients: ClientAddresses,
 }
 
-/// What becomes of clients' addresses where the host serves Services under `externalTrafficPolicy: Local`.
+/// What becomes of clients' addresses where the host serves Services under `externalTrafficPolicy:
+/// Local`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ClientAddresses {
     #[default]
     /// Pods see them, and their answers come back through the host.
     Kept,
-    /// Pods' answers to other machines leave through the gateway router, which would not know the connection:
-    /// so pods see an address of the node. What arrives at the gateway's bridge does not get as far as the
-    /// host.
+    /// Pods' answers to other machines leave through the gateway router, which would not know the
+    /// connection: so pods see an address of the node. What arrives at the gateway's bridge does
+    /// not get as far as the host.
     Given,
 }
 
@@ -100,8 +103,8 @@ impl ServiceRanges {
         Self { facts, ovs_run_dir, clients }
     }
 
-    /// Decides for each range of the node's families. `is_installed`: whether the interface has its flows.
-    /// `to_gateway`: the next hops of routes to the gateway router.
+    /// Decides for each range of the node's families. `is_installed`: whether the interface has its
+    /// flows. `to_gateway`: the next hops of routes to the gateway router.
     pub(super) async fn decide(
         &self,
         kernel: &Kernel,
@@ -124,7 +127,8 @@ impl ServiceRanges {
                 continue;
             }
             // What was served stays: OVN may be starting again at this moment.
-            let has_route = seen.routes.iter().any(|there| there.is_ours && there.route.to == range);
+            let has_route =
+                seen.routes.iter().any(|there| there.is_ours && there.route.to == range);
             let unserved = match (has_route, is_installed) {
                 (true, _) => None,
                 (false, true) => self.unserved(&samples).await,
@@ -144,8 +148,8 @@ impl ServiceRanges {
         let ovs_run_dir = self.ovs_run_dir.as_ref()?;
         let mut why = Unrouted::Empty;
         for address in samples {
-            // The flows of load balancers match their very addresses, whether they have endpoints or refuse;
-            // those of routes match networks.
+            // The flows of load balancers match their very addresses, whether they have endpoints
+            // or refuse; those of routes match networks.
             why = match has_flow_to(ovs_run_dir, BRIDGE, *address, PATIENCE).await {
                 Ok(true) => return None,
                 Ok(false) => Unrouted::Unserved(*address),

@@ -1,6 +1,6 @@
-//! nftables rules that translate connections to addresses of Services: from other machines, and from this
-//! host. One look at a map is enough for any number of Services, and a change of one changes its elements
-//! alone.
+//! nftables rules that translate connections to addresses of Services: from other machines, and
+//! from this host. One look at a map is enough for any number of Services, and a change of one
+//! changes its elements alone.
 //!
 //! ```text
 //! map services-v4 {                   address . number of lots . the one that is drawn . protocol . port
@@ -14,7 +14,7 @@
 //! set source-kept-v4                  targets whose clients keep their addresses
 //! set masqueraded-v4                  targets on other hosts: these would answer the client themselves
 //! set limited-v4                      what takes connections of some clients only: address . protocol . port
-//! set clients-v4                      these: address . protocol . port . network of the client
+//! set clients-v4                      the same with a network of clients, as bytes
 //! chain services-prerouting-late {
 //!     type nat hook prerouting priority dstnat + 5
 //!     meta l4proto udp th dport 6081 accept           a port of tunnels (`--encap-type`, `--encap-port`)
@@ -34,19 +34,21 @@
 //! }
 //! ```
 //!
-//! - There is a rule for each number of lots: most Services have one target, the cluster's address, and one lot. A
-//!   number of targets that is no power of two has at least four lots for each target, some one more than others:
-//!   a user who varies endpoints makes no more than nine numbers, and all rules of a chain fit into one message.
+//! - There is a rule for each number of lots: most Services have one target, the cluster's address,
+//!   and one lot. A number of targets that is no power of two has at least four lots for each
+//!   target, some one more than others: a user who varies endpoints makes no more than nine
+//!   numbers, and all rules of a chain fit into one message.
 //! - Packets of tunnels between nodes are nobody's to translate, whatever addresses a Service has.
 //! - Pods' connections are OVN's. One that comes here all the same is for the host.
-//! - `loadBalancerSourceRanges` are checked before anything else, as kube-proxy does; what it forbids gets no
-//!   answer. The rule and its sets are there with the first Service: a large change is several transactions,
-//!   and none of them may let a connection through.
+//! - `loadBalancerSourceRanges` are checked before anything else, as kube-proxy does; what it
+//!   forbids gets no answer. The rule and its sets are there with the first Service: a large change
+//!   is several transactions, and none of them may let a connection through.
 //! - Other programs that translate come first: kube-proxy, `portmap`.
-//! - The chains of upstream's server have other names, because that one does not start where a chain of its names has
-//!   another priority. They go in the transaction that makes these: nothing follows the Services in them any more.
-//! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`): OVN knows
-//!   the way back to no other one.
+//! - The chains of upstream's server have other names, because that one does not start where a
+//!   chain of its names has another priority. They go in the transaction that makes these: nothing
+//!   follows the Services in them any more.
+//! - What leaves through the port gets its address, as everything of this host (`mgmtport-snat`):
+//!   OVN knows the way back to no other one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,6 +63,7 @@ use podnet::nftables::{
     create_table,
 };
 
+pub(crate) use self::translation::translation;
 use self::wording::{draw, keep_source, leave_to_host, leave_tunnel, limit, masquerade, refuse};
 use super::{
     rules::{TABLE, Worded},
@@ -68,26 +71,33 @@ use super::{
 };
 use crate::services::{Destination, Protocol};
 
+mod translation;
 mod wording;
 
 const PREROUTING: Chain =
     Chain { table: TABLE, name: "services-prerouting-late", task: Task::LatePrerouting };
 const OUTPUT: Chain = Chain { table: TABLE, name: "services-output-late", task: Task::LateOutput };
-const POSTROUTING: Chain = Chain { table: TABLE, name: "services-postrouting", task: Task::EarlySourceNat };
+const POSTROUTING: Chain =
+    Chain { table: TABLE, name: "services-postrouting", task: Task::EarlySourceNat };
 /// Those of upstream's server for the same, and of earlier versions of this program.
-const FORMER: [Chain; 2] =
-    [Chain { name: "services-prerouting", ..PREROUTING }, Chain { name: "services-output", ..OUTPUT }];
+const FORMER: [Chain; 2] = [
+    Chain { name: "services-prerouting", ..PREROUTING },
+    Chain { name: "services-output", ..OUTPUT },
+];
 
 /// For the log, and what is lost without it.
 pub(super) const WHAT: &str = "addresses of Services";
-pub(super) const WITHOUT: &str =
-    "node ports and external addresses are not served, nor this host by Services with endpoints on hosts";
+pub(super) const WITHOUT: &str = "node ports and external addresses are not served, nor this host by Services with endpoints on hosts";
 
-/// Changes of one transaction, each of at most 400 elements with at most 80 bytes: the kernel takes some 200
-/// KiB at once. What is more follows in further transactions: elements do not depend on each other.
+/// Changes of one transaction, each of at most 400 elements with at most 80 bytes: the kernel takes
+/// some 200 KiB at once. What is more follows in further transactions: elements do not depend on
+/// each other.
 const MOST_CHANGES: usize = 4;
 
 // Types of nftables(8), as `nft` numbers them.
+/// Bytes of any number. A set of intervals whose type is a concatenation, and which the kernel does
+/// not have as one, ends `nft`.
+const LL_ADDR: u32 = 6;
 const IPV4_ADDR: u32 = 7;
 const IPV6_ADDR: u32 = 8;
 const INET_PROTO: u32 = 12;
@@ -169,21 +179,26 @@ impl Use {
             Family::V6 => (IPV6_ADDR, 16),
         };
         let join = |types: &[u32]| types.iter().fold(0, |joined, number| joined << 6 | number);
-        let drawn =
-            Kind { number: join(&[address, MARK, MARK, INET_PROTO, INET_SERVICE]), length: bytes + 16 };
+        let drawn = Kind {
+            number: join(&[address, MARK, MARK, INET_PROTO, INET_SERVICE]),
+            length: bytes + 16,
+        };
         let plain = Kind { number: join(&[address, INET_PROTO, INET_SERVICE]), length: bytes + 8 };
         let target = Kind { number: join(&[address, INET_SERVICE]), length: bytes + 4 };
-        let of_client =
-            Kind { number: join(&[address, INET_PROTO, INET_SERVICE, address]), length: bytes + 8 + bytes };
+        let of_client = Kind { number: LL_ADDR, length: bytes + 8 + bytes };
         let (name, key, content) = match (self, family) {
-            (Self::Clients, Family::V4) => ("clients-v4", of_client, Content::Ends(&[4, 1, 2, 4])),
-            (Self::Clients, Family::V6) => ("clients-v6", of_client, Content::Ends(&[16, 1, 2, 16])),
+            (Self::Clients, Family::V4) => ("clients-v4", of_client, Content::Ends),
+            (Self::Clients, Family::V6) => ("clients-v6", of_client, Content::Ends),
             (Self::Limited, Family::V4) => ("limited-v4", plain, Content::Nothing),
             (Self::Limited, Family::V6) => ("limited-v6", plain, Content::Nothing),
             (Self::Services, Family::V4) => ("services-v4", drawn, Content::Values(target)),
             (Self::Services, Family::V6) => ("services-v6", drawn, Content::Values(target)),
-            (Self::LocalServices, Family::V4) => ("local-services-v4", drawn, Content::Values(target)),
-            (Self::LocalServices, Family::V6) => ("local-services-v6", drawn, Content::Values(target)),
+            (Self::LocalServices, Family::V4) => {
+                ("local-services-v4", drawn, Content::Values(target))
+            }
+            (Self::LocalServices, Family::V6) => {
+                ("local-services-v6", drawn, Content::Values(target))
+            }
             (Self::Refused, Family::V4) => ("refused-v4", plain, Content::Nothing),
             (Self::Refused, Family::V6) => ("refused-v6", plain, Content::Nothing),
             (Self::SourceKept, Family::V4) => ("source-kept-v4", plain, Content::Nothing),
@@ -220,7 +235,8 @@ impl Plan {
     }
 
     fn add(&mut self, destination: &Destination) {
-        let Destination { address, protocol, port, cluster, targets, local, hosts, clients } = destination;
+        let Destination { address, protocol, port, cluster, targets, local, hosts, clients } =
+            destination;
         let family = Family::of(*cluster);
         let (to, address) = match address {
             Some(address) => (To::Service, *address),
@@ -283,7 +299,13 @@ impl Plan {
         }
     }
 
-    fn add_clients(&mut self, family: Family, protocol: Protocol, at: SocketAddr, clients: &[IpNet]) {
+    fn add_clients(
+        &mut self,
+        family: Family,
+        protocol: Protocol,
+        at: SocketAddr,
+        clients: &[IpNet],
+    ) {
         let elements = self.sets.entry((Use::Clients, family)).or_default();
         let key = |client: IpAddr| {
             let mut key = octets(at.ip());
@@ -309,7 +331,8 @@ impl Plan {
     }
 
     fn prerouting(&self, tunnel_ports: &BTreeSet<u16>) -> Vec<Rule> {
-        let refused = Family::ALL.into_iter().filter(|family| self.has(Use::Refused, *family)).map(refuse);
+        let refused =
+            Family::ALL.into_iter().filter(|family| self.has(Use::Refused, *family)).map(refuse);
         let rules: Vec<Rule> = self
             .limits()
             .chain(refused)
@@ -384,8 +407,9 @@ pub(super) struct ServiceRules {
     clients: ClientAddresses,
     tunnel_ports: BTreeSet<u16>,
     worded: [Worded; 3],
-    /// The hash of the destinations for which the kernel is right, unless another program has changed it
-    /// since. To read thousands of elements costs more than everything else of a comparison.
+    /// The hash of the destinations for which the kernel is right, unless another program has
+    /// changed it since. To read thousands of elements costs more than everything else of a
+    /// comparison.
     right_for: Option<u64>,
 }
 
@@ -425,7 +449,9 @@ impl ServiceRules {
         let (mut sets, mut obsolete) = (vec![create_table(TABLE)], Vec::new());
         let (mut elements, mut unlimited) = (Vec::new(), Vec::new());
         let none = Elements::new();
-        for (purpose, family) in Use::ALL.into_iter().flat_map(|it| Family::ALL.map(|family| (it, family))) {
+        for (purpose, family) in
+            Use::ALL.into_iter().flat_map(|it| Family::ALL.map(|family| (it, family)))
+        {
             let set = purpose.set(family);
             let wanted = plan.sets.get(&(purpose, family)).unwrap_or(&none);
             let found = match set.look().await? {
@@ -460,7 +486,8 @@ impl ServiceRules {
             if found != Found::Nothing {
                 flushes.push(chain.flush());
             }
-            let is_right = worded.is(&found, &wanted) || found == Found::Nothing && wanted.is_empty();
+            let is_right =
+                worded.is(&found, &wanted) || found == Found::Nothing && wanted.is_empty();
             if !is_right || !obsolete.is_empty() {
                 rules.push(chain.replacement(&found, &wanted));
                 written.push((chain, wanted, worded));
@@ -493,7 +520,9 @@ pub(super) async fn remove() -> io::Result<Vec<&'static str>> {
         changes.extend(removal);
     }
     // After the rules that refer to them.
-    for set in Use::ALL.into_iter().flat_map(|purpose| Family::ALL.map(|family| purpose.set(family))) {
+    for set in
+        Use::ALL.into_iter().flat_map(|purpose| Family::ALL.map(|family| purpose.set(family)))
+    {
         changes.extend((set.look().await? != FoundSet::Nothing).then(|| set.remove()));
     }
     if !changes.is_empty() {
@@ -503,7 +532,11 @@ pub(super) async fn remove() -> io::Result<Vec<&'static str>> {
 }
 
 /// Makes the changes in transactions of a size that the kernel takes. `rules`: of each chain.
-async fn transact(sets: Vec<Change>, elements: Vec<Change>, rules: Vec<Vec<Change>>) -> io::Result<()> {
+async fn transact(
+    sets: Vec<Change>,
+    elements: Vec<Change>,
+    rules: Vec<Vec<Change>>,
+) -> io::Result<()> {
     let mut rest = elements.into_iter().peekable();
     let mut changes = sets;
     loop {

@@ -1,8 +1,8 @@
 //! Sysctls of the interface. They end with the interface.
 //!
-//! Those of IPv4 are written over netlink, which needs CAP_NET_ADMIN only: in a container `/proc/sys` is
-//! mounted read-only. IPv6 forwarding is left alone, because it is a setting of the whole host and not of one
-//! interface.
+//! Those of IPv4 are written over netlink, which needs CAP_NET_ADMIN only: in a container
+//! `/proc/sys` is mounted read-only. IPv6 forwarding is left alone, because it is a setting of the
+//! whole host and not of one interface.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -34,12 +34,23 @@ enum DevConf {
     RpFilter(i32),
 }
 
-/// `forwarding`: packets that arrive on other interfaces are forwarded to pods. `rp_filter` 2 (loose): a
-/// packet is accepted although its way back is another interface, as with a pod that connects to another
-/// address of the host. `accept_ra` 0: a pod must not be able to announce itself to the host as a router.
+/// `forwarding`: packets that arrive on other interfaces are forwarded to pods. `rp_filter` 2
+/// (loose): a packet is accepted although its way back is another interface, as with a pod that
+/// connects to another address of the host. `accept_ra` 0: a pod must not be able to announce
+/// itself to the host as a router.
 pub(super) const ALL: [Sysctl; 3] = [
-    Sysctl { family: "ipv4", name: "forwarding", value: "1", way: Way::Netlink(DevConf::Forwarding(1)) },
-    Sysctl { family: "ipv4", name: "rp_filter", value: "2", way: Way::Netlink(DevConf::RpFilter(2)) },
+    Sysctl {
+        family: "ipv4",
+        name: "forwarding",
+        value: "1",
+        way: Way::Netlink(DevConf::Forwarding(1)),
+    },
+    Sysctl {
+        family: "ipv4",
+        name: "rp_filter",
+        value: "2",
+        way: Way::Netlink(DevConf::RpFilter(2)),
+    },
     Sysctl { family: "ipv6", name: "accept_ra", value: "0", way: Way::File },
 ];
 
@@ -73,8 +84,9 @@ impl Sysctl {
     }
 }
 
-/// Whether the environment does not allow to write a setting, so that another attempt is pointless: a
-/// container's `/proc/sys` is mounted read-only, or the namespace belongs to another user namespace.
+/// Whether the environment does not allow to write a setting, so that another attempt is pointless:
+/// a container's `/proc/sys` is mounted read-only, or the namespace belongs to another user
+/// namespace.
 pub(super) fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
@@ -90,8 +102,8 @@ fn of_inet(request: InetDevConf) -> LinkAttribute {
     LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(request)])])
 }
 
-/// The settings whose value differs from the desired one. One that cannot be read is left out: a kernel
-/// without IPv6 has no `accept_ra`.
+/// The settings whose value differs from the desired one. One that cannot be read is left out: a
+/// kernel without IPv6 has no `accept_ra`.
 pub(super) fn differing() -> Vec<Sysctl> {
     let differs = |sysctl: &Sysctl| {
         // The kernel ends the value with a line break.

@@ -1,5 +1,5 @@
-//! What this host needs to reach Services over the management port: routes to their ranges, and rules that
-//! translate their addresses.
+//! What this host needs to reach Services over the management port: routes to their ranges, and
+//! rules that translate their addresses.
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
@@ -46,8 +46,8 @@ impl ToServices {
         Self { ranges, rules, decided: None, untranslated: None, table, watched, conditions }
     }
 
-    /// Watches the links that packets take instead. Returns whether the decision may change without an event:
-    /// a new link may have gone down before its events mattered.
+    /// Watches the links that packets take instead. Returns whether the decision may change without
+    /// an event: a new link may have gone down before its events mattered.
     pub(super) fn watch_detours(&self) -> bool {
         let Some((decided, _)) = &self.decided else { return false };
         let is_new = self.watched.send_if_modified(|watched| {
@@ -56,8 +56,8 @@ impl ToServices {
         is_new || decided.may_change()
     }
 
-    /// Adds to `desired` what this host needs to reach Services over the interface. Returns whether that is
-    /// the same as before.
+    /// Adds to `desired` what this host needs to reach Services over the interface. Returns whether
+    /// that is the same as before.
     pub(super) async fn decide(
         &mut self,
         kernel: &Kernel,
@@ -73,7 +73,8 @@ impl ToServices {
         // Before the routes are read: a change after that must be an event.
         let ranges = facts.ranges.keys().copied().collect();
         self.watched.send_modify(|watched| watched.ranges = ranges);
-        let decided = self.ranges.decide(kernel, &link, desired, is_installed, config.to_gateway).await?;
+        let decided =
+            self.ranges.decide(kernel, &link, desired, is_installed, config.to_gateway).await?;
         if let Ok(with_services) = config.desired(node, assigned, &decided.routed) {
             desired.routes = with_services.routes;
         }
@@ -90,8 +91,8 @@ impl ToServices {
         Ok(self.tell(decided, desired))
     }
 
-    /// Shows the ranges without a route in `/readyz?verbose`, and logs a change. Returns whether there is
-    /// none.
+    /// Shows the ranges without a route in `/readyz?verbose`, and logs a change. Returns whether
+    /// there is none.
     fn tell(&mut self, decided: Decided, desired: &Desired) -> bool {
         let now = (decided, desired.destinations.clone());
         if self.decided.as_ref() == Some(&now) {
@@ -127,8 +128,8 @@ impl ToServices {
         outcome: &mut Outcome,
     ) {
         let Some(destinations) = &desired.destinations else { return };
-        // Seen before the kernel is read: a change after that must be an event. Without a sender there are
-        // none.
+        // Seen before the kernel is read: a change after that must be an event. Without a sender
+        // there are none.
         if self.table.has_changed().unwrap_or(true) {
             self.table.mark_unchanged();
             self.rules.doubt();
@@ -152,8 +153,8 @@ impl ToServices {
     }
 }
 
-/// The destinations that this host reaches through OVN. What another program routes elsewhere is that program's to
-/// translate.
+/// The destinations that this host reaches through OVN. What another program routes elsewhere is
+/// that program's to translate.
 fn routed(all: &[Destination], ranges: &[IpNet]) -> Vec<Destination> {
     let is_routed = |address: &IpAddr| ranges.iter().any(|range| range.contains(address));
     all.iter().filter(|destination| is_routed(&destination.cluster)).cloned().collect()

@@ -26,7 +26,8 @@ async fn until(
     wanted: impl Fn(&AssignedSubnetsOf) -> bool,
 ) -> AssignedSubnetsOf {
     let last = assigned.clone();
-    let found = timeout(Duration::from_secs(20), assigned.wait_for(|assigned| wanted(assigned))).await;
+    let found =
+        timeout(Duration::from_secs(20), assigned.wait_for(|assigned| wanted(assigned))).await;
     found.unwrap_or_else(|_| panic!("{:?}", last.borrow())).unwrap().clone()
 }
 
@@ -39,15 +40,18 @@ async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
     assert!(assigned.borrow().as_ref().unwrap_err().contains("has not reported node n1 yet"));
 
     list(api.asked().await, &[]).await;
-    let absent =
-        until(&mut assigned, |assigned| assigned.as_ref().is_err_and(|why| why.contains("knows no node n1")))
-            .await;
+    let absent = until(&mut assigned, |assigned| {
+        assigned.as_ref().is_err_and(|why| why.contains("knows no node n1"))
+    })
+    .await;
     assert!(absent.unwrap_err().ends_with("has its kubelet registered it, under this name?"));
     let mut watch = api.asked().await.begin().await;
     watch.send("ADDED", &node("11", &[])).await;
-    let why = until(&mut assigned, |assigned| assigned.as_ref().is_err_and(|why| why.contains("no subnet")))
-        .await
-        .unwrap_err();
+    let why = until(&mut assigned, |assigned| {
+        assigned.as_ref().is_err_and(|why| why.contains("no subnet"))
+    })
+    .await
+    .unwrap_err();
     assert_eq!(
         why,
         "node n1 has no subnet yet: the cluster manager writes it (annotation k8s.ovn.org/node-subnets)"
@@ -56,14 +60,19 @@ async fn a_node_waits_for_its_subnet_and_says_for_what_and_from_whom() {
     let subnets = until(&mut assigned, Result::is_ok).await.unwrap().subnets;
     assert_eq!(subnets, ["10.244.1.0/24".parse().unwrap()]);
     let NodeView::There(seen) = view.borrow().clone() else { panic!("{view:?}") };
-    assert_eq!((seen.uid.as_str(), &seen.addresses[..]), ("u1", &["172.18.0.3".parse().unwrap()][..]));
+    assert_eq!(
+        (seen.uid.as_str(), &seen.addresses[..]),
+        ("u1", &["172.18.0.3".parse().unwrap()][..])
+    );
 
     // Another subnet, then an annotation that is no JSON.
     watch.send("MODIFIED", &node("13", &[("ovn_host_subnet", "10.9.3.0/24")])).await;
     let other = ["10.9.3.0/24".parse().unwrap()];
-    until(&mut assigned, |assigned| assigned.as_ref().is_ok_and(|assigned| assigned.subnets == other))
-        .await
-        .unwrap();
+    until(&mut assigned, |assigned| {
+        assigned.as_ref().is_ok_and(|assigned| assigned.subnets == other)
+    })
+    .await
+    .unwrap();
     watch.send("MODIFIED", &node("14", &[(NODE_SUBNETS, "{]")])).await;
     let why = until(&mut assigned, Result::is_err).await.unwrap_err();
     assert!(why.starts_with("node n1: annotation k8s.ovn.org/node-subnets: "), "{why}");
@@ -74,10 +83,15 @@ async fn an_api_server_that_goes_away_takes_no_subnet_with_it_and_a_refusal_is_t
     let mut api = Scripted::start().await;
     let connection = connection(&api);
     let mut assigned = assigned("n1", follow(&connection, "n1"));
-    api.asked().await.status(403, "nodes is forbidden: User \"n1\" cannot list resource \"nodes\"").await;
-    let why = until(&mut assigned, |assigned| assigned.as_ref().is_err_and(|why| why.contains("forbidden")))
+    api.asked()
         .await
-        .unwrap_err();
+        .status(403, "nodes is forbidden: User \"n1\" cannot list resource \"nodes\"")
+        .await;
+    let why = until(&mut assigned, |assigned| {
+        assigned.as_ref().is_err_and(|why| why.contains("forbidden"))
+    })
+    .await
+    .unwrap_err();
     assert!(why.contains("cannot list resource \"nodes\""), "{why}");
     list(api.asked().await, &[node("10", &[SUBNET])]).await;
     until(&mut assigned, Result::is_ok).await.unwrap();
@@ -89,9 +103,12 @@ async fn an_api_server_that_goes_away_takes_no_subnet_with_it_and_a_refusal_is_t
 async fn the_owner_of_a_node_that_waits_for_long_is_told() {
     let mut api = Scripted::start().await;
     let connection = connection(&api);
-    let (_view, views) =
-        watch::channel(NodeView::There(Arc::new(NodeFacts { uid: "u1".to_owned(), ..NodeFacts::default() })));
-    let (sender, assigned) = watch::channel::<AssignedSubnetsOf>(Err("node n1 has no subnet yet".to_owned()));
+    let (_view, views) = watch::channel(NodeView::There(Arc::new(NodeFacts {
+        uid: "u1".to_owned(),
+        ..NodeFacts::default()
+    })));
+    let (sender, assigned) =
+        watch::channel::<AssignedSubnetsOf>(Err("node n1 has no subnet yet".to_owned()));
     let events = Events::start(&connection, "n1");
     let begun = tokio::time::Instant::now();
     let telling = tokio::spawn(tell_of_waiting("n1".to_owned(), views, assigned, events));

@@ -1,5 +1,5 @@
-//! The default routes, and the address of their interface: the best guess of a node at the address at which
-//! others reach it.
+//! The default routes, and the address of their interface: the best guess of a node at the address
+//! at which others reach it.
 
 use std::{io, net::IpAddr};
 
@@ -24,7 +24,8 @@ fn looked_up(netlink: &Netlink) -> io::Result<Option<IpAddr>> {
     let preferred = |family| Ok::<_, io::Error>(in_order(netlink, family)?.into_iter().next());
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let Some(route) = preferred(family)? else { continue };
-        let of_link = |message: AddressMessage| (message.header.index == route.link).then_some(message);
+        let of_link =
+            |message: AddressMessage| (message.header.index == route.link).then_some(message);
         let addresses = netlink.addresses(of_link)?;
         // The route's own source address is what packets to other nodes leave with.
         let address = route.source.or_else(|| first(&addresses, family));
@@ -69,11 +70,11 @@ pub(crate) struct DefaultRoute {
 }
 
 impl DefaultRoute {
-    /// The route of a message, if it is a unicast default route of the main table: one for each next hop that
-    /// can be used.
+    /// The route of a message, if it is a unicast default route of the main table: one for each
+    /// next hop that can be used.
     fn read(message: &RouteMessage) -> Vec<Self> {
-        let is_default =
-            message.header.destination_prefix_length == 0 && message.header.kind == RouteType::Unicast;
+        let is_default = message.header.destination_prefix_length == 0
+            && message.header.kind == RouteType::Unicast;
         if !is_default {
             return Vec::new();
         }
@@ -132,7 +133,8 @@ fn preferred_first(mut routes: Vec<DefaultRoute>) -> Vec<DefaultRoute> {
 
 /// The first address of an interface that is of global scope, and will stay.
 fn first(addresses: &[AddressMessage], family: AddressFamily) -> Option<IpAddr> {
-    // For IPv6, `IFA_F_SECONDARY` means temporary (`IFA_F_TEMPORARY`): a privacy address, which expires.
+    // For IPv6, `IFA_F_SECONDARY` means temporary (`IFA_F_TEMPORARY`): a privacy address, which
+    // expires.
     let passing = AddressFlags::Secondary
         | AddressFlags::Deprecated
         | AddressFlags::Tentative

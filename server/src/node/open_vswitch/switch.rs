@@ -1,16 +1,17 @@
-//! Open vSwitch's database on this node: waits for it, writes the settings, and puts back what disappears.
+//! Open vSwitch's database on this node: waits for it, writes the settings, and puts back what
+//! disappears.
 //!
-//! Start, repair and steady state are one path: the actual settings are compared with the desired ones. After
-//! the start only a key that is missing is put back, and only after a while; a value that another program or
-//! an administrator wrote stays until the server starts again with an option for another one. The tunnel
-//! address is followed if this program chose it.
+//! Start, repair and steady state are one path: the actual settings are compared with the desired
+//! ones. After the start only a key that is missing is put back, and only after a while; a value
+//! that another program or an administrator wrote stays until the server starts again with an
+//! option for another one. The tunnel address is followed if this program chose it.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use contract::external_ids::SANDBOX;
 use ovsdb::{
-    Client, Closed, Endpoint, ErrorKind, Event, Monitor, NotConnected, Options, State, TransactError,
-    Updates, Uuid, Where,
+    Client, Closed, Endpoint, ErrorKind, Event, Monitor, NotConnected, Options, State,
+    TransactError, Updates, Uuid, Where,
 };
 use tokio::{
     sync::watch,
@@ -18,8 +19,10 @@ use tokio::{
 };
 
 use super::{
-    Identity, SouthboundTls,
-    settings::{Change, ChassisRecord, SYSTEM_ID, Settings, removal},
+    Identity, Southbound, SouthboundTls,
+    settings::{
+        Change, ChassisRecord, ENCAP_IP, INTERCONNECT, REMOTE, SYSTEM_ID, Settings, removal,
+    },
 };
 use crate::{
     chain,
@@ -27,12 +30,13 @@ use crate::{
     metrics::{Metrics, Peer},
 };
 
-/// A key is put back after it was missing for this long: an administrator, or Open vSwitch's start script,
-/// may be about to write it, and the script must come first with the name of the chassis. Also the pause
-/// after the database refused a change.
+/// A key is put back after it was missing for this long: an administrator, or Open vSwitch's start
+/// script, may be about to write it, and the script must come first with the name of the chassis.
+/// Also the pause after the database refused a change.
 const GRACE: Duration = Duration::from_secs(5);
-/// The longest pause between attempts to connect. The socket is local, so an attempt is cheap. A node that
-/// boots waits for this, and after a restart of the database so does every port that a pod waits for.
+/// The longest pause between attempts to connect. The socket is local, so an attempt is cheap. A
+/// node that boots waits for this, and after a restart of the database so does every port that a
+/// pod waits for.
 const PAUSE: Duration = Duration::from_millis(500);
 
 ovsdb::table! {
@@ -96,13 +100,18 @@ async fn moved(tunnels: Option<&mut watch::Receiver<Option<IpAddr>>>) {
 /// Whether the change has to be computed again: its guard failed, or the connection is lost.
 fn overtaken(error: &TransactError) -> bool {
     let lost = matches!(error, TransactError::NotConnected(_) | TransactError::OutcomeUnknown(_));
-    // A `wait` with timeout 0 whose condition is false fails with "timed out" (RFC 7047, section 5.2.6).
+    // A `wait` with timeout 0 whose condition is false fails with "timed out" (RFC 7047, section
+    // 5.2.6).
     lost || error.kind() == Some(&ErrorKind::TimedOut)
 }
 
 impl Switch {
     /// Starts connecting. Returns at once; needs a tokio runtime.
-    pub(crate) fn connect(endpoint: &Endpoint, conditions: Conditions, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn connect(
+        endpoint: &Endpoint,
+        conditions: Conditions,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self::monitoring(Self::settings(), endpoint, conditions, metrics)
     }
 
@@ -127,7 +136,8 @@ impl Switch {
         metrics: Arc<Metrics>,
     ) -> Self {
         let options = Options { backoff_max: PAUSE, ..Options::small() };
-        let (client, updates) = Client::start(endpoint.clone().into(), "Open_vSwitch", monitor, options);
+        let (client, updates) =
+            Client::start(endpoint.clone().into(), "Open_vSwitch", monitor, options);
         let state = client.state();
         let (endpoint, identity) = (endpoint.clone(), watch::Sender::default());
         Self { endpoint, client, updates, state, link: Link::First, conditions, metrics, identity }
@@ -184,22 +194,41 @@ impl Switch {
 
     /// Names of the interfaces of attached pods.
     pub(crate) fn pods_interfaces(&self) -> Vec<String> {
-        let attached =
-            self.updates.rows::<InterfaceRow>().filter(|(_, row)| row.external_ids.contains_key(SANDBOX));
+        let attached = self
+            .updates
+            .rows::<InterfaceRow>()
+            .filter(|(_, row)| row.external_ids.contains_key(SANDBOX));
         attached.map(|(_, row)| row.name.clone()).collect()
     }
 
-    /// Reconciles the settings for as long as the server lives, and follows the tunnel address if there is a
-    /// channel for it.
+    /// Reconciles the settings for as long as the server lives, and follows the tunnel address if
+    /// there is a channel for it. ovn-controller is led to another southbound database when `lead`
+    /// has one.
     pub(crate) async fn run(
         mut self,
         mut settings: Settings,
         mut tunnels: Option<watch::Receiver<Option<IpAddr>>>,
+        mut lead: watch::Receiver<Option<Southbound>>,
     ) {
         // When the missing keys are put back. It stays over events that change nothing about them.
         let mut due = None;
+        let (mut led, mut is_leading) = (None, false);
         loop {
             let seen = self.look();
+            let to = lead.borrow_and_update().clone();
+            if let Some(to) = to.filter(|to| led.as_ref() != Some(to)) {
+                settings.lead(to.clone());
+                (led, is_leading) = (Some(to), true);
+            }
+            if let Some(seen) = seen.as_ref().filter(|_| is_leading) {
+                let change = settings.leading(seen);
+                is_leading = !change.is_empty();
+                if is_leading {
+                    let done = "leads ovn-controller to another southbound database";
+                    self.write_at_once(&change, seen, done).await;
+                    continue;
+                }
+            }
             if let Some(tunnels) = &mut tunnels {
                 let address = *tunnels.borrow_and_update();
                 address.into_iter().for_each(|address| settings.set_encap_ip(address.to_string()));
@@ -208,14 +237,16 @@ impl Switch {
                     .map(|seen| (settings.moved(seen), seen))
                     .filter(|(moved, _)| !moved.is_empty());
                 if let Some((moved, seen)) = moved.filter(|_| address.is_some()) {
-                    // At once, without `GRACE`: until it is written, other nodes send to an address that this
-                    // one has lost.
-                    self.move_tunnels(&moved, seen).await;
+                    // At once, without `GRACE`: until it is written, other nodes send to an address
+                    // that this one has lost.
+                    let done = "wrote this node's address for tunnels";
+                    self.write_at_once(&moved, seen, done).await;
                     continue;
                 }
             }
-            let lacking =
-                seen.map(|seen| (settings.missing(&seen), seen)).filter(|(missing, _)| !missing.is_empty());
+            let lacking = seen
+                .map(|seen| (settings.missing(&seen), seen))
+                .filter(|(missing, _)| !missing.is_empty());
             due = lacking.is_some().then(|| due.unwrap_or_else(|| Instant::now() + GRACE));
             let time = async {
                 match due {
@@ -226,8 +257,9 @@ impl Switch {
             tokio::select! {
                 () = self.event() => continue,
                 () = moved(tunnels.as_mut()) => continue,
-                // `lacking` is as of this round, so it is still what the copy has: an event would have
-                // started another round.
+                () = crate::node::changed(&mut lead) => continue,
+                // `lacking` is as of this round, so it is still what the copy has: an event would
+                // have started another round.
                 () = time => due = None,
             }
             if let Some((missing, seen)) = lacking {
@@ -236,12 +268,13 @@ impl Switch {
         }
     }
 
-    /// Writes the tunnel address, and waits for the next event, as a rule the report of that change.
-    async fn move_tunnels(&mut self, change: &Change, seen: &ChassisRecord) {
+    /// Writes a change of what is followed, and waits for the next event, as a rule the report of
+    /// that change.
+    async fn write_at_once(&mut self, change: &Change, seen: &ChassisRecord, done: &str) {
         let keys = change.describe();
         match self.write(seen, change).await {
             Ok(Written::Done) => {
-                tracing::info!(keys, "wrote this node's address for tunnels");
+                tracing::info!(keys, "{done}");
                 self.event().await;
             }
             Ok(Written::Overtaken) => {}
@@ -249,7 +282,7 @@ impl Switch {
                 tracing::warn!(
                     keys,
                     error = chain(&error),
-                    "Open vSwitch's database refuses this node's address for tunnels"
+                    "Open vSwitch's database refuses a change for ovn-controller"
                 );
                 // The loop would try again at once, and be refused again.
                 sleep_until(Instant::now() + GRACE).await;
@@ -262,7 +295,10 @@ impl Switch {
         let keys = missing.describe();
         match self.write(seen, missing).await {
             Ok(Written::Done) => {
-                tracing::warn!(keys, "put back what ovn-controller needs and Open vSwitch's database lacked")
+                tracing::warn!(
+                    keys,
+                    "put back what ovn-controller needs and Open vSwitch's database lacked"
+                )
             }
             Ok(Written::Overtaken) => {}
             Err(error) => {
@@ -276,11 +312,12 @@ impl Switch {
         }
     }
 
-    /// The settings as of the copy, if it is up to date. Sets the condition either way, and publishes the
-    /// chassis.
+    /// The settings as of the copy, if it is up to date. Sets the condition either way, and
+    /// publishes the chassis.
     fn look(&self) -> Option<ChassisRecord> {
         // The copy of a lost connection may be out of date: no change is computed from it.
-        let root = matches!(self.link, Link::Up).then(|| self.updates.rows::<Root>().next()).flatten();
+        let root =
+            matches!(self.link, Link::Up).then(|| self.updates.rows::<Root>().next()).flatten();
         let Some((root, Root { external_ids, ssl })) = root else {
             if let Some(why) = self.why_not() {
                 self.conditions.missing(Part::OPEN_VSWITCH, why);
@@ -288,11 +325,15 @@ impl Switch {
             return None;
         };
         self.conditions.met(Part::OPEN_VSWITCH);
+        let encap_ips = external_ids.get(ENCAP_IP).map_or("", String::as_str).split(',');
+        let encap_ips: Vec<Option<IpAddr>> =
+            encap_ips.map(|address| address.trim().parse().ok()).collect();
+        let is_connected = external_ids.get(INTERCONNECT).is_some_and(|value| value == "true");
         let now = Identity {
             system_id: external_ids.get(SYSTEM_ID).filter(|id| !id.is_empty()).cloned(),
-            encap_ip: external_ids
-                .get("ovn-encap-ip")
-                .and_then(|addresses| addresses.split(',').next()?.trim().parse().ok()),
+            encap_ip: encap_ips.first().copied().flatten(),
+            encap_ips: encap_ips.into_iter().flatten().filter(|_| is_connected).collect(),
+            remote: external_ids.get(REMOTE).cloned(),
         };
         self.identity.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         let ssl = ssl.and_then(|uuid| Some((uuid, self.updates.row::<Ssl>(uuid)?)));
@@ -315,7 +356,8 @@ impl Switch {
             (Link::Up, _) => {
                 Some(format!("{endpoint}: the database has no row yet (ovs-vsctl init makes it)"))
             }
-            // Before `Lost`: why no connection can be made now says more than why the last one ended.
+            // Before `Lost`: why no connection can be made now says more than why the last one
+            // ended.
             (_, State::Disconnected(error @ NotConnected::Unreachable(_))) => Some(chain(error)),
             (Link::Lost(closed), _) => Some(format!("{endpoint}: {}", chain(closed))),
             (Link::First, _) => None,
@@ -335,7 +377,8 @@ impl Switch {
                 Event::Disconnected(closed) => self.link = Link::Lost(closed),
                 Event::Changed(_) => {}
             },
-            // Only for the reason why there is no connection (`why_not`): `updates` reports everything else.
+            // Only for the reason why there is no connection (`why_not`): `updates` reports
+            // everything else.
             _ = self.state.changed() => {}
         }
     }

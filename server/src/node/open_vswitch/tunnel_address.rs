@@ -1,7 +1,8 @@
 //! The local address of this node's tunnels, if none is configured: chooses it, and follows it.
 //!
-//! A node boots before its network is there, and its address may change while it runs. So the address is
-//! chosen again after every change of the host's addresses, of its default routes, and of the node's object.
+//! A node boots before its network is there, and its address may change while it runs. So the
+//! address is chosen again after every change of the host's addresses, of its default routes, and
+//! of the node's object.
 
 use std::{io, net::IpAddr, time::Duration};
 
@@ -13,9 +14,9 @@ use crate::{
     node::{changed, host_addresses, object::NodeView},
 };
 
-/// A host's network changes in several steps (the old address goes, the new one comes, then the route).
-/// Events within this time count as one change: much shorter, and tunnels move to an address in between; much
-/// longer, and they are down for that long.
+/// A host's network changes in several steps (the old address goes, the new one comes, then the
+/// route). Events within this time count as one change: much shorter, and tunnels move to an
+/// address in between; much longer, and they are down for that long.
 const SETTLE: Duration = Duration::from_millis(300);
 /// The address is chosen again after this long without an event, in case one was lost.
 const RESYNC: Duration = Duration::from_secs(300);
@@ -56,7 +57,9 @@ impl TunnelAddress {
             let before = *self.address.borrow();
             match look(internal, before).await {
                 Ok(found) => self.tell(before, found),
-                Err(error) => tracing::warn!(%error, "this node's address for tunnels cannot be determined"),
+                Err(error) => {
+                    tracing::warn!(%error, "this node's address for tunnels cannot be determined")
+                }
             }
             tokio::select! {
                 // Only the host's network changes in several steps: the object changes in one.
@@ -67,8 +70,8 @@ impl TunnelAddress {
         }
     }
 
-    /// Publishes `found`. Without one, the address of before stays, although the host has lost it: there is
-    /// no better one to write.
+    /// Publishes `found`. Without one, the address of before stays, although the host has lost it:
+    /// there is no better one to write.
     fn tell(&self, before: Option<IpAddr>, found: Option<IpAddr>) {
         match (before, found) {
             (_, Some(address)) if before == Some(address) => {}
@@ -105,17 +108,20 @@ async fn object_changed(view: Option<&mut watch::Receiver<NodeView>>) {
     }
 }
 
-/// Chooses the address by the present state of the host. `before` is the one that this program chose before,
-/// if any.
-pub(crate) async fn look(internal: Internal<'_>, before: Option<IpAddr>) -> io::Result<Option<IpAddr>> {
+/// Chooses the address by the present state of the host. `before` is the one that this program
+/// chose before, if any.
+pub(crate) async fn look(
+    internal: Internal<'_>,
+    before: Option<IpAddr>,
+) -> io::Result<Option<IpAddr>> {
     let here = host_addresses::read_all().await?;
     let here: Vec<IpAddr> = here.iter().map(|host| host.address.addr()).collect();
     Ok(choose(internal, &here, before, default_route::address().await?))
 }
 
-/// The node's `InternalIP` comes first: a kubelet with `--node-ip` names the network of the nodes. Until it
-/// is known, the address of before stays if the host still has it, so that a restart moves no tunnel to and
-/// fro.
+/// The node's `InternalIP` comes first: a kubelet with `--node-ip` names the network of the nodes.
+/// Until it is known, the address of before stays if the host still has it, so that a restart moves
+/// no tunnel to and fro.
 fn choose(
     internal: Internal<'_>,
     here: &[IpAddr],
@@ -126,7 +132,8 @@ fn choose(
     match internal {
         Internal::Never => default_route,
         Internal::NotYet | Internal::Known([]) => before.filter(is_here).or(default_route),
-        // An `InternalIP` may be one that the host does not have: behind a cloud's NAT, or out of date.
+        // An `InternalIP` may be one that the host does not have: behind a cloud's NAT, or out of
+        // date.
         Internal::Known(addresses) => addresses.iter().copied().find(is_here).or(default_route),
     }
 }
@@ -143,7 +150,10 @@ mod tests {
     fn the_nodes_internal_address_is_preferred_and_one_that_the_host_lacks_is_not_used() {
         let (route, internal) = (ip("192.0.2.10"), ip("10.1.1.1"));
         let here = [route, internal];
-        assert_eq!(choose(Internal::Known(&[internal]), &here, Some(route), Some(route)), Some(internal));
+        assert_eq!(
+            choose(Internal::Known(&[internal]), &here, Some(route), Some(route)),
+            Some(internal)
+        );
         // Behind the NAT of a cloud, or not up to date.
         assert_eq!(
             choose(Internal::Known(&[ip("203.0.113.7")]), &here, Some(internal), Some(route)),
@@ -155,9 +165,15 @@ mod tests {
     #[test]
     fn what_was_chosen_before_stays_until_the_object_is_known_unless_the_host_has_lost_it() {
         let (route, before) = (ip("192.0.2.10"), ip("10.1.1.1"));
-        assert_eq!(choose(Internal::NotYet, &[route, before], Some(before), Some(route)), Some(before));
+        assert_eq!(
+            choose(Internal::NotYet, &[route, before], Some(before), Some(route)),
+            Some(before)
+        );
         assert_eq!(choose(Internal::NotYet, &[route], Some(before), Some(route)), Some(route));
-        assert_eq!(choose(Internal::Never, &[route, before], Some(before), Some(route)), Some(route));
+        assert_eq!(
+            choose(Internal::Never, &[route, before], Some(before), Some(route)),
+            Some(route)
+        );
         assert_eq!(choose(Internal::NotYet, &[], None, None), None);
     }
 }

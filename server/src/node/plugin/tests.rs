@@ -23,7 +23,10 @@ fn inode(path: &Path) -> u64 {
 }
 
 fn files(directory: &Path) -> Vec<String> {
-    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 #[test]
@@ -107,7 +110,8 @@ async fn a_plugin_that_is_copied_later_is_noticed_and_so_is_its_end() {
     let conditions = Conditions::default();
     let follower = tokio::spawn(follow(plugin.clone(), conditions.clone()));
     let mut watch = conditions.watch();
-    let reason = |missing: &std::collections::BTreeMap<Part, String>| missing.get(&Part::PLUGIN).cloned();
+    let reason =
+        |missing: &std::collections::BTreeMap<Part, String>| missing.get(&Part::PLUGIN).cloned();
     let patience = Duration::from_secs(10);
     let noticed = async |wanted: &dyn Fn(Option<String>) -> bool| {
         drop(
@@ -143,8 +147,8 @@ fn a_full_disk_leaves_the_old_plugin_as_it_was() {
         .env("SMALL_DISK", dir.path())
         .output()
         .unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 

@@ -1,5 +1,5 @@
-//! Puts the events of the watch on this node's pods into the versioned_pods. Knows nothing of requests to the
-//! API server.
+//! Puts the events of the watch on this node's pods into the versioned_pods. Knows nothing of
+//! requests to the API server.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,16 +12,21 @@ use super::{
     versioned_pods::{Version, WentBack},
 };
 
-/// The timeout of one answer to a list. Twice that of other lists, because it has all pods of the node in one
-/// answer; a list that is given up earlier starts from the beginning.
+/// The timeout of one answer to a list. Twice that of other lists, because it has all pods of the
+/// node in one answer; a list that is given up earlier starts from the beginning.
 const LIST: Duration = Duration::from_secs(60);
 
 /// Keeps the versioned_pods up to date, for as long as the task runs.
 pub(super) async fn follow(shared: Arc<Shared>) {
     let (connection, prompt) = (shared.connection.clone(), shared.prompt.clone());
     let selection = selection(&shared);
-    watch::follow::<PodMeta, _>(connection, selection, prompt, PodObserver { shared, complained: None })
-        .await;
+    watch::follow::<PodMeta, _>(
+        connection,
+        selection,
+        prompt,
+        PodObserver { shared, complained: None },
+    )
+    .await;
 }
 
 struct PodObserver {
@@ -48,7 +53,10 @@ impl Observer<PodMeta> for PodObserver {
     }
 
     fn advanced(&mut self, version: &str) -> Result<(), WrongVersion> {
-        self.shared.versioned_pods().advance(Version::from(version.to_owned())).map_err(WrongVersion::from)
+        self.shared
+            .versioned_pods()
+            .advance(Version::from(version.to_owned()))
+            .map_err(WrongVersion::from)
     }
 
     fn left_out(&mut self, reason: &str) {
@@ -58,7 +66,10 @@ impl Observer<PodMeta> for PodObserver {
     fn heard(&mut self) {
         self.shared.found();
         if self.complained.take().is_some() {
-            tracing::info!(api_server = self.shared.connection.url(), "the watch on pods is connected again");
+            tracing::info!(
+                api_server = self.shared.connection.url(),
+                "the watch on pods is connected again"
+            );
         }
     }
 
@@ -76,7 +87,9 @@ impl Observer<PodMeta> for PodObserver {
     }
 
     fn behind(&mut self) {
-        tracing::warn!("the watch on pods is behind other answers of the API server: opening it again");
+        tracing::warn!(
+            "the watch on pods is behind other answers of the API server: opening it again"
+        );
     }
 }
 
@@ -105,8 +118,8 @@ impl From<WentBack> for WrongVersion {
     }
 }
 
-/// Lists the node's pods, beside the watch, for a caller that needs a second source before it removes
-/// something.
+/// Lists the node's pods, beside the watch, for a caller that needs a second source before it
+/// removes something.
 pub(super) async fn list_now(shared: &Shared) -> Result<HashMap<PodKey, String>, String> {
     let pods = watch::list::<PodMeta>(&shared.connection, &selection(shared), left_out)
         .await
@@ -114,8 +127,8 @@ pub(super) async fn list_now(shared: &Shared) -> Result<HashMap<PodKey, String>,
     Ok(pods.into_iter().map(|seen| (seen.pod, seen.facts.uid)).collect())
 }
 
-/// The pods of this node. The API server's cache is good enough for the first list: the watch brings what is
-/// newer.
+/// The pods of this node. The API server's cache is good enough for the first list: the watch
+/// brings what is newer.
 fn selection(shared: &Shared) -> Selection {
     Selection {
         fields: Some(format!("spec.nodeName={}", shared.node)),

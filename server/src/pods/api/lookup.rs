@@ -1,8 +1,8 @@
-//! The request for one pod, for an ADD that comes before the watch reports the pod. Concurrent requests for a
-//! pod are one.
+//! The request for one pod, for an ADD that comes before the watch reports the pod. Concurrent
+//! requests for a pod are one.
 //!
-//! It is a list of at most one pod. The API server reads it by its key, as it does for a GET, but a list can
-//! be limited to this node.
+//! It is a list of at most one pod. The API server reads it by its key, as it does for a GET, but a
+//! list can be limited to this node.
 
 use std::{
     collections::HashSet,
@@ -20,8 +20,8 @@ use super::{
     pod_meta::{PodMeta, VersionedPod},
 };
 
-/// The timeout of a lookup, with the wait for its turn. Less than an ADD waits for a pod that is not known
-/// (`GRACE`, 5 s), so that the answer is of use to the ADD that caused it.
+/// The timeout of a lookup, with the wait for its turn. Less than an ADD waits for a pod that is
+/// not known (`GRACE`, 5 s), so that the answer is of use to the ADD that caused it.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// The lookups in flight.
@@ -41,7 +41,8 @@ impl Lookups {
     }
 }
 
-/// Looks `pod` up, unless a lookup of it is in flight. The answer reaches callers by the pod's watch.
+/// Looks `pod` up, unless a lookup of it is in flight. The answer reaches callers by the pod's
+/// watch.
 pub(super) fn start(shared: &Arc<Shared>, pod: &PodKey) {
     if !shared.lookups.pods().insert(pod.clone()) {
         return;
@@ -49,14 +50,15 @@ pub(super) fn start(shared: &Arc<Shared>, pod: &PodKey) {
     let (shared, pod) = (Arc::clone(shared), pod.clone());
     tokio::spawn(async move {
         let outcome = timeout(DEADLINE, look_up(&shared, &pod)).await;
-        // Before the answer is taken: an ADD that comes now may start another lookup, and must not rely on
-        // this one.
+        // Before the answer is taken: an ADD that comes now may start another lookup, and must not
+        // rely on this one.
         shared.lookups.pods().remove(&pod);
         match outcome {
             Ok(Ok(Some(seen))) => {
                 let news = shared.versioned_pods().looked_up(seen);
                 tracing::debug!(%pod, news, "looked a pod up");
-                // The watch should have reported it: it may hang, or wait for its next attempt to connect.
+                // The watch should have reported it: it may hang, or wait for its next attempt to
+                // connect.
                 if news {
                     shared.prompt.nudge();
                 }
@@ -68,7 +70,9 @@ pub(super) fn start(shared: &Arc<Shared>, pod: &PodKey) {
                 let problem = shared.connection.trouble(&error).text;
                 tracing::info!(%pod, problem, "a pod could not be looked up");
             }
-            Err(_) => tracing::info!(%pod, problem = "no answer in time", "a pod could not be looked up"),
+            Err(_) => {
+                tracing::info!(%pod, problem = "no answer in time", "a pod could not be looked up")
+            }
         }
     });
 }

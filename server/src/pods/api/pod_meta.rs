@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 use super::versioned_pods::Version;
 use crate::pods::{KEPT_ANNOTATIONS, PodFacts};
 
-/// One object of a list, a watch or a lookup (`PartialObjectMetadata`). Fields that are not listed here are
-/// skipped while parsing.
+/// One object of a list, a watch or a lookup (`PartialObjectMetadata`). Fields that are not listed
+/// here are skipped while parsing.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct PodMeta {
     metadata: Metadata,
@@ -60,7 +60,8 @@ impl TryFrom<PodMeta> for VersionedPod {
 
 /// Parses annotations, and keeps only [`KEPT_ANNOTATIONS`]. `null` counts as none.
 fn kept<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let mut annotations = Option::<BTreeMap<String, String>>::deserialize(deserializer)?.unwrap_or_default();
+    let mut annotations =
+        Option::<BTreeMap<String, String>>::deserialize(deserializer)?.unwrap_or_default();
     annotations.retain(|key, _| KEPT_ANNOTATIONS.contains(&key.as_str()));
     Ok(annotations)
 }

@@ -21,7 +21,8 @@ impl Played {
         let api = Scripted::start().await;
         let conditions = Conditions::default();
         let (measured, metrics) = registered();
-        let source = ApiPods::start(connection(&api), "node1", conditions.clone(), Arc::new(metrics));
+        let source =
+            ApiPods::start(connection(&api), "node1", conditions.clone(), Arc::new(metrics));
         Self { api, source, conditions, measured }
     }
 
@@ -85,11 +86,18 @@ async fn pods_of_this_node_are_listed_and_then_watched_without_what_nobody_needs
     let mut played = Played::start().await;
     let list = played.api.asked().await;
     list.assert_list(Some("0"));
-    assert!(list.header("accept").unwrap().contains("as=PartialObjectMetadataList"), "{}", list.head);
+    assert!(
+        list.header("accept").unwrap().contains("as=PartialObjectMetadataList"),
+        "{}",
+        list.head
+    );
     list.list("100", &[pod("a", "u1", "90")]).await;
     let mut watch = played.watched("100").await;
     played.uid("a", Some("u1")).await;
-    let facts = PodFacts { uid: "u1".to_owned(), annotations: [("ovn".to_owned(), "{}".to_owned())].into() };
+    let facts = PodFacts {
+        uid: "u1".to_owned(),
+        annotations: [("ovn".to_owned(), "{}".to_owned())].into(),
+    };
     assert_eq!(played.source.watch(&key("a")).now().unwrap().facts, facts);
 
     watch.send("ADDED", &pod("b", "u2", "101")).await;
@@ -122,7 +130,8 @@ async fn a_watch_that_ends_or_is_cut_goes_on_where_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_gone_costs_a_list_that_shows_what_was_deleted_meanwhile() {
-    let (mut played, mut watch) = Played::synced(&[pod("a", "u1", "90"), pod("b", "u2", "91")]).await;
+    let (mut played, mut watch) =
+        Played::synced(&[pod("a", "u1", "90"), pod("b", "u2", "91")]).await;
     watch.send("ERROR", &status(410, "too old resource version: 100 (200)")).await;
     let list = played.api.asked().await;
     list.assert_list(None);
@@ -150,7 +159,11 @@ async fn an_overloaded_api_server_is_left_alone_as_long_as_it_asks() {
         .api
         .asked()
         .await
-        .answer("429 Too Many Requests", "Retry-After: 7\r\n", "too many requests, please try again later")
+        .answer(
+            "429 Too Many Requests",
+            "Retry-After: 7\r\n",
+            "too many requests, please try again later",
+        )
         .await;
     let why = played
         .ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains("(429")))
@@ -250,7 +263,10 @@ async fn a_list_comes_in_pages_and_begins_anew_when_its_token_expires() {
     let mut played = Played::start().await;
     played.api.asked().await.json(&page("100", "a", "c1")).await;
     let second = played.api.asked().await;
-    assert_eq!((second.parameter("continue"), second.parameter("resourceVersion")), (Some("c1"), None));
+    assert_eq!(
+        (second.parameter("continue"), second.parameter("resourceVersion")),
+        (Some("c1"), None)
+    );
     second.status(410, "The provided continue parameter is too old").await;
     let list = played.api.asked().await;
     assert_eq!(list.parameter("continue"), None);
@@ -268,7 +284,10 @@ async fn a_pod_that_is_not_known_is_looked_up_once_however_many_ask() {
     (0..10).for_each(|_| played.source.look_up(&key("a")));
     let lookup = played.api.asked().await;
     assert!(lookup.path.starts_with("/api/v1/namespaces/shop/pods?"), "{}", lookup.path);
-    assert_eq!(lookup.parameter("fieldSelector"), Some("metadata.name%3Da%2Cspec.nodeName%3Dnode1"));
+    assert_eq!(
+        lookup.parameter("fieldSelector"),
+        Some("metadata.name%3Da%2Cspec.nodeName%3Dnode1")
+    );
     lookup.list("101", &[pod("a", "u1", "101")]).await;
     played.uid("a", Some("u1")).await;
     // The watch catches up with events that are older than the lookup.
@@ -343,15 +362,16 @@ async fn readiness_says_what_the_api_server_says() {
     assert!(
         matches!(played.source.readiness(), Readiness::NotSynced(why) if why.contains("has not answered yet"))
     );
-    let forbidden =
-        "pods is forbidden: User \"n\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
+    let forbidden = "pods is forbidden: User \"n\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
     for (code, message, words) in [
         (403, forbidden, "see the roles bound to this user"),
         (401, "Unauthorized", "does not accept no credentials"),
     ] {
         played.api.asked().await.status(code, message).await;
         let why = played
-            .ready(|readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains(message)))
+            .ready(
+                |readiness| matches!(readiness, Readiness::NotSynced(why) if why.contains(message)),
+            )
             .await;
         assert!(why.contains(words) && why.contains(&played.api.url), "{why}");
         assert_eq!(played.conditions.all_missing()[&Part::PODS], why);
@@ -389,7 +409,11 @@ async fn what_was_known_once_stays_good_however_long_the_api_server_is_away_and_
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!((10..40).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert!(matches!(played.source.readiness(), Readiness::Behind(_)), "{:?}", played.source.readiness());
+    assert!(
+        matches!(played.source.readiness(), Readiness::Behind(_)),
+        "{:?}",
+        played.source.readiness()
+    );
     played.uid("a", Some("u1")).await;
     let _watch = played.watched("100").await;
     played.ready(|readiness| *readiness == Readiness::Synced).await;

@@ -1,11 +1,12 @@
-//! The versioned cache of pods: of two reports of a pod, the newer one counts. No I/O; it only updates its
-//! [`Pods`].
+//! The versioned cache of pods: of two reports of a pod, the newer one counts. No I/O; it only
+//! updates its [`Pods`].
 //!
-//! Reports come in three ways that overtake each other: lists, the watch, and lookups. Each has the version
-//! of the cluster that it is as of. For one pod the greater version counts. A lookup counts only if it is
-//! newer than the position of the watch: up to there the watch has reported everything, deletions, too.
-//! Versions of built-in resources are growing numbers (Kubernetes, "Resource versions"). A version that is no
-//! number cannot be compared: list and watch are believed then, a lookup is not.
+//! Reports come in three ways that overtake each other: lists, the watch, and lookups. Each has the
+//! version of the cluster that it is as of. For one pod the greater version counts. A lookup counts
+//! only if it is newer than the position of the watch: up to there the watch has reported
+//! everything, deletions, too. Versions of built-in resources are growing numbers (Kubernetes,
+//! "Resource versions"). A version that is no number cannot be compared: list and watch are
+//! believed then, a lookup is not.
 
 use std::collections::HashMap;
 
@@ -29,7 +30,8 @@ pub(super) struct VersionedPods {
     position: Option<Version>,
 }
 
-/// The API server's versions went back: it was restored from a backup, so all pods have to be listed again.
+/// The API server's versions went back: it was restored from a backup, so all pods have to be
+/// listed again.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the versions of the API server went back from {from} to {to}")]
 pub(super) struct WentBack {
@@ -68,7 +70,8 @@ impl VersionedPods {
     /// Takes a complete list as of `version`: a pod that is not in it is gone.
     pub(super) fn listed(&mut self, version: Version, list: Vec<VersionedPod>) {
         if self.position.as_ref().is_some_and(|position| version.is_older_than(position)) {
-            // Versions of before the restoration are greater, and would outdo every pod of this list.
+            // Versions of before the restoration are greater, and would outdo every pod of this
+            // list.
             self.versions.clear();
         }
         let mut gone = self.pods.known();
@@ -102,7 +105,9 @@ impl VersionedPods {
 
     /// The watch has reported everything up to `version`.
     pub(super) fn advance(&mut self, version: Version) -> Result<(), WentBack> {
-        if let Some(position) = self.position.as_ref().filter(|position| version.is_older_than(position)) {
+        if let Some(position) =
+            self.position.as_ref().filter(|position| version.is_older_than(position))
+        {
             return Err(WentBack { from: position.0.clone(), to: version.0 });
         }
         self.position = Some(version);
@@ -111,9 +116,12 @@ impl VersionedPods {
 
     /// Takes the answer to a lookup. Returns whether it was newer.
     pub(super) fn looked_up(&mut self, seen: VersionedPod) -> bool {
-        // Not newer than the watch: the pod may have been deleted since, and the watch does not report that
-        // again.
-        let news = self.position.as_ref().is_none_or(|position| position.is_older_than(&seen.version))
+        // Not newer than the watch: the pod may have been deleted since, and the watch does not
+        // report that again.
+        let news = self
+            .position
+            .as_ref()
+            .is_none_or(|position| position.is_older_than(&seen.version))
             && self.versions.get(&seen.pod).is_none_or(|known| known.is_older_than(&seen.version));
         if news {
             self.put(seen);

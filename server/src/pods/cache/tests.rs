@@ -8,7 +8,10 @@ fn cart() -> PodKey {
 }
 
 fn facts(uid: &str, annotation: &str) -> PodFacts {
-    PodFacts { uid: uid.to_owned(), annotations: BTreeMap::from([("a".to_owned(), annotation.to_owned())]) }
+    PodFacts {
+        uid: uid.to_owned(),
+        annotations: BTreeMap::from([("a".to_owned(), annotation.to_owned())]),
+    }
 }
 
 fn entries(pods: &Pods) -> usize {
@@ -97,8 +100,12 @@ async fn a_static_pod_awaits_its_mirror_for_longer_than_a_kubelet_does_not_look_
 #[test]
 fn an_annotation_is_parsed_once_for_each_network_and_again_when_it_changes() {
     let annotation = |mac: &str| {
-        let text = format!(r#"{{"default":{{"mac_address":{mac:?},"ip_addresses":["10.244.1.5/24"]}}}}"#);
-        PodFacts { uid: String::new(), annotations: BTreeMap::from([(POD_NETWORKS.to_owned(), text)]) }
+        let text =
+            format!(r#"{{"default":{{"mac_address":{mac:?},"ip_addresses":["10.244.1.5/24"]}}}}"#);
+        PodFacts {
+            uid: String::new(),
+            annotations: BTreeMap::from([(POD_NETWORKS.to_owned(), text)]),
+        }
     };
     let pods = Pods::default();
     let mut watch = pods.watch(&cart());

@@ -1,5 +1,5 @@
-//! The files of a directory, and the pods in them. Reads only when its caller asks for it, and blocks
-//! meanwhile.
+//! The files of a directory, and the pods in them. Reads only when its caller asks for it, and
+//! blocks meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,11 +19,12 @@ use crate::{
     pods::{PodFacts, Pods},
 };
 
-/// The most bytes of a manifest. More than an annotation may have (256 KiB), so that an annotation that is
-/// too long is refused with that reason, and does not look like a pod without one; a file of a gigabyte must
-/// not fill the memory.
+/// The most bytes of a manifest. More than an annotation may have (256 KiB), so that an annotation
+/// that is too long is refused with that reason, and does not look like a pod without one; a file
+/// of a gigabyte must not fill the memory.
 const LONGEST: u64 = 2 * 1024 * 1024;
-/// Endings of a manifest's name. An editor's temporary files have another ending, or start with a dot.
+/// Endings of a manifest's name. An editor's temporary files have another ending, or start with a
+/// dot.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The files as they were last read.
@@ -42,7 +43,8 @@ pub(super) struct Directory {
 #[derive(Debug, Default)]
 struct Manifest {
     pods: Vec<(PodKey, PodFacts)>,
-    /// Number of the last read. Of several files with the same pod, the one that was read last counts.
+    /// Number of the last read. Of several files with the same pod, the one that was read last
+    /// counts.
     read: u64,
     /// The problem that was logged last.
     problem: Option<String>,
@@ -72,7 +74,13 @@ impl FileError {
 impl Directory {
     /// A directory that has not been read yet. Its pods go to `pods`.
     pub(super) fn new(path: &Path, pods: Pods) -> Self {
-        Self { path: path.to_owned(), files: BTreeMap::new(), unread: BTreeSet::new(), reads: 0, pods }
+        Self {
+            path: path.to_owned(),
+            files: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            reads: 0,
+            pods,
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -115,7 +123,8 @@ impl Directory {
         match read(&self.path.join(name)) {
             Ok(pods) => {
                 self.reads += 1;
-                self.files.insert(name.to_owned(), Manifest { pods, read: self.reads, problem: None });
+                self.files
+                    .insert(name.to_owned(), Manifest { pods, read: self.reads, problem: None });
             }
             Err(FileError::Read(error)) if error.kind() == io::ErrorKind::NotFound => {
                 self.files.remove(name);
@@ -128,14 +137,20 @@ impl Directory {
                 self.complain(name, chain(&error));
             }
         }
-        let after = self.files.get(name).into_iter().flat_map(|file| &file.pods).map(|(key, _)| key.clone());
-        // The pods of before, too: one that the file no longer has may be gone, or be in another file.
+        let after = self
+            .files
+            .get(name)
+            .into_iter()
+            .flat_map(|file| &file.pods)
+            .map(|(key, _)| key.clone());
+        // The pods of before, too: one that the file no longer has may be gone, or be in another
+        // file.
         let touched: BTreeSet<PodKey> = before.into_iter().chain(after).collect();
         touched.iter().for_each(|key| self.publish(key));
     }
 
-    /// Logs once what is wrong with a file. Its pods of before stay: the file may be in the middle of an
-    /// edit.
+    /// Logs once what is wrong with a file. Its pods of before stay: the file may be in the middle
+    /// of an edit.
     fn complain(&mut self, name: &OsStr, problem: String) {
         let file = self.files.entry(name.to_owned()).or_default();
         if file.problem.as_ref() != Some(&problem) {
@@ -150,7 +165,10 @@ impl Directory {
             .files
             .iter()
             .flat_map(|(name, file)| {
-                file.pods.iter().filter(|(pod, _)| pod == key).map(move |(_, facts)| (file.read, name, facts))
+                file.pods
+                    .iter()
+                    .filter(|(pod, _)| pod == key)
+                    .map(move |(_, facts)| (file.read, name, facts))
             })
             .collect();
         claims.sort_by_key(|(read, ..)| *read);
@@ -181,12 +199,16 @@ impl Directory {
 
 fn is_manifest(name: &OsStr) -> bool {
     let hidden = name.as_encoded_bytes().starts_with(b".");
-    !hidden && Path::new(name).extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+    !hidden
+        && Path::new(name)
+            .extension()
+            .is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
 }
 
 fn read(path: &Path) -> Result<Vec<(PodKey, PodFacts)>, FileError> {
     // Non-blocking: to open a FIFO would block until another process writes to it.
-    let file: File = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let file: File =
+        OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(FileError::NotAFile);
     }

@@ -25,12 +25,12 @@ pub enum ManifestError {
 ///
 /// # Errors
 ///
-/// A document is not valid, is of another kind, or has a name that Kubernetes does not allow. No pod of the
-/// text is returned then.
+/// A document is not valid, is of another kind, or has a name that Kubernetes does not allow. No
+/// pod of the text is returned then.
 pub fn parse(text: &str) -> Result<Vec<(PodKey, PodFacts)>, ManifestError> {
     let mut pods = Vec::new();
-    // JSON first, because not all JSON is YAML: surrogate pairs (`\ud83d\ude00`) and some control characters
-    // are not.
+    // JSON first, because not all JSON is YAML: surrogate pairs (`\ud83d\ude00`) and some control
+    // characters are not.
     if let Ok(object) = serde_json::from_str::<Object>(text) {
         object.pods(&mut pods)?;
         return Ok(pods);
@@ -75,7 +75,10 @@ impl Object {
                 )?;
                 pods.push((
                     key,
-                    PodFacts { uid: uid.unwrap_or_default(), annotations: annotations.unwrap_or_default() },
+                    PodFacts {
+                        uid: uid.unwrap_or_default(),
+                        annotations: annotations.unwrap_or_default(),
+                    },
                 ));
                 Ok(())
             }
@@ -108,7 +111,10 @@ mod tests {
 
     #[test]
     fn json_several_documents_and_lists_are_read() {
-        assert_eq!(names(r#"{"kind":"Pod","metadata":{"name":"a","annotations":null}}"#), ["default/a"]);
+        assert_eq!(
+            names(r#"{"kind":"Pod","metadata":{"name":"a","annotations":null}}"#),
+            ["default/a"]
+        );
         let list = "kind: List\nitems:\n- {kind: Pod, metadata: {name: b}}\n\
                     - {kind: Pod, metadata: {name: c, namespace: n}}\n";
         assert_eq!(
@@ -122,8 +128,9 @@ mod tests {
     #[test]
     fn json_that_is_no_yaml_is_read() {
         for (escaped, annotation) in [(r"\ud83d\ude00", "\u{1f600}"), ("\u{7f}", "\u{7f}")] {
-            let text =
-                format!(r#"{{"kind":"Pod","metadata":{{"name":"a","annotations":{{"k":"{escaped}"}}}}}}"#);
+            let text = format!(
+                r#"{{"kind":"Pod","metadata":{{"name":"a","annotations":{{"k":"{escaped}"}}}}}}"#
+            );
             assert_eq!(parse(&text).unwrap()[0].1.annotations["k"], annotation);
         }
     }
@@ -131,7 +138,10 @@ mod tests {
     #[test]
     fn what_is_no_pod_is_refused_with_the_reason() {
         for (text, reason) in [
-            ("kind: Deployment\nmetadata: {name: a}", "kind \"Deployment\" is neither Pod nor List"),
+            (
+                "kind: Deployment\nmetadata: {name: a}",
+                "kind \"Deployment\" is neither Pod nor List",
+            ),
             ("kind: Pod", "pod name \"\" is empty"),
             (
                 "kind: Pod\nmetadata: {name: a_b}",

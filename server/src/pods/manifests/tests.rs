@@ -48,10 +48,14 @@ async fn files_are_followed_from_first_to_last() {
     followed.uid("b", Some("u2")).await;
 
     followed.write(".a.yaml.swp", &pod("a", "wrong"));
-    fs::rename(followed.directory.path().join(".a.yaml.swp"), followed.directory.path().join("a.yaml"))
-        .unwrap();
+    fs::rename(
+        followed.directory.path().join(".a.yaml.swp"),
+        followed.directory.path().join("a.yaml"),
+    )
+    .unwrap();
     followed.uid("a", Some("wrong")).await;
-    fs::rename(followed.directory.path().join("a.yaml"), followed.directory.path().join("a.yaml~")).unwrap();
+    fs::rename(followed.directory.path().join("a.yaml"), followed.directory.path().join("a.yaml~"))
+        .unwrap();
     followed.uid("a", None).await;
     fs::remove_file(followed.directory.path().join("b.json")).unwrap();
     followed.uid("b", None).await;
@@ -104,10 +108,13 @@ async fn a_mounted_config_map_changes_all_of_its_files_at_once() {
 #[tokio::test]
 async fn events_that_were_too_many_are_made_up_for() {
     let followed = Followed::start(&[]);
-    // More than /proc/sys/fs/inotify/max_queued_events, while this thread (the runtime's only one) keeps the
-    // reader from reading.
-    let queue: usize =
-        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    // More than /proc/sys/fs/inotify/max_queued_events, while this thread (the runtime's only one)
+    // keeps the reader from reading.
+    let queue: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     for n in 0..queue + 1000 {
         followed.write(if n % 2 == 0 { "x" } else { "y" }, "");
     }

@@ -1,11 +1,18 @@
 use std::sync::Arc;
 
-use contract::error::Code;
+use contract::{
+    error::Code,
+    wire::{BridgeFacts, PortWriter},
+};
 
 use super::{
-    super::test_state::{GOOD, cart, facts, handler_state, request},
+    super::{
+        Body,
+        test_state::{GOOD, TestState, cart, facts, handler_state, request},
+    },
     *,
 };
+use crate::ports::FEW_CALLS;
 
 /// Code and message of the refusal, and how long it took in (paused) time.
 async fn refused(handler_state: &HandlerState, request: Request) -> (Code, String, Duration) {
@@ -30,7 +37,10 @@ async fn a_pod_of_another_uid_is_refused_once_the_source_had_time_to_catch_up() 
     played.pods.put(&cart(), facts("u2", GOOD));
     let (code, text, after) = refused(&played.handler_state, request(|_| {})).await;
     assert_eq!((code, after.as_secs()), (Code::UnknownContainer, 5));
-    assert_eq!(text, "pod shop/cart-0 has UID \"u2\", not \"u1\": the pod that is meant no longer exists");
+    assert_eq!(
+        text,
+        "pod shop/cart-0 has UID \"u2\", not \"u1\": the pod that is meant no longer exists"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,11 +49,17 @@ async fn an_annotation_is_waited_for_until_shortly_before_the_caller_gives_up() 
     played.pods.put(&cart(), facts("u1", None));
     let (code, text, after) = refused(&played.handler_state, request(|_| {})).await;
     assert_eq!((code, after.as_secs()), (Code::TryAgain, 110));
-    assert_eq!(text, "pod shop/cart-0 has no network \"default\" in annotation k8s.ovn.org/pod-networks");
+    assert_eq!(
+        text,
+        "pod shop/cart-0 has no network \"default\" in annotation k8s.ovn.org/pod-networks"
+    );
 
     for (timeout_ms, millis) in [(30_000, 29_800), (1_000, 800), (100, 0), (u64::MAX, 3_600_000)] {
-        let (.., after) =
-            refused(&played.handler_state, request(|request| request.timeout_ms = Some(timeout_ms))).await;
+        let (.., after) = refused(
+            &played.handler_state,
+            request(|request| request.timeout_ms = Some(timeout_ms)),
+        )
+        .await;
         assert!(after.as_millis().abs_diff(millis) <= 2, "{timeout_ms}: {after:?}");
     }
 }
@@ -95,7 +111,11 @@ async fn what_is_invalid_is_refused_before_anything_is_waited_for() {
     let handler_state = handler_state(false).handler_state;
     type Change = fn(&mut Request);
     let cases: [(Change, Code, &str); 6] = [
-        (|r| drop(r.env.remove("CNI_CONTAINERID")), Code::InvalidEnvironment, "CNI_CONTAINERID is missing"),
+        (
+            |r| drop(r.env.remove("CNI_CONTAINERID")),
+            Code::InvalidEnvironment,
+            "CNI_CONTAINERID is missing",
+        ),
         (|r| drop(r.env.remove("CNI_ARGS")), Code::InvalidEnvironment, "CNI_ARGS is missing"),
         (
             |r| drop(r.env.insert("CNI_IFNAME".into(), "lo".into())),
@@ -118,4 +138,28 @@ async fn what_is_invalid_is_refused_before_anything_is_waited_for() {
         let (refused, message, after) = refused(&handler_state, request(change)).await;
         assert_eq!((refused, message.as_str(), after), (code, text, Duration::ZERO));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plugin_writes_its_port_unless_many_calls_are_under_way() {
+    let TestState { handler_state, pods, queue, .. } = handler_state(false);
+    pods.put(&cart(), facts("u1", GOOD));
+    queue.bridge.send_replace(Some(BridgeFacts {
+        datapath_type: "netdev".to_owned(),
+        writer: PortWriter::default(),
+    }));
+    let writer = async || {
+        let answer = handler_state.add(request(|_| {}), Instant::now()).await.unwrap();
+        let Body::Whole(body) = answer.body else { panic!("an answer to an ADD is whole") };
+        serde_json::from_slice::<Response>(&body).unwrap().bridge.unwrap().writer
+    };
+    let mut calls = Vec::new();
+    for _ in 0..FEW_CALLS {
+        calls.push(handler_state.calls.enter());
+        assert_eq!(writer().await, PortWriter::Plugin, "{} calls", calls.len());
+    }
+    let one_more = handler_state.calls.enter();
+    assert_eq!(writer().await, PortWriter::Server);
+    drop(one_more);
+    assert_eq!(writer().await, PortWriter::Plugin);
 }

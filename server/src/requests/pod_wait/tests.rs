@@ -27,7 +27,8 @@ fn pod(uid: &str, incarnation: u64, annotations: &[(&str, &str)]) -> Pod {
 }
 
 fn annotated(uid: &str, incarnation: u64, more: &[(&str, &str)]) -> Pod {
-    let network = format!(r#"{{"default":{{"mac_address":"{BLUE_MAC}","ip_addresses":["10.244.1.5/24"]}}}}"#);
+    let network =
+        format!(r#"{{"default":{{"mac_address":"{BLUE_MAC}","ip_addresses":["10.244.1.5/24"]}}}}"#);
     pod(uid, incarnation, &[&[(POD_NETWORKS, network.as_str())], more].concat())
 }
 
@@ -41,16 +42,21 @@ fn answer(wait: &mut PodWait, pod: &Pod) -> PodInterface {
 #[test]
 fn the_answer_holds_what_annotation_configuration_and_defaults_say() {
     let mut wait = wait_for(Some("u1"));
-    let limited = annotated("u1", 1, &[("kubernetes.io/egress-bandwidth", "10M"), (MIGRATABLE, "")]);
+    let limited =
+        annotated("u1", 1, &[("kubernetes.io/egress-bandwidth", "10M"), (MIGRATABLE, "")]);
     let answered = answer(&mut wait, &limited);
     assert_eq!(
         (answered.mtu, answered.routable_mtu, answered.skip_ip_config),
         (Mtu::DEFAULT, defaults().routable_mtu, true)
     );
     assert_eq!(answered.bandwidth, Bandwidth { ingress: None, egress: Some(10_000_000) });
-    assert_eq!((answered.pod_uid.as_str(), answered.addressing.mac.to_string().as_str()), ("u1", BLUE_MAC));
+    assert_eq!(
+        (answered.pod_uid.as_str(), answered.addressing.mac.to_string().as_str()),
+        ("u1", BLUE_MAC)
+    );
 
-    let mut wait = PodWait::new(args(None), Network::Default, Some(9000.try_into().unwrap()), defaults());
+    let mut wait =
+        PodWait::new(args(None), Network::Default, Some(9000.try_into().unwrap()), defaults());
     assert_eq!(answer(&mut wait, &annotated("u1", 1, &[])).mtu.bytes(), 9000);
 }
 
@@ -70,9 +76,14 @@ fn it_waits_for_pod_and_uid_and_annotation_in_turn() {
 
 #[test]
 fn a_pod_that_goes_while_it_is_waited_for_ends_the_wait() {
-    for (then, change) in [(None, PodChange::Deleted), (Some(annotated("u2", 2, &[])), PodChange::Replaced)] {
+    for (then, change) in
+        [(None, PodChange::Deleted), (Some(annotated("u2", 2, &[])), PodChange::Replaced)]
+    {
         let mut wait = wait_for(None);
-        assert_eq!(wait.look(Some(&pod("u1", 1, &[]))).unwrap(), WaitStep::Wait(Missing::Annotation));
+        assert_eq!(
+            wait.look(Some(&pod("u1", 1, &[]))).unwrap(),
+            WaitStep::Wait(Missing::Annotation)
+        );
         let refusal = wait.look(then.as_ref()).unwrap_err();
         assert_eq!(refusal.to_string(), format!("pod shop/cart-0: {change}"));
     }
@@ -95,7 +106,10 @@ fn the_uid_is_the_sources_for_static_pods_and_for_runtimes_that_know_none() {
         );
     }
     let other = annotated("u2", 1, &[(CONFIG_SOURCE, "api")]);
-    assert!(matches!(wait_for(Some("u1")).look(Some(&other)), Ok(WaitStep::Wait(Missing::Uid { .. }))));
+    assert!(matches!(
+        wait_for(Some("u1")).look(Some(&other)),
+        Ok(WaitStep::Wait(Missing::Uid { .. }))
+    ));
 }
 
 #[test]
@@ -113,7 +127,10 @@ fn another_network_has_an_annotation_of_its_own_and_no_limits() {
     let blue = Network::Attachment { name: "blue".to_owned(), nad: "shop/blue".to_owned() };
     let mut wait = PodWait::new(args(None), blue, None, defaults());
     let limit = ("kubernetes.io/ingress-bandwidth", "1M");
-    assert_eq!(wait.look(Some(&annotated("u1", 1, &[limit]))).unwrap(), WaitStep::Wait(Missing::Annotation));
+    assert_eq!(
+        wait.look(Some(&annotated("u1", 1, &[limit]))).unwrap(),
+        WaitStep::Wait(Missing::Annotation)
+    );
     let networks = format!(r#"{{"shop/blue":{{"mac_address":"{BLUE_MAC}"}}}}"#);
     assert_eq!(
         answer(&mut wait, &pod("u1", 1, &[(POD_NETWORKS, &networks), limit])).bandwidth,
@@ -123,9 +140,11 @@ fn another_network_has_an_annotation_of_its_own_and_no_limits() {
 
 #[test]
 fn the_older_annotation_serves_as_well() {
-    let legacy =
-        r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
-    assert_eq!(answer(&mut wait_for(None), &pod("", 1, &[(LEGACY, legacy)])).addressing.gateways.len(), 1);
+    let legacy = r#"{"ip_address":"192.168.2.3/24","mac_address":"0a:00:00:00:00:01","gateway_ip":"192.168.2.1"}"#;
+    assert_eq!(
+        answer(&mut wait_for(None), &pod("", 1, &[(LEGACY, legacy)])).addressing.gateways.len(),
+        1
+    );
 }
 
 #[test]
@@ -134,7 +153,8 @@ fn a_pod_whose_primary_network_is_user_defined_is_refused_and_named() {
         r#"{{"default":{{"mac_address":"{BLUE_MAC}","ip_addresses":["10.244.1.5/24"],"role":"infrastructure-locked"}},
             "shop/blue":{{"mac_address":"{BLUE_MAC}","ip_addresses":["10.1.0.5/24"],"role":"primary"}}}}"#
     );
-    let refusal = wait_for(Some("u1")).look(Some(&pod("u1", 1, &[(POD_NETWORKS, &network)]))).unwrap_err();
+    let refusal =
+        wait_for(Some("u1")).look(Some(&pod("u1", 1, &[(POD_NETWORKS, &network)]))).unwrap_err();
     assert_eq!(refusal.code().number(), 2);
     assert!(
         refusal.to_string().contains("shop/cart-0") && refusal.to_string().contains("user-defined"),

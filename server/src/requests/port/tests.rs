@@ -44,7 +44,8 @@ fn host_link() -> IfName {
 async fn attachment(played: &TestState, add: Request, network: &Network) -> Attachment {
     let answer = played.handler_state.add(add, Instant::now()).await.unwrap();
     let Body::Whole(body) = answer.body else { panic!("{answer:?}") };
-    let interface: PodInterface = serde_json::from_slice::<Response>(&body).unwrap().pod_if_info.unwrap();
+    let interface: PodInterface =
+        serde_json::from_slice::<Response>(&body).unwrap().pod_if_info.unwrap();
     let identity = Identity {
         sandbox: "c1".parse().unwrap(),
         if_name: "eth0".parse().unwrap(),
@@ -119,13 +120,19 @@ async fn the_server_plans_the_port_that_its_plugin_would_write() {
 /// A pod from a manifest may have no UID, and an older runtime sends none.
 #[tokio::test]
 async fn a_uid_that_only_one_side_knows_is_the_ports() {
-    for (there, asked, expected) in [("u1", "u1", "u1"), ("", "u1", "u1"), ("u1", "", "u1"), ("", "", "")] {
+    for (there, asked, expected) in
+        [("u1", "u1", "u1"), ("", "u1", "u1"), ("u1", "", "u1"), ("", "", "")]
+    {
         let mut played = handler_state(false);
         let request = PortRequest { uid: asked.to_owned(), ..answered(&played).await };
         played.pods.put(&cart(), facts(there, GOOD));
         played.handler_state.port(request).unwrap();
         let ids = queued(&mut played).columns.external_ids;
-        assert_eq!(ids.get("iface-id-ver").map_or("", String::as_str), expected, "{there:?} {asked:?}");
+        assert_eq!(
+            ids.get("iface-id-ver").map_or("", String::as_str),
+            expected,
+            "{there:?} {asked:?}"
+        );
     }
 }
 
@@ -141,10 +148,14 @@ async fn a_port_of_another_mac_is_refused_and_the_refusal_says_what_the_annotati
         "pod shop/cart-0: the annotation k8s.ovn.org/pod-networks has 0a:58:0a:f4:01:05 10.244.1.5/24 for network \
          \"default\", and the port is for 0a:58:0a:f4:01:06 10.244.1.5/24"
     );
-    assert!(hint.contains("tries again") && hint.contains("kubectl -n shop get pod cart-0"), "{hint}");
+    assert!(
+        hint.contains("tries again") && hint.contains("kubectl -n shop get pod cart-0"),
+        "{hint}"
+    );
 
     let many = (0..2000_u16).map(|number| format!("10.1.{}.{}/16", number >> 8, number & 0xff));
-    let many = PortRequest { addresses: many.map(|text| text.parse().unwrap()).collect(), ..request };
+    let many =
+        PortRequest { addresses: many.map(|text| text.parse().unwrap()).collect(), ..request };
     let (.., text, _) = refused(&mut played, many);
     assert!(text.ends_with("10.1.0.3/16 and 1996 more") && text.len() < 512, "{text}");
 }
@@ -194,8 +205,8 @@ async fn addresses_in_another_order_are_the_same() {
     queued(&mut played);
 }
 
-/// The new server of a roll-out has not read its pods yet, or the pod was deleted. Both end with the plugin's
-/// own watch, as without this server.
+/// The new server of a roll-out has not read its pods yet, or the pod was deleted. Both end with
+/// the plugin's own watch, as without this server.
 #[tokio::test]
 async fn a_port_of_a_pod_that_is_not_known_is_left_to_its_plugin() {
     for lagging in [false, true] {

@@ -16,7 +16,10 @@ fn request(uid: &str, nad: &str) -> WatchRequest {
 fn pod(uid: &str, incarnation: u64, settings: Option<&str>) -> Pod {
     let annotation =
         settings.map(|settings| (POD_NETWORKS.to_owned(), format!(r#"{{"default":{settings}}}"#)));
-    Pod::new(PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() }, incarnation)
+    Pod::new(
+        PodFacts { uid: uid.to_owned(), annotations: annotation.into_iter().collect() },
+        incarnation,
+    )
 }
 
 const AS_CONFIGURED: Option<&str> =
@@ -24,10 +27,12 @@ const AS_CONFIGURED: Option<&str> =
 
 #[test]
 fn each_change_has_its_name_and_no_change_has_none() {
-    let other_mac =
-        Some(r#"{"mac_address":"0a:58:0a:f4:01:06","ip_addresses":["10.244.1.5/24","fd00::5/64"]}"#);
-    let other_address =
-        Some(r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.6/24","fd00::5/64"]}"#);
+    let other_mac = Some(
+        r#"{"mac_address":"0a:58:0a:f4:01:06","ip_addresses":["10.244.1.5/24","fd00::5/64"]}"#,
+    );
+    let other_address = Some(
+        r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["10.244.1.6/24","fd00::5/64"]}"#,
+    );
     let other_order = Some(
         r#"{"mac_address":"0a:58:0a:f4:01:05","ip_addresses":["fd00::5/64","10.244.1.5/24"],"role":"primary"}"#,
     );

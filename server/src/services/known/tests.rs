@@ -30,15 +30,22 @@ fn key(name: &str) -> ServiceKey {
 }
 
 fn service(name: &str, spec: Value) -> (ServiceKey, Service) {
-    let object =
-        json!({"metadata": {"namespace": "shop", "name": name, "resourceVersion": "1"}, "spec": spec});
+    let object = json!({"metadata": {"namespace": "shop", "name": name, "resourceVersion": "1"}, "spec": spec});
     serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap()
 }
 
 /// A slice of `service`. `endpoints`: address, node and conditions.
-fn slice(name: &str, service: &str, ports: Value, endpoints: &[(&str, &str, Value)]) -> (SliceKey, Slice) {
-    let family =
-        if endpoints.first().is_some_and(|(address, ..)| address.contains(':')) { "IPv6" } else { "IPv4" };
+fn slice(
+    name: &str,
+    service: &str,
+    ports: Value,
+    endpoints: &[(&str, &str, Value)],
+) -> (SliceKey, Slice) {
+    let family = if endpoints.first().is_some_and(|(address, ..)| address.contains(':')) {
+        "IPv6"
+    } else {
+        "IPv4"
+    };
     let endpoints: Vec<Value> = endpoints
         .iter()
         .map(|(address, node, conditions)| json!({"addresses": [address], "nodeName": node, "conditions": conditions}))
@@ -129,7 +136,8 @@ fn connections_to_an_endpoint_that_went_or_serves_no_more_are_stale() {
     assert_eq!(all(&put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &both))), [].into());
 
     let gone = put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &both[..1]));
-    let expected = [stale("10.96.0.10", 53, "10.244.2.5:5353"), stale("", 30053, "10.244.2.5:5353")];
+    let expected =
+        [stale("10.96.0.10", 53, "10.244.2.5:5353"), stale("", 30053, "10.244.2.5:5353")];
     assert_eq!(all(&gone), expected.into());
     assert!(gone.valid.contains(&stale("10.96.0.10", 53, "10.244.1.5:5353")));
 
@@ -139,7 +147,8 @@ fn connections_to_an_endpoint_that_went_or_serves_no_more_are_stale() {
         slice("dns-a", "dns", dns_ports(), &[("10.244.1.5", "n1", conditions)])
     };
     assert_eq!(all(&put_slice(&mut known, terminating(true))), [].into());
-    let expected = [stale("10.96.0.10", 53, "10.244.1.5:5353"), stale("", 30053, "10.244.1.5:5353")];
+    let expected =
+        [stale("10.96.0.10", 53, "10.244.1.5:5353"), stale("", 30053, "10.244.1.5:5353")];
     assert_eq!(all(&put_slice(&mut known, terminating(false))), expected.into());
 }
 
@@ -151,8 +160,11 @@ fn connections_to_a_service_that_went_are_stale_whatever_their_endpoint() {
     put_slice(&mut known, slice("dns-a", "dns", dns_ports(), &[("10.244.1.5", "n1", ready())]));
     let gone = known.service(&key, None);
     // The host's kernel translates the node port to the cluster's address, OVN to the endpoint.
-    let expected =
-        [stale("10.96.0.10", 53, ""), stale("", 30053, "10.96.0.10:53"), stale("", 30053, "10.244.1.5:5353")];
+    let expected = [
+        stale("10.96.0.10", 53, ""),
+        stale("", 30053, "10.96.0.10:53"),
+        stale("", 30053, "10.244.1.5:5353"),
+    ];
     assert_eq!(all(&gone), expected.into());
     // In a list that lacks it, too.
     put(&mut known, dns());
@@ -166,7 +178,8 @@ fn connections_to_an_address_or_node_port_from_before_there_was_the_service_are_
     let (key, service) = dns();
     // What the first list has was there before.
     assert_eq!(all(&known.all_services(vec![(key.clone(), service.clone())])), [].into());
-    let itself = |address: &str, port| Stale { address: address.parse().ok(), port, end: StaleEnd::Itself };
+    let itself =
+        |address: &str, port| Stale { address: address.parse().ok(), port, end: StaleEnd::Itself };
     let untranslated = [itself("", 30053), itself("10.96.0.10", 53)];
     let gone = known.service(&key, None);
     assert!(untranslated.iter().all(|one| gone.valid.contains(one)), "{gone:?}");
@@ -201,7 +214,8 @@ fn each_slice_has_its_own_number_of_a_port() {
 fn what_no_part_of_the_node_needs_is_not_kept() {
     let mut known = known();
     let tcp = json!([{"name": "", "protocol": "TCP", "port": 80}]);
-    let kept = |known: &Known| -> usize { known.slices.values().map(|slice| slice.endpoints.len()).sum() };
+    let kept =
+        |known: &Known| -> usize { known.slices.values().map(|slice| slice.endpoints.len()).sum() };
     put_slice(&mut known, slice("web-a", "web", tcp.clone(), &[("10.244.2.5", "n2", ready())]));
     assert_eq!(kept(&known), 0);
     for endpoint in [("10.244.1.5", "n1", ready()), ("192.0.2.7", "n2", ready())] {
@@ -228,13 +242,19 @@ fn a_port_without_a_name_has_the_endpoints_of_a_slices_port_of_any_name() {
 /// Each destination that is not a node port.
 fn served(known: &mut Known) -> Vec<String> {
     let all = known.facts().destinations.expect("all is known");
-    let targets = |to: &Destination| to.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let targets =
+        |to: &Destination| to.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let text = |to: &Destination| Some(format!("{}:{} -> {}", to.address?, to.port, targets(to)));
     all.iter().filter_map(text).collect()
 }
 
 /// A Service with this age, address in the cluster and `externalIPs`.
-fn external(name: &str, created: u8, cluster_ip: &str, external_ips: &[&str]) -> (ServiceKey, Service) {
+fn external(
+    name: &str,
+    created: u8,
+    cluster_ip: &str,
+    external_ips: &[&str],
+) -> (ServiceKey, Service) {
     let object = json!({
         "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1",
             "creationTimestamp": format!("2026-01-01T00:00:{created:02}Z")},
@@ -243,7 +263,8 @@ fn external(name: &str, created: u8, cluster_ip: &str, external_ips: &[&str]) ->
     serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap()
 }
 
-/// A namespace that sorts earlier took an address of another one's Service, at once and on all nodes.
+/// A namespace that sorts earlier took an address of another one's Service, at once and on all
+/// nodes.
 #[test]
 fn an_address_that_two_services_want_is_the_older_ones_until_it_goes() {
     let mut known = known();
@@ -272,7 +293,10 @@ fn external_ips_of_nodes_and_api_servers_are_not_translated() {
     known.all_slices(vec![api]);
     let all = ["192.0.2.6", "192.0.2.7", "10.96.0.99", "10.244.9.9", "100.64.0.9", "198.51.100.7"];
     known.all_services(vec![external("thief", 1, "10.96.0.6", &all)]);
-    assert!(known.awaits_nodes() && known.facts().destinations.is_none(), "no node may lose its address");
+    assert!(
+        known.awaits_nodes() && known.facts().destinations.is_none(),
+        "no node may lose its address"
+    );
     let addresses = |text: &str| -> Box<[IpAddr]> { [text.parse().unwrap()].into() };
     known.all_nodes(vec![("n2".into(), addresses("192.0.2.7"))]);
     let free = "198.51.100.7:80 -> 10.96.0.6:80".to_owned();
@@ -299,8 +323,9 @@ fn external_ips_are_served_where_the_api_server_does_not_tell_of_nodes() {
 fn a_service_with_a_thousand_addresses_and_ports_costs_a_node_next_to_nothing() {
     let addresses: Vec<String> =
         (0..1000).map(|number| format!("198.18.{}.{}", number / 250, number % 250)).collect();
-    let ports: Vec<Value> =
-        (1..=1000).map(|port| json!({"name": format!("p{port}"), "port": port, "protocol": "UDP"})).collect();
+    let ports: Vec<Value> = (1..=1000)
+        .map(|port| json!({"name": format!("p{port}"), "port": port, "protocol": "UDP"}))
+        .collect();
     let spec = json!({"clusterIPs": ["10.96.0.7"], "externalIPs": addresses, "ports": ports});
     let mut known = known();
     known.all_services(Vec::new());
@@ -332,7 +357,11 @@ fn a_service_on_hosts_has_the_ready_endpoints_of_each_family() {
             "api-4",
             "api",
             ports.clone(),
-            &[("192.0.2.7", "n1", ready()), ("192.0.2.8", "n2", unready), ("10.244.1.5", "n1", json!(null))],
+            &[
+                ("192.0.2.7", "n1", ready()),
+                ("192.0.2.8", "n2", unready),
+                ("10.244.1.5", "n1", json!(null)),
+            ],
         ),
     );
     put_slice(&mut known, slice("api-6", "api", ports, &[("2001:db8::7", "n1", ready())]));
@@ -349,7 +378,10 @@ fn a_service_on_hosts_has_the_ready_endpoints_of_each_family() {
         ("10.96.0.1 443", "[10.244.1.5:6443, 192.0.2.7:6443]"),
         ("fd00:10:96::1 443", "[[2001:db8::7]:6443]"),
     ];
-    assert_eq!(found, expected.map(|(service, endpoints)| (service.to_owned(), endpoints.to_owned())));
+    assert_eq!(
+        found,
+        expected.map(|(service, endpoints)| (service.to_owned(), endpoints.to_owned()))
+    );
 }
 
 #[test]
@@ -357,7 +389,8 @@ fn each_range_has_a_service_in_it_if_there_is_one() {
     let mut known = known();
     assert!(!known.facts().are_all_ranges);
     let object = |name: &str, cidrs: Value| {
-        let object = json!({"metadata": {"name": name, "resourceVersion": "1"}, "spec": {"cidrs": cidrs}});
+        let object =
+            json!({"metadata": {"name": name, "resourceVersion": "1"}, "spec": {"cidrs": cidrs}});
         serde_json::from_value::<RangeObject>(object).unwrap().value().unwrap()
     };
     known.all_ranges(vec![object("kubernetes", json!(["10.96.0.0/16", "fd00:10:96::/112"]))]);
@@ -365,8 +398,12 @@ fn each_range_has_a_service_in_it_if_there_is_one() {
     known.range(more, Some(nets));
     put(&mut known, service("web", json!({"clusterIP": "192.168.128.7", "ports": [{"port": 80}]})));
     let Facts { ranges, are_all_ranges, .. } = known.facts();
-    let found: Vec<String> = ranges.iter().map(|(range, sample)| format!("{range} {sample:?}")).collect();
-    assert_eq!(found, ["10.96.0.0/16 []", "192.168.128.0/24 [192.168.128.7]", "fd00:10:96::/112 []"]);
+    let found: Vec<String> =
+        ranges.iter().map(|(range, sample)| format!("{range} {sample:?}")).collect();
+    assert_eq!(
+        found,
+        ["10.96.0.0/16 []", "192.168.128.0/24 [192.168.128.7]", "fd00:10:96::/112 []"]
+    );
     assert!(are_all_ranges);
     known.service(&key("web"), None);
     known.range("more".into(), None);
@@ -389,7 +426,11 @@ fn a_health_check_counts_the_ready_endpoints_of_this_node() {
             "web-a",
             "web",
             ports,
-            &[("10.244.1.5", "n1", ready()), ("10.244.1.6", "n1", unready), ("10.244.2.5", "n2", ready())],
+            &[
+                ("10.244.1.5", "n1", ready()),
+                ("10.244.1.6", "n1", unready),
+                ("10.244.2.5", "n2", ready()),
+            ],
         ),
     );
     let check = HealthCheck { service: key("web"), local_endpoints: 1 };
@@ -402,11 +443,40 @@ fn a_health_check_counts_the_ready_endpoints_of_this_node() {
 #[test]
 fn addresses_of_load_balancers_that_the_node_must_not_serve_are_left_out() {
     let spec = json!({"clusterIP": "10.96.0.7", "externalIPs": ["198.51.100.1"]});
-    let ingress =
-        json!([{"ip": "198.51.100.2"}, {"ip": "198.51.100.3", "ipMode": "Proxy"}, {"hostname": "a"}]);
-    let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+    let ingress = json!([{"ip": "198.51.100.2"}, {"ip": "198.51.100.3", "ipMode": "Proxy"}, {"hostname": "a"}]);
+    let addresses =
+        |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
     let object = json!({"metadata": {"namespace": "shop", "name": "web", "resourceVersion": "1"},
         "spec": spec, "status": {"loadBalancer": {"ingress": ingress}}});
     let read = serde_json::from_value::<ServiceObject>(object).unwrap().value().unwrap().1;
     assert_eq!(read.outside().collect::<Vec<_>>(), addresses(&["198.51.100.2", "198.51.100.1"]));
+}
+
+/// The server did not know the node's zone, and took hosts of all zones.
+#[test]
+fn a_service_on_hosts_follows_the_nodes_zone() {
+    let mut known = known();
+    let api = json!({"clusterIP": "10.96.0.20", "clusterIPs": ["10.96.0.20"], "ports": [{"protocol": "TCP", "port": 443}]});
+    put(&mut known, service("api", api));
+    let at = |address: &str, zone: &str| json!({"addresses": [address], "conditions": ready(), "hints": {"forZones": [{"name": zone}]}});
+    let object = json!({
+        "metadata": {"namespace": "shop", "name": "api-a", "resourceVersion": "1",
+            "labels": {"kubernetes.io/service-name": "api"}},
+        "addressType": "IPv4", "ports": [{"protocol": "TCP", "port": 6443}],
+        "endpoints": [at("192.0.2.8", "a"), at("192.0.2.9", "b")],
+    });
+    put_slice(&mut known, serde_json::from_value::<SliceObject>(object).unwrap().value().unwrap());
+    let targets = |known: &Known| -> Vec<String> {
+        known
+            .destinations(&key("api"))
+            .iter()
+            .flat_map(|of| &of.targets)
+            .map(ToString::to_string)
+            .collect()
+    };
+    assert_eq!(targets(&known), ["192.0.2.8:6443", "192.0.2.9:6443"], "the zone is not known");
+    known.zone(Some("b".into()));
+    assert_eq!(targets(&known), ["192.0.2.9:6443"]);
+    known.zone(None);
+    assert_eq!(targets(&known).len(), 2, "the label was removed");
 }

@@ -10,9 +10,11 @@ use crate::flows::{Masquerade, Ports, Vlan, Zone};
 #[path = "../../../tests/external_bridge/example.rs"]
 mod example;
 
-/// Compares with a page beside this file. With `UPDATE_PAGES` in the environment the page is written instead.
+/// Compares with a page beside this file. With `UPDATE_PAGES` in the environment the page is
+/// written instead.
 fn assert_page(flows: &Flows, file: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/flows/table/tests").join(file);
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/flows/table/tests").join(file);
     if std::env::var_os("UPDATE_PAGES").is_some() {
         std::fs::write(&path, flows.to_string()).unwrap();
     }
@@ -21,7 +23,10 @@ fn assert_page(flows: &Flows, file: &str) {
     let flows: BTreeSet<&str> = flows.lines().collect();
     let (missing, added): (Vec<_>, Vec<_>) =
         (page.difference(&flows).collect(), flows.difference(&page).collect());
-    assert!(missing.is_empty() && added.is_empty(), "{file}: without {missing:#?}, but with {added:#?}");
+    assert!(
+        missing.is_empty() && added.is_empty(),
+        "{file}: without {missing:#?}, but with {added:#?}"
+    );
 }
 
 #[test]
@@ -55,7 +60,10 @@ fn flows_of_services_are_told_by_their_table_and_priority() {
         config.services.clear();
         let without = table(&config);
         let of_services = || all.iter().filter(|(slot, _)| without.actions(slot).is_none());
-        assert!(of_services().count() > 4 && of_services().all(|(slot, _)| slot.is_of_service()), "{all}");
+        assert!(
+            of_services().count() > 4 && of_services().all(|(slot, _)| slot.is_of_service()),
+            "{all}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Actions, inside the one instruction that a flow has (`OFPIT_APPLY_ACTIONS`). Knows nothing of messages.
+//! Actions, inside the one instruction that a flow has (`OFPIT_APPLY_ACTIONS`). Knows nothing of
+//! messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -42,8 +43,8 @@ const DESTINATION: u16 = 2;
 const RANGE_V4: u16 = 1;
 const RANGE_V6: u16 = 4;
 const RANGE_PORT: u16 = 16;
-/// The headers of `NXM_OF_ETH_DST` and `NXM_OF_ETH_SRC`, which the bridge uses in a move, and of the same
-/// fields of OpenFlow.
+/// The headers of `NXM_OF_ETH_DST` and `NXM_OF_ETH_SRC`, which the bridge uses in a move, and of
+/// the same fields of OpenFlow.
 const NXM_ETH_DST: [u8; 4] = [0, 0, 2, 6];
 const NXM_ETH_SRC: [u8; 4] = [0, 0, 4, 6];
 const ETHERNET_BITS: u16 = 48;
@@ -69,7 +70,9 @@ fn encode(action: &Action) -> Vec<u8> {
         }
         Action::PopVlan => plain(POP_VLAN, &[0; 4]),
         Action::PushVlan => plain(PUSH_VLAN, &[TAG.to_be_bytes(), [0; 2]].concat()),
-        Action::SetVlan(vlan) => set_field(&VLAN_VID.with(&(vlan.number() | PRESENT).to_be_bytes())),
+        Action::SetVlan(vlan) => {
+            set_field(&VLAN_VID.with(&(vlan.number() | PRESENT).to_be_bytes()))
+        }
         Action::SetMacDestination(mac) => set_field(&ETH_DST.with(&mac.octets())),
         Action::CopyMacDestinationToSource => {
             let mut body = [ETHERNET_BITS.to_be_bytes(), [0; 2], [0; 2]].concat();
@@ -170,7 +173,10 @@ fn decode(actions: &mut Reader<'_>) -> Option<Action> {
         SET_FIELD => match field(body)? {
             (VLAN_VID, [high, low]) => {
                 let number = u16::from_be_bytes([*high, *low]);
-                Vlan::try_from(number & !PRESENT).ok().filter(|_| number & PRESENT != 0).map(Action::SetVlan)
+                Vlan::try_from(number & !PRESENT)
+                    .ok()
+                    .filter(|_| number & PRESENT != 0)
+                    .map(Action::SetVlan)
             }
             (ETH_DST, value) => {
                 let octets: [u8; 6] = value.try_into().ok()?;

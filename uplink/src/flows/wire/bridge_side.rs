@@ -1,5 +1,5 @@
-//! The other side of the wire, for tests and the fuzzer: an answer as a bridge writes it, and what is read
-//! from any answer.
+//! The other side of the wire, for tests and the fuzzer: an answer as a bridge writes it, and what
+//! is read from any answer.
 
 use super::{FLOWS, Part, RawSlot, action, length, multipart, padded_match, part};
 use crate::flows::{Action, Slot};
@@ -27,9 +27,9 @@ pub fn answer(cookie: u64, slot: &Slot, actions: &[Action]) -> Vec<u8> {
 /// What is read from the body of an answer. `None`: it is no answer with flows, or cut off.
 pub fn read(body: &[u8]) -> Option<Vec<Read>> {
     match part(body)? {
-        Part::Flows { flows, .. } => {
-            Some(flows.into_iter().map(|found| (found.cookie, found.at.slot(), found.actions)).collect())
-        }
+        Part::Flows { flows, .. } => Some(
+            flows.into_iter().map(|found| (found.cookie, found.at.slot(), found.actions)).collect(),
+        ),
         // The slots of changes are read, too.
         Part::Changes(changes) => {
             Some(changes.into_iter().map(|(cookie, at)| (cookie, at.slot(), None)).collect())

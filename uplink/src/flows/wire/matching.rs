@@ -12,8 +12,8 @@ use crate::flows::{ConnectionState, Family, Icmp, Match, OfPort, Packet, Protoco
 const BASIC: u16 = 0x8000;
 const NXM: u16 = 1;
 
-/// Class and number of a field. Those of OpenFlow: table "Explanation of fields" of section 7.2.3.8; those of
-/// Open vSwitch: ovs-fields(7).
+/// Class and number of a field. Those of OpenFlow: table "Explanation of fields" of section
+/// 7.2.3.8; those of Open vSwitch: ovs-fields(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field(u16, u8);
 
@@ -253,7 +253,11 @@ fn transport(number: u8) -> Option<Protocol> {
     Protocol::ALL.into_iter().find(|protocol| protocol.number() == number)
 }
 
-fn put(matching: &mut Match, numbers: &mut Numbers, Value { field, value, mask }: Value<'_>) -> Option<()> {
+fn put(
+    matching: &mut Match,
+    numbers: &mut Numbers,
+    Value { field, value, mask }: Value<'_>,
+) -> Option<()> {
     let exact = if mask.is_none() { Some(value) } else { None };
     let byte = exact.and_then(|value| value.try_into().ok()).map(u8::from_be_bytes);
     let short = exact.and_then(|value| value.try_into().ok()).map(u16::from_be_bytes);
@@ -267,7 +271,8 @@ fn put(matching: &mut Match, numbers: &mut Numbers, Value { field, value, mask }
         ETH_TYPE => numbers.kind = Some(short?),
         VLAN_VID => {
             let number = short?;
-            matching.vlan = Some(Vlan::try_from(number & !PRESENT).ok().filter(|_| number & PRESENT != 0)?);
+            matching.vlan =
+                Some(Vlan::try_from(number & !PRESENT).ok().filter(|_| number & PRESENT != 0)?);
         }
         IP_PROTO => numbers.protocol = Some(byte?),
         IPV4_SRC | IPV6_SRC => matching.source = Some(net(value, mask)?),

@@ -1,5 +1,6 @@
-//! What is cut off is refused; what is unknown can be removed. The rest is a property for the fuzzer
-//! (`fuzz/properties/src/flows.rs`), and compared with a real bridge (`tests/external_bridge`).
+//! What is cut off is refused; what is unknown can be removed. The rest is a property for the
+//! fuzzer (`fuzz/properties/src/flows.rs`), and compared with a real bridge
+//! (`tests/external_bridge`).
 
 use std::net::IpAddr;
 
@@ -8,7 +9,11 @@ use crate::flows::{Match, OfPort};
 
 fn example() -> (Slot, Vec<Action>) {
     let matching = Match { in_port: Some(OfPort(7)), ..Match::default() };
-    let slot = Slot { table: 3, priority: 100, matching: matching.destination(IpAddr::from([192, 0, 2, 1])) };
+    let slot = Slot {
+        table: 3,
+        priority: 100,
+        matching: matching.destination(IpAddr::from([192, 0, 2, 1])),
+    };
     (slot, vec![Action::Output(OfPort::LOCAL)])
 }
 

@@ -35,7 +35,8 @@ fn a_part_of_a_test_is_a_spec_and_a_test_without_parts_is_one() {
         === RUN   TestConformance/One/Should_deny,_first\n    helper.go:9: something\n=== RUN   TestConformance/Two\n    suite.go:7: Skipping Two: suite does not support X\n\
         --- PASS: TestConformance (9.50s)\n    --- PASS: TestConformance/One (4.00s)\n        --- PASS: TestConformance/One/Should_deny,_first (1.50s)\n    --- SKIP: TestConformance/Two (0.00s)\nPASS\n";
     let specs = read(Sctp::Present, text).specs("s", true);
-    let seen: Vec<(&str, &Outcome)> = specs.iter().map(|spec| (spec.name.as_str(), &spec.outcome)).collect();
+    let seen: Vec<(&str, &Outcome)> =
+        specs.iter().map(|spec| (spec.name.as_str(), &spec.outcome)).collect();
     let skipped = Outcome::Skipped("Skipping Two: suite does not support X".to_owned());
     assert_eq!(
         seen,
@@ -68,9 +69,11 @@ fn only_a_test_that_lacks_nothing_but_sctp_is_skipped_for_it() {
     assert!(matches!(outcome(Sctp::Absent, &no_sctp), Outcome::Skipped(_)));
     assert!(matches!(outcome(Sctp::Present, &no_sctp), Outcome::Failed(_)));
     // A connection that was as expected at the second attempt is no failure.
-    let before_the_policy =
-        "    helper.go:114: Expected connection to fail from a/b-0, but instead it successfully connected.";
-    assert!(matches!(outcome(Sctp::Absent, &format!("{before_the_policy}{no_sctp}")), Outcome::Skipped(_)));
+    let before_the_policy = "    helper.go:114: Expected connection to fail from a/b-0, but instead it successfully connected.";
+    assert!(matches!(
+        outcome(Sctp::Absent, &format!("{before_the_policy}{no_sctp}")),
+        Outcome::Skipped(_)
+    ));
     let others = [
         TRIED.replace("PROTOCOL", "tcp").replace("WHY", "REFUSED"),
         "        \tError:      \tReceived unexpected error:\n        \tMessages:   \tunable to patch policy"
@@ -96,7 +99,8 @@ fn what_fails_before_the_tests_fails_the_run() {
     assert_eq!(outcomes(read(Sctp::Present, text), false), [expected]);
 }
 
-/// Among them a test whose part was skipped for want of SCTP, and which could not delete its policy.
+/// Among them a test whose part was skipped for want of SCTP, and which could not delete its
+/// policy.
 #[test]
 fn a_test_that_fails_on_its_own_is_a_spec_beside_its_parts() {
     let no_sctp = TRIED.replace("PROTOCOL", "sctp").replace("WHY", "OTHER: protocol not supported");
@@ -104,7 +108,10 @@ fn a_test_that_fails_on_its_own_is_a_spec_beside_its_parts() {
     let seen = outcomes(read(Sctp::Absent, &failing(&format!("{no_sctp}{own}"))), false);
     assert_eq!(
         seen[0],
-        ("[network-policy-api] One".to_owned(), Outcome::Failed("error deleting resource".to_owned()))
+        (
+            "[network-policy-api] One".to_owned(),
+            Outcome::Failed("error deleting resource".to_owned())
+        )
     );
     assert!(matches!(seen[1].1, Outcome::Skipped(_)), "{seen:?}");
     assert_eq!(seen.len(), 2);
@@ -118,6 +125,10 @@ fn a_suite_that_ends_without_its_result_fails_the_run() {
     let name = "[network-policy-api] the suite s as a whole".to_owned();
     assert_eq!(seen.last(), Some(&(name.clone(), Outcome::Failed(why))));
     // And one that says that all is well, but does not end so.
-    let text = "=== RUN   TestConformance\n--- PASS: TestConformance (1.00s)\nPASS\nexit status 2\n";
-    assert_eq!(outcomes(read(Sctp::Present, text), false).last().map(|(name, _)| name), Some(&name));
+    let text =
+        "=== RUN   TestConformance\n--- PASS: TestConformance (1.00s)\nPASS\nexit status 2\n";
+    assert_eq!(
+        outcomes(read(Sctp::Present, text), false).last().map(|(name, _)| name),
+        Some(&name)
+    );
 }

@@ -63,8 +63,9 @@ fn a_continued_value_does_not_shift_the_lines_behind_it() {
 
 #[test]
 fn every_fault_is_named_with_its_line_and_the_rest_is_read() {
-    let (entries, faults) =
-        parse("early=1\n[s]\n<same as ovn north>\na=\"open\nb=2\nc d=3\n[t\nd=\\x\n[u] v\n[w \"x\ny=5");
+    let (entries, faults) = parse(
+        "early=1\n[s]\n<same as ovn north>\na=\"open\nb=2\nc d=3\n[t\nd=\\x\n[u] v\n[w \"x\ny=5",
+    );
     let lines: Vec<usize> = faults.iter().map(|fault| fault.line).collect();
     assert_eq!(lines, [1, 3, 4, 6, 7, 8, 9, 10]);
     let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();

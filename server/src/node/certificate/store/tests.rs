@@ -38,9 +38,13 @@ fn issued((chain, key): (String, String)) -> Issued {
 fn key_and_certificate_are_one_file_that_only_root_reads() {
     let place = Place::new();
     assert_eq!(place.read(), Err(Unusable::Absent));
-    let written = place.store.write(&issued(certificate(USER, 300, 600)), SystemTime::now()).unwrap();
+    let written =
+        place.store.write(&issued(certificate(USER, 300, 600)), SystemTime::now()).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!((mode(place.store.path()), mode(place.store.path().parent().unwrap())), (0o600, 0o700));
+    assert_eq!(
+        (mode(place.store.path()), mode(place.store.path().parent().unwrap())),
+        (0o600, 0o700)
+    );
     let left = written.left(SystemTime::now()).as_secs();
     assert!((590..=600).contains(&left), "{left}");
     // Two thirds of ten minutes, and not of those five more by which it is dated back.
@@ -57,7 +61,12 @@ fn a_certificate_is_as_old_as_its_file_only_if_the_file_is_of_its_lifetime() {
     let (chain, key) = certificate(USER, 3000, 600);
     place.write(&format!("{chain}{key}"));
     let due = |stored: SystemTime| {
-        File::options().append(true).open(place.store.path()).unwrap().set_modified(stored).unwrap();
+        File::options()
+            .append(true)
+            .open(place.store.path())
+            .unwrap()
+            .set_modified(stored)
+            .unwrap();
         let due = place.read().unwrap().due();
         due.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
             - SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
@@ -81,7 +90,10 @@ fn a_file_that_cannot_be_used_says_why() {
         (chain.clone(), "there is no private key in it"),
         (key.clone(), "there is no certificate in it"),
         (format!("{chain}{other_key}"), "the private key does not fit the certificate"),
-        (format!("{}{key}", &chain[..chain.len() / 2]), "it is not a certificate with its private key"),
+        (
+            format!("{}{key}", &chain[..chain.len() / 2]),
+            "it is not a certificate with its private key",
+        ),
         (format!("{other_chain}{other_key}"), "of user \"system:ovn-node:n2\""),
         (format!("{expired}{expired_key}"), "it has expired"),
         ("x".repeat(2 << 20), "it is too large"),
@@ -104,7 +116,8 @@ fn a_certificate_of_another_user_or_key_does_not_replace_the_one_in_use() {
     let before = fs::read(place.store.path()).unwrap();
     let (chain, _) = certificate(USER, 300, 600);
     let (_, key) = certificate(USER, 300, 600);
-    for wrong in [(chain, key), certificate("system:masters", 300, 600), certificate(USER, 600, -1)] {
+    for wrong in [(chain, key), certificate("system:masters", 300, 600), certificate(USER, 600, -1)]
+    {
         let error = place.store.write(&issued(wrong), SystemTime::now()).unwrap_err();
         assert!(matches!(error, WriteError::Unusable(_)), "{error}");
     }
@@ -132,7 +145,12 @@ fn a_directory_that_cannot_be_written_is_an_error_with_the_path() {
     let place = Place::new();
     // Root may write anywhere but into a file.
     fs::write(place.directory.path().join("certificates"), "").unwrap();
-    fs::set_permissions(place.directory.path().join("certificates"), Permissions::from_mode(0o400)).unwrap();
-    let error = place.store.write(&issued(certificate(USER, 300, 600)), SystemTime::now()).unwrap_err();
-    assert!(matches!(&error, WriteError::Write { path, .. } if path == place.store.path()), "{error:?}");
+    fs::set_permissions(place.directory.path().join("certificates"), Permissions::from_mode(0o400))
+        .unwrap();
+    let error =
+        place.store.write(&issued(certificate(USER, 300, 600)), SystemTime::now()).unwrap_err();
+    assert!(
+        matches!(&error, WriteError::Write { path, .. } if path == place.store.path()),
+        "{error:?}"
+    );
 }

@@ -58,7 +58,8 @@ fn a_family_that_is_lost_altogether_is_as_it_was_before() {
 
 #[test]
 fn the_controller_reads_what_the_node_writes() {
-    let entry = entry(&GatewayConfig { node_ports: false, ..config(GatewayMode::Shared) }, "n1", &place());
+    let entry =
+        entry(&GatewayConfig { node_ports: false, ..config(GatewayMode::Shared) }, "n1", &place());
     let text = annotation(Some(r#"{"blue":{"mode":""},"default":{"mode":"local"}}"#), &entry);
     for part in [
         r#""bridge-id":"breth0""#,
@@ -98,12 +99,18 @@ fn what_the_world_may_ask_for_follows_from_services() {
         destination(None, None),
         destination(Some("203.0.113.5"), Some(vec![own])),
         destination(Some("10.96.0.7"), None),
-        Destination { protocol: Protocol::Udp, ..destination(Some("203.0.113.7"), Some(vec![own])) },
+        Destination {
+            protocol: Protocol::Udp,
+            ..destination(Some("203.0.113.7"), Some(vec![own]))
+        },
         destination(Some("203.0.113.8"), Some(vec!["10.244.0.5:8080".parse().unwrap(), own])),
         // The gateway router would let everybody in.
         Destination { clients: Some(clients.clone()), ..destination(Some("203.0.113.6"), None) },
         // The host could not keep the client's address, so the flows let in whom they should.
-        Destination { clients: Some(clients.clone()), ..destination(Some("203.0.113.9"), Some(vec![own])) },
+        Destination {
+            clients: Some(clients.clone()),
+            ..destination(Some("203.0.113.9"), Some(vec![own]))
+        },
     ];
     let ports = BridgePorts {
         uplink: 1,
@@ -120,7 +127,8 @@ fn what_the_world_may_ask_for_follows_from_services() {
             destinations: &all,
             mtu: Mtu::DEFAULT,
         };
-        flows_config(&GatewayConfig { node_ports, ..config(mode) }, &place(), &ports, surroundings).services
+        flows_config(&GatewayConfig { node_ports, ..config(mode) }, &place(), &ports, surroundings)
+            .services
     };
     let front = |front, host_endpoint| Exposed {
         protocol: uplink::flows::Protocol::Tcp,
@@ -131,8 +139,10 @@ fn what_the_world_may_ask_for_follows_from_services() {
     let node_port = front(Front::NodePort { family: Family::V4, port: 30080 }, None);
     let address = |address: &str| Front::Address { address: address.parse().unwrap(), port: 30080 };
     let local = front(address("203.0.113.5"), Some(own));
-    let datagrams =
-        Exposed { protocol: uplink::flows::Protocol::Udp, ..front(address("203.0.113.7"), Some(own)) };
+    let datagrams = Exposed {
+        protocol: uplink::flows::Protocol::Udp,
+        ..front(address("203.0.113.7"), Some(own))
+    };
     let beside_pod = front(address("203.0.113.8"), Some(own));
     let limited = Exposed { clients: Some(clients), ..front(address("203.0.113.9"), Some(own)) };
     let of_policy = BTreeSet::from([local.clone(), datagrams, beside_pod, limited]);
@@ -148,7 +158,8 @@ fn what_the_world_may_ask_for_follows_from_services() {
 #[test]
 fn a_node_without_a_gateway_says_so_and_entries_of_other_networks_stay() {
     let of = |text: &str| BTreeMap::from([(GATEWAY_CONFIG.to_owned(), text.to_owned())]);
-    let text = annotation_disabled(&of(r#"{"blue":{"mode":"local"},"default":{"mode":"shared"}}"#)).unwrap();
+    let text = annotation_disabled(&of(r#"{"blue":{"mode":"local"},"default":{"mode":"shared"}}"#))
+        .unwrap();
     assert_eq!(text, r#"{"blue":{"mode":"local"},"default":{"mode":""}}"#);
     assert_eq!(annotation_disabled(&of(&text)), None);
     assert_eq!(annotation_disabled(&BTreeMap::new()), None);

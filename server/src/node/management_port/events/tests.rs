@@ -83,7 +83,8 @@ fn every_kind_of_message_names_its_link() {
         (libc::RTM_NEWADDR, vec![0; 3], About::Nothing),
     ];
     let datagram: Vec<u8> = cases.iter().flat_map(|(kind, body, _)| message(*kind, body)).collect();
-    let found: Vec<About> = bodies(&datagram).into_iter().map(|(kind, body)| about(kind, body)).collect();
+    let found: Vec<About> =
+        bodies(&datagram).into_iter().map(|(kind, body)| about(kind, body)).collect();
     assert_eq!(found, cases.map(|(_, _, about)| about));
 }
 
@@ -143,13 +144,14 @@ fn a_table_that_another_program_makes_or_removes_is_an_event() {
     });
 }
 
-/// Regression: the sockets of a node without management port stayed open until the next event, which a node
-/// without nftables may never have.
+/// Regression: the sockets of a node without management port stayed open until the next event,
+/// which a node without nftables may never have.
 #[test]
 fn a_subscription_ends_with_its_receivers_and_not_with_the_next_event() {
     apart(async || {
         let metrics = tokio::runtime::Handle::current().metrics();
-        let Happened { watched: _watched, to_interface, to_table, to_addresses } = listen().unwrap();
+        let Happened { watched: _watched, to_interface, to_table, to_addresses } =
+            listen().unwrap();
         tokio::task::yield_now().await;
         assert_eq!(metrics.num_alive_tasks(), 2, "one of links, one of rules");
         drop((to_interface, to_table));
@@ -170,8 +172,8 @@ fn shell(script: &str) {
     assert!(status.success(), "{script}");
 }
 
-/// Each pod that the kubelet probes is a neighbour: with 250 of them, the whole port was looked at 10 to 20
-/// times a second, for ever.
+/// Each pod that the kubelet probes is a neighbour: with 250 of them, the whole port was looked at
+/// 10 to 20 times a second, for ever.
 #[test]
 fn neighbours_other_than_the_gateway_were_looks_at_the_port() {
     apart(async || {
@@ -199,7 +201,8 @@ fn neighbours_other_than_the_gateway_were_looks_at_the_port() {
         // A link may have an event of its own some time after it is up.
         let pods = looks(pods, 1).await;
         assert!(pods < 5, "{pods} looks");
-        let gateway = "ip neigh replace 10.244.1.1 lladdr 02:00:00:00:00:01 nud permanent dev ovn-k8s-mp0";
+        let gateway =
+            "ip neigh replace 10.244.1.1 lladdr 02:00:00:00:00:01 nud permanent dev ovn-k8s-mp0";
         assert!(looks(gateway, 2).await >= 1);
     });
 }

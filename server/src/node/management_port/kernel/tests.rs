@@ -39,15 +39,16 @@ fn of_a_hosts_thousand_routes_only_those_over_the_interface_are_read() {
     assert!((1..20).contains(&read), "{read} routes were read");
 }
 
-/// The kernel goes on by the number of entries that it has sent: with an address before it removed, one that
-/// stays is left out, and was added again, which the kernel refuses.
+/// The kernel goes on by the number of entries that it has sent: with an address before it removed,
+/// one that stays is left out, and was added again, which the kernel refuses.
 #[test]
 fn an_address_of_the_interface_was_missing_because_another_one_was_removed_while_they_were_read() {
     const ADDRESSES: u32 = 2000;
     const LOOPBACK: u32 = 1;
     let number = |n: u32| Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 9, 0, 1)) + n);
-    let message =
-        move |n| AddressMessageBuilder::<Ipv4Addr>::new().index(LOOPBACK).address(number(n), 32).build();
+    let message = move |n| {
+        AddressMessageBuilder::<Ipv4Addr>::new().index(LOOPBACK).address(number(n), 32).build()
+    };
     let read = std::thread::spawn(move || {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
             .expect("a network namespace: this test runs as root");
@@ -74,8 +75,8 @@ fn an_address_of_the_interface_was_missing_because_another_one_was_removed_while
     assert_eq!(read, (3..ADDRESSES).map(|n| number(n).into()).collect());
 }
 
-/// In a user namespace a setting of the host's is refused each time: the port was compared twice a minute for
-/// ever.
+/// In a user namespace a setting of the host's is refused each time: the port was compared twice a
+/// minute for ever.
 #[test]
 fn a_setting_that_is_not_permitted_was_tried_again_for_ever() {
     let failed = |step: Step, errno| {

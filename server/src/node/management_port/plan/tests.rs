@@ -28,7 +28,8 @@ fn assigned(subnets: &[&str]) -> AssignedSubnets {
 fn a_node_of_both_families_has_an_address_a_gateway_and_routes_in_each() {
     let services = ["10.96.0.0/16".parse().unwrap()];
     let subnets = assigned(&["10.244.1.0/24", "fd00:10:244:1::/64"]);
-    let desired = port(&["10.244.0.0/16", "fd00:10:244::/48"]).desired("n1", &subnets, &services).unwrap();
+    let desired =
+        port(&["10.244.0.0/16", "fd00:10:244::/48"]).desired("n1", &subnets, &services).unwrap();
     assert_eq!(desired.iface_id, "k8s-n1");
     assert_eq!(desired.mac.to_string(), "0a:58:0a:f4:01:02");
     assert_eq!(
@@ -52,9 +53,11 @@ fn a_node_of_both_families_has_an_address_a_gateway_and_routes_in_each() {
 
 #[test]
 fn a_recorded_mac_and_the_mtu_of_routes_are_used() {
-    let port = ManagementPort { routable_mtu: Some(1300.try_into().unwrap()), ..port(&["10.244.0.0/16"]) };
+    let port =
+        ManagementPort { routable_mtu: Some(1300.try_into().unwrap()), ..port(&["10.244.0.0/16"]) };
     let mac = "0a:58:00:00:00:07".parse().ok();
-    let desired = port.desired("N1", &AssignedSubnets { mac, ..assigned(&["10.244.3.0/24"]) }, &[]).unwrap();
+    let desired =
+        port.desired("N1", &AssignedSubnets { mac, ..assigned(&["10.244.3.0/24"]) }, &[]).unwrap();
     assert_eq!(
         (desired.mac.to_string().as_str(), desired.iface_id.as_str()),
         ("0a:58:00:00:00:07", "k8s-n1")
@@ -85,6 +88,9 @@ fn a_default_is_a_route_only_where_the_nodes_subnet_lies_in_it() {
 #[test]
 fn subnets_without_room_are_refused_by_name() {
     let error = port(&[]).desired("n1", &assigned(&["10.244.1.0/31"]), &[]).unwrap_err();
-    assert_eq!(error.to_string(), "subnet 10.244.1.0/31 has no room for a gateway and a management port");
+    assert_eq!(
+        error.to_string(),
+        "subnet 10.244.1.0/31 has no room for a gateway and a management port"
+    );
     assert_eq!(port(&[]).desired("n1", &assigned(&[]), &[]), Err(PlanError::None));
 }

@@ -38,7 +38,12 @@ fn interface() -> Interface {
 
 fn seen(interface: Interface) -> Seen {
     let port = SeenPort { port: uuid(2), elsewhere: None, interface: Some((uuid(3), interface)) };
-    Seen { bridge: Some(uuid(1)), datapath: Some(Datapath::Userspace), port: Some(port), old: Vec::new() }
+    Seen {
+        bridge: Some(uuid(1)),
+        datapath: Some(Datapath::Userspace),
+        port: Some(port),
+        old: Vec::new(),
+    }
 }
 
 fn done(seen: &Seen) -> Vec<String> {
@@ -54,7 +59,10 @@ fn a_port_that_is_right_is_left_alone() {
 #[test]
 fn without_a_bridge_there_is_nothing_to_do_and_on_an_empty_one_the_port_is_added() {
     assert_eq!(done(&Seen::default()), [] as [&str; 0]);
-    assert_eq!(done(&Seen { bridge: Some(uuid(1)), ..Seen::default() }), ["added the port to br-int"]);
+    assert_eq!(
+        done(&Seen { bridge: Some(uuid(1)), ..Seen::default() }),
+        ["added the port to br-int"]
+    );
 }
 
 #[test]
@@ -81,6 +89,9 @@ fn ports_under_the_old_name_or_on_another_bridge_are_replaced() {
 #[test]
 fn the_port_of_a_node_with_a_long_name_is_known_under_both_of_its_old_names() {
     let names = |node| old_names(node).into_iter().collect::<Vec<_>>();
-    assert_eq!(names("kube-node-with-long-name"), ["k8s-kube-node-w", "k8s-kube-node-with-long-name"]);
+    assert_eq!(
+        names("kube-node-with-long-name"),
+        ["k8s-kube-node-w", "k8s-kube-node-with-long-name"]
+    );
     assert_eq!(names("node1"), ["k8s-node1"]);
 }

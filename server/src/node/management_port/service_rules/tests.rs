@@ -1,3 +1,5 @@
+use std::{net::Ipv4Addr, time::Instant};
+
 use super::*;
 
 fn address(text: &str) -> IpAddr {
@@ -61,7 +63,8 @@ fn every_kind() -> Vec<Destination> {
     v4.into_iter().chain(v6).collect()
 }
 
-/// A pod's answer to another machine would leave through the gateway router, which does not know the connection.
+/// A pod's answer to another machine would leave through the gateway router, which does not know
+/// the connection.
 #[test]
 fn behind_a_shared_gateway_what_comes_over_another_nic_has_the_address_of_the_node() {
     in_a_namespace(async || {
@@ -155,7 +158,8 @@ fn the_kernel_shows_what_was_written_and_changes_only_what_differs() {
 
 /// Upstream's server did not start any more: it found a chain of its name with another priority.
 #[test]
-fn chains_of_upstreams_server_go_with_the_first_rule_of_ours_and_no_chain_of_ours_has_their_names() {
+fn chains_of_upstreams_server_go_with_the_first_rule_of_ours_and_no_chain_of_ours_has_their_names()
+{
     in_a_namespace(async || {
         let theirs = FORMER.map(|chain| Chain { task: Task::Forward, ..chain });
         let make = theirs.iter().flat_map(|chain| chain.replacement(&Found::Nothing, &[]));
@@ -180,8 +184,13 @@ fn all_of_it_goes_and_upstreams_chains_stay() {
         let theirs = FORMER.map(|chain| Chain { task: Task::Forward, ..chain });
         let make = theirs.iter().flat_map(|chain| chain.replacement(&Found::Nothing, &[]));
         commit(make.collect()).await.unwrap();
-        assert_eq!(remove().await.unwrap(), [PREROUTING, OUTPUT, POSTROUTING].map(|chain| chain.name));
-        for set in Use::ALL.into_iter().flat_map(|purpose| Family::ALL.map(|family| purpose.set(family))) {
+        assert_eq!(
+            remove().await.unwrap(),
+            [PREROUTING, OUTPUT, POSTROUTING].map(|chain| chain.name)
+        );
+        for set in
+            Use::ALL.into_iter().flat_map(|purpose| Family::ALL.map(|family| purpose.set(family)))
+        {
             assert_eq!(set.look().await.unwrap(), FoundSet::Nothing, "{}", set.name);
         }
         for chain in theirs {
@@ -195,7 +204,8 @@ fn all_of_it_goes_and_upstreams_chains_stay() {
 fn a_set_of_another_layout_is_replaced() {
     in_a_namespace(async || {
         let set = Use::Services.set(Family::V4);
-        let other = Set { key: Kind { number: IPV4_ADDR, length: 4 }, content: Content::Nothing, ..set };
+        let other =
+            Set { key: Kind { number: IPV4_ADDR, length: 4 }, content: Content::Nothing, ..set };
         commit(vec![create_table(TABLE), other.create()]).await.unwrap();
         assert!(with_tunnels().correct(&every_kind()).await.unwrap());
         assert!(!with_tunnels().correct(&every_kind()).await.unwrap());
@@ -207,13 +217,15 @@ fn a_set_of_another_layout_is_replaced() {
 fn ten_thousand_node_ports_are_elements_and_not_rules() {
     in_a_namespace(async || {
         let many: Vec<Destination> = (20_000..30_000)
-            .map(|port| node_port(port, "fd00:10:96::7", &["[fd00:10:96::7]:80"], Some(&["[fd69::3]:1"])))
+            .map(|port| {
+                node_port(port, "fd00:10:96::7", &["[fd00:10:96::7]:80"], Some(&["[fd69::3]:1"]))
+            })
             .collect();
         let mut rules = with_tunnels();
         assert!(rules.correct(&many).await.unwrap());
         assert!(!rules.correct(&many).await.unwrap());
         // A hundred times less, unless each costs as much as all before it.
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         assert_eq!(elements(Use::Services, Family::V6).await.len(), 10_000);
         assert!(began.elapsed().as_secs() < 2, "{:?}", began.elapsed());
         assert_eq!(Plan::new(&many).prerouting(&tunnels()).len(), 5);
@@ -241,18 +253,56 @@ fn the_clients_of_a_load_balancer_change_while_it_is_there() {
             assert_eq!(elements(Use::Clients, Family::V4).await.len(), clients.len());
             assert_eq!(elements(Use::Limited, Family::V4).await.len(), 1);
         }
+        let listed = std::process::Command::new("nft").args(["list", "ruleset"]).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        let client = "c6:33:64:0a:06:00:00:00:00:50:00:00:c0:00:02:01";
+        assert!(listed.contains(client), "for administrators, too: {listed}");
         let free = Destination { clients: None, ..limited("198.51.100.10", "10.96.0.10", &[]) };
         assert!(rules.correct(&[free]).await.unwrap());
         assert_eq!(elements(Use::Limited, Family::V4).await, Elements::new());
     });
 }
 
-/// With sixty numbers of targets, the rules of all chains were more than one message, and none was written.
+/// A user makes them; the kernel's time is everybody's.
+#[test]
+fn ten_times_the_clients_cost_no_hundred_times_the_time() {
+    in_a_namespace(async || {
+        let of = |count: u32| {
+            let every_second = (0..count)
+                .map(|number| format!("{}/32", Ipv4Addr::from_bits(0xc612_0000 + 2 * number)));
+            let clients: Vec<String> = every_second.collect();
+            limited(
+                "198.51.100.10",
+                "10.96.0.10",
+                &clients.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
+        };
+        let (some, many) = (of(1_000), of(10_000));
+        let mut rules = with_tunnels();
+        let mut takes = async |wanted: &[Destination]| {
+            let began = Instant::now();
+            assert!(rules.correct(wanted).await.unwrap());
+            began.elapsed()
+        };
+        let (first, gone) = (takes(&[some]).await, takes(&[]).await);
+        let (of_many, many_gone) = (takes(&[many]).await, takes(&[]).await);
+        assert!(of_many < 40 * first, "{of_many:?} for 10,000 clients, {first:?} for 1,000");
+        assert!(
+            many_gone < 40 * gone,
+            "{many_gone:?} without 10,000 clients, {gone:?} without 1,000"
+        );
+        eprintln!("made: {first:?}, {of_many:?}; removed: {gone:?}, {many_gone:?}");
+    });
+}
+
+/// With sixty numbers of targets, the rules of all chains were more than one message, and none was
+/// written.
 #[test]
 fn services_with_each_number_of_targets_on_hosts_have_their_rules_written() {
     in_a_namespace(async || {
         let targets: Vec<String> = (1..=64).map(|host| format!("192.0.2.{host}:80")).collect();
-        let targets_v6: Vec<String> = (1..=64).map(|host| format!("[2001:db8::{host:x}]:80")).collect();
+        let targets_v6: Vec<String> =
+            (1..=64).map(|host| format!("[2001:db8::{host:x}]:80")).collect();
         let every: Vec<Destination> = (1..=64_usize)
             .flat_map(|number| {
                 let of = |all: &[String], cluster: &str, at: &str| {
@@ -268,7 +318,8 @@ fn services_with_each_number_of_targets_on_hosts_have_their_rules_written() {
         let mut rules = with_tunnels();
         assert!(rules.correct(&every).await.unwrap());
         assert!(!with_tunnels().correct(&every).await.unwrap());
-        // For each number, family, kind of address and map: a number for each power of two up to 256.
+        // For each number, family, kind of address and map: a number for each power of two up to
+        // 256.
         assert_eq!(Plan::new(&every).draws(Use::Services).count(), 9 * 4);
     });
 }
@@ -278,12 +329,15 @@ fn each_target_has_its_share_of_the_lots() {
     assert_eq!(lots(0), None);
     for targets in 1..=64_usize {
         let lots = usize::try_from(lots(targets).unwrap()).unwrap();
-        assert!(lots.is_power_of_two() && (lots == targets || lots >= 4 * targets && lots < 8 * targets));
+        assert!(
+            lots.is_power_of_two()
+                && (lots == targets || lots >= 4 * targets && lots < 8 * targets)
+        );
     }
 }
 
-/// A Service with the addresses of all nodes as those of its load balancer ended the overlay, and that of a cluster
-/// whose tunnels have another port than Geneve's own.
+/// A Service with the addresses of all nodes as those of its load balancer ended the overlay, and
+/// that of a cluster whose tunnels have another port than Geneve's own.
 #[test]
 fn packets_of_tunnels_are_not_translated_whatever_port_they_have() {
     in_a_namespace(async || {
@@ -300,8 +354,12 @@ fn packets_of_tunnels_are_not_translated_whatever_port_they_have() {
                 .output()
                 .expect("nft can be started");
             let text = String::from_utf8(output.stdout).unwrap();
-            let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{text}"));
-            assert!(at("udp dport 6082 accept").max(at("udp dport 4789 accept")) < at("dnat"), "{text}");
+            let at =
+                |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{text}"));
+            assert!(
+                at("udp dport 6082 accept").max(at("udp dport 4789 accept")) < at("dnat"),
+                "{text}"
+            );
             assert!(!text.contains("6081"), "{text}");
         }
     });

@@ -2,7 +2,8 @@
 
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
-    Bitwise, DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Payload, Register,
+    Bitwise, DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Payload,
+    Register,
 };
 use podnet::nftables::{Rule, Set};
 
@@ -10,15 +11,15 @@ use super::{
     super::{
         plan::INTERFACE,
         rules::{
-            NETWORK_HEADER, Port, STATUS, TRANSLATED, TRANSPORT_HEADER, compare, connection, interface,
-            is_of_family, is_of_port, other, rule, verdict,
+            NETWORK_HEADER, Port, STATUS, TRANSLATED, TRANSPORT_HEADER, compare, connection,
+            interface, is_of_family, is_of_port, other, rule, verdict,
         },
     },
     Family, To, Use, octets,
 };
 
-/// The register of the 32-bit word with this number, as the kernel names it: by its old name, of four words,
-/// where it has one.
+/// The register of the 32-bit word with this number, as the kernel names it: by its old name, of
+/// four words, where it has one.
 fn register(word: u32) -> Register {
     Register::from(if word.is_multiple_of(4) { 1 + word / 4 } else { 8 + word })
 }
@@ -49,8 +50,10 @@ fn destination(family: Family) -> Expressions {
 
 /// Protocol and port of the destination, which is in the same place in all three protocols.
 fn load_end(word: u32) -> [Expressions; 2] {
-    let protocol =
-        Expressions::Meta(vec![Meta::Key(MetaKey::L4Proto), Meta::DestinationRegister(register(word))]);
+    let protocol = Expressions::Meta(vec![
+        Meta::Key(MetaKey::L4Proto),
+        Meta::DestinationRegister(register(word)),
+    ]);
     [protocol, payload(word + 1, TRANSPORT_HEADER, 2, 2)]
 }
 
@@ -65,7 +68,10 @@ pub(super) fn limit(family: Family) -> Rule {
     // The words before it have the first part of the key.
     all.push(payload(family.words() + 2, NETWORK_HEADER, family.offsets()[0], family.words() * 4));
     // `NFT_LOOKUP_F_INV`
-    let set = [Lookup::Set(Use::Clients.set(family).name.to_owned()), Lookup::SourceRegister(register(0))];
+    let set = [
+        Lookup::Set(Use::Clients.set(family).name.to_owned()),
+        Lookup::SourceRegister(register(0)),
+    ];
     all.push(Expressions::Lookup(set.into_iter().chain([Lookup::Flags(1)]).collect()));
     // `NF_DROP`
     all.push(verdict(0));
@@ -129,8 +135,15 @@ pub(super) fn draw(map: Use, family: Family, to: To, number: u32) -> Rule {
     // `NFTA_NAT_TYPE` (destination), `_FAMILY`, `_REG_ADDR_MIN`, `_REG_ADDR_MAX`, `_REG_PROTO_MIN`,
     // `_REG_PROTO_MAX`, `_FLAGS` (`NF_NAT_RANGE_MAP_IPS`, `NF_NAT_RANGE_PROTO_SPECIFIED`).
     let (address, port) = (in_order(target), in_order(target + family.words()));
-    let nat =
-        [(1, 1), (2, u32::from(family.number())), (3, address), (4, address), (5, port), (6, port), (7, 3)];
+    let nat = [
+        (1, 1),
+        (2, u32::from(family.number())),
+        (3, address),
+        (4, address),
+        (5, port),
+        (6, port),
+        (7, 3),
+    ];
     all.push(other("nat", nat.map(|(kind, value)| attribute(kind, value)).to_vec()));
     rule(all)
 }
@@ -173,7 +186,8 @@ fn is_translated() -> Vec<Expressions> {
     connection(STATUS, TRANSLATED, Operator::NotEqual).into()
 }
 
-/// A connection to a local endpoint is translated to its own source: no later rule translates it then.
+/// A connection to a local endpoint is translated to its own source: no later rule translates it
+/// then.
 pub(super) fn keep_source(family: Family) -> Rule {
     let way = interface(MetaKey::Oifname, Operator::Equal, INTERFACE);
     let matches = way.into_iter().chain(is_of_family(family.number()));
@@ -187,7 +201,8 @@ pub(super) fn keep_source(family: Family) -> Rule {
 }
 
 pub(super) fn masquerade(family: Family) -> Rule {
-    let elsewhere = [INTERFACE, "lo"].map(|name| interface(MetaKey::Oifname, Operator::NotEqual, name));
+    let elsewhere =
+        [INTERFACE, "lo"].map(|name| interface(MetaKey::Oifname, Operator::NotEqual, name));
     let matches = elsewhere.into_iter().flatten().chain(is_of_family(family.number()));
     let matches = matches.chain(is_translated()).chain(is_in(Use::Masqueraded, family));
     rule(matches.chain([other("masq", Vec::new())]))

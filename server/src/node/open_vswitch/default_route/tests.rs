@@ -13,7 +13,12 @@ fn route(prefix: u8, table: u8, attributes: Vec<RouteAttribute>) -> RouteMessage
     message
 }
 
-fn address(scope: AddressScope, flags: AddressFlags, local: Option<&str>, address: &str) -> AddressMessage {
+fn address(
+    scope: AddressScope,
+    flags: AddressFlags,
+    local: Option<&str>,
+    address: &str,
+) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.scope = scope;
@@ -42,7 +47,12 @@ fn the_default_route_with_the_lowest_metric_counts() {
     ];
     assert_eq!(
         best_of(&routes),
-        Some(DefaultRoute { link: 3, metric: 100, source: None, via: Some("192.0.2.254".parse().unwrap()) })
+        Some(DefaultRoute {
+            link: 3,
+            metric: 100,
+            source: None,
+            via: Some("192.0.2.254".parse().unwrap())
+        })
     );
     assert_eq!(best_of(&routes[..1]), None);
 }
@@ -63,7 +73,11 @@ fn the_first_address_that_stays_and_is_for_others_counts() {
         address(AddressScope::Universe, none, Some("192.0.2.1"), "192.0.2.2"),
         address(AddressScope::Universe, none, None, "192.0.2.3"),
     ];
-    assert_eq!(first(&list, AddressFamily::Inet), Some("192.0.2.1".parse().unwrap()), "of two, the own end");
+    assert_eq!(
+        first(&list, AddressFamily::Inet),
+        Some("192.0.2.1".parse().unwrap()),
+        "of two, the own end"
+    );
     assert_eq!(first(&list[3..], AddressFamily::Inet), Some("192.0.2.3".parse().unwrap()));
     assert_eq!(first(&list, AddressFamily::Inet6), None);
 }

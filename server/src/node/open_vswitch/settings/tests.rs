@@ -6,6 +6,7 @@ pub(crate) fn chassis() -> Chassis {
         tls: None,
         encap_type: "geneve".to_owned(),
         encap_ip: None,
+        interconnect: false,
         inactivity_probe: Duration::from_millis(100_000),
         openflow_probe: Duration::from_secs(180),
         ofctrl_wait_before_clear: None,
@@ -78,12 +79,16 @@ fn later_only_what_is_missing_is_put_back() {
     let missing = settings(&chassis()).missing(&there).external_ids;
     assert_eq!(missing.get("ovn-remote"), None, "somebody else's value");
     assert_eq!(missing.get("ovn-monitor-all"), None, "somebody else's value");
-    assert_eq!((missing["ovn-encap-type"].as_str(), missing["system-id"].as_str()), ("geneve", "node1"));
+    assert_eq!(
+        (missing["ovn-encap-type"].as_str(), missing["system-id"].as_str()),
+        ("geneve", "node1")
+    );
 }
 
 #[test]
 fn a_chassis_name_is_never_replaced_nor_written_at_the_start() {
-    let settings = Settings::new(&chassis(), "node1", Some("172.17.42.31".to_owned()), "another".to_owned());
+    let settings =
+        Settings::new(&chassis(), "node1", Some("172.17.42.31".to_owned()), "another".to_owned());
     assert_eq!(settings.differing(&seen(&[])).external_ids.get(SYSTEM_ID), None);
     assert_eq!(settings.missing(&seen(&[("system-id", "uuid")])).external_ids.get(SYSTEM_ID), None);
 }
@@ -114,8 +119,11 @@ fn files_for_ssl_are_written_where_they_differ_and_put_back_where_they_are_gone(
 
 #[test]
 fn what_was_written_is_remembered_with_what_was_written_before() {
-    let seen =
-        seen(&[("ovnkube-wrote", "hostname ovn-remote"), ("hostname", "node1"), ("ovn-remote", "old")]);
+    let seen = seen(&[
+        ("ovnkube-wrote", "hostname ovn-remote"),
+        ("hostname", "node1"),
+        ("ovn-remote", "old"),
+    ]);
     let change = settings(&chassis()).differing(&seen);
     let text = format!("{:?}", change.transaction(&seen));
     let all = "hostname ovn-enable-lflow-cache ovn-encap-ip ovn-encap-type ovn-monitor-all \
@@ -128,7 +136,10 @@ fn what_was_written_is_remembered_with_what_was_written_before() {
 fn what_this_program_wrote_says_nothing_of_what_an_administrator_wants() {
     let given = map(&[
         ("ovnkube-wrote", "hostname ovn-encap-ip ovn-remote"),
-        ("ovnkube-wrote-values", r#"{"ovn-encap-ip":"10.1.1.1","ovn-remote":"tcp:192.0.2.1:6642"}"#),
+        (
+            "ovnkube-wrote-values",
+            r#"{"ovn-encap-ip":"10.1.1.1","ovn-remote":"tcp:192.0.2.1:6642"}"#,
+        ),
         ("ovn-encap-ip", "10.1.1.1"),
         ("ovn-remote", "tcp:192.0.2.9:6642"),
         ("ovn-monitor-all", "false"),
@@ -148,11 +159,16 @@ fn tunnels_move_only_where_the_address_is_this_programs() {
     let mut settings = settings(&chassis());
     settings.set_encap_ip("10.1.1.2".to_owned());
     let moved = |pairs: &[(&str, &str)]| settings.moved(&seen(pairs)).external_ids;
-    let ours =
-        [("ovnkube-wrote", "ovn-encap-ip"), ("ovnkube-wrote-values", r#"{"ovn-encap-ip":"10.1.1.1"}"#)];
+    let ours = [
+        ("ovnkube-wrote", "ovn-encap-ip"),
+        ("ovnkube-wrote-values", r#"{"ovn-encap-ip":"10.1.1.1"}"#),
+    ];
     let expected = map(&[("ovn-encap-ip", "10.1.1.2")]);
     assert_eq!(moved(&[&ours[..], &[("ovn-encap-ip", "10.1.1.1")]].concat()), expected);
     assert_eq!(moved(&[]), expected);
-    assert!(moved(&[&ours[..], &[("ovn-encap-ip", "10.9.9.9")]].concat()).is_empty(), "an administrator's");
+    assert!(
+        moved(&[&ours[..], &[("ovn-encap-ip", "10.9.9.9")]].concat()).is_empty(),
+        "an administrator's"
+    );
     assert!(moved(&[("ovn-encap-ip", "10.1.1.2")]).is_empty());
 }

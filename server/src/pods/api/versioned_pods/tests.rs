@@ -34,7 +34,10 @@ fn the_watch_tells_what_is_new_changed_and_gone() {
     versioned_pods.deleted(&cart(), at(102)).unwrap();
     assert_eq!(uid(&versioned_pods), None);
     versioned_pods.changed(seen("u2", 103)).unwrap();
-    assert_eq!((uid(&versioned_pods).as_deref(), versioned_pods.position()), (Some("u2"), Some(&at(103))));
+    assert_eq!(
+        (uid(&versioned_pods).as_deref(), versioned_pods.position()),
+        (Some("u2"), Some(&at(103)))
+    );
     versioned_pods.advance(at(200)).unwrap();
     assert_eq!(versioned_pods.position(), Some(&at(200)));
 }
@@ -45,7 +48,8 @@ fn a_lookup_counts_only_beyond_what_the_watch_has_told() {
     assert!(fresh.looked_up(seen("u1", 101)));
     assert_eq!(uid(&fresh).as_deref(), Some("u1"));
 
-    // The watch reported the deletion while the answer was under way: the answer must not bring the pod back.
+    // The watch reported the deletion while the answer was under way: the answer must not bring the
+    // pod back.
     let mut late = versioned_pods(vec![]);
     late.changed(seen("u1", 101)).unwrap();
     late.deleted(&cart(), at(102)).unwrap();
@@ -97,17 +101,25 @@ fn a_list_older_than_a_lookup_does_not_undo_it() {
 fn after_a_restore_from_a_backup_a_list_counts_as_it_is() {
     let mut versioned_pods = versioned_pods(vec![seen("u1", 90)]);
     versioned_pods.changed(seen("u2", 120)).unwrap();
-    assert_eq!(versioned_pods.advance(at(50)), Err(WentBack { from: "120".to_owned(), to: "50".to_owned() }));
+    assert_eq!(
+        versioned_pods.advance(at(50)),
+        Err(WentBack { from: "120".to_owned(), to: "50".to_owned() })
+    );
     assert!(versioned_pods.changed(seen("u0", 50)).is_err());
     versioned_pods.listed(at(50), vec![seen("u0", 40)]);
-    assert_eq!((uid(&versioned_pods).as_deref(), versioned_pods.position()), (Some("u0"), Some(&at(50))));
+    assert_eq!(
+        (uid(&versioned_pods).as_deref(), versioned_pods.position()),
+        (Some("u0"), Some(&at(50)))
+    );
     versioned_pods.changed(seen("u0", 51)).unwrap();
 }
 
 #[test]
 fn versions_that_are_no_numbers_are_taken_as_they_come() {
-    let odd =
-        |uid: &str, version: &str| VersionedPod { version: Version(version.to_owned()), ..seen(uid, 0) };
+    let odd = |uid: &str, version: &str| VersionedPod {
+        version: Version(version.to_owned()),
+        ..seen(uid, 0)
+    };
     let mut versioned_pods = VersionedPods::new(Pods::default());
     versioned_pods.listed(Version("x".to_owned()), vec![odd("u1", "b")]);
     versioned_pods.changed(odd("u2", "a")).unwrap();

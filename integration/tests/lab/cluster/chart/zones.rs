@@ -1,0 +1,85 @@
+//! The same with `layout: zones`: each node is a zone, with databases, ovn-northd and a controller
+//! of its own.
+
+use anyhow::{Context as _, Result, ensure};
+use integration::{Cluster, Node, cluster::GatewayMode, eventually};
+use serde_json::{Value, json};
+
+use super::{NAMESPACE, SOON, near_reaches_far, on_fresh_nodes, said, values};
+use crate::cluster::support::{PODS, attached, pod, wait_ready};
+
+const NORTHBOUND: &str = "--db=unix:/var/run/ovn/ovnnb_db.sock";
+const DATABASES: &str = "daemonset/ovn-kubernetes-databases";
+
+#[test]
+fn the_chart_makes_a_zone_of_each_fresh_node_whose_databases_come_back_when_they_are_lost() {
+    let blueprint = Cluster::of_nodes(3).gateway(GatewayMode::Local).without_network();
+    blueprint.test(|cluster| {
+        let release = on_fresh_nodes(cluster, &of_zones())?;
+        for node in &cluster.lab.nodes {
+            has_its_own_switch_alone(cluster, node)?;
+        }
+        let said_by_test = release.test().with_context(|| said(cluster))?;
+        ensure!(said_by_test.contains("takes connections from a pod"), "{said_by_test}");
+        pods_speak_while_databases_are_replaced(cluster).with_context(|| said(cluster))?;
+        lost_databases_fill_again(cluster).with_context(|| said(cluster))
+    });
+}
+
+fn of_zones() -> Value {
+    let mut values = values();
+    values["layout"] = json!("zones");
+    values.as_object_mut().expect("values are an object").remove("databases");
+    values
+}
+
+fn nbctl(node: &Node, arguments: &[&str]) -> Result<String> {
+    node.run(["ovn-nbctl", "--timeout=10", NORTHBOUND].iter().chain(arguments))
+}
+
+/// Locality: the rows of the other nodes' pods are theirs.
+fn has_its_own_switch_alone(cluster: &Cluster, node: &Node) -> Result<()> {
+    let name = nbctl(node, &["get", "NB_Global", ".", "name"])?;
+    ensure!(name.trim().trim_matches('"') == node.name, "{}: zone {name}", node.name);
+    let switches = nbctl(node, &["--bare", "--columns=name", "list", "Logical_Switch"])?;
+    for other in &cluster.lab.nodes {
+        let is_there = switches.split_whitespace().any(|switch| switch == other.name);
+        ensure!(is_there == (other.name == node.name), "{}: {switches}", node.name);
+    }
+    Ok(())
+}
+
+fn pods_speak_while_databases_are_replaced(cluster: &Cluster) -> Result<()> {
+    let [near, far] = [attached(cluster, "near")?, attached(cluster, "far")?];
+    let flow = cluster.lab.flow(&near, &far)?;
+    cluster.kubectl([NAMESPACE, "rollout", "restart", DATABASES])?;
+    cluster.kubectl([NAMESPACE, "rollout", "status", "--timeout=120s", DATABASES])?;
+    flow.stop()?.none_is_lost(1).context("while the databases of each node were replaced")
+}
+
+/// A disk is lost, or somebody removes what he takes for rubbish.
+fn lost_databases_fill_again(cluster: &Cluster) -> Result<()> {
+    let node = &cluster.lab.nodes[1];
+    let before = nbctl(node, &["--bare", "--columns=name", "list", "Logical_Switch_Port"])?;
+    node.shell("rm -rf /var/lib/openvswitch/zone")?;
+    let [of, on] = [
+        "--selector=app.kubernetes.io/name=ovn-kubernetes-databases",
+        "--field-selector=spec.nodeName=node2",
+    ];
+    cluster.kubectl([NAMESPACE, "delete", "pod", of, on])?;
+    eventually("the rows are there again", SOON, || {
+        let now = nbctl(node, &["--bare", "--columns=name", "list", "Logical_Switch_Port"])?;
+        let sorted = |text: &str| {
+            let mut names: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        ensure!(sorted(&now) == sorted(&before), "{now}\nand before\n{before}");
+        Ok(())
+    })?;
+    near_reaches_far(cluster)?;
+    cluster.api.create(PODS, &pod("later", "node2"))?;
+    wait_ready(cluster, &["later"])?;
+    let [near, later] = [attached(cluster, "near")?, attached(cluster, "later")?];
+    eventually("a pod of after it answers", SOON, || cluster.lab.ping(&near, later.address()))
+}

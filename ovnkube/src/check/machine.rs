@@ -1,0 +1,93 @@
+//! Room on the disk, and the capabilities of this process.
+
+use std::{fs, path::Path};
+
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use crate::findings::{Finding, State};
+
+pub(super) const DISK: &str = "disk";
+pub(super) const RIGHTS: &str = "rights";
+
+/// The directories that the programs write to, and the MiB that each of them needs.
+const DIRECTORIES: [(&str, u64); 5] = [
+    ("/run", 20),
+    ("/var/lib", 500),
+    ("/var/log", 200),
+    ("/opt/cni/bin", 30),
+    ("/etc/cni/net.d", 1),
+];
+/// Files that have to be left, whatever the room is.
+const FILES: u64 = 1000;
+/// Capabilities by their numbers (capabilities(7)), and what they are for.
+const CAPABILITIES: [(&str, u32, &str); 3] = [
+    ("CAP_NET_ADMIN", 12, "links, addresses and routes"),
+    ("CAP_SYS_ADMIN", 21, "the network namespaces of pods"),
+    ("CAP_NET_RAW", 13, "address resolution"),
+];
+
+pub(super) fn findings(root: &Path) -> Vec<Finding> {
+    let disks = DIRECTORIES.into_iter().map(|(directory, needed)| disk(root, directory, needed));
+    disks.chain(capabilities(root)).collect()
+}
+
+/// The room of a directory, or of the one in which it would be made.
+fn disk(root: &Path, directory: &str, needed: u64) -> Finding {
+    let path = root.join(directory.trim_start_matches('/'));
+    let existing = path.ancestors().find(|path| path.exists()).unwrap_or(root);
+    let found = |state, said: &str| Finding::new(DISK, directory, state, said);
+    let next = format!("df -h {0}; df -i {0}", existing.display());
+    let room = match statvfs(existing) {
+        Ok(room) => room,
+        Err(error) => return found(State::Unknown, &format!("{}: {error}", existing.display())),
+    };
+    // The types differ between platforms.
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "fsblkcnt_t is not u64 everywhere"
+    )]
+    let (free, files, all_files) = (
+        (room.blocks_available() as u64 * room.fragment_size() as u64) >> 20,
+        room.files_available() as u64,
+        room.files() as u64,
+    );
+    match () {
+        () if room.flags().contains(FsFlags::ST_RDONLY) => {
+            found(State::Failed, "is read-only").next(&next)
+        }
+        () if free < needed => {
+            found(State::Failed, &format!("has {free} MiB left, and {needed} are needed"))
+                .next(&next)
+        }
+        // Some file systems do not count files.
+        () if all_files > 0 && files < FILES => {
+            found(State::Failed, &format!("has room for {files} files only")).next(&next)
+        }
+        () => found(State::Ok, &format!("{free} MiB left")),
+    }
+}
+
+fn capabilities(root: &Path) -> Vec<Finding> {
+    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let Some(effective) = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) else {
+        return vec![Finding::new(
+            RIGHTS,
+            "capabilities",
+            State::Unknown,
+            "the kernel does not say which this process has",
+        )];
+    };
+    let finding = |(name, number, purpose): (&str, u32, &str)| match effective >> number & 1 {
+        1 => Finding::new(RIGHTS, name, State::Ok, &format!("there, for {purpose}")),
+        _ => Finding::new(
+            RIGHTS,
+            name,
+            State::Failed,
+            &format!("missing; a node's server needs it for {purpose}"),
+        )
+        .next("run this command as root, in the host's network namespace"),
+    };
+    CAPABILITIES.into_iter().map(finding).collect()
+}

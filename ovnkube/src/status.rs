@@ -1,0 +1,175 @@
+//! `ovnkube status`: whether the network works, from what the API server, OVN's databases and this
+//! machine say. Nothing is written.
+//!
+//! ```text
+//! API server ─▶ cluster ──────────────┐
+//! databases ──▶ databases, chassis ───┼─▶ Report
+//! this node: its server's socket,     │
+//! Open vSwitch, ovn-controller ─▶ node┘
+//! ```
+//!
+//! Each part is asked at the same time as the others, and each question has a deadline: a partner
+//! that is away is one finding, and the rest is shown all the same.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use kubeapi::ApiServer;
+use ovsdb::Endpoint;
+use podnet::pod_look::wire::InsideAnswer;
+use tokio::time::sleep;
+
+use crate::{
+    control_plane,
+    findings::{self, Finding, Format, Report, State},
+};
+
+pub(crate) use crate::ovn_query::{PATIENCE, answer};
+
+pub(crate) mod api;
+mod chassis;
+mod cluster;
+pub(crate) mod databases;
+mod host;
+pub(crate) mod node;
+mod objects;
+mod switch;
+
+/// The pause between two looks of `--wait`. No event tells of all that is looked at.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a part of the report comes from.
+#[derive(Debug, Clone)]
+pub enum Reach<T> {
+    Known(T),
+    /// Nothing says where it is.
+    NotGiven,
+    /// The options that say it cannot be used, for this reason.
+    Unusable(String),
+}
+
+/// Where the command looks.
+#[derive(Debug, Clone)]
+pub struct StatusConfig {
+    pub api_server: Reach<ApiServer>,
+    /// The namespace of the control plane's Lease and pods.
+    pub namespace: String,
+    pub northbound: Reach<control_plane::Database>,
+    pub southbound: Reach<control_plane::Database>,
+    pub machine: Machine,
+}
+
+/// The places on this machine.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    pub ovsdb: Endpoint,
+    pub ovs_run_dir: PathBuf,
+    pub ovn_run_dir: PathBuf,
+    /// The socket of the node's server.
+    pub socket: PathBuf,
+    /// In place of what can be asked of a machine only: what an archive has of one.
+    pub recorded: Option<Arc<Recorded>>,
+}
+
+/// What was found out about a machine when an archive was made on it.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// When that was.
+    pub now: Timestamp,
+    /// The node, if it was one.
+    pub node: Option<String>,
+    pub findings: Vec<Finding>,
+    /// The network namespaces of its pods, by logical port.
+    pub inside: BTreeMap<String, InsideAnswer>,
+}
+
+impl Machine {
+    /// The time that leases and clocks are compared with.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.recorded.as_ref().map_or_else(Timestamp::now, |recorded| recorded.now)
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// Only this node.
+    pub node: Option<String>,
+    /// How long to wait until all is well.
+    pub wait: Option<Duration>,
+    pub format: Format,
+}
+
+/// Prints the status. The exit status is the report's.
+pub fn run(config: &StatusConfig, question: &Question) -> ExitCode {
+    findings::run(until_well(config, question), question.format)
+}
+
+/// The last report: the first one without a fault, or the one at the end of the time to wait.
+async fn until_well(config: &StatusConfig, question: &Question) -> Report {
+    let start = Instant::now();
+    loop {
+        let report = report(config, question.node.as_deref()).await;
+        let is_well = matches!(report.state, State::Ok | State::Warning);
+        let is_over = question.wait.is_none_or(|wait| start.elapsed() + PAUSE > wait);
+        if is_well || is_over {
+            return report;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn report(config: &StatusConfig, node: Option<&str>) -> Report {
+    let (cluster, databases, machine) = tokio::join!(
+        cluster::findings(config, node),
+        databases::findings(&config.northbound, &config.southbound, node),
+        node::findings(&config.machine, node),
+    );
+    let mut findings = cluster;
+    findings.extend(databases);
+    findings.extend(machine);
+    if findings.iter().all(|finding| finding.state == State::Skipped) {
+        let nothing = "no API server, no database and no Open vSwitch is known here";
+        findings.push(
+            Finding::new("this machine", "ovnkube status", State::Unknown, nothing)
+                .next("ovnkube status --k8s-kubeconfig FILE, or run it on a node"),
+        );
+    }
+    Report::new("Status", findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_place_where_nothing_can_be_asked_is_not_well() {
+        let nowhere = PathBuf::from("/nonexistent");
+        let machine = Machine {
+            ovsdb: "unix:/nonexistent/db.sock".parse().unwrap(),
+            ovs_run_dir: nowhere.clone(),
+            ovn_run_dir: nowhere.clone(),
+            socket: nowhere.join("s"),
+            recorded: None,
+        };
+        let config = StatusConfig {
+            api_server: Reach::NotGiven,
+            namespace: "ovn-kubernetes".to_owned(),
+            northbound: Reach::NotGiven,
+            southbound: Reach::Unusable("--sb-address is no address".to_owned()),
+            machine,
+        };
+        let unusable = report(&config, None).await;
+        assert_eq!(unusable.exit_status(), 3);
+        let config = StatusConfig { southbound: Reach::NotGiven, ..config };
+        let nothing = report(&config, None).await;
+        assert_eq!(nothing.exit_status(), 3, "{nothing:?}");
+        assert!(nothing.findings.iter().any(|finding| finding.next.is_some()), "{nothing:?}");
+    }
+}

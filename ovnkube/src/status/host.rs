@@ -1,0 +1,107 @@
+//! What this machine's kernel has beside Open vSwitch: the MTU below the tunnels, addresses of NICs
+//! that are ports of a bridge, and connection tracking that is slow.
+
+use std::{collections::BTreeMap, fs, net::IpAddr};
+
+use contract::{mtu::tunnel_bytes, paths::MANAGEMENT_PORT};
+use nix::ifaddrs::InterfaceAddress;
+use ovsdb::SelectedRow;
+use podnet::conntrack::why_zones_are_slow;
+
+use super::node::THIS_MACHINE;
+use crate::findings::{Finding, State};
+
+/// `ids`: the `external_ids` of Open vSwitch.
+pub(super) fn findings(interfaces: &[SelectedRow], ids: &BTreeMap<String, String>) -> Vec<Finding> {
+    let addresses = addresses();
+    let encap_ip = ids.get("ovn-encap-ip").and_then(|text| text.split(',').next()?.parse().ok());
+    let mut findings = Vec::new();
+    findings.extend(mtu(&addresses, interfaces, encap_ip));
+    findings.extend(addresses_of_ports(&addresses, interfaces));
+    findings.extend(why_zones_are_slow().map(|why| {
+        Finding::new(THIS_MACHINE, "connection tracking", State::Warning, &why)
+            .next("cat /proc/sys/net/netfilter/nf_conntrack_count")
+    }));
+    findings
+}
+
+/// Device and address, for each address of this machine.
+fn addresses() -> Vec<(String, IpAddr)> {
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let address = |found: &InterfaceAddress| {
+        let storage = found.address.as_ref()?;
+        let v4 = storage.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+        v4.or_else(|| storage.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+    };
+    all.filter_map(|found| Some((found.interface_name.clone(), address(&found)?))).collect()
+}
+
+/// Whether a packet of a pod fits into the tunnel.
+fn mtu(
+    addresses: &[(String, IpAddr)],
+    interfaces: &[SelectedRow],
+    encap_ip: Option<IpAddr>,
+) -> Option<Finding> {
+    let of = |device: &str| {
+        let text = fs::read_to_string(format!("/sys/class/net/{device}/mtu")).ok()?;
+        text.trim().parse::<u32>().ok()
+    };
+    // The management port has the MTU of pods.
+    let pods = of(MANAGEMENT_PORT).or_else(|| of_pods(interfaces))?;
+    let address = encap_ip?;
+    let headers = tunnel_bytes(address);
+    let (device, _) = addresses.iter().find(|(_, found)| *found == address)?;
+    let below = of(device)?;
+    let found = |state, said: &str| {
+        let finding = Finding::new(THIS_MACHINE, "MTU", state, said);
+        finding.with("pods", pods).with("device", below)
+    };
+    if pods + headers <= below {
+        let said = format!("{pods} for pods, {below} for {device} below the tunnels");
+        return Some(found(State::Ok, &said));
+    }
+    let why = format!(
+        "{pods} for pods and {headers} for the tunnel's headers do not fit into {below} of \
+         {device}: large packets are lost"
+    );
+    let least = below.saturating_sub(headers);
+    let next = format!("--mtu={least} for ovnkube, or a larger MTU for {device}");
+    Some(found(State::Failed, &why).next(&next))
+}
+
+/// The largest MTU of a pod's port.
+fn of_pods(interfaces: &[SelectedRow]) -> Option<u32> {
+    let pods = interfaces.iter().filter(|row| row.map("external_ids").contains_key("sandbox"));
+    pods.filter_map(|row| u32::try_from(row.integer("mtu")?).ok()).max()
+}
+
+/// NICs that are ports of a bridge and have addresses: those belong to the bridge.
+fn addresses_of_ports(addresses: &[(String, IpAddr)], interfaces: &[SelectedRow]) -> Vec<Finding> {
+    let is_port = |device: &str| {
+        interfaces.iter().any(|row| {
+            let is_system = ["", "system"].contains(&row.string("type").unwrap_or("?"));
+            is_system && row.string("name") == Some(device)
+        })
+    };
+    let is_own = |address: &IpAddr| match address {
+        IpAddr::V4(address) => !address.is_link_local(),
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    };
+    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (device, address) in addresses.iter().filter(|(_, address)| is_own(address)) {
+        if is_port(device) {
+            found.entry(device).or_default().push(address.to_string());
+        }
+    }
+    let finding = |(device, own): (&str, Vec<String>)| {
+        let own = own.join(", ");
+        let why = format!(
+            "{device} is a port of a bridge and has the address {own}, which belongs to the \
+             bridge: a DHCP client or another program configures it"
+        );
+        Finding::new(THIS_MACHINE, "address of a NIC", State::Failed, &why)
+            .next(&format!("ip address show {device}; ip address flush dev {device}"))
+            .with("device", device)
+    };
+    found.into_iter().map(finding).collect()
+}

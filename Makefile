@@ -273,6 +273,13 @@ soak: build ## Let 10,000 pods come and go, and fail if anything grows (CYCLES=1
 	cargo build --locked --release -p integration
 	OVN_CNI_BIN_DIR=$(BIN) $(TARGET_DIR)/release/integration soak $(if $(CYCLES),--cycles $(CYCLES)) $(if $(CHURN),--churn $(CHURN))
 
+properties: ## Try the properties with other random inputs than `make test` (TIMES=10)
+	@integration/prerequisites.sh test
+	@for seed in $$(shuf -n $(or $(TIMES),10) -i 2-4294967295); do \
+		echo "PROPTEST_RNG_SEED=$$seed"; \
+		PROPTEST_RNG_SEED=$$seed cargo nextest run $(TESTED) -E 'kind(lib)' || exit; \
+	done
+
 fuzz: ## Fuzz each parser of outside input (TIME=60 seconds each, TARGETS="net_conf call"); what it finds is in fuzz/artifacts
 	@integration/prerequisites.sh fuzz
 	fuzz/run.sh $(or $(TIME),60) $(TARGETS)

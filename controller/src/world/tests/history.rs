@@ -215,7 +215,13 @@ impl World {
             Event::Settle(pod) => {
                 let key = number(pod);
                 if store.kept(&Key::Pod(key.clone())) == Kept::NOTHING {
-                    match store.assigned(&key) {
+                    // Only the pods of this zone have ports here.
+                    let is_local = self
+                        .pods
+                        .get(&key)
+                        .and_then(|pod| pod.node.as_ref())
+                        .is_some_and(|node| store.is_local(node));
+                    match store.assigned(&key).filter(|_| is_local) {
                         Some(network) => {
                             self.ports.insert(key.clone(), port(&self.pods[&key], network))
                         }
@@ -618,4 +624,26 @@ proptest! {
             World::check_parts(&store)?;
         }
     }
+}
+
+/// A node whose zone annotation is lost goes on to be of the zone that it was of: its pods have no
+/// ports here, and nothing of them has to outlast a restart.
+#[test]
+fn a_pod_of_another_zone_has_no_port_here_even_when_its_node_no_longer_says_so() {
+    let mut world = World { has_templates: true, ..World::default() };
+    let mut store = world.start();
+    for event in [
+        Event::Node { node: 2, is: NodeIs::OfAnotherZone },
+        Event::Node { node: 2, is: NodeIs::With(Families::V6) },
+        Event::Claim { pod: 2, node: 2, last: 3, families: Families::V6 },
+        Event::Settle(2),
+    ] {
+        world.happen(&mut store, &event);
+    }
+    assert!(store.assigned(&number(2)).is_some());
+    let rows = desired(&store, &Key::Pod(number(2)));
+    assert!(rows.iter().all(|row| row.id.table != Table::LogicalSwitchPort), "{rows:?}");
+    assert_eq!(world.ports, HashMap::new());
+    world.happen(&mut store, &Event::Strip(2));
+    world.happen(&mut store, &Event::Restart);
 }

@@ -296,6 +296,19 @@ fn command_lines_of_older_documents_do_what_the_page_says() {
     }
 }
 
+#[test]
+fn the_goals_of_make_are_also_where_older_documents_have_them() {
+    for (goal, does) in
+        [("all", "cargo build"), ("install", "/usr/bin/ovnkube"), ("clean", "rm -rf")]
+    {
+        let mut make = Command::new("make");
+        make.args(["--dry-run", "--no-print-directory", goal]);
+        let printed =
+            program::output(make.current_dir(executable::workspace().join("go-controller")));
+        assert!(printed.contains(does), "{goal}: {printed}");
+    }
+}
+
 /// The commands in the last column of the table of upstream's issues.
 #[test]
 fn every_issue_of_upstream_has_a_command_that_shows_it() {

@@ -9,6 +9,8 @@ FROM rust:1.95-slim-trixie AS executables
 WORKDIR /source
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev make musl-tools
 COPY . .
+# The time in the bills of materials: without git, that of Cargo.lock unless this is given.
+ARG SOURCE_DATE_EPOCH
 RUN make build sbom
 
 FROM debian:trixie-slim AS files
@@ -21,9 +23,10 @@ RUN conf/image/image.sh dpkg ovn-kube >/dpkg
 
 FROM debian:trixie-slim
 COPY --from=files /dpkg /etc/dpkg/dpkg.cfg.d/ovn-kube
+# systemd, which comes along, writes a machine's identity when it is configured: all pods would have the same.
 RUN apt-get update && apt-get install --yes --no-install-recommends \
         openvswitch-switch ovn-central ovn-host iproute2 containernetworking-plugins && \
-    rm -rf /var/lib/apt/lists /var/cache/* /var/log/*
+    rm -rf /var/lib/apt/lists /var/cache/* /var/log/* /etc/machine-id
 COPY --from=files /files /
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ARG VERSION=development

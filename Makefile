@@ -178,6 +178,10 @@ test-arm64: ## Build executables and images for arm64, and try them under emulat
 	@$(MAKE) --no-print-directory image ARCH=arm64
 	@integration/cross.sh try arm64 $(TARGET_DIR)/arm64/bin $(TARGET_DIR)/arm64/images
 
+test-image-builder: build sbom ## Build the image ovn-kube by its Dockerfile with a real builder (buildah), and compare it with what `make image` makes
+	@integration/prerequisites.sh image image-builder
+	@integration/image-builder.sh $(BIN)
+
 test-reboots: ## Install the .deb in a virtual machine, and start it again and again while no API server answers, every second time after a power cut (BOOTS=10)
 	@integration/prerequisites.sh kernel compat packages
 	@$(MAKE) --no-print-directory stage

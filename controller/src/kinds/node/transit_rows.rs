@@ -135,11 +135,13 @@ fn port(node: &Node, kind: Kind, options: Pairs) -> DesiredRow {
     .into()
 }
 
-/// The cluster router's routes to the node's pods and to its gateway router.
+/// The cluster router's routes to the node's pods, to its gateway router, and to the source with
+/// which its host forwards connections to pods of this zone, if the host has one.
 fn routes(node: &Node, store: &Store) -> impl Iterator<Item = DesiredRow> {
     let join = node.join_addresses(&store.config.join_subnets);
-    let gateways = join.iter().map(|join| IpNet::from(join.addr()));
-    let networks: Vec<IpNet> = node.subnets.iter().copied().chain(gateways).collect();
+    let forwarded = if node.forwarded_source { ovn::forwarded_sources(&join) } else { Vec::new() };
+    let single = join.iter().map(IpNet::addr).chain(forwarded).map(IpNet::from);
+    let networks: Vec<IpNet> = node.subnets.iter().copied().chain(single).collect();
     let (key, network) = NETWORK;
     let ids = BTreeMap::from([(ROUTE_OF, node.name.to_string()), (key, network.to_owned())]);
     networks.into_iter().filter_map(move |to| {

@@ -72,6 +72,27 @@ fn what_cannot_be_right_of_a_node_changes_nothing_of_it() {
 
 /// After a restart, packets for the pods of a node went to an older one that had named its subnet
 /// meanwhile.
+/// A node port of one node leads to pods of all: their answers go back to that node's host.
+#[test]
+fn the_source_of_what_a_host_of_another_zone_forwards_has_a_route() {
+    let told = Node { forwarded_source: true, ..node("n2", 2, "b") };
+    let prefixes = |node: &Node| -> Vec<String> {
+        let store = store(Interconnect::On, &[], &[node]);
+        let routes = transit(&store, "n2");
+        let prefixes = routes
+            .iter()
+            .filter(|row| row.id.table == Table::StaticRoute)
+            .flat_map(|row| row.columns.iter().filter(|(column, _)| *column == "ip_prefix"));
+        prefixes.map(|(_, prefix)| format!("{prefix:?}")).collect()
+    };
+    let is_to = |to: &str| prefixes(&told).iter().any(|name| name.contains(to));
+    // The last address of the join subnet less the node's number.
+    assert!(is_to("100.64.255.253"), "{:?}", prefixes(&told));
+    assert!(is_to("100.64.0.2") && is_to("10.128.2.0"), "{:?}", prefixes(&told));
+    // Upstream's hosts have none, and nothing is written for them.
+    assert_eq!(prefixes(&node("n2", 2, "b")).len(), 2);
+}
+
 #[test]
 fn a_node_whose_subnet_another_one_names_keeps_its_routes_over_a_start() {
     let right = node("n2", 2, "b");

@@ -50,7 +50,7 @@ pub(super) async fn exchange(stream: TcpStream, shared: &Shared) -> Result<()> {
 }
 
 /// Passes an answer on as it comes. `truncates` decides for each piece of the body whether it ends
-/// in its middle; its argument tells whether the piece is the first one.
+/// in the middle of its first event; its argument tells whether the piece is the first one.
 async fn pass_on(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -72,8 +72,8 @@ async fn pass_on(
             return Ok(to.shutdown().await?);
         }
         if truncates(first) {
-            // Flushed: the client has to see half of the piece before the connection ends.
-            to.write_all(&piece[..piece.len() / 2]).await?;
+            // Flushed: the client has to see half of it before the connection ends.
+            to.write_all(&piece[..first_event_end(&piece) / 2]).await?;
             to.flush().await?;
             // Without TLS's close_notify, as when a machine loses its power.
             bail!("told to hang up in the middle of a chunk");
@@ -91,7 +91,28 @@ async fn until_the_client_leaves(client: &mut (impl AsyncRead + Unpin)) -> Resul
     Ok(())
 }
 
+/// Where the first event of a piece of a watch ends. On a busy machine a piece has several events,
+/// and half of it has a whole one. The line before an event is the size of its chunk.
+fn first_event_end(piece: &[u8]) -> usize {
+    let mut ends = piece.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    ends.nth(1).map_or(piece.len(), |(position, _)| position)
+}
+
 /// Where the body begins, once the head is complete.
 fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|position| position + 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_several_events_is_cut() {
+        let event = "b\r\n{\"a\": 123}\n\r\n";
+        assert_eq!(first_event_end(event.as_bytes()), 13);
+        assert_eq!(first_event_end(event.repeat(2).as_bytes()), 13);
+        // The rest of an event whose beginning was in the piece before.
+        assert_eq!(first_event_end(b"3}"), 2);
+    }
 }

@@ -231,10 +231,10 @@ tenants: kubernetes ## Try every row of the matrix of tenants beside another ten
 	$(BUILD_TESTS)
 	@$(TARGET_DIR)/debug/integration tenants $(if $(filter-out 0 no,$(QUICK)),--quick) $(if $(filter-out 0 no,$(TABLE)),--table) $(ROWS)
 
-scale: build kubernetes ## Measure the control plane with many nodes and pods (NODES=500 PODS=10000 RATES=10,50,200 COMPARE=1000,50000 SERVICES=10000 BACKENDS=5 POLICIES=4800 EXCEPT=1 TIMES=10 SCALE=--northd), nodes with gateways that join (JOIN=400), or node ports of a node (NODEPORTS=2000)
+scale: build kubernetes ## Measure the control plane with many nodes and pods (NODES=500 PODS=10000 RATES=10,50,200 COMPARE=1000,50000 SERVICES=10000 BACKENDS=5 POLICIES=4800 EXCEPT=1 TIMES=10 SCALE=--northd), nodes with gateways that join (JOIN=400), node ports of a node (NODEPORTS=2000), or nodes that are asked what is in force (APPLIED=500)
 	cargo build --locked --release -p integration
 	# What `make build` builds: its allocator gives memory back.
-	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(if $(SERVICES),--services $(SERVICES)) $(if $(BACKENDS),--backends $(BACKENDS)) $(if $(POLICIES),--policies $(POLICIES)) $(if $(filter-out 0 no,$(EXCEPT)),--except) $(if $(TIMES),--times $(TIMES)) $(if $(JOIN),--join $(JOIN)) $(if $(NODEPORTS),--node-ports $(NODEPORTS)) $(SCALE)
+	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) $(TARGET_DIR)/release/integration scale $(if $(NODES),--nodes $(NODES)) $(if $(PODS),--pods $(PODS)) $(if $(RATES),--rates $(RATES)) $(if $(COMPARE),--compare $(COMPARE)) $(if $(SERVICES),--services $(SERVICES)) $(if $(BACKENDS),--backends $(BACKENDS)) $(if $(POLICIES),--policies $(POLICIES)) $(if $(filter-out 0 no,$(EXCEPT)),--except) $(if $(TIMES),--times $(TIMES)) $(if $(JOIN),--join $(JOIN)) $(if $(NODEPORTS),--node-ports $(NODEPORTS)) $(if $(APPLIED),--applied $(APPLIED)) $(SCALE)
 
 latency: build kubernetes ## Measure how soon connections follow a change of a Service or a policy, and the floor (OTHERS=5000 POLICIES=1000 ROUNDS=20), or how soon a pod that starts may send, and kube-burner's workload of policies (STARTS=200)
 	cargo build --locked --release -p integration

@@ -11,6 +11,7 @@
 //! | [`run`] | the phases of one size, in order |
 //! | [`join`] | a world of its own: nodes with gateways join |
 //! | [`node_ports`] | another one: a node with many node ports |
+//! | [`applied`] | another one: many nodes are asked what is in force |
 //! | [`latency`] | the phase in which pods come at a rate |
 //! | [`services`] | the phase with Services, after all others |
 //! | [`policies`] | the policies, and the phase in which labels and policies change |
@@ -24,6 +25,7 @@
 use std::{fmt, fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, ensure};
+use applied::figures::Applied;
 use clap::Args;
 use figures::Figures;
 use integration::{executable, inside};
@@ -39,6 +41,7 @@ use crate::{
     run_inside::run_inside,
 };
 
+mod applied;
 mod calls;
 mod figures;
 mod gates;
@@ -118,6 +121,18 @@ pub(crate) struct Scale {
         ]
     )]
     node_ports: Option<u16>,
+    /// Measure another world instead: this many nodes are asked whether an object is in force
+    /// (`ovnkube applied`). Figures go to scale/applied.json.
+    #[arg(
+        long,
+        value_name = "NODES",
+        value_parser = clap::value_parser!(u16).range(1..=900),
+        conflicts_with_all = [
+            "nodes", "pods", "rates", "compare", "services", "backends", "policies", "except",
+            "times", "join", "node_ports", "northd",
+        ]
+    )]
+    applied: Option<u16>,
     /// Run a southbound database and ovn-northd, too, which use the same processors.
     #[arg(long)]
     northd: bool,
@@ -141,10 +156,15 @@ impl Scale {
         );
         if let Some(file) = &self.into {
             inside::enter_again()?;
-            let figures = match (self.join, self.node_ports) {
-                (Some(nodes), _) => serde_json::to_vec(&self.measure_join(nodes)?)?,
-                (None, Some(count)) => serde_json::to_vec(&node_ports::run(count, &progress())?)?,
-                (None, None) => serde_json::to_vec(&self.measure()?)?,
+            let figures = match (self.join, self.node_ports, self.applied) {
+                (Some(nodes), ..) => serde_json::to_vec(&self.measure_join(nodes)?)?,
+                (None, Some(count), _) => {
+                    serde_json::to_vec(&node_ports::run(count, &progress())?)?
+                }
+                (None, None, Some(nodes)) => {
+                    serde_json::to_vec(&applied::run(nodes.into(), &progress())?)?
+                }
+                (None, None, None) => serde_json::to_vec(&self.measure()?)?,
             };
             fs::write(file, figures).with_context(|| format!("write {}", file.display()))?;
             return Ok(ExitCode::SUCCESS);
@@ -162,6 +182,11 @@ impl Scale {
             let figures: NodePorts =
                 run_inside("scale", &what, [], directory.join("figures.json"))?;
             return self.report(environment, figures.gates(), figures, "scale/node-ports.json");
+        }
+        if let Some(nodes) = self.applied {
+            let what = format!("with {nodes} nodes that are asked");
+            let figures: Applied = run_inside("scale", &what, [], directory.join("figures.json"))?;
+            return self.report(environment, figures.gates(), figures, "scale/applied.json");
         }
         let sizes: Vec<Figures> = std::iter::once(self.pods)
             .chain(self.compare.iter().copied())

@@ -445,7 +445,8 @@ fn with_zones_each_node_has_databases_and_a_controller_of_its_own() {
         }
     }
     let databases = objects.iter().find(|object| {
-        object["kind"] == "DaemonSet" && object["metadata"]["name"] == "ovn-kubernetes-databases"
+        object["kind"] == "DaemonSet"
+            && object["metadata"]["name"] == "ovn-kubernetes-zone-databases"
     });
     let databases = strictly::<DaemonSet>(databases.unwrap()).spec.unwrap();
     let strategy = json!(databases.update_strategy.unwrap());

@@ -19,14 +19,16 @@ use crate::cluster::{
     support::{PODS, SOON, attached, pod, wait_ready},
 };
 
+mod both;
 mod zones;
 
 const IMAGE: &str = "ovn-kube:of-the-chart";
 const NAMESPACE: &str = "--namespace=ovn-kubernetes";
 /// What the chart makes, in the order in which an upgrade replaces it.
-const WORKLOADS: [&str; 5] = [
+const WORKLOADS: [&str; 6] = [
     "deployment/ovn-kubernetes-control-plane",
     "daemonset/ovn-kubernetes-databases",
+    "daemonset/ovn-kubernetes-zone-databases",
     "daemonset/ovn-kubernetes-node",
     "daemonset/ovn-kubernetes-controller",
     "daemonset/ovn-kubernetes-openvswitch",

@@ -5,11 +5,14 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Cluster, Node, cluster::GatewayMode, eventually};
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, SOON, near_reaches_far, on_fresh_nodes, said, values};
-use crate::cluster::support::{PODS, attached, pod, wait_ready};
+use super::{IMAGE, NAMESPACE, SOON, near_reaches_far, on_fresh_nodes, said, values};
+use crate::cluster::{
+    held::Held,
+    support::{PODS, attached, pod, wait_ready},
+};
 
 const NORTHBOUND: &str = "--db=unix:/var/run/ovn/ovnnb_db.sock";
-const DATABASES: &str = "daemonset/ovn-kubernetes-databases";
+const DATABASES: &str = "daemonset/ovn-kubernetes-zone-databases";
 
 #[test]
 fn the_chart_makes_a_zone_of_each_fresh_node_whose_databases_come_back_when_they_are_lost() {
@@ -21,6 +24,7 @@ fn the_chart_makes_a_zone_of_each_fresh_node_whose_databases_come_back_when_they
         }
         let said_by_test = release.test().with_context(|| said(cluster))?;
         ensure!(said_by_test.contains("takes connections from a pod"), "{said_by_test}");
+        all_kinds_of_flow_are_answered(cluster).with_context(|| said(cluster))?;
         pods_speak_while_databases_are_replaced(cluster).with_context(|| said(cluster))?;
         lost_databases_fill_again(cluster).with_context(|| said(cluster))
     });
@@ -33,12 +37,12 @@ fn of_zones() -> Value {
     values
 }
 
-fn nbctl(node: &Node, arguments: &[&str]) -> Result<String> {
+pub(super) fn nbctl(node: &Node, arguments: &[&str]) -> Result<String> {
     node.run(["ovn-nbctl", "--timeout=10", NORTHBOUND].iter().chain(arguments))
 }
 
 /// Locality: the rows of the other nodes' pods are theirs.
-fn has_its_own_switch_alone(cluster: &Cluster, node: &Node) -> Result<()> {
+pub(super) fn has_its_own_switch_alone(cluster: &Cluster, node: &Node) -> Result<()> {
     let name = nbctl(node, &["get", "NB_Global", ".", "name"])?;
     ensure!(name.trim().trim_matches('"') == node.name, "{}: zone {name}", node.name);
     let switches = nbctl(node, &["--bare", "--columns=name", "list", "Logical_Switch"])?;
@@ -46,6 +50,14 @@ fn has_its_own_switch_alone(cluster: &Cluster, node: &Node) -> Result<()> {
         let is_there = switches.split_whitespace().any(|switch| switch == other.name);
         ensure!(is_there == (other.name == node.name), "{}: {switches}", node.name);
     }
+    Ok(())
+}
+
+/// From pods and nodes to pods, Services and node ports of each of two nodes.
+fn all_kinds_of_flow_are_answered(cluster: &Cluster) -> Result<()> {
+    let (flows, lost) = Held::start(cluster, IMAGE)?.end()?;
+    eprintln!("{flows} flows between zones, of which lost packets: {lost:?}");
+    ensure!(flows == 2 * 22, "{flows} flows");
     Ok(())
 }
 
@@ -63,7 +75,7 @@ fn lost_databases_fill_again(cluster: &Cluster) -> Result<()> {
     let before = nbctl(node, &["--bare", "--columns=name", "list", "Logical_Switch_Port"])?;
     node.shell("rm -rf /var/lib/openvswitch/zone")?;
     let [of, on] = [
-        "--selector=app.kubernetes.io/name=ovn-kubernetes-databases",
+        "--selector=app.kubernetes.io/name=ovn-kubernetes-zone-databases",
         "--field-selector=spec.nodeName=node2",
     ];
     cluster.kubectl([NAMESPACE, "delete", "pod", of, on])?;

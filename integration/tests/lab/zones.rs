@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     api::{self, Api},
-    two_zones::{PORT, QUIET, SOON, TwoZones, Zone, new_pod, pings, reach},
+    two_zones::{PORT, QUIET, SOON, TwoZones, WAY, Zone, new_pod, pings, reach},
 };
 
 /// The Service, in each family.
@@ -92,7 +92,7 @@ fn pods_services_and_policies_of_two_zones_are_one_cluster() {
         let node = &of_b[1];
         let before = a.rows_of(node)?;
         // Two families: a port, two subnets and two join addresses, a chassis.
-        ensure!(before.len() == 6, "{before:?}");
+        ensure!(before.len() == WAY, "{before:?}");
         node.server.stop()?;
         api.edit("Node", &node.name, |object| {
             object["metadata"]["annotations"] = json!({});

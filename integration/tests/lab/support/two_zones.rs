@@ -26,6 +26,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 pub(crate) const QUIET: Duration = Duration::from_secs(5);
 /// The port of a server.
 pub(crate) const PORT: u16 = 8080;
+/// Rows of a node in another zone: a port, a chassis and, in each family, routes to its pods, to its
+/// gateway router, and to the source of what its host forwards.
+pub(crate) const WAY: usize = 2 + 2 * 3;
 const SUBNETS: [&str; 2] = [
     "--cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48",
     "--k8s-service-cidrs=10.96.0.0/16,fd00:10:96::/112",

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{
     api::Api,
-    two_zones::{SOON, Talk, Zone, new_pod, of_zone, pings, process, tell_node},
+    two_zones::{SOON, Talk, WAY, Zone, new_pod, of_zone, pings, process, tell_node},
 };
 
 /// The longest silence, on a machine that does much else: as for a single move.
@@ -150,7 +150,7 @@ fn a_command_takes_all_nodes_to_databases_of_their_own_and_back_although_it_is_k
         for zone in &zones {
             let other = lab.nodes.iter().find(|node| node.name != zone.name).context("other")?;
             let rows = zone.rows_of(other)?;
-            ensure!(rows.len() == 6, "{}: {rows:?}", zone.name);
+            ensure!(rows.len() == WAY, "{}: {rows:?}", zone.name);
         }
 
         // A server that starts again stays where its node is.

@@ -7,7 +7,9 @@ use integration::{Families, Lab, Node, central::Central, eventually, let_pass};
 
 use crate::support::{
     api::Api,
-    two_zones::{PORT, SOON, Talk, Zone, annotation, manager, new_pod, pings, reach, tell_node},
+    two_zones::{
+        PORT, SOON, Talk, WAY, Zone, annotation, manager, new_pod, pings, reach, tell_node,
+    },
 };
 
 /// The longest silence, on a machine that does much else. It is 0 on the way to a zone of its own
@@ -63,7 +65,7 @@ fn a_node_moves_to_databases_of_its_own_and_back_while_its_pods_talk() {
         move_to(&own, moves, &api, &[])?;
         eventually("the old zone has only the way to it", SOON, || {
             let rows = global.rows_of(moves)?;
-            ensure!(rows.len() == 6, "{rows:?}");
+            ensure!(rows.len() == WAY, "{rows:?}");
             Ok(())
         })?;
         talk.end("to a zone of its own", LONGEST)?;

@@ -6,6 +6,7 @@
 #   integration/compat.sh with SUITE COMMAND…     COMMAND with that suite's programs in PATH and its schemas under their usual paths
 #   integration/compat.sh path SUITE              the folder of that suite
 #   integration/compat.sh mirror                  Debian's mirror
+#   integration/compat.sh security-mirror         the one of its security updates
 #
 # A suite's packages are downloaded once, by debootstrap, and unpacked into a folder outside of the
 # checkout. None of their scripts runs. Each of their programs is started by its own dynamic loader with its
@@ -35,7 +36,8 @@ main() {
     with) [ $# -ge 2 ] || fail "with SUITE COMMAND…"; need_suite "$1"; with "$@" ;;
     path) [ $# -eq 1 ] || fail "path SUITE"; need_suite "$1"; folder_of "$1" ;;
     mirror) find_mirror ;;
-    *) fail "test [SUITE…], with SUITE COMMAND…, path SUITE, or mirror" ;;
+    security-mirror) find_security_mirror ;;
+    *) fail "test [SUITE…], with SUITE COMMAND…, path SUITE, mirror or security-mirror" ;;
     esac
 }
 
@@ -117,7 +119,14 @@ find_mirror() {
 }
 mirror_of_apt() {
     # shellcheck disable=SC2016 # apt's own variables
-    apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian|Debian|\(https\?:.*\)/\1/p' | sed -n 1p
+    apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' | sed -n "s/^Debian|${1:-Debian}|\(https\?:.*\)/\1/p" | sed -n 1p
+}
+# Unless apt has some on this machine, beside the mirror.
+find_security_mirror() {
+    local mirror found
+    mirror=$(find_mirror)
+    found=$(mirror_of_apt Debian-Security)
+    echo "${found:-${mirror%/}-security/}"
 }
 
 # --- A command with a suite's programs ---------------------------------------------------------------------------------------------

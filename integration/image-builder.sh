@@ -113,7 +113,7 @@ debian_image() {
     local name=$1 mirror security tar=$target/work/debian.tar suite began=$SECONDS
     suite=$(words suite)
     mirror=$(integration/compat.sh mirror)
-    security=$(security_mirror "$mirror")
+    security=$(integration/compat.sh security-mirror)
     # What the published image is told, too: no services, no documents, no caches.
     mkdir -p "$target/work/debian"/{usr/sbin,etc/dpkg/dpkg.cfg.d,etc/apt/apt.conf.d}
     printf '#!/bin/sh\nexit 101\n' >"$target/work/debian/usr/sbin/policy-rc.d"
@@ -167,14 +167,6 @@ END
 base_image() {
     builder build --pull=never --identity-label=false -t "$1" -f - "$target/work" >"$target/base.log" 2>&1 ||
         { tail -n 5 "$target/base.log" >&2; fail "$1 cannot be made; the log: $target/base.log"; }
-}
-
-security_mirror() {
-    local found
-    # shellcheck disable=SC2016 # apt's own variables
-    found=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |
-        sed -n 's/^Debian|Debian-Security|\(https\?:.*\)/\1/p' | sed -n 1p)
-    echo "${found:-${1%/}-security/}"
 }
 
 words() { sed -n "s/^$1  *//p" "$lists/ovn-kube.list"; }

@@ -117,7 +117,7 @@ bootstrap() {
     command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing; install it with: integration/prerequisites.sh image"
     suite=$(words "$image" suite)
     mirror=$(integration/compat.sh mirror)
-    security=$(security_mirror "$mirror")
+    security=$(integration/compat.sh security-mirror)
     # Of the lock, not of the commit: most commits leave this layer as it is.
     epoch=$(sed -n 's/^# epoch //p' "$(lock_of "$image")" 2>/dev/null || true)
     say "installing $(words "$image" package | paste -sd ' ') of Debian's $suite for $(architecture) (a minute or two, once; by emulation ten)"
@@ -133,15 +133,6 @@ bootstrap() {
         "$suite" "$tar.new.tar" "deb $mirror $suite main" "deb $security $suite-security main" >"$log" 2>&1 || { tail -n 5 "$log" >&2; fail "mmdebstrap failed; its log: $log"; }
     mv "$tar.new.tar" "$tar"
     say "made in $((SECONDS - began)) s"
-}
-
-# Where apt gets Debian's security updates from on this machine; unless it has some, beside the mirror.
-security_mirror() {
-    local found
-    # shellcheck disable=SC2016 # apt's own variables
-    found=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |
-        sed -n 's/^Debian|Debian-Security|\(https\?:.*\)/\1/p' | sed -n 1p)
-    echo "${found:-${1%/}-security/}"
 }
 
 lock() {

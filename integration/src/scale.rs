@@ -156,15 +156,14 @@ impl Scale {
         );
         if let Some(file) = &self.into {
             inside::enter_again()?;
-            let figures = match (self.join, self.node_ports, self.applied) {
-                (Some(nodes), ..) => serde_json::to_vec(&self.measure_join(nodes)?)?,
-                (None, Some(count), _) => {
-                    serde_json::to_vec(&node_ports::run(count, &progress())?)?
-                }
-                (None, None, Some(nodes)) => {
-                    serde_json::to_vec(&applied::run(nodes.into(), &progress())?)?
-                }
-                (None, None, None) => serde_json::to_vec(&self.measure()?)?,
+            let figures = if let Some(nodes) = self.join {
+                serde_json::to_vec(&self.measure_join(nodes)?)?
+            } else if let Some(count) = self.node_ports {
+                serde_json::to_vec(&node_ports::run(count, &progress())?)?
+            } else if let Some(nodes) = self.applied {
+                serde_json::to_vec(&applied::run(nodes.into(), &progress())?)?
+            } else {
+                serde_json::to_vec(&self.measure()?)?
             };
             fs::write(file, figures).with_context(|| format!("write {}", file.display()))?;
             return Ok(ExitCode::SUCCESS);

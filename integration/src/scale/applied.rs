@@ -18,7 +18,7 @@ use integration::{
     eventually, executable, let_pass,
 };
 use serde_json::Value;
-use tokio::{runtime::Builder, task::JoinSet};
+use tokio::runtime::Builder;
 
 use self::figures::{Applied, Costs, Question};
 use super::process::Usage;
@@ -45,17 +45,16 @@ pub(crate) fn run(nodes: usize, say: &(dyn Fn(&str) + Sync)) -> Result<Applied> 
     central.nbctl(["ls-add", "node-0"])?;
     central.nbctl(["lsp-add", "node-0", &format!("{NAMESPACE}_{POD}")])?;
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let mut all = JoinSet::new();
+    // They end with the runtime.
     for number in 0..nodes {
-        all.spawn_on(chassis::run(number), runtime.handle());
+        let chassis = runtime.block_on(chassis::register(number))?;
+        runtime.spawn(async {
+            // One that is away is missing in the answers, too.
+            if let Err(error) = chassis::follow(chassis).await {
+                eprintln!("{error:#}");
+            }
+        });
     }
-    let registered = || {
-        let names = central.sbctl(["--bare", "--columns=name", "list", "Chassis_Private"])?;
-        let count = names.split_whitespace().count();
-        ensure!(count == nodes, "{count} of {nodes} chassis are there");
-        Ok(())
-    };
-    eventually("every chassis has its row", PATIENCE, registered)?;
     // What their rows, and the first question, cause has to be over.
     let world = AskedNodes { central: &central, nodes };
     world.ask()?;
@@ -74,10 +73,6 @@ pub(crate) fn run(nodes: usize, say: &(dyn Fn(&str) + Sync)) -> Result<Applied> 
     let before = world.costs()?;
     let questions = (0..QUESTIONS).map(|_| world.ask()).collect::<Result<Vec<_>>>()?;
     let asked = world.costs()?.since(&before);
-    // One that has ended would have been missed; its reason is worth more.
-    while let Some(ended) = all.try_join_next() {
-        ended.context("a chassis")?.context("a chassis has ended")?;
-    }
     Ok(Applied { nodes, quiet_seconds: QUIET.as_secs(), quiet, questions, asked })
 }
 

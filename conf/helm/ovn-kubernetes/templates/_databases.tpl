@@ -28,12 +28,12 @@ unix:/var/run/ovn/ovn{{ index . 1 }}_db.sock
 {{- end -}}
 {{- end -}}
 
-{{- /* A DaemonSet of databases and ovn-northd: (list ROOT ZONES NAME DIRECTORY), where DIRECTORY is that of its sockets and logs below the usual one. */ -}}
+{{- /* A DaemonSet of databases and ovn-northd: (list ROOT ZONES DIRECTORY), where DIRECTORY is that of its sockets and logs below the usual one. */ -}}
 {{- define "databases" -}}
 {{- $root := index . 0 -}}
 {{- $zones := index . 1 -}}
-{{- $name := index . 2 -}}
-{{- $beside := index . 3 -}}
+{{- $name := $zones | ternary "ovn-kubernetes-zone-databases" "ovn-kubernetes-databases" -}}
+{{- $beside := index . 2 -}}
 {{- with $root -}}
 apiVersion: apps/v1
 kind: DaemonSet

@@ -242,6 +242,14 @@ impl Node {
         }
     }
 
+    /// The sources of what its host forwards to pods, if the host has one of its own for them.
+    pub(crate) fn forwarded_sources(&self, join_subnets: &[IpNet]) -> Vec<IpAddr> {
+        if !self.forwarded_source {
+            return Vec::new();
+        }
+        ovn::forwarded_sources(&self.join_addresses(join_subnets))
+    }
+
     /// An interface of the gateway that is another's counts as an annotation that cannot be read.
     pub(crate) fn refuse_others_interface(&mut self) {
         let Some(external) = self.external.take_if(|external| !external.is_of(&self.name)) else {

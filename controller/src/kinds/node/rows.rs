@@ -189,8 +189,7 @@ fn routes_to_hosts(node: &Node, knows_gateway: bool) -> Vec<DesiredRow> {
 /// lets past all policies. The routes are there only if the host asks for them: upstream's does
 /// not.
 fn answers_to_forwarded(node: &Node, config: &ClusterConfig) -> Vec<DesiredRow> {
-    let join =
-        if node.forwarded_source { node.join_addresses(&config.join_subnets) } else { Vec::new() };
+    let sources = node.forwarded_sources(&config.join_subnets);
     let route = |source: IpAddr| {
         let mut managements = ovn::managements(&node.subnets).into_iter().map(|net| net.addr());
         let via = managements.find(|management| management.is_ipv4() == source.is_ipv4())?;
@@ -200,5 +199,5 @@ fn answers_to_forwarded(node: &Node, config: &ClusterConfig) -> Vec<DesiredRow> 
             ..StaticRoute::to(ovn::CLUSTER_ROUTER, source.into(), via)
         })
     };
-    ovn::forwarded_sources(&join).into_iter().filter_map(route).map(DesiredRow::from).collect()
+    sources.into_iter().filter_map(route).map(DesiredRow::from).collect()
 }

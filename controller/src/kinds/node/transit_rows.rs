@@ -138,8 +138,9 @@ fn port(node: &Node, kind: Kind, options: Pairs) -> DesiredRow {
 /// The cluster router's routes to the node's pods, to its gateway router, and to the source with
 /// which its host forwards connections to pods of this zone, if the host has one.
 fn routes(node: &Node, store: &Store) -> impl Iterator<Item = DesiredRow> {
-    let join = node.join_addresses(&store.config.join_subnets);
-    let forwarded = if node.forwarded_source { ovn::forwarded_sources(&join) } else { Vec::new() };
+    let join_subnets = &store.config.join_subnets;
+    let join = node.join_addresses(join_subnets);
+    let forwarded = node.forwarded_sources(join_subnets);
     let single = join.iter().map(IpNet::addr).chain(forwarded).map(IpNet::from);
     let networks: Vec<IpNet> = node.subnets.iter().copied().chain(single).collect();
     let (key, network) = NETWORK;

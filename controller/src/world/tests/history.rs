@@ -98,6 +98,11 @@ fn slice_of(number: u8, is: SliceIs) -> Option<Slice> {
     })
 }
 
+/// Only the pods of this zone have ports here.
+fn is_local(store: &Store, pod: &Pod) -> bool {
+    pod.node.as_ref().is_some_and(|node| store.is_local(node))
+}
+
 /// The pod as the store keeps it.
 fn shortened(store: &Store, pod: &Pod) -> Pod {
     let mut pod = pod.clone();
@@ -215,12 +220,7 @@ impl World {
             Event::Settle(pod) => {
                 let key = number(pod);
                 if store.kept(&Key::Pod(key.clone())) == Kept::NOTHING {
-                    // Only the pods of this zone have ports here.
-                    let is_local = self
-                        .pods
-                        .get(&key)
-                        .and_then(|pod| pod.node.as_ref())
-                        .is_some_and(|node| store.is_local(node));
+                    let is_local = self.pods.get(&key).is_some_and(|pod| is_local(store, pod));
                     match store.assigned(&key).filter(|_| is_local) {
                         Some(network) => {
                             self.ports.insert(key.clone(), port(&self.pods[&key], network))
@@ -570,8 +570,7 @@ impl World {
     fn check_records(&self, store: &Store) -> Result<(), TestCaseError> {
         for (key, pod) in &self.pods {
             let pod = shortened(store, pod);
-            let is_local = pod.node.as_ref().is_some_and(|node| store.is_local(node));
-            if let Some(own) = store.assigned(key).filter(|_| is_local) {
+            if let Some(own) = store.assigned(key).filter(|_| is_local(store, &pod)) {
                 let is_own = matches!(&pod.annotated, Annotated::Network { network, .. } if **network == *own);
                 prop_assert!(is_own, "{key} has {own:?}, its record says {:?}", pod.annotated);
             }

@@ -15,13 +15,24 @@ ovsdb::table! {
     }
 }
 
-/// Registers the chassis, and follows `nb_cfg` until the database is away.
-pub(super) async fn run(number: usize) -> Result<()> {
+/// A chassis that has its rows.
+pub(super) struct Registered {
+    name: String,
+    connection: Connection,
+}
+
+/// Makes the rows of a chassis.
+pub(super) async fn register(number: usize) -> Result<Registered> {
     let name = format!("chassis-{number}");
     let endpoint = SOUTHBOUND.parse().context("address of the southbound database")?;
     let options = Options { probe_interval: None, ..Options::default() };
     let connection = Connection::open(&endpoint, "OVN_Southbound", options).await?;
     connection.transact(registration(number, &name)).await?;
+    Ok(Registered { name, connection })
+}
+
+/// Follows `nb_cfg` until the database is away, which is an error.
+pub(super) async fn follow(Registered { name, connection }: Registered) -> Result<()> {
     let own = || Where::from(Condition::equal("name", name.as_str()));
     let monitor = Monitor::new().table::<SbGlobal>(Where::all()).table::<ChassisPrivate>(own());
     let mut monitored = connection.monitor(monitor).await?;

@@ -8,6 +8,7 @@ use integration::{
     Cluster,
     cluster::{CLUSTER_SUBNETS, GatewayMode, access, control_plane},
     eventually,
+    peer::Echoes,
 };
 use serde_json::{Value, json};
 
@@ -122,7 +123,7 @@ fn upgrade(release: &Release<'_>) -> Result<()> {
     });
     let patch = format!("--patch={by_hand}");
     cluster.kubectl([NAMESPACE, "patch", "daemonset/ovn-kubernetes-node", &patch])?;
-    while_pods_speak(cluster, "upgraded", || release.upgrade(&changes))?;
+    none_is_lost(cluster, "upgrade", || release.upgrade(&changes))?;
     let strategy = r#"jsonpath={.metadata.annotations.example\.com/by} {.spec.updateStrategy.rollingUpdate.maxUnavailable}"#;
     let found = cluster.kubectl([
         NAMESPACE,
@@ -132,18 +133,11 @@ fn upgrade(release: &Release<'_>) -> Result<()> {
         strategy,
     ])?;
     ensure!(found == "hand 10%", "annotation by hand and strategy after the upgrade: {found}");
-    let later = pod("later", "node3");
-    cluster.api.create(PODS, &later)?;
-    wait_ready(cluster, &["later"])?;
-    let later = attached(cluster, "later")?;
-    let near = attached(cluster, "near")?;
-    eventually("a pod of after the upgrade answers", SOON, || {
-        cluster.lab.ping(&near, later.address())
-    })
+    starts_and_answers(cluster, "later", "node3")
 }
 
 fn roll_back(release: &Release<'_>) -> Result<()> {
-    while_pods_speak(release.cluster, "rolled back", || release.roll_back_to(1))?;
+    none_is_lost(release.cluster, "rollback", || release.roll_back_to(1))?;
     let file = release.cluster.kubectl([
         NAMESPACE,
         "get",
@@ -160,9 +154,19 @@ fn roll_back(release: &Release<'_>) -> Result<()> {
     Ok(())
 }
 
-/// No packet between two pods is lost meanwhile, and none of the connections of 22 kinds of flow
-/// from each of two nodes. What these lose is said: all is forwarded in user space here.
-fn while_pods_speak(cluster: &Cluster, what: &str, act: impl FnOnce() -> Result<()>) -> Result<()> {
+/// No packet between two pods is lost, as all but Open vSwitch is replaced.
+fn none_is_lost(cluster: &Cluster, what: &str, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    while_pods_speak(cluster, what, act)?.none_is_lost(1).with_context(|| what.to_owned())
+}
+
+/// None of the connections of 22 kinds of flow from each of two nodes breaks meanwhile. Returns
+/// what two pods hear of each other. What the flows lose is said: all is forwarded in user space
+/// here, by the processors that start the pods.
+fn while_pods_speak(
+    cluster: &Cluster,
+    what: &str,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<Echoes> {
     let [near, far] = [attached(cluster, "near")?, attached(cluster, "far")?];
     let held = Held::start(cluster, IMAGE)?;
     let flow = cluster.lab.flow(&near, &far)?;
@@ -170,11 +174,25 @@ fn while_pods_speak(cluster: &Cluster, what: &str, act: impl FnOnce() -> Result<
     act()?;
     let echoes = flow.stop()?;
     let took = began.elapsed();
-    let (flows, lost) =
-        held.end().context("flows while everything but Open vSwitch was replaced")?;
-    eprintln!("{what} in {took:.1?}: {echoes:?}; {flows} flows, of which lost packets: {lost:?}");
+    let lost = all_flows(held).with_context(|| what.to_owned())?;
+    eprintln!("{what}: {took:.1?}: {echoes:?}; lost packets of flows: {lost:?}");
+    Ok(echoes)
+}
+
+/// Of each of two nodes, 22 kinds. Returns the flows that have lost packets.
+fn all_flows(held: Held<'_>) -> Result<Vec<String>> {
+    let (flows, lost) = held.end()?;
     ensure!(flows == 2 * 22, "{flows} flows");
-    echoes.none_is_lost(1).context("while everything but Open vSwitch was replaced")
+    Ok(lost)
+}
+
+/// Starts another pod and waits until it answers.
+fn starts_and_answers(cluster: &Cluster, name: &str, node: &str) -> Result<()> {
+    near_reaches_far(cluster)?;
+    cluster.api.create(PODS, &pod(name, node))?;
+    wait_ready(cluster, &[name])?;
+    let [near, new] = [attached(cluster, "near")?, attached(cluster, name)?];
+    eventually("a new pod answers", SOON, || cluster.lab.ping(&near, new.address()))
 }
 
 /// `node.certificates`: the token of the pod has requested it.

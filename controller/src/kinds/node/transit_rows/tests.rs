@@ -70,8 +70,6 @@ fn what_cannot_be_right_of_a_node_changes_nothing_of_it() {
     }
 }
 
-/// After a restart, packets for the pods of a node went to an older one that had named its subnet
-/// meanwhile.
 /// A node port of one node leads to pods of all: their answers go back to that node's host.
 #[test]
 fn the_source_of_what_a_host_of_another_zone_forwards_has_a_route() {
@@ -93,6 +91,8 @@ fn the_source_of_what_a_host_of_another_zone_forwards_has_a_route() {
     assert_eq!(prefixes(&node("n2", 2, "b")).len(), 2);
 }
 
+/// After a restart, packets for the pods of a node went to an older one that had named its subnet
+/// meanwhile.
 #[test]
 fn a_node_whose_subnet_another_one_names_keeps_its_routes_over_a_start() {
     let right = node("n2", 2, "b");

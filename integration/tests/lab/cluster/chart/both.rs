@@ -1,22 +1,17 @@
 //! A cluster with databases of all gets databases on each node, and goes back, by `layout: both`
 //! and `ovnkube zones migrate`, while connections are held.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use integration::{Cluster, Node, cluster::GatewayMode, eventually};
 use serde_json::{Value, json};
 
 use super::{
-    IMAGE, SOON, near_reaches_far, on_fresh_nodes, said, values,
+    SOON, on_fresh_nodes, said, starts_and_answers, values, while_pods_speak,
     zones::{has_its_own_switch_alone, nbctl},
 };
-use crate::cluster::{
-    day_two::ovnkube,
-    held::Held,
-    helm::Release,
-    support::{PODS, attached, pod, wait_ready},
-};
+use crate::cluster::{day_two::ovnkube, helm::Release, support::attached};
 
 /// The longest silence, on a machine that does much else: as for a single move.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -71,16 +66,14 @@ fn back(release: &Release<'_>) -> Result<()> {
 }
 
 fn upgraded(release: &Release<'_>, what: &str, values: &Value) -> Result<()> {
-    let cluster = release.cluster;
-    while_connections_are_held(cluster, what, || release.upgrade(values))
-        .with_context(|| what.to_owned())
+    in_time(release.cluster, what, || release.upgrade(values))
 }
 
 /// A node after the other; the command ends when all are there.
 fn migrated(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
     let arguments = [&["zones", "migrate"], arguments].concat();
     let what = arguments.join(" ");
-    while_connections_are_held(cluster, &what, || {
+    in_time(cluster, &what, || {
         // Servers say which zones they may move to when both have the same rows.
         eventually("each node may move, and does", SOON, || {
             let output = ovnkube(cluster, &arguments)?.output()?;
@@ -90,37 +83,13 @@ fn migrated(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
             Ok(())
         })
     })
-    .with_context(|| what.clone())
 }
 
-/// None of the connections of 22 kinds of flow from each of two nodes breaks, and two pods hear of
-/// each other again in time. What is lost is said: all is forwarded in user space here, by the
-/// processors that start the pods of three nodes.
-fn while_connections_are_held(
-    cluster: &Cluster,
-    what: &str,
-    act: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    let [near, far] = [attached(cluster, "near")?, attached(cluster, "far")?];
-    let held = Held::start(cluster, IMAGE)?;
-    let flow = cluster.lab.flow(&near, &far)?;
-    let began = Instant::now();
-    act()?;
-    let echoes = flow.stop()?;
-    let took = began.elapsed();
-    let (flows, lost) = held.end()?;
-    eprintln!("{what}: {took:.1?}: {echoes:?}; {flows} flows, of which lost packets: {lost:?}");
-    ensure!(flows == 2 * 22, "{flows} flows");
-    ensure!(echoes.sent > 1 && echoes.silence() <= LONGEST, "{echoes:?}");
+/// Two pods hear of each other again in time.
+fn in_time(cluster: &Cluster, what: &str, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    let echoes = while_pods_speak(cluster, what, act)?;
+    ensure!(echoes.sent > 1 && echoes.silence() <= LONGEST, "{what}: {echoes:?}");
     Ok(())
-}
-
-fn starts_and_answers(cluster: &Cluster, name: &str, node: &str) -> Result<()> {
-    near_reaches_far(cluster)?;
-    cluster.api.create(PODS, &pod(name, node))?;
-    wait_ready(cluster, &[name])?;
-    let [near, new] = [attached(cluster, "near")?, attached(cluster, name)?];
-    eventually("a new pod answers", SOON, || cluster.lab.ping(&near, new.address()))
 }
 
 fn follows_the_databases_of_all(node: &Node) -> Result<()> {

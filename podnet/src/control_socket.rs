@@ -44,6 +44,9 @@ pub struct KeptSocket {
     open: Option<(PathBuf, UnixStream)>,
 }
 
+/// A command and its arguments.
+pub type ControlCommand<'a> = (&'a str, &'a [&'a str]);
+
 /// The pid file of a daemon.
 pub(crate) fn pid_file(run_dir: &Path, daemon: &str) -> PathBuf {
     run_dir.join(format!("{daemon}.pid"))
@@ -108,7 +111,8 @@ impl ControlSocket {
         let socket = self.path()?;
         let talk = async {
             let mut stream = UnixStream::connect(&socket).await?;
-            exchange(&mut stream, command, arguments, longest).await
+            let [answer] = exchange(&mut stream, [(command, arguments)], longest).await?;
+            answer
         };
         answered(&socket, timeout(patience, talk).await)
     }
@@ -125,60 +129,60 @@ impl KeptSocket {
         self.socket.pid()
     }
 
-    /// As [`ControlSocket::ask`], over the connection that is there.
+    /// As [`ControlSocket::ask`] for several questions, over the connection that is there. A daemon
+    /// answers up to ten in one turn of its loop.
     ///
     /// # Errors
-    /// As [`ControlSocket::ask`]. The next question makes a new connection.
-    pub async fn ask(
+    /// As [`ControlSocket::ask`]; what the daemon refuses is the error of that question alone.
+    /// After any other error, the next question makes a new connection.
+    pub async fn ask<const N: usize>(
         &mut self,
-        command: &str,
-        arguments: &[&str],
+        questions: [ControlCommand<'_>; N],
         patience: Duration,
-    ) -> io::Result<String> {
+    ) -> io::Result<[io::Result<String>; N]> {
         let socket = self.socket.path()?;
-        // Not put back unless the answer was read to its end: the next one would get the rest.
+        // Not put back unless the answers were read to their end: the next one would get the rest.
         let kept = self.open.take().filter(|(path, _)| *path == socket);
         let talk = async {
             let mut stream = match kept {
                 Some((_, stream)) => stream,
                 None => UnixStream::connect(&socket).await?,
             };
-            let answer = exchange(&mut stream, command, arguments, LONGEST).await;
-            let is_whole = answer.as_ref().err().is_none_or(|it| it.kind() == ErrorKind::Other);
-            if is_whole {
-                self.open = Some((socket.clone(), stream));
-            }
-            answer
+            let answers = exchange(&mut stream, questions, LONGEST).await?;
+            self.open = Some((socket.clone(), stream));
+            Ok(answers)
         };
         answered(&socket, timeout(patience, talk).await)
     }
 }
 
 /// The answer, or an error that names the socket.
-fn answered(
+fn answered<T>(
     socket: &Path,
-    answer: Result<io::Result<String>, tokio::time::error::Elapsed>,
-) -> io::Result<String> {
+    answer: Result<io::Result<T>, tokio::time::error::Elapsed>,
+) -> io::Result<T> {
     answer
         .unwrap_or(Err(ErrorKind::TimedOut.into()))
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", socket.display())))
 }
 
-/// Asks over the stream. A refusal of the daemon is [`ErrorKind::Other`].
-async fn exchange(
+/// Asks over the stream. A refusal of the daemon is [`ErrorKind::Other`]. All answers together have
+/// at most `longest` bytes.
+async fn exchange<const N: usize>(
     stream: &mut UnixStream,
-    command: &str,
-    arguments: &[&str],
+    questions: [ControlCommand<'_>; N],
     longest: usize,
-) -> io::Result<String> {
+) -> io::Result<[io::Result<String>; N]> {
     #[derive(Deserialize)]
     struct Answer {
         result: Option<String>,
         error: Option<Value>,
     }
 
-    let request = json!({"id": 0, "method": command, "params": arguments});
-    stream.write_all(request.to_string().as_bytes()).await?;
+    let requests = questions.map(|(command, arguments)| {
+        json!({"id": 0, "method": command, "params": arguments}).to_string()
+    });
+    stream.write_all(requests.concat().as_bytes()).await?;
     let mut text = Vec::new();
     loop {
         // Nothing marks the end of an answer but its JSON.
@@ -189,8 +193,13 @@ async fn exchange(
         if !text.trim_ascii_end().ends_with(b"}") {
             continue;
         }
-        if let Ok(Answer { result, error }) = serde_json::from_slice(&text) {
-            return result.ok_or_else(|| io::Error::other(error.unwrap_or_default().to_string()));
+        // In the order of the questions.
+        let answers = serde_json::Deserializer::from_slice(&text).into_iter();
+        let Ok(answers) = answers.collect::<serde_json::Result<Vec<Answer>>>() else { continue };
+        if let Ok(answers) = <[Answer; N]>::try_from(answers) {
+            return Ok(answers.map(|Answer { result, error }| {
+                result.ok_or_else(|| io::Error::other(error.unwrap_or_default().to_string()))
+            }));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 
-use podnet::control_socket::{ControlSocket, KeptSocket};
+use podnet::control_socket::{ControlCommand, ControlSocket, KeptSocket};
 
 use super::{
     ExporterPlaces, PATIENCE,
@@ -22,26 +22,26 @@ pub(super) struct ControllerReader(KeptSocket);
 /// ovn-northd.
 pub(super) struct NorthdReader(KeptSocket);
 
-/// The answers to these commands, in their order; `None` if there is no such daemon here.
+/// The answers to these questions, in their order, empty where a release lacks the command; `None`
+/// if there is no such daemon here.
 ///
 /// # Errors
 ///
 /// It does not answer.
 pub(super) async fn answers<const N: usize>(
     socket: &mut KeptSocket,
-    commands: [&str; N],
+    questions: [ControlCommand<'_>; N],
 ) -> Result<Option<[String; N]>, ()> {
-    let mut texts = [const { String::new() }; N];
-    for (text, command) in texts.iter_mut().zip(commands) {
-        match socket.ask(command, &[], PATIENCE).await {
-            Ok(answer) => *text = answer,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            // A release that lacks the command.
-            Err(error) if error.kind() == ErrorKind::Other => {}
-            Err(_) => return Err(()),
-        }
+    match socket.ask(questions, PATIENCE).await {
+        Ok(answers) => Ok(Some(answers.map(Result::unwrap_or_default))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(_) => Err(()),
     }
-    Ok(Some(texts))
+}
+
+/// A command without arguments.
+pub(super) fn bare(command: &str) -> ControlCommand<'_> {
+    (command, &[])
 }
 
 /// Notes whether the daemon answers. `None` if it does not, or is not here.
@@ -64,7 +64,7 @@ impl ControllerReader {
     pub(super) async fn read(&mut self) -> MetricSet {
         let mut families = MetricSet::default();
         let commands = ["version", "connection-status", "coverage/show", "stopwatch/show"];
-        let answer = answers(&mut self.0, commands).await;
+        let answer = answers(&mut self.0, commands.map(bare)).await;
         let Some([version, status, events, watches]) =
             noted(&mut families, "ovn-controller", answer)
         else {
@@ -102,7 +102,7 @@ impl NorthdReader {
             "coverage/show",
             "stopwatch/show",
         ];
-        let answer = answers(&mut self.0, commands).await;
+        let answer = answers(&mut self.0, commands.map(bare)).await;
         let Some([version, status, north, south, events, watches]) =
             noted(&mut families, "ovn-northd", answer)
         else {

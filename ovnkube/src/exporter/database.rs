@@ -7,7 +7,7 @@ use podnet::control_socket::{ControlSocket, KeptSocket};
 
 use super::{
     ExporterPlaces, PATIENCE,
-    daemon::{answers, noted},
+    daemon::{answers, bare, noted},
     families::MetricSet,
     output::{fields, numbers, versions},
 };
@@ -89,8 +89,10 @@ impl Server {
     /// The server's version, and its metrics.
     async fn read(&mut self) -> (Option<String>, MetricSet) {
         let mut families = MetricSet::default();
-        let answer = answers(&mut self.control, ["version", "memory/show"]).await;
-        let Some([version, memory]) = noted(&mut families, self.name, answer) else {
+        let name = [self.name];
+        let questions = [bare("version"), bare("memory/show"), ("cluster/status", &name[..])];
+        let answer = answers(&mut self.control, questions).await;
+        let Some([version, memory, status]) = noted(&mut families, self.name, answer) else {
             return (None, families);
         };
         let database = [("db_name", self.name)];
@@ -112,8 +114,7 @@ impl Server {
             self.schema = opened.ok().and_then(|open| open.schema().version.clone());
         }
         // A server of a database that is not clustered has no such command.
-        let status = self.control.ask("cluster/status", &[self.name], PATIENCE).await;
-        if let Ok(status) = status {
+        if !status.is_empty() {
             of_cluster(&mut families, self.name, &fields(&status));
         }
         (Some(versions(&version).0), families)

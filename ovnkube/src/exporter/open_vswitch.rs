@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use contract::paths::INTEGRATION_BRIDGE;
+use futures_util::future::join_all;
 use ovsdb::{Connection, Endpoint, SelectedRow, Transaction, Where};
 use podnet::{
     control_socket::{ControlSocket, KeptSocket, VSWITCHD},
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 use super::{
     Exported, ExporterPlaces, PATIENCE, chassis,
     counters::{OF_VSWITCHD, coverage},
-    daemon::{answers, noted},
+    daemon::{answers, bare, noted},
     families::MetricSet,
     output::numbers,
 };
@@ -22,9 +23,16 @@ use crate::metrics::of_process;
 
 pub(super) struct SwitchReader {
     exported: Exported,
-    endpoint: Endpoint,
     run_dir: PathBuf,
     daemon: KeptSocket,
+    configuration: ConfigurationReader,
+}
+
+/// The database, and the flows of the bridges in it.
+struct ConfigurationReader {
+    exported: Exported,
+    endpoint: Endpoint,
+    run_dir: PathBuf,
     database: Option<Connection>,
     /// By the bridge's name.
     bridges: BTreeMap<String, FlowCounter>,
@@ -50,15 +58,38 @@ impl SwitchReader {
     pub(super) fn new(places: &ExporterPlaces, exported: Exported) -> Self {
         Self {
             exported,
-            endpoint: places.ovsdb.clone(),
             run_dir: places.ovs_run_dir.clone(),
             daemon: KeptSocket::new(ControlSocket::of(&places.ovs_run_dir, VSWITCHD)),
-            database: None,
-            bridges: BTreeMap::new(),
+            configuration: ConfigurationReader {
+                exported,
+                endpoint: places.ovsdb.clone(),
+                run_dir: places.ovs_run_dir.clone(),
+                database: None,
+                bridges: BTreeMap::new(),
+            },
         }
     }
 
     pub(super) async fn read(&mut self) -> MetricSet {
+        if !self.exported.has_open_vswitch() {
+            return self.configuration.read().await;
+        }
+        // Both ask ovs-vswitchd.
+        let (configuration, daemon) =
+            tokio::join!(self.configuration.read(), of_daemon(&mut self.daemon));
+        let mut families = configuration.and(daemon);
+        for (name, prefix) in [(VSWITCHD, "ovs_vswitchd"), ("ovsdb-server", "ovs_db")] {
+            let pid = ControlSocket::of(&self.run_dir, name).pid();
+            for (metric, help, value) in pid.map(|pid| of_process(pid, name)).unwrap_or_default() {
+                families.set(&format!("{prefix}_{metric}"), help, &[], value);
+            }
+        }
+        families
+    }
+}
+
+impl ConfigurationReader {
+    async fn read(&mut self) -> MetricSet {
         let mut families = MetricSet::default();
         let is_here = !matches!(&self.endpoint, Endpoint::Unix(path) if !path.exists());
         if is_here {
@@ -66,17 +97,6 @@ impl SwitchReader {
             families.up("ovsdb-server", rows.is_some());
             if let Some(rows) = rows {
                 families = families.and(self.of_rows(&rows).await);
-            }
-        }
-        if self.exported.has_open_vswitch() {
-            families = families.and(self.of_daemon().await);
-            for (name, prefix) in [(VSWITCHD, "ovs_vswitchd"), ("ovsdb-server", "ovs_db")] {
-                let pid = ControlSocket::of(&self.run_dir, name).pid();
-                for (metric, help, value) in
-                    pid.map(|pid| of_process(pid, name)).unwrap_or_default()
-                {
-                    families.set(&format!("{prefix}_{metric}"), help, &[], value);
-                }
             }
         }
         families
@@ -155,61 +175,70 @@ impl SwitchReader {
 
     /// How many flows each bridge has. One that does not answer is left out.
     async fn flows(&mut self, names: &[&str]) -> BTreeMap<String, u64> {
-        let mut flows = BTreeMap::new();
-        let mut kept = BTreeMap::new();
-        for name in names {
-            let counter = match self.bridges.remove(*name) {
-                Some(counter) => Some(counter),
-                None => FlowCounter::open(&self.run_dir, name, PATIENCE).await.ok(),
-            };
-            let Some(mut counter) = counter else { continue };
-            if let Ok(count) = counter.count(PATIENCE).await {
-                flows.insert((*name).to_owned(), count);
-                kept.insert((*name).to_owned(), counter);
-            }
-        }
         // Those of bridges that are gone end here.
-        self.bridges = kept;
+        let mut kept = std::mem::take(&mut self.bridges);
+        let run_dir = &self.run_dir;
+        let counts = names.iter().map(|name| {
+            let kept = kept.remove(*name);
+            async move {
+                let mut counter = match kept {
+                    Some(counter) => counter,
+                    None => FlowCounter::open(run_dir, name, PATIENCE).await.ok()?,
+                };
+                let count = counter.count(PATIENCE).await.ok()?;
+                Some(((*name).to_owned(), count, counter))
+            }
+        });
+        let mut flows = BTreeMap::new();
+        for (name, count, counter) in join_all(counts).await.into_iter().flatten() {
+            flows.insert(name.clone(), count);
+            self.bridges.insert(name, counter);
+        }
         flows
-    }
-
-    async fn of_daemon(&mut self) -> MetricSet {
-        let mut families = MetricSet::default();
-        let commands = ["dpctl/dump-dps", "memory/show", "coverage/show"];
-        let answer = answers(&mut self.daemon, commands).await;
-        let Some([datapaths, memory, events]) = noted(&mut families, VSWITCHD, answer) else {
-            return families;
-        };
-        coverage(&mut families, "ovs_vswitchd", &OF_VSWITCHD, &events);
-        let memory = numbers(&memory);
-        for (name, help) in [
-            ("handlers", "Threads that take packets from the datapath."),
-            ("revalidators", "Threads that look through the datapath's flows."),
-        ] {
-            let value = memory.get(name).copied().unwrap_or_default();
-            families.set(&format!("ovs_vswitchd_{name}_total"), help, &[], value);
-        }
-        let mut count = 0;
-        for datapath in datapaths.lines() {
-            let Some((kind, name)) = datapath.trim().split_once('@') else { continue };
-            count += 1;
-            let labels = [("datapath", name), ("type", kind)];
-            families.info("ovs_vswitchd_dp", "Always 1; the labels are a datapath.", &labels);
-            let shown = self.daemon.ask("dpctl/show", &[datapath.trim()], PATIENCE).await;
-            of_datapath(&mut families, name, &shown.unwrap_or_default());
-        }
-        families.set("ovs_vswitchd_dp_total", "Datapaths.", &[], length(count));
-        families
     }
 }
 
-/// What `dpctl/show` says of a datapath.
-fn of_datapath(families: &mut MetricSet, name: &str, text: &str) {
+async fn of_daemon(daemon: &mut KeptSocket) -> MetricSet {
+    let mut families = MetricSet::default();
+    let commands = ["dpctl/show", "memory/show", "coverage/show"];
+    let answer = answers(daemon, commands.map(bare)).await;
+    let Some([datapaths, memory, events]) = noted(&mut families, VSWITCHD, answer) else {
+        return families;
+    };
+    coverage(&mut families, "ovs_vswitchd", &OF_VSWITCHD, &events);
+    let memory = numbers(&memory);
+    for (name, help) in [
+        ("handlers", "Threads that take packets from the datapath."),
+        ("revalidators", "Threads that look through the datapath's flows."),
+    ] {
+        let value = memory.get(name).copied().unwrap_or_default();
+        families.set(&format!("ovs_vswitchd_{name}_total"), help, &[], value);
+    }
+    of_datapaths(&mut families, &datapaths);
+    families
+}
+
+/// What `dpctl/show` says of all datapaths: a line with kind and name, and indented ones.
+fn of_datapaths(families: &mut MetricSet, text: &str) {
+    let mut count = 0;
+    let lines: Vec<&str> = text.lines().collect();
+    for lines in lines.chunk_by(|_, next| next.starts_with(char::is_whitespace)) {
+        let (first, lines) = lines.split_first().expect("a chunk has a line");
+        let Some((kind, name)) = first.trim_end_matches(':').split_once('@') else { continue };
+        count += 1;
+        let labels = [("datapath", name), ("type", kind)];
+        families.info("ovs_vswitchd_dp", "Always 1; the labels are a datapath.", &labels);
+        of_datapath(families, name, lines);
+    }
+    families.set("ovs_vswitchd_dp_total", "Datapaths.", &[], length(count));
+}
+
+fn of_datapath(families: &mut MetricSet, name: &str, lines: &[&str]) {
     let mut set = |metric: &str, help: &str, value: f64| {
         families.set(&format!("ovs_vswitchd_{metric}"), help, &[("datapath", name)], value);
     };
     let mut ports = 0;
-    for line in text.lines().map(str::trim) {
+    for line in lines.iter().map(|line| line.trim()) {
         let found = numbers(line);
         let value = |key: &str| found.get(key).copied().unwrap_or_default();
         if line.starts_with("lookups:") {
@@ -247,14 +276,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datapath_of_the_kernel_has_masks_too() {
-        let text = "system@ovs-system:\n  lookups: hit:1051 missed:128 lost:3\n  flows: 12\n  \
+    fn a_datapath_of_the_kernel_has_masks_and_another_one_is_counted() {
+        let text = "netdev@ovs-netdev:\n  lookups: hit:1 missed:0 lost:0\n  flows: 7\n\
+                    system@ovs-system:\n  lookups: hit:1051 missed:128 lost:3\n  flows: 12\n  \
                     masks: hit:3512 total:5 hit/pkt:2.98\n  cache: hit:812 hit-rate:68.87%\n  \
                     caches:\n    masks-cache: size:256\n  port 0: ovs-system (internal)\n  \
                     port 1: br-int (internal)\n";
         let mut families = MetricSet::default();
-        of_datapath(&mut families, "ovs-system", text);
+        of_datapaths(&mut families, text);
         let text = families.text();
+        assert!(text.contains("ovs_vswitchd_dp_total 2\n"), "{text}");
+        assert!(
+            text.contains("ovs_vswitchd_dp_flows_total{datapath=\"ovs-netdev\"} 7\n"),
+            "{text}"
+        );
         for (metric, value) in [
             ("flows_lookup_hit", "1051"),
             ("flows_lookup_lost", "3"),

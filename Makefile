@@ -220,10 +220,10 @@ faults: kubernetes ## Inject every fault of the matrix, and print which of its r
 	$(BUILD_TESTS)
 	@$(TARGET_DIR)/debug/integration faults $(if $(filter-out 0 no,$(QUICK)),--quick) $(ROWS)
 
-questions: ## Ask `ovnkube trace` random questions in random worlds, and compare each verdict with packets (QUESTIONS=10000, SEED=1 for other worlds)
+questions: ## Ask `ovnkube trace` random questions in random worlds, and compare each verdict with packets (QUESTIONS=10000, SEED=1 for other worlds, WORLD=13 to begin with the one of an error)
 	@integration/prerequisites.sh test
 	$(BUILD_TESTS)
-	OVN_TRACE_QUESTIONS=$(or $(QUESTIONS),10000) $(if $(SEED),OVN_TRACE_SEED=$(SEED)) cargo nextest run $(TESTED) \
+	OVN_TRACE_QUESTIONS=$(or $(QUESTIONS),10000) $(if $(SEED),OVN_TRACE_SEED=$(SEED)) $(if $(WORLD),OVN_TRACE_WORLD=$(WORLD)) cargo nextest run $(TESTED) \
 		--profile questions --no-capture
 
 tenants: kubernetes ## Try every row of the matrix of tenants beside another tenant, and print which hold, with the figure seen (ROWS="1 7" for some, QUICK=1 for the short forms without Kubernetes, TABLE=1 for the table of SECURITY.md alone)

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 use integration::{Families, Lab, Pod, connections::Server, eventually, peer::Reply, traffic::End};
 use oracle::{
@@ -41,6 +41,8 @@ use crate::support::{
 const QUESTIONS: &str = "OVN_TRACE_QUESTIONS";
 /// A number: another one gives other worlds.
 const SEED: &str = "OVN_TRACE_SEED";
+/// The number of the world to begin with: that of an error.
+const WORLD: &str = "OVN_TRACE_WORLD";
 /// Worlds of the short form, and questions in each of them.
 const SHORT: [usize; 2] = [2, 50];
 /// Pods of a world on each of its two nodes.
@@ -111,21 +113,26 @@ fn number(variable: &str) -> Option<usize> {
 }
 
 /// A ClusterNetworkPolicy without names of the DNS.
-fn cluster_policy() -> impl Strategy<Value = ClusterPolicy> {
+fn cluster_policy(passes: Passes) -> impl Strategy<Value = ClusterPolicy> {
     let is_named = |peer: &ClusterPeer| matches!(peer, ClusterPeer::DomainNames(_));
-    random::cluster_policy(Passes::Yes).prop_map(move |mut policy| {
+    random::cluster_policy(passes).prop_map(move |mut policy| {
         policy.egress.retain(|rule| !rule.peers.iter().any(is_named));
         policy
     })
 }
 
 /// The objects of a world with these pods.
-fn drawn(runner: &mut TestRunner, number: usize, pods: &[policies::Pod]) -> Result<Drawn> {
+fn drawn(
+    runner: &mut TestRunner,
+    number: usize,
+    pods: &[policies::Pod],
+    passes: Passes,
+) -> Result<Drawn> {
     let port = option::of((select(vec![Protocol::Tcp, Protocol::Udp]), select(PORTS.to_vec())));
     let strategy = (
         vec((random::labels(), port), pods.len()),
         vec(random::policy(), 1..=4),
-        vec(cluster_policy(), 0..=PRIORITIES.len()),
+        vec(cluster_policy(passes), 0..=PRIORITIES.len()),
         vec(subsequence((0..pods.len()).collect::<Vec<_>>(), 0..=3), SERVICES),
     );
     let tree = strategy.new_tree(runner).map_err(anyhow::Error::msg)?;
@@ -233,17 +240,36 @@ fn replies(lab: &Lab, attached: &[Pod], questions: &[Question]) -> Result<Vec<Re
     Ok(found.into_iter().map(|(_, reply)| reply).collect())
 }
 
-/// Whether packets between pods are as the model of policies says.
-fn agrees_with_model(world: &policies::World, asked: &[Question], replies: &[Reply]) -> Result<()> {
-    for (question, reply) in asked.iter().zip(replies) {
-        let Target::Pod(server) = question.server else { continue };
-        let (protocol, port) = (question.protocol, question.place.port());
-        let place = policies::verdict::Place { is_ipv6: false, protocol, port };
-        let client = ModelEnd::Pod(&world.pods[question.client]);
-        let allows = world.allows(client, &world.pods[server], place);
-        ensure!(is_answered(reply) == allows, "{question:?}: {reply:?}, and the model: {allows}");
-    }
-    Ok(())
+/// What becomes of all packets, once those between pods are as the model of policies says.
+fn settled(
+    lab: &Lab,
+    attached: &[Pod],
+    world: &policies::World,
+    asked: &[Question],
+) -> Result<Vec<Reply>> {
+    let mut found = replies(lab, attached, asked)?;
+    eventually("packets are as the model of policies says", SOON, || {
+        // Of hundreds at once, a busy machine loses one now and then: what is right stays so.
+        let wrong: Vec<usize> =
+            (0..asked.len()).filter(|it| !agrees(world, &asked[*it], &found[*it])).collect();
+        let Some(first) = wrong.first() else { return Ok(()) };
+        let said = format!("{:?}: {:?} is not what the model says", asked[*first], found[*first]);
+        let again: Vec<Question> = wrong.iter().map(|index| asked[*index].clone()).collect();
+        for (index, reply) in wrong.iter().zip(replies(lab, attached, &again)?) {
+            found[*index] = reply;
+        }
+        bail!("{} of {}, as {said}", wrong.len(), asked.len())
+    })?;
+    Ok(found)
+}
+
+/// Whether a packet between pods is as the model of policies says.
+fn agrees(world: &policies::World, question: &Question, reply: &Reply) -> bool {
+    let Target::Pod(server) = question.server else { return true };
+    let (protocol, port) = (question.protocol, question.place.port());
+    let place = policies::verdict::Place { is_ipv6: false, protocol, port };
+    let client = ModelEnd::Pod(&world.pods[question.client]);
+    is_answered(reply) == world.allows(client, &world.pods[server], place)
 }
 
 /// Whether a packet was answered.
@@ -295,11 +321,8 @@ fn ask(
     drawn: &Drawn,
     asked: &[Question],
 ) -> Result<Vec<Answered>> {
-    let first = eventually("packets are as the model of policies says", SOON, || {
-        let found = replies(lab, attached, asked)?;
-        agrees_with_model(&drawn.world, asked, &found)?;
-        Ok(found)
-    })?;
+    let first = settled(lab, attached, &drawn.world, asked)
+        .with_context(|| format!("{:#?}", drawn.world))?;
     let (next, statuses) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let again = |question: &Question| {
         // Services may be there before all their rows, or after.
@@ -347,13 +370,21 @@ fn verdicts_about_random_questions_in_random_worlds_are_those_of_packets() {
             attached.iter().zip(&pods).map(|(pod, model)| lab.answering(pod, &at(model)));
         let _servers: Vec<Server> = answering.collect::<Result<_>>()?;
         let (began, mut tally, mut worlds) = (Instant::now(), Tally::default(), 0);
+        // Of a policy with rules that pass, only what denies has an effect without tiers of ACLs.
+        let has_tiers = lab.central.nbctl(["--columns=tier", "list", "ACL"]).is_ok();
+        let passes = if has_tiers { Passes::Yes } else { Passes::No };
+        let first_world = number(WORLD).unwrap_or_default();
         let [short_worlds, short_questions] = SHORT;
         let wanted = number(QUESTIONS).unwrap_or(short_worlds * short_questions);
         let is_long = wanted > short_worlds * short_questions;
         while tally.asked < wanted {
-            let drawn = drawn(&mut runner, worlds, &pods)?;
+            let drawn = drawn(&mut runner, worlds, &pods, passes)?;
             let mut asked = questions(&drawn);
             rng.shuffle(&mut asked);
+            if worlds < first_world {
+                worlds += 1;
+                continue;
+            }
             asked.truncate(if is_long { wanted - tally.asked } else { short_questions });
             tell(&api, &drawn.world, &drawn.services);
             let statuses = ask(lab, &api, &attached, &drawn, &asked)
@@ -370,8 +401,9 @@ fn verdicts_about_random_questions_in_random_worlds_are_those_of_packets() {
         }
         let Tally { asked, delivered, in_part, at_once } = tally;
         println!(
-            "{asked} of {asked} questions in {worlds} worlds agree with packets, {at_once} at the \
+            "{asked} of {asked} questions in {} worlds agree with packets, {at_once} at the \
              first try: {delivered} delivered, {in_part} to some endpoints; {:.0} s",
+            worlds - first_world,
             began.elapsed().as_secs_f64()
         );
         ensure!(delivered > 0 && delivered < asked, "{delivered} of {asked} are delivered");

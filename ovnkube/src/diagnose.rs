@@ -6,7 +6,8 @@
 //! northbound database ─▶ port ─────────────────────────────────────────┤
 //! southbound database ─▶ claimed, flows, addresses that two ports have ┼─▶ Report
 //! this node ───────────▶ interface, daemons, MTU, CNI configuration ───┤
-//! its server ──────────▶ the pod's own network namespace ──────────────┘
+//! its server ──────────▶ the pod's own network namespace, and whom the ┤
+//!                        pod reaches ──────────────────────────────────┘
 //! ```
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ use crate::{
 mod inside;
 mod interface;
 mod life;
+mod reach;
 mod rows;
 
 const KIND: &str = "Diagnosis";
@@ -77,7 +79,12 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
         findings.extend(rows);
         findings.extend(interface.clone());
         if !interface.is_empty() {
-            findings.extend(inside::findings(&config.machine, question).await);
+            let (inside, gateways) = inside::findings(&config.machine, question).await;
+            findings.extend(inside);
+            let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str());
+            findings.extend(
+                reach::findings(&config.machine, &config.api_server, key, node, gateways).await,
+            );
         } else if let Some(node) = pod.and_then(|pod| pod["spec"]["nodeName"].as_str()) {
             let why = format!("not looked at: the server of node {node} sees it");
             let finding = Finding::new(inside::INSIDE, "namespace", State::Skipped, &why);

@@ -28,6 +28,7 @@
 //! | [`top`] | `top`: ports, rows and flows, live | OVN, this node | – |
 //! | `node_server` | questions to this node's server | its socket | – |
 //! | [`diagnose`] | `diagnose`: how far a pod's network is | API server, OVN, this node | – |
+//! | `disk` | room on a disk | file systems | – |
 //! | `hypervisor_sync` | which nodes have what the northbound database has | OVN | OVN: `nb_cfg` |
 //! | `ovn_query` | questions to OVN's databases, each with an end | OVN | – |
 //! | [`findings`] | [`findings::Report`]: what a command has found, as text, JSON, YAML | – | – |
@@ -47,6 +48,7 @@ pub mod cli;
 pub mod connectivity;
 pub mod control_plane;
 pub mod diagnose;
+mod disk;
 pub mod endpoints;
 pub mod explain;
 pub mod exporter;

@@ -34,13 +34,16 @@ pub(crate) use crate::ovn_query::{PATIENCE, answer};
 
 pub(crate) mod api;
 mod chassis;
-mod cluster;
+pub(crate) mod cluster;
 pub(crate) mod databases;
 mod host;
 pub(crate) mod node;
 mod objects;
+mod reach;
 mod switch;
 
+/// The detail with the id of a chassis, of nodes and of chassis.
+const CHASSIS: &str = "chassis";
 /// The pause between two looks of `--wait`. No event tells of all that is looked at.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -133,7 +136,9 @@ async fn report(config: &StatusConfig, node: Option<&str>) -> Report {
     );
     let mut findings = cluster;
     findings.extend(databases);
+    findings.extend(of_two_clusters(&findings));
     findings.extend(machine);
+    findings.extend(reach::findings(&config.machine, &findings).await);
     if findings.iter().all(|finding| finding.state == State::Skipped) {
         let nothing = "no API server, no database and no Open vSwitch is known here";
         findings.push(
@@ -142,6 +147,35 @@ async fn report(config: &StatusConfig, node: Option<&str>) -> Report {
         );
     }
     Report::new("Status", findings)
+}
+
+/// Whether API server and databases are of different clusters: no node has a chassis that is there,
+/// by its id or by its name.
+fn of_two_clusters(findings: &[Finding]) -> Option<Finding> {
+    let of = |subject: &str, detail: &str| -> Vec<&Finding> {
+        let all = findings.iter().filter(|finding| finding.subject == subject);
+        all.filter(|finding| finding.details.contains_key(detail)).collect()
+    };
+    // Findings about other things than a node or a chassis have no such detail.
+    let (nodes, chassis) = (of(cluster::NODES, cluster::MANAGEMENT), of(CHASSIS, CHASSIS));
+    let (of_node, of_chassis) = (nodes.first()?, chassis.first()?);
+    let is_one = |node: &Finding, found: &Finding| {
+        let id = node.details.get(CHASSIS);
+        node.name == found.name || id.is_some_and(|id| found.details.get(CHASSIS) == Some(id))
+    };
+    if nodes.iter().any(|node| chassis.iter().any(|found| is_one(node, found))) {
+        return None;
+    }
+    let why = format!(
+        "none of {} nodes, such as {}, has one of the {} chassis of the southbound database, such \
+         as that of {}: the kubeconfig or the database is another cluster's",
+        nodes.len(),
+        of_node.name,
+        chassis.len(),
+        of_chassis.name
+    );
+    let finding = Finding::new(cluster::NODES, "cluster", State::Failed, &why);
+    Some(finding.next("kubectl config view --minify; kubectl get nodes"))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! |---|---|---|---|
 //! | [`plan`] | [`plan::Attachment`]: the plan of an interface; [`plan::Identity`]: which one it is | – | – |
 //! | [`ownership_tag`] | [`ownership_tag::OwnershipTag`]: the owner of a link, as its alias names it | – | – |
+//! | [`mod@reach`] | whether addresses answer, asked from a namespace | packets | packets |
 //! | [`rows`] | a port's rows as transactions; pure | – | – |
 //! | [`settings`] | [`settings::Settings`]: paths, endpoints and timeouts | – | – |
 //! | [`mod@netlink`] | the four ways to use netlink: request, dump, listen, batch | netlink | netlink |
@@ -51,6 +52,7 @@ pub mod ownership_tag;
 pub mod plan;
 pub mod pod_end;
 pub mod pod_look;
+pub mod reach;
 pub mod rows;
 pub mod settings;
 pub mod stamp;

@@ -121,7 +121,7 @@ impl Netns {
 
     /// Runs `work` inside the namespace. Must be called by the thread that opened it. That thread
     /// enters the namespace if it may come back; otherwise a new thread enters, and ends there.
-    fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    pub(crate) fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let go =
             |namespace: &File| setns(namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
         // Entering its own namespace shows whether the thread may come back.

@@ -67,22 +67,13 @@ impl PodLook {
     /// There is no such link, or the kernel refuses.
     pub fn at(host_link: &str, names: &Path) -> io::Result<Self> {
         let host = Netlink::open()?;
-        let asked = LinkMessageBuilder::<LinkUnspec>::new().name(host_link.to_owned()).build();
-        let Some(RouteNetlinkMessage::NewLink(message)) =
-            host.request(RouteNetlinkMessage::GetLink(asked), 0)?
-        else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        let netns = message.attributes.iter().find_map(|attribute| match attribute {
-            LinkAttribute::LinkNetNsId(id) => Some(*id),
-            _ => None,
-        });
+        let (netns, peer) = other_end(&host, host_link)?;
         let gone = |why: &str| Self {
             link: None,
             addresses: Vec::new(),
             tables: Err(format!("the other end of {host_link} is gone: {why}")),
         };
-        let (Some(netns), Some(index)) = (netns, Link::from(&message).peer_index) else {
+        let (Some(netns), Some(index)) = (netns, peer) else {
             return Ok(gone("no other namespace has it"));
         };
         let Some(link) = link_in(&host, netns, index)? else {
@@ -92,6 +83,33 @@ impl PodLook {
         let tables = tables(&host, netns, &link, names);
         Ok(Self { link: Some(link), addresses, tables })
     }
+}
+
+/// The namespace of the pod at the host's link `host_link`. `names`: the directory of `ip netns`.
+/// Must be called by the thread that uses it. Blocks.
+///
+/// # Errors
+/// There is no such link, or no name leads to the namespace of its other end.
+pub fn netns_of(host_link: &str, names: &Path) -> Result<Netns, String> {
+    let failed = |error: io::Error| format!("{host_link}: {error}");
+    let host = Netlink::open().map_err(failed)?;
+    let (netns, _) = other_end(&host, host_link).map_err(failed)?;
+    named(&host, netns.ok_or_else(|| format!("{host_link}: its other end is gone"))?, names)
+}
+
+/// The id of the namespace in which the other end of a link is, and its index there.
+fn other_end(host: &Netlink, host_link: &str) -> io::Result<(Option<i32>, Option<u32>)> {
+    let asked = LinkMessageBuilder::<LinkUnspec>::new().name(host_link.to_owned()).build();
+    let Some(RouteNetlinkMessage::NewLink(message)) =
+        host.request(RouteNetlinkMessage::GetLink(asked), 0)?
+    else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let netns = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::LinkNetNsId(id) => Some(*id),
+        _ => None,
+    });
+    Ok((netns, Link::from(&message).peer_index))
 }
 
 fn link_in(host: &Netlink, netns: i32, index: u32) -> io::Result<Option<Link>> {
@@ -179,7 +197,8 @@ fn route(message: &RouteMessage, index: u32) -> Option<(IpNet, Option<IpAddr>)> 
 }
 
 fn tables(host: &Netlink, netns: i32, link: &Link, names: &Path) -> Result<PodTables, String> {
-    let inside = entered(host, netns, names)?;
+    let inside = named(host, netns, names)?.inside();
+    let inside: Inside = inside.map_err(|error| contract::error::chain(&error))?;
     let unread = |error: io::Error| format!("{}: {error}", link.name);
     let if_name = link.name.parse().ok();
     Ok(PodTables {
@@ -191,14 +210,14 @@ fn tables(host: &Netlink, netns: i32, link: &Link, names: &Path) -> Result<PodTa
 }
 
 /// The namespace, by one of the names of `ip netns`.
-fn entered(host: &Netlink, netns: i32, names: &Path) -> Result<Inside, String> {
+fn named(host: &Netlink, netns: i32, names: &Path) -> Result<Netns, String> {
     let directory = names.display();
     let entries = fs::read_dir(names).map_err(|error| format!("{directory}: {error}"))?;
     for entry in entries.flatten().take(MOST_NAMES) {
         // One that has just gone, and the host's own, are not the pod's.
         let Ok(named) = Netns::open(&entry.path()) else { continue };
         if id_of(host, &named) == Some(netns) {
-            return named.inside().map_err(|error| contract::error::chain(&error));
+            return Ok(named);
         }
     }
     Err(format!("no name in {directory} leads to its namespace"))

@@ -64,13 +64,21 @@ fn ovnkube(node: &Node, arguments: &[&str]) -> Result<Output> {
     command.env("HOME", "/nonexistent").args(arguments).output().context("start ovnkube")
 }
 
-/// The verdict of a report in JSON, and the exit status.
+/// The verdict of a report in JSON, and the exit status. Of a diagnosis all faults, without whom the
+/// pod reaches: with an archive, nobody is asked.
 fn verdict(output: &Output) -> Result<(String, Option<i32>)> {
     let report: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    let last = report["findings"].as_array().and_then(|all| all.last().cloned());
-    let verdict = last.context("a verdict")?["summary"].as_str().unwrap_or_default().to_owned();
-    Ok((verdict, output.status.code()))
+    let findings = report["findings"].as_array().context("findings")?;
+    let said = |finding: &Value| finding["summary"].as_str().unwrap_or_default().to_owned();
+    if report["kind"] == "Diagnosis" {
+        let elsewhere = ["reached from the pod", "verdict"];
+        let faults = findings.iter().filter(|it| it["state"] != "ok" && it["state"] != "skipped");
+        let faults = faults.filter(|it| elsewhere.iter().all(|subject| it["subject"] != *subject));
+        return Ok((faults.map(said).collect::<Vec<_>>().join("; "), output.status.code()));
+    }
+    let last = findings.last().context("a verdict")?;
+    Ok((said(last), output.status.code()))
 }
 
 /// What the command says of the cluster, and later of the archive.

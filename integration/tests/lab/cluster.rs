@@ -1,6 +1,7 @@
 //! Pods that real kubelets start through the plugin and the server under test: `make test-cluster`.
 
 mod api_server;
+mod broken;
 mod chart;
 mod cnitool;
 mod control_plane;

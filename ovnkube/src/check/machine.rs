@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
-use nix::sys::statvfs::{FsFlags, statvfs};
-
-use crate::findings::{Finding, State};
+use crate::{
+    disk::disk,
+    findings::{Finding, State},
+};
 
 pub(super) const DISK: &str = "disk";
 pub(super) const RIGHTS: &str = "rights";
@@ -17,8 +18,6 @@ const DIRECTORIES: [(&str, u64); 5] = [
     ("/opt/cni/bin", 30),
     ("/etc/cni/net.d", 1),
 ];
-/// Files that have to be left, whatever the room is.
-const FILES: u64 = 1000;
 /// Capabilities by their numbers (capabilities(7)), and what they are for.
 const CAPABILITIES: [(&str, u32, &str); 3] = [
     ("CAP_NET_ADMIN", 12, "links, addresses and routes"),
@@ -27,45 +26,9 @@ const CAPABILITIES: [(&str, u32, &str); 3] = [
 ];
 
 pub(super) fn findings(root: &Path) -> Vec<Finding> {
-    let disks = DIRECTORIES.into_iter().map(|(directory, needed)| disk(root, directory, needed));
+    let disks =
+        DIRECTORIES.into_iter().map(|(directory, needed)| disk(DISK, root, directory, needed));
     disks.chain(capabilities(root)).collect()
-}
-
-/// The room of a directory, or of the one in which it would be made.
-fn disk(root: &Path, directory: &str, needed: u64) -> Finding {
-    let path = root.join(directory.trim_start_matches('/'));
-    let existing = path.ancestors().find(|path| path.exists()).unwrap_or(root);
-    let found = |state, said: &str| Finding::new(DISK, directory, state, said);
-    let next = format!("df -h {0}; df -i {0}", existing.display());
-    let room = match statvfs(existing) {
-        Ok(room) => room,
-        Err(error) => return found(State::Unknown, &format!("{}: {error}", existing.display())),
-    };
-    // The types differ between platforms.
-    #[allow(
-        clippy::unnecessary_cast,
-        clippy::useless_conversion,
-        reason = "fsblkcnt_t is not u64 everywhere"
-    )]
-    let (free, files, all_files) = (
-        (room.blocks_available() as u64 * room.fragment_size() as u64) >> 20,
-        room.files_available() as u64,
-        room.files() as u64,
-    );
-    match () {
-        () if room.flags().contains(FsFlags::ST_RDONLY) => {
-            found(State::Failed, "is read-only").next(&next)
-        }
-        () if free < needed => {
-            found(State::Failed, &format!("has {free} MiB left, and {needed} are needed"))
-                .next(&next)
-        }
-        // Some file systems do not count files.
-        () if all_files > 0 && files < FILES => {
-            found(State::Failed, &format!("has room for {files} files only")).next(&next)
-        }
-        () => found(State::Ok, &format!("{free} MiB left")),
-    }
 }
 
 fn capabilities(root: &Path) -> Vec<Finding> {

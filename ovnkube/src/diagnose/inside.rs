@@ -18,21 +18,29 @@ use crate::{
 
 pub(super) const INSIDE: &str = "inside the pod";
 
-/// Asks this node's server.
-pub(super) async fn findings(machine: &Machine, question: &PodQuestion) -> Vec<Finding> {
+/// Asks this node's server. The pod's gateways, too.
+pub(super) async fn findings(
+    machine: &Machine,
+    question: &PodQuestion,
+) -> (Vec<Finding>, Vec<IpAddr>) {
     let pod = &question.pod;
     if let Some(recorded) = &machine.recorded {
         let port = IfaceId::new(pod, &Network::Default).to_string();
-        return recorded.inside.get(&port).map(of_answer).unwrap_or_default();
+        return (recorded.inside.get(&port).map(of_answer).unwrap_or_default(), Vec::new());
     }
     let request =
         InsideRequest { namespace: pod.namespace().to_owned(), name: pod.name().to_owned() };
     let body = serde_json::to_vec(&request).unwrap_or_default();
     match node_server::ask::<InsideAnswer>(&machine.socket, INSIDE_PATH, body).await {
-        Ok(answer) => of_answer(&answer),
+        Ok(answer) => {
+            let tables = answer.interfaces.iter().filter_map(|it| it.inside.as_ref());
+            let gateways = tables.flat_map(|tables| defaults(&tables.routes)).collect();
+            (of_answer(&answer), gateways)
+        }
         Err(silence) => {
             let why = format!("not looked at: the server {}", silence.why(&machine.socket));
-            vec![Finding::new(INSIDE, "namespace", State::Unknown, &why).next("ovnkube status")]
+            let finding = Finding::new(INSIDE, "namespace", State::Unknown, &why);
+            (vec![finding.next("ovnkube status")], Vec::new())
         }
     }
 }

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use ovsdb::{Connection, Uuid, Where};
 
-use super::databases::rows;
+use super::{CHASSIS, databases::rows};
 use crate::findings::{Finding, State};
-
-const CHASSIS: &str = "chassis";
 
 /// A chassis and its tunnels.
 #[derive(Debug, Default)]
@@ -123,9 +121,5 @@ fn finding(name: &str, chassis: &Chassis, nb_cfg: i64) -> Finding {
     } else {
         Finding::new(CHASSIS, shown, State::Ok, &format!("{}, {ports} ports", encaps.join(", ")))
     };
-    found
-        .with("chassis", name)
-        .with("ports", *ports)
-        .with("waiting", *waiting)
-        .with("behind", behind)
+    found.with(CHASSIS, name).with("ports", *ports).with("waiting", *waiting).with("behind", behind)
 }

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use contract::node_annotation::{CHASSIS_ID, NEXT_ZONE, NODE_SUBNETS, ZONE};
+use contract::{
+    node_annotation::{CHASSIS_ID, NEXT_ZONE, NODE_SUBNETS, ZONE},
+    ovn::managements,
+};
+use ipnet::IpNet;
 use k8s_openapi::jiff::Timestamp;
 use kubeapi::{Connection, Trouble};
 use serde_json::Value;
 
-use super::{Reach, StatusConfig, api, objects};
+use super::{CHASSIS, Reach, StatusConfig, api, objects};
 use crate::{
     control_plane::LEASE,
     findings::{Finding, State},
@@ -19,8 +23,13 @@ const RENEWED: i64 = 40;
 /// Seconds between two clocks from which on certificates and Leases are at risk.
 const SKEW: i64 = 5;
 
+/// What a kubelet lacks before it stops pods.
+const PRESSURES: [&str; 3] = ["DiskPressure", "MemoryPressure", "PIDPressure"];
+
 const CONTROL_PLANE: &str = "control plane";
-const NODES: &str = "nodes";
+/// The detail of a node with the addresses of its management port.
+pub(super) const MANAGEMENT: &str = "management";
+pub(super) const NODES: &str = "nodes";
 
 pub(super) async fn findings(config: &StatusConfig, node: Option<&str>) -> Vec<Finding> {
     let StatusConfig { api_server: reach, namespace, machine, .. } = config;
@@ -232,15 +241,15 @@ fn of_node(node: &Value, name: &str, renewed: Option<i64>) -> Finding {
         let all = node["status"]["conditions"].as_array();
         all.and_then(|all| all.iter().find(|condition| condition["type"] == kind))
     };
-    let is_ready = condition("Ready").is_some_and(|condition| condition["status"] == "True");
+    let is_true = |condition: &&Value| condition["status"] == "True";
+    let is_ready = condition("Ready").as_ref().is_some_and(is_true);
     let describe = format!("kubectl describe node {name}");
     let failed = |why: &str| Finding::new(NODES, name, State::Failed, why);
     let found = if !is_ready {
         let why = condition("Ready").and_then(|condition| condition["message"].as_str());
         failed(&format!("not ready: {}", why.unwrap_or("the kubelet has not reported yet")))
             .next(&describe)
-    } else if condition("NetworkUnavailable").is_some_and(|condition| condition["status"] == "True")
-    {
+    } else if condition("NetworkUnavailable").as_ref().is_some_and(is_true) {
         failed("ready, but its condition NetworkUnavailable is True").next(&describe)
     } else if annotation(NODE_SUBNETS).is_none() {
         failed("has no subnet for its pods: the cluster manager does not run, or has none left")
@@ -248,6 +257,11 @@ fn of_node(node: &Value, name: &str, renewed: Option<i64>) -> Finding {
     } else if annotation(CHASSIS_ID).is_none() {
         failed("its server has not written the chassis' id yet: no server runs there, or it cannot write")
             .next(&format!("ovnkube status on {name}"))
+    } else if let Some(pressure) = PRESSURES.into_iter().filter_map(condition).find(is_true) {
+        let kind = pressure["type"].as_str().unwrap_or_default();
+        let why = pressure["message"].as_str().unwrap_or("the kubelet says no more");
+        Finding::new(NODES, name, State::Warning, &format!("ready, and {kind}: {why}"))
+            .next(&describe)
     } else if let Some(ahead) = renewed.filter(|age| *age < -SKEW) {
         let why = format!(
             "its clock is {} s ahead of this machine's: certificates and Leases may fail",
@@ -267,28 +281,31 @@ fn of_node(node: &Value, name: &str, renewed: Option<i64>) -> Finding {
         Finding::new(NODES, name, State::Warning, &said)
             .next(&format!("the log of the server on {name}: what the new zone lacks"))
     } else {
-        let subnets = annotation(NODE_SUBNETS).unwrap_or_default();
-        Finding::new(NODES, name, State::Ok, &format!("ready, pods in {}", shown_subnets(subnets)))
+        let subnets = subnets(node).iter().map(ToString::to_string).collect::<Vec<_>>();
+        Finding::new(NODES, name, State::Ok, &format!("ready, pods in {}", subnets.join(", ")))
     };
-    let found = found.with("ready", is_ready);
+    let management = managements(&subnets(node)).into_iter().map(|net| net.addr().to_string());
+    let found = found.with("ready", is_ready).with(MANAGEMENT, management.collect::<Vec<_>>());
     let found = match annotation(ZONE) {
         Some(zone) => found.with("zone", zone),
         None => found,
     };
     match annotation(CHASSIS_ID) {
-        Some(chassis) => found.with("chassis", chassis),
+        Some(chassis) => found.with(CHASSIS, chassis),
         None => found,
     }
 }
 
-/// The subnets of the cluster's own network in the annotation.
-fn shown_subnets(annotation: &str) -> String {
+/// The node's subnets of the cluster's own network.
+pub(crate) fn subnets(node: &Value) -> Vec<IpNet> {
+    let annotation = node["metadata"]["annotations"][NODE_SUBNETS].as_str().unwrap_or_default();
     let subnets: Value = serde_json::from_str(annotation).unwrap_or_default();
-    match &subnets["default"] {
-        Value::String(one) => one.clone(),
-        Value::Array(all) => all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
-        _ => annotation.to_owned(),
-    }
+    let all = match &subnets["default"] {
+        one @ Value::String(_) => std::slice::from_ref(one),
+        Value::Array(all) => all,
+        _ => &[],
+    };
+    all.iter().filter_map(|subnet| subnet.as_str()?.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use ovsdb::{Condition, Connection, Endpoint, Transaction, Where};
-use tokio::time::sleep;
+use ovsdb::{Claim, Condition, Connection, Endpoint, LockState, Transaction, Where};
+use tokio::time::{sleep, timeout};
 
 use super::{PATIENCE, PAUSE, Reach, answer, chassis};
 use crate::{
@@ -19,6 +19,13 @@ pub(super) const DATABASES: &str = "databases";
 /// A follower that many log entries behind the others has lost its cluster or its disk is slow; a
 /// few are on their way at any time.
 const BEHIND: i64 = 100;
+
+/// What to look at where ovn-northd runs.
+const ON_ITS_MACHINE: &str = "ovn-appctl -t ovn-northd status, and systemctl status ovn-central on \
+                              the databases' machine";
+/// Of several programs, the one that has this lock of the southbound database is active
+/// (ovn-northd(8)).
+const NORTHD_LOCK: &str = "ovn_northd";
 
 /// A server's description of its database (ovsdb-server(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +47,14 @@ pub(super) async fn findings(
         of_database("northbound", NORTHBOUND, northbound),
         of_database("southbound", SOUTHBOUND, southbound)
     );
+    let south_has_locks = south.has_locks;
     let mut findings = std::mem::take(&mut north.findings);
     findings.append(&mut south.findings);
     if node.is_none()
         && let (Some(north), Some(south)) = (&north.connection, &south.connection)
     {
-        findings.push(northd(north, south).await);
+        let is_idle = south_has_locks && !is_locked(south).await;
+        findings.push(if is_idle { no_northd() } else { northd(north, south).await });
     }
     if let Some(south) = &south.connection {
         findings.extend(chassis::findings(south, node).await);
@@ -58,12 +67,15 @@ struct Asked {
     findings: Vec<Finding>,
     /// To the leader, or to any server that answers.
     connection: Option<Connection>,
+    /// Whether the connection is to the server where programs take locks.
+    has_locks: bool,
 }
 
 async fn of_database(name: &'static str, schema: &'static str, reach: &Reach<Database>) -> Asked {
     let only = |state, why: &str| Asked {
         findings: vec![Finding::new(DATABASES, name, state, why)],
         connection: None,
+        has_locks: false,
     };
     let database = match reach {
         Reach::Known(database) => database,
@@ -82,18 +94,21 @@ async fn of_database(name: &'static str, schema: &'static str, reach: &Reach<Dat
     let questions = endpoints.iter().map(|endpoint| member(endpoint, schema, &options));
     let answers = futures_util::future::join_all(questions).await;
     let (mut members, mut silent, mut connection) = (Vec::new(), Vec::new(), None);
+    let mut has_locks = false;
     for (endpoint, answer) in endpoints.iter().zip(answers) {
         match answer {
             Ok((member, to)) => {
                 if member.is_leader || connection.is_none() {
                     connection = Some(to);
+                    has_locks = member.is_leader && member.model != "relay";
                 }
                 members.push(member);
             }
             Err(why) => silent.push((endpoint.to_string(), why)),
         }
     }
-    Asked { findings: vec![verdict(name, schema, &members, &silent)], connection }
+    let findings = vec![verdict(name, schema, &members, &silent)];
+    Asked { findings, connection, has_locks }
 }
 
 /// The member's description of itself, and a connection to the database.
@@ -187,8 +202,9 @@ fn verdict(name: &str, schema: &str, members: &[Member], silent: &[(String, Stri
         .iter()
         .map(|member| {
             serde_json::json!({
-                "endpoint": member.endpoint, "model": member.model, "connected": member.is_connected,
-                "leader": member.is_leader, "index": member.index,
+                "endpoint": member.endpoint, "model": member.model,
+                "connected": member.is_connected, "leader": member.is_leader,
+                "index": member.index,
             })
         })
         .collect();
@@ -197,6 +213,23 @@ fn verdict(name: &str, schema: &str, members: &[Member], silent: &[(String, Stri
 
 fn control_socket(schema: &str) -> &'static str {
     if schema == NORTHBOUND { "ovnnb_db.ctl" } else { "ovnsb_db.ctl" }
+}
+
+/// Whether a program holds the lock of the active ovn-northd, or does not say so in time.
+async fn is_locked(south: &Connection) -> bool {
+    let mut lock = south.lock(NORTHD_LOCK, Claim::Queue);
+    // In the queue for as long as the answer takes; in a database that nothing translates for, it
+    // is held for that long.
+    let answered = timeout(PATIENCE, lock.changed()).await.is_ok();
+    let is_free = answered && lock.state() == LockState::Held;
+    lock.unlock();
+    !is_free
+}
+
+fn no_northd() -> Finding {
+    let why = "none is active at the southbound database: what changes in the northbound one \
+               reaches no node, and what runs goes on";
+    Finding::new(DATABASES, "ovn-northd", State::Failed, why).next(ON_ITS_MACHINE)
 }
 
 /// Whether each port of the northbound database is in the southbound one, where only ovn-northd
@@ -221,15 +254,17 @@ pub(crate) async fn northd(north: &Connection, south: &Connection) -> Finding {
         Err(why) => return found(State::Unknown, &why),
     };
     match still.first() {
-        None => found(State::Ok, &format!("{ports} logical ports; new ones arrive within {} s", PAUSE.as_secs())),
+        None => {
+            let soon = PAUSE.as_secs();
+            found(State::Ok, &format!("{ports} logical ports; new ones arrive within {soon} s"))
+        }
         Some(example) => {
             let why = format!(
-                "does not run, or is behind: {} of {ports} logical ports are not in the southbound database, such as {example}",
+                "does not run, or is behind: {} of {ports} logical ports are not in the southbound \
+                 database, such as {example}",
                 still.len()
             );
-            found(State::Failed, &why)
-                .next("ovn-appctl -t ovn-northd status, and systemctl status ovn-central on the databases' machine")
-                .with("missing", still.len())
+            found(State::Failed, &why).next(ON_ITS_MACHINE).with("missing", still.len())
         }
     }
     .with("ports", ports)

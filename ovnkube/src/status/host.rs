@@ -1,7 +1,7 @@
-//! What this machine's kernel has beside Open vSwitch: the MTU below the tunnels, addresses of NICs
-//! that are ports of a bridge, and connection tracking that is slow.
+//! What this machine has beside Open vSwitch: room on its disks, the MTU below the tunnels,
+//! addresses of NICs that are ports of a bridge, and connection tracking that is slow.
 
-use std::{collections::BTreeMap, fs, net::IpAddr};
+use std::{collections::BTreeMap, fs, net::IpAddr, path::Path};
 
 use contract::{mtu::tunnel_bytes, paths::MANAGEMENT_PORT};
 use nix::ifaddrs::InterfaceAddress;
@@ -9,7 +9,14 @@ use ovsdb::SelectedRow;
 use podnet::conntrack::why_zones_are_slow;
 
 use super::node::THIS_MACHINE;
-use crate::findings::{Finding, State};
+use crate::{
+    disk::disk,
+    findings::{Finding, State},
+};
+
+/// Directories that servers and daemons write to, and the MiB below which they soon fail.
+const WRITTEN: [(&str, u64); 4] =
+    [("/run", 5), ("/var/lib/openvswitch", 20), ("/var/lib/ovn", 20), ("/var/log", 20)];
 
 /// `ids`: the `external_ids` of Open vSwitch.
 pub(super) fn findings(interfaces: &[SelectedRow], ids: &BTreeMap<String, String>) -> Vec<Finding> {
@@ -23,6 +30,22 @@ pub(super) fn findings(interfaces: &[SelectedRow], ids: &BTreeMap<String, String
             .next("cat /proc/sys/net/netfilter/nf_conntrack_count")
     }));
     findings
+}
+
+/// Directories without room, or that nothing is full.
+pub(super) fn disks() -> Vec<Finding> {
+    let looked_at = WRITTEN.map(|(directory, needed)| {
+        let found = disk(THIS_MACHINE, Path::new("/"), directory, needed);
+        Finding { name: format!("disk of {directory}"), ..found }
+    });
+    let (well, faulty): (Vec<_>, Vec<_>) =
+        looked_at.into_iter().partition(|finding| finding.state == State::Ok);
+    match well.len() {
+        all if all == WRITTEN.len() => {
+            vec![Finding::new(THIS_MACHINE, "disks", State::Ok, "there is room")]
+        }
+        _ => faulty,
+    }
 }
 
 /// Device and address, for each address of this machine.

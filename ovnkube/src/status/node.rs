@@ -7,13 +7,16 @@ use contract::wire::{NODE_PATH, NodeAnswer};
 use podnet::control_socket::ControlSocket;
 use tokio::time::sleep;
 
-use super::{Machine, PATIENCE, PAUSE, switch};
+use super::{Machine, PATIENCE, PAUSE, host, switch};
 use crate::{
     findings::{Finding, State},
     node_server::{self, Silence},
 };
 
 pub(crate) const THIS_MACHINE: &str = "this machine";
+/// The finding about the node's server, and its detail with the node's name.
+pub(super) const SERVER: &str = "server";
+pub(super) const NODE: &str = "node";
 const CONTROLLER: &str = "ovn-controller";
 const NORTHD: &str = "ovn-northd";
 /// Computations of everything within [`PAUSE`] from which on they are a loop: a burst of pods makes
@@ -44,11 +47,14 @@ pub(crate) async fn findings(machine: &Machine, node: Option<&str>) -> Vec<Findi
         findings.extend(controller);
     }
     findings.extend(northd);
+    if is_node || machine.ovn_run_dir.exists() {
+        findings.extend(host::disks());
+    }
     findings
 }
 
 fn of_server(socket: &Path, answer: Result<NodeAnswer, Silence>) -> Vec<Finding> {
-    let found = |state, said: &str| Finding::new(THIS_MACHINE, "server", state, said);
+    let found = |state, said: &str| Finding::new(THIS_MACHINE, SERVER, state, said);
     let start = "systemctl status ovnkube-node, or the pod of ovnkube-node on this node";
     let answer = match answer {
         Ok(answer) => answer,
@@ -67,7 +73,7 @@ fn of_server(socket: &Path, answer: Result<NodeAnswer, Silence>) -> Vec<Finding>
         false => found(State::Failed, &format!("{name}, not ready"))
             .next("the log /var/log/openvswitch/ovnkube.log"),
     }];
-    findings[0] = findings[0].clone().with("node", node).with("version", version);
+    findings[0] = findings[0].clone().with(NODE, node).with("version", version);
     for (part, why) in missing {
         findings.push(Finding::new(THIS_MACHINE, &part, State::Failed, &why));
     }

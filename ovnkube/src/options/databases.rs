@@ -13,7 +13,7 @@ use super::{
     reading::Reading,
     settings::{Origin, Setting, Settings},
     spec::Spec,
-    table::{databases as table, open_vswitch::INACTIVITY_PROBE},
+    table::{databases as table, open_vswitch::INACTIVITY_PROBE, roles::NET_CONTROLLER},
     values,
 };
 use crate::control_plane::{Database, Listener, OvnDatabase, Probe, ServerFiles};
@@ -173,11 +173,15 @@ impl Side {
 /// The databases that a controller opens. `None` if the options have errors.
 pub(super) fn opened(reading: &mut Reading) -> Option<Vec<Listener>> {
     let asked = reading.switch(&table::OPEN_DATABASES)?;
+    let as_in_2018 = reading.switch(&NET_CONTROLLER)?;
     let sides = [&NORTHBOUND, &SOUTHBOUND];
     let is_any_tls = sides.iter().any(|side| side.asks_for_tls(&reading.settings));
     let mut listeners = Vec::new();
     for side in sides {
-        if !asked && !side.opens_by_files(&reading.settings) {
+        let is_opened = asked
+            || as_in_2018 && side.has_tcp(&reading.settings)
+            || side.opens_by_files(&reading.settings);
+        if !is_opened {
             continue;
         }
         let without_address = addresses(&reading.settings, side.address).is_none();
@@ -209,6 +213,11 @@ impl Side {
         has_all && self.asks_for_tls(settings)
     }
 
+    /// A `tcp:` address: `--net-controller` opens such a database, as in 2018.
+    pub(super) fn has_tcp(&self, settings: &Settings) -> bool {
+        addresses(settings, self.address).is_some_and(|endpoints| !values::is_tls(&endpoints))
+    }
+
     fn asks_for_tls(&self, settings: &Settings) -> bool {
         addresses(settings, self.address).is_some_and(|endpoints| values::is_tls(&endpoints))
     }
@@ -221,7 +230,8 @@ impl Side {
         let flag = self.address.flag();
         if places.iter().any(|(_, other)| *other != port) {
             reading.problems.add(format!(
-                "--open-databases: {flag} has several ports, and a database opens one"
+                "{flag} has several ports, and a database opens one \
+                 (--open-databases, --net-controller)"
             ));
             return None;
         }

@@ -15,6 +15,7 @@ use super::{
         self, cluster, control_plane, databases, gateway,
         kubernetes::{CERT_DIR, CERT_DURATION, OVN_EMPTY_LB_EVENTS, POD_MANIFESTS},
         logs, node, open_vswitch,
+        roles::NET_CONTROLLER,
     },
 };
 use server::node::GatewayMode;
@@ -93,7 +94,7 @@ enum Users {
 }
 
 /// The options that are not used by the roles of their group.
-static EXCEPTIONS: [(&Spec, Users); 51] = [
+static EXCEPTIONS: [(&Spec, Users); 52] = [
     (&POD_MANIFESTS, Users::Node),
     (&CERT_DIR, Users::Node),
     (&CERT_DURATION, Users::Node),
@@ -143,6 +144,7 @@ static EXCEPTIONS: [(&Spec, Users); 51] = [
     (&control_plane::MANAGER_RENEW_DEADLINE, Users::ManagerAlone),
     (&control_plane::MANAGER_RETRY_PERIOD, Users::ManagerAlone),
     (&databases::BOOTSTRAP_CA_CERT, Users::Controller),
+    (&NET_CONTROLLER, Users::Controller),
     (&databases::NB_SERVER_PRIVKEY, Users::Opening),
     (&databases::NB_SERVER_CERT, Users::Opening),
     (&databases::NB_SERVER_CACERT, Users::Opening),
@@ -243,7 +245,9 @@ impl ProcessRoles {
 
     /// Why an option has no effect in this process, although one of its roles could use it.
     fn reason(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
-        self.server_file(settings, spec).or_else(|| self.reason_on_node(settings, spec))
+        self.server_file(settings, spec)
+            .or_else(|| net_controller(settings, spec))
+            .or_else(|| self.reason_on_node(settings, spec))
     }
 
     fn server_file(&self, settings: &Settings, spec: &Spec) -> Option<Reason> {
@@ -305,6 +309,18 @@ impl ProcessRoles {
             Users::Opening => true,
         }
     }
+}
+
+/// Why `--net-controller` has no effect in a controller: it opens no database.
+fn net_controller(settings: &Settings, spec: &Spec) -> Option<Reason> {
+    if spec.name != NET_CONTROLLER.name {
+        return None;
+    }
+    let is_on = kind::switch(&settings.value(&NET_CONTROLLER).value) == Ok(true);
+    let opens = is_on && [&NORTHBOUND, &SOUTHBOUND].iter().any(|side| side.has_tcp(settings));
+    (!opens).then_some(Reason::Never(
+        "opens databases that have a tcp: address, and has no other effect since 2019",
+    ))
 }
 
 fn users(spec: &Spec) -> Users {

@@ -41,8 +41,10 @@ options! { Group::Roles;
     CONFIG_FILE = Spec::new("config-file", Kind::Path).default("/etc/openvswitch/ovn_k8s.conf")
         .help("Read further options from this file; it has to be there if it is given here");
     PIDFILE = Spec::new("pidfile", Kind::Path).help("Write the process id to this file");
-    NET_CONTROLLER = Spec::new("net-controller", Kind::Switch).help("Watch pods, services and policies")
-        .never("is implied by the controller's role since 2019");
+    NET_CONTROLLER = Spec::new("net-controller", Kind::Switch).default("false")
+        .help("Open the databases of this host that have a tcp: address in --nb-address and \
+               --sb-address, as --open-databases does: the command lines of 2018 rely on it. What \
+               else it did, a controller does without it");
     HA = Spec::new("ha", Kind::Switch).help("Rebuild OVN's databases after a failover")
         .never("was an experiment of 2018");
 }

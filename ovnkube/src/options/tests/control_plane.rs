@@ -327,6 +327,27 @@ fn databases_are_opened_where_it_is_asked_for_and_on_the_ports_of_their_addresse
     assert!(problem.contains("--nb-address has several ports"), "{problem}");
 }
 
+/// As the command lines of 2018 rely on it.
+#[test]
+fn net_controller_opens_the_databases_that_have_a_tcp_address_and_no_other() {
+    let both = "-nb-address=tcp://192.0.2.1:6631 -sb-address=tcp://192.0.2.1:6632";
+    for (line, expected) in [
+        (format!("-init-master=m -net-controller {both}"), vec!["ptcp:6631", "ptcp:6632"]),
+        (
+            "--init-master m --net-controller --sb-address tcp:192.0.2.1:6642".to_owned(),
+            vec!["ptcp:6642"],
+        ),
+        (format!("-init-master=m -net-controller=false {both}"), Vec::new()),
+        ("-init-master=m -net-controller".to_owned(), Vec::new()),
+        ("-init-master=m -net-controller -nb-address=unix:/nb.sock".to_owned(), Vec::new()),
+        (format!("-init-cluster-manager=m -net-controller {both}"), Vec::new()),
+    ] {
+        let opened = opened(&line).unwrap().into_iter();
+        let targets: Vec<String> = opened.map(|(target, _)| target).collect();
+        assert_eq!(targets, expected, "{line}");
+    }
+}
+
 #[test]
 fn a_database_with_tls_is_opened_with_the_files_of_its_server() {
     let place = Place::new();
@@ -353,6 +374,8 @@ fn a_database_with_tls_is_opened_with_the_files_of_its_server() {
         Ok(vec![of("pssl:6641", "/nb/privkey")]),
         "without further words"
     );
+    let without_files = format!("--init-master m --net-controller {}", client("nb"));
+    assert_eq!(opened(&without_files), Ok(Vec::new()), "as before");
     let both = format!("{northbound} --open-databases {} {}", client("sb"), server("sb"));
     let expected = vec![of("pssl:6641", "/nb/privkey"), of("pssl:6642", "/sb/privkey")];
     assert_eq!(opened(&both), Ok(expected));

@@ -294,6 +294,24 @@ fn an_address_beside_a_kubeconfig_is_without_effect() {
     assert_eq!(notes_at(&place, "--init-node a"), Vec::<String>::new());
 }
 
+#[test]
+fn net_controller_is_named_where_it_opens_no_database() {
+    let tcp = "--nb-address tcp:192.0.2.1:6631";
+    let without = "--net-controller opens databases that have a tcp: address, and has no other \
+                   effect since 2019";
+    for (line, expected) in [
+        (format!("--init-master a {API} --net-controller {tcp}"), Vec::new()),
+        (format!("--init-master a {API} --net-controller"), vec![without]),
+        (format!("--init-master a {API} --net-controller=false {tcp}"), vec![without]),
+        (
+            format!("--init-node a {API} --net-controller"),
+            vec!["without effect with --init-node: --net-controller"],
+        ),
+    ] {
+        assert_eq!(notes(&line), expected, "{line}");
+    }
+}
+
 /// The files of a database's server were said to be "set where the server runs", without the
 /// command that does it.
 #[test]

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
-    os::unix::net::UnixStream,
+    os::unix::{fs::symlink, net::UnixStream},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -64,8 +64,10 @@ impl Central {
 
     fn create_in(directory: PathBuf) -> Result<Self> {
         fs::create_dir_all(&directory)?;
-        let northbound = database(&directory, "nb", NORTHBOUND_SCHEMA)?;
-        let southbound = database(&directory, "sb", SOUTHBOUND_SCHEMA)?;
+        let northbound =
+            database(&directory, "nb", NORTHBOUND_SCHEMA, "OVN_Northbound", "NB_Global")?;
+        let southbound =
+            database(&directory, "sb", SOUTHBOUND_SCHEMA, "OVN_Southbound", "SB_Global")?;
         let log = log(&directory, "ovn-northd");
         let mut arguments = vec![
             format!("--ovnnb-db={}", socket(&directory, "nb")),
@@ -221,6 +223,17 @@ impl Central {
     }
 }
 
+/// Links the sockets to where packages have them below `root`, the lab's (`/`) or a node's, for
+/// programs that are given no address.
+pub fn link_sockets(root: &Path) -> Result<()> {
+    for database in ["nb", "sb"] {
+        let link = root.join(format!("run/ovn/ovn{database}_db.sock"));
+        symlink(dir().join(format!("{database}.sock")), &link)
+            .with_context(|| format!("link {}", link.display()))?;
+    }
+    Ok(())
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -252,13 +265,25 @@ fn log(directory: &Path, name: &str) -> PathBuf {
     Path::new(mounts::LOGS).join(part).join(format!("{name}.out"))
 }
 
-fn database(directory: &Path, name: &str, schema: &str) -> Result<Daemon> {
+/// A server that listens, besides its socket, where the rows below `root` say, as ovn-ctl(8) starts
+/// it.
+fn database(
+    directory: &Path,
+    name: &str,
+    schema: &str,
+    database: &str,
+    root: &str,
+) -> Result<Daemon> {
     let file = directory.join(format!("{name}.db"));
     create_database(&file, schema)?;
     let log = log(directory, &format!("ovsdb-server-{name}"));
     let arguments = [
         file.display().to_string(),
         format!("--remote=punix:{}", directory.join(format!("{name}.sock")).display()),
+        format!("--remote=db:{database},{root},connections"),
+        format!("--private-key=db:{database},SSL,private_key"),
+        format!("--certificate=db:{database},SSL,certificate"),
+        format!("--ca-cert=db:{database},SSL,ca_cert"),
         // Files named after the database: the default names of two servers would collide.
         format!("--unixctl={}", directory.join(format!("{name}.ctl")).display()),
         format!("--pidfile={}", directory.join(format!("{name}.pid")).display()),

@@ -74,8 +74,13 @@ impl ScriptedApi {
     }
 
     pub async fn start_tls(settings: Arc<rustls::ServerConfig>) -> Self {
+        Self::start_tls_on(Ipv4Addr::LOCALHOST.into(), settings).await
+    }
+
+    /// The same on an address that other namespaces reach.
+    pub async fn start_tls_on(address: IpAddr, settings: Arc<rustls::ServerConfig>) -> Self {
         let acceptor = TlsAcceptor::from(settings);
-        Self::listen("https", Ipv4Addr::LOCALHOST.into(), move |stream| {
+        Self::listen("https", address, move |stream| {
             let acceptor = acceptor.clone();
             async move {
                 acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn Stream>)

@@ -2,14 +2,13 @@
 //! as they stand there, on two nodes whose databases listen on local sockets only, as the packages
 //! start them.
 
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Daemon, Lab, Node, Pod, command, eventually, executable, fabric, mounts};
-use serde_json::json;
+use integration::{Daemon, Lab, central, command, eventually, executable, fabric, mounts};
 
 use crate::support::api::Api;
-use crate::support::managed;
+use crate::support::{cluster_pods, managed};
 
 const GUIDE: &str = "docs/how-to/real-machines.md";
 /// The addresses of the guide.
@@ -25,9 +24,9 @@ fn the_guide_leads_from_packages_to_pods_that_answer() {
     Lab::of_nodes(2).empty().test(|lab| {
         let guide = Guide::read()?;
         let api = Api::start()?;
-        listen_by_rows()?;
+        central::link_sockets(Path::new("/"))?;
         for node in &lab.nodes {
-            put_node(&api, node);
+            cluster_pods::put_node(&api, node, &node.name);
             let address = fabric::address(node.index);
             for command in guide.commands("## 3.", "ovs-vsctl") {
                 node.shell(&command.replace(NODE, &address))?;
@@ -62,13 +61,10 @@ fn the_guide_leads_from_packages_to_pods_that_answer() {
             node.start_server()?;
         }
         lab.nodes.iter().try_for_each(managed::ready)?;
-        let [here, there] = [0, 1].map(|at: usize| attach(lab, &api, &lab.nodes[at]));
+        let [here, there] = [0, 1].map(|at: usize| cluster_pods::attach(lab, &api, &lab.nodes[at]));
         let (here, there) = (here?, there?);
-        for (node, from, to) in [(&lab.nodes[0], &here, &there), (&lab.nodes[1], &there, &here)] {
-            eventually("the other node's pod answers", SOON, || {
-                node.run_in_pod(&from.pod, ["ping", "-n", "-c", "1", "-W", "1", &to.address])
-                    .map(drop)
-            })?;
+        for (from, to) in [(&here, &there), (&there, &here)] {
+            eventually("the other node's pod answers", SOON, || lab.ping(from, to.address()))?;
         }
         for command in guide.commands("## 5.", "ov") {
             let shown = match command.starts_with("ovs-vsctl") {
@@ -117,57 +113,6 @@ fn names_of_the_python_programs_lead_to_pods_and_to_the_plugin() {
         ensure!(fs::symlink_metadata(&link).is_err(), "{} is left", link.display());
         Ok(())
     });
-}
-
-/// An attached pod.
-struct Attached {
-    pod: Pod,
-    address: String,
-}
-
-/// Creates a pod in the API, and has a runtime attach it as the node's CNI configuration says.
-fn attach(lab: &Lab, api: &Api, node: &Node) -> Result<Attached> {
-    let pod = lab.plan_pod(node);
-    node.add_namespaces(std::slice::from_ref(&pod))?;
-    api.put(json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
-        "spec": {"nodeName": node.name, "containers": [{"name": "main", "image": "none"}]},
-    }));
-    let result = node.configured_runtime()?.add(&pod)?.success()?;
-    let address = result["ips"][0]["address"].as_str().context("the result has an address")?;
-    let (address, _) = address.split_once('/').context("and a prefix")?;
-    Ok(Attached { pod, address: address.to_owned() })
-}
-
-fn put_node(api: &Api, node: &Node) {
-    let addresses = json!([{"type": "InternalIP", "address": fabric::address(node.index)}]);
-    let metadata = json!({"name": node.name, "uid": node.name});
-    api.put(
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"addresses": addresses}}),
-    );
-}
-
-/// The sockets are where the packages have them, and the servers listen where rows say, as
-/// ovn-ctl(8) starts them.
-fn listen_by_rows() -> Result<()> {
-    for (database, rows) in [
-        ("nb", "db:OVN_Northbound,NB_Global,connections"),
-        ("sb", "db:OVN_Southbound,SB_Global,connections"),
-    ] {
-        let at = |ending: &str| {
-            Path::new(mounts::LAB).join("central").join(format!("{database}.{ending}"))
-        };
-        symlink(at("sock"), format!("/run/ovn/ovn{database}_db.sock"))?;
-        let control = at("ctl").display().to_string();
-        command::output(Command::new("ovs-appctl").args([
-            "-t",
-            &control,
-            "ovsdb-server/add-remote",
-            rows,
-        ]))?;
-    }
-    Ok(())
 }
 
 /// Asks a database at the master's address.

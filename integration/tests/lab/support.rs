@@ -2,6 +2,7 @@
 
 pub(crate) mod api;
 pub(crate) mod attached;
+pub(crate) mod cluster_pods;
 pub(crate) mod directions;
 pub(crate) mod dns;
 pub(crate) mod hosts;

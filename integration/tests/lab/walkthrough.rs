@@ -1,17 +1,35 @@
-//! The walk-through of 2018 on three nodes, its literal commands, as
-//! `docs/how-to/older-commands.md` has them.
+//! The documents of 2016 to 2018 and the controller's README, with their literal commands
+//! (`docs/how-to/older-commands.md`).
+//!
+//! | module | document |
+//! |---|---|
+//! | `rows`, `gateway_helper`, `pod` | the walk-through of the Python programs, on three nodes |
+//! | `gateways` | its gateways: a NIC of their own, sources, databases with TLS |
+//! | `handbook` | the overlay handbook of the first `ovnkube` |
+//! | `readme` | the README of the Go programs |
 
 mod gateway_helper;
+mod gateways;
+mod handbook;
+mod pki;
 mod pod;
+mod readme;
 mod rows;
 
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
+use std::{
+    fs::{self, File},
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
-use integration::{Lab, Node, command, executable, fabric, mounts};
+use integration::{Lab, Node, central, command, executable, fabric, mounts};
 
-/// The names of the former programs.
-const NAMES: [&str; 5] = [
+/// The names of the programs.
+const NAMES: [&str; 6] = [
+    executable::SERVER,
     "ovn-k8s-overlay",
     "ovn-kube-util",
     "ovn-k8s-util",
@@ -20,6 +38,8 @@ const NAMES: [&str; 5] = [
 ];
 /// Where they are, on every node.
 const BIN: &str = "/run/lab/bin";
+/// The file with what a node's commands print.
+const TERMINAL: &str = "terminal";
 /// Limit for tunnels and flows to follow, on a busy machine.
 const SOON: Duration = Duration::from_secs(45);
 
@@ -42,25 +62,21 @@ fn gateway_init(address: &str) -> String {
     )
 }
 
-/// Links to the executable, and databases that listen, as the walk-through's first commands have
-/// them.
-fn prepare(lab: &Lab) -> Result<()> {
+/// Links to the executable, and a `sudo` for those who are root.
+fn install() -> Result<()> {
     fs::create_dir_all(BIN)?;
     for name in NAMES {
         symlink(executable::under_test(executable::SERVER)?, Path::new(BIN).join(name))?;
     }
-    for (database, rows) in [
-        ("nb", "db:OVN_Northbound,NB_Global,connections"),
-        ("sb", "db:OVN_Southbound,SB_Global,connections"),
-    ] {
-        let at = |ending: &str| {
-            Path::new(mounts::LAB).join("central").join(format!("{database}.{ending}"))
-        };
-        symlink(at("sock"), format!("/run/ovn/ovn{database}_db.sock"))?;
-        let control = at("ctl").display().to_string();
-        let add = ["-t", &control, "ovsdb-server/add-remote", rows];
-        command::output(Command::new("ovs-appctl").args(add))?;
-    }
+    let sudo = Path::new(BIN).join("sudo");
+    fs::write(&sudo, "#!/bin/sh\nexec \"$@\"\n")?;
+    fs::set_permissions(&sudo, fs::Permissions::from_mode(0o755))?;
+    central::link_sockets(Path::new("/"))
+}
+
+/// The same, and databases that listen, as the walk-through's first commands have them.
+fn prepare(lab: &Lab) -> Result<()> {
+    install()?;
     shell("ovn-nbctl set-connection ptcp:6641 && ovn-sbctl set-connection ptcp:6642")?;
     for node in &lab.nodes {
         node.shell(&format!(
@@ -97,6 +113,51 @@ fn succeed(node: &Node, line: &str) -> Result<()> {
         "{line}: {status:?} {out:?} {err:?}"
     );
     Ok(())
+}
+
+/// A refusal: the sentence, and nothing in the database has changed.
+fn refuse(node: &Node, line: &str, status: i32, why: &str) -> Result<()> {
+    let before = northbound()?;
+    let said = say(node, line)?;
+    ensure!(
+        said.status == Some(status) && said.out.is_empty() && said.err.contains(why),
+        "{line}: {:?} {:?} {:?}",
+        said.status,
+        said.out,
+        said.err
+    );
+    ensure!(
+        status != 1 || said.err.starts_with("Failed operation.\n(") && said.err.ends_with(")\n"),
+        "{:?}",
+        said.err
+    );
+    ensure!(northbound()? == before, "{line} changed rows");
+    Ok(())
+}
+
+/// The directory in which a node's commands are typed.
+fn home(node: &Node) -> Result<PathBuf> {
+    let home = Path::new(mounts::LAB).join("home").join(&node.name);
+    fs::create_dir_all(&home)?;
+    Ok(home)
+}
+
+/// Runs a document's commands on the node, with these variables. What they print, those in the
+/// background too, is [`printed`].
+fn enter(node: &Node, variables: &[(&str, &str)], script: &str) -> Result<()> {
+    let home = home(node)?;
+    let terminal = File::options().create(true).append(true).open(home.join(TERMINAL))?;
+    let mut shell = node.command("sh");
+    shell.args(["-euc", &format!("cd {}; PATH={BIN}:$PATH; {script}", home.display())]);
+    shell.envs(variables.iter().copied()).stdin(Stdio::null());
+    let status = shell.stdout(terminal.try_clone()?).stderr(terminal).status()?;
+    ensure!(status.success(), "{script}: {status}\n{}", printed(node)?);
+    Ok(())
+}
+
+/// What the commands of [`enter`] have printed so far.
+fn printed(node: &Node) -> Result<String> {
+    Ok(fs::read_to_string(home(node)?.join(TERMINAL))?)
 }
 
 /// Rows of the northbound database, with their ids, without the columns that ovn-northd writes.

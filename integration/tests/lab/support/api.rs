@@ -19,6 +19,11 @@ use tokio::{
     runtime::{Builder, Runtime},
     sync::mpsc::{UnboundedSender, unbounded_channel},
 };
+use tokio_rustls::rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 
 /// The server, which ends with its test.
 pub(crate) struct Api {
@@ -61,17 +66,39 @@ impl Selector {
 
 impl Api {
     pub(crate) fn start() -> Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut server = runtime.block_on(ScriptedApi::start_on(fabric::LAB_ADDRESS.parse()?));
+        let runtime = runtime()?;
+        let server = runtime.block_on(ScriptedApi::start_on(fabric::LAB_ADDRESS.parse()?));
+        Ok(Self::serve(runtime, server, None))
+    }
+
+    /// The same over TLS, with these files (PEM), for clients with this token.
+    pub(crate) fn start_tls(certificate: &str, key: &str, token: &str) -> Result<Self> {
+        let runtime = runtime()?;
+        let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect)?;
+        let settings = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, PrivateKeyDer::from_pem_file(key)?)?;
+        let address = fabric::LAB_ADDRESS.parse()?;
+        let server = runtime.block_on(ScriptedApi::start_tls_on(address, Arc::new(settings)));
+        Ok(Self::serve(runtime, server, Some(format!("Bearer {token}"))))
+    }
+
+    fn serve(runtime: Runtime, mut server: ScriptedApi, authorization: Option<String>) -> Self {
         let (state, url) = (Arc::<Mutex<State>>::default(), server.url.clone());
         let shared = Arc::clone(&state);
         runtime.spawn(async move {
             loop {
                 let asked = server.asked().await;
-                tokio::spawn(answer(asked, Arc::clone(&shared)));
+                let given = asked.header("authorization");
+                if authorization.as_deref().is_some_and(|needed| given != Some(needed)) {
+                    tokio::spawn(asked.status(401, "Unauthorized"));
+                } else {
+                    tokio::spawn(answer(asked, Arc::clone(&shared)));
+                }
             }
         });
-        Ok(Self { state, url, _runtime: runtime })
+        Self { state, url, _runtime: runtime }
     }
 
     /// The control plane, not running yet. It writes the whole northbound database of the lab.
@@ -295,6 +322,10 @@ fn merge(object: &mut Value, patch: &Value) {
             value => merge(&mut object[name], value),
         }
     }
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
 
 async fn answer(asked: Asked, state: Arc<Mutex<State>>) {

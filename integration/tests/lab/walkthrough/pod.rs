@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use integration::{Lab, Node, Pod, eventually, fabric};
 use serde_json::{Value, json};
 
-use crate::support::api::Api;
+use crate::support::{api::Api, cluster_pods};
 use crate::walkthrough::{
     MASTER_INIT, SOON, gateway_init, minion_init, nbctl, prepare, say, succeed,
 };
@@ -54,11 +54,7 @@ fn the_watcher_gives_the_pod_of_the_walk_through_its_network() {
                 "ovs-vsctl set Open_vSwitch . external_ids:k8s-api-server=\"{}\" external_ids:hostname={name}",
                 api.url()
             ))?;
-            let addresses = json!([{"type": "InternalIP", "address": fabric::address(node.index)}]);
-            api.put(json!({
-                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name},
-                "status": {"addresses": addresses},
-            }));
+            cluster_pods::put_node(&api, node, name);
         }
         let said = say(master, WATCHER)?;
         ensure!(said.status == Some(1) && said.err.contains("K8S_CLUSTER_ROUTER not set"), "{}", said.err);

@@ -6,28 +6,8 @@ use anyhow::{Result, ensure};
 use integration::{Lab, Node, eventually, fabric};
 
 use crate::walkthrough::{
-    MASTER_INIT, SOON, gateway_init, minion_init, nbctl, northbound, prepare, say, succeed,
+    MASTER_INIT, SOON, gateway_init, minion_init, nbctl, northbound, prepare, refuse, succeed,
 };
-
-/// A refusal: the sentence, and nothing in the database has changed.
-fn refuse(node: &Node, line: &str, status: i32, why: &str) -> Result<()> {
-    let before = northbound()?;
-    let said = say(node, line)?;
-    ensure!(
-        said.status == Some(status) && said.out.is_empty() && said.err.contains(why),
-        "{line}: {:?} {:?} {:?}",
-        said.status,
-        said.out,
-        said.err
-    );
-    ensure!(
-        status != 1 || said.err.starts_with("Failed operation.\n(") && said.err.ends_with(")\n"),
-        "{:?}",
-        said.err
-    );
-    ensure!(northbound()? == before, "{line} changed rows");
-    Ok(())
-}
 
 /// What the kernel and Open vSwitch of the node have of it.
 fn local(node: &Node) -> Result<String> {

@@ -57,7 +57,7 @@ main() {
     # Downloaded here: the machine has no NIC.
     [ "$suite" = bookworm ] || { integration/compat.sh path "$suite" >/dev/null; programs="integration/compat.sh with $suite"; }
     say "$(wc -l <"$list") tests with the kernel of Debian's $suite"
-    LAB_DATAPATH=system VM_PASS="LAB_DATAPATH OVN_CNI_BIN_DIR RUST_BACKTRACE" VM_KEEP="target/kernel/$suite" VM_TIMEOUT=${VM_TIMEOUT:-7200} \
+    LAB_DATAPATH=system VM_PASS="LAB_DATAPATH OVN_CNI_BIN_DIR OVN_TRACE_QUESTIONS OVN_TRACE_SEED OVN_TRACE_WORLD RUST_BACKTRACE" VM_KEEP="target/kernel/$suite" VM_TIMEOUT=${VM_TIMEOUT:-7200} \
         integration/kernel/vm.sh "$suite" "$programs integration/kernel/test.sh inside <<'END'
 $(<"$list")
 END"

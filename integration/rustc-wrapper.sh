@@ -8,8 +8,7 @@
 # to unwind to. A profile has both for all executables or for none, and a second profile would build every library twice. Thin LTO takes as long
 # and is 0.3 MB larger; level 3 is over the limit. With a level of its own (Cargo.toml), cargo does not strip it.
 #
-# ovnkube, which the kernel loads at a random address, reads its 55,000 relocations at the start and keeps these pages: 1.3 MB, and packed a few kB.
-# Linkers before binutils 2.38 warn that they ignore the option. In a release it has a level of its own, and is not stripped by cargo either.
+# ovnkube has in a release a level of its own, and is not stripped by cargo either.
 rustc=$1
 shift
 # The last that matches counts. OUT_DIR is below the directory of a workspace's member.
@@ -18,6 +17,6 @@ shift
 case " $* " in
 *" --crate-name ovn_k8s_cni_overlay "*" --crate-type bin "*)
     exec "$rustc" "$@" -C opt-level=2 -C lto=fat -C codegen-units=1 -C panic=abort -C strip=symbols -C relocation-model=static ;;
-*" --crate-name ovnkube "*" --crate-type bin "*) exec "$rustc" "$@" -C link-arg=-Wl,-z,pack-relative-relocs -C strip=symbols ;;
+*" --crate-name ovnkube "*" --crate-type bin "*) exec "$rustc" "$@" -C strip=symbols ;;
 *) exec "$rustc" "$@" ;;
 esac

@@ -6,8 +6,8 @@
 //! northbound database ─▶ port ─────────────────────────────────────────┤
 //! southbound database ─▶ claimed, flows, addresses that two ports have ┼─▶ Report
 //! this node ───────────▶ interface, daemons, MTU, CNI configuration ───┤
-//! its server ──────────▶ the pod's own network namespace, and whom the ┤
-//!                        pod reaches ──────────────────────────────────┘
+//! its server ──────────▶ the pod's own network namespace ──────────────┤
+//! that namespace ──────▶ what the pod reaches ─────────────────────────┘
 //! ```
 
 use std::process::ExitCode;
@@ -30,6 +30,7 @@ use crate::{
     trace::topology::Topology,
 };
 
+mod add;
 mod inside;
 mod interface;
 mod life;
@@ -78,13 +79,21 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
     if has_network {
         findings.extend(rows);
         findings.extend(interface.clone());
+        if config.machine.recorded.is_none() {
+            findings.extend(add::finding(key));
+        }
         if !interface.is_empty() {
             let (inside, gateways) = inside::findings(&config.machine, question).await;
             findings.extend(inside);
             let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str());
-            findings.extend(
-                reach::findings(&config.machine, &config.api_server, key, node, gateways).await,
-            );
+            let host_link = interface.iter().find_map(|found| found.details.get("interface"));
+            if let (None, Some(link)) =
+                (&config.machine.recorded, host_link.and_then(Value::as_str))
+            {
+                let link = link.to_owned();
+                findings
+                    .extend(reach::findings(&config.api_server, key, link, node, gateways).await);
+            }
         } else if let Some(node) = pod.and_then(|pod| pod["spec"]["nodeName"].as_str()) {
             let why = format!("not looked at: the server of node {node} sees it");
             let finding = Finding::new(inside::INSIDE, "namespace", State::Skipped, &why);

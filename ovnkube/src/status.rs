@@ -161,7 +161,8 @@ fn of_two_clusters(findings: &[Finding]) -> Option<Finding> {
     let (of_node, of_chassis) = (nodes.first()?, chassis.first()?);
     let is_one = |node: &Finding, found: &Finding| {
         let id = node.details.get(CHASSIS);
-        node.name == found.name || id.is_some_and(|id| found.details.get(CHASSIS) == Some(id))
+        chassis::is_host(&found.name, &node.name)
+            || id.is_some_and(|id| found.details.get(CHASSIS) == Some(id))
     };
     if nodes.iter().any(|node| chassis.iter().any(|found| is_one(node, found))) {
         return None;

@@ -12,10 +12,7 @@ use contract::{
     },
 };
 use hyper::{Method, StatusCode};
-use podnet::{
-    pod_look::wire::{INSIDE_PATH, InsideRequest},
-    reach::wire::{REACH_PATH, ReachRequest},
-};
+use podnet::pod_look::wire::{INSIDE_PATH, InsideRequest};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     sync::{mpsc, watch},
@@ -43,7 +40,6 @@ mod metrics;
 mod node;
 mod pod_wait;
 mod port;
-mod reach;
 mod status;
 #[cfg(test)]
 mod test_state;
@@ -97,7 +93,6 @@ pub enum ApiPath {
     Node,
     Trace,
     Inside,
-    Reach,
 }
 
 /// A request whose shape is valid.
@@ -110,7 +105,6 @@ pub enum ApiRequest {
     Node,
     Trace(TraceRequest),
     Inside(InsideRequest),
-    Reach(ReachRequest),
 }
 
 /// An answer.
@@ -145,7 +139,6 @@ impl ApiPath {
             NODE_PATH => Self::Node,
             TRACE_PATH => Self::Trace,
             INSIDE_PATH => Self::Inside,
-            REACH_PATH => Self::Reach,
             other => return Err(ApiError::NoSuchPath(other.chars().take(64).collect())),
         };
         if method == Method::POST { Ok(route) } else { Err(ApiError::Method(method.to_string())) }
@@ -168,7 +161,6 @@ impl ApiPath {
             Self::Node => ApiRequest::Node,
             Self::Trace => ApiRequest::Trace(json(body)?),
             Self::Inside => ApiRequest::Inside(json(body)?),
-            Self::Reach => ApiRequest::Reach(json(body)?),
         })
     }
 }
@@ -213,11 +205,6 @@ impl ApiRequest {
             Self::Trace(_) => request_span(Some("trace"), None, None, None, None),
             Self::Inside(InsideRequest { namespace, name }) => {
                 request_span(Some("inside"), Some(namespace), Some(name), None, None)
-            }
-            Self::Reach(ReachRequest { pod, .. }) => {
-                let pod = pod.as_ref().map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
-                let (namespace, name) = pod.unzip();
-                request_span(Some("reach"), namespace, name, None, None)
             }
         }
     }
@@ -272,7 +259,6 @@ impl HandlerState {
             ApiRequest::Node => self.node(),
             ApiRequest::Trace(request) => self.trace(&request).await,
             ApiRequest::Inside(request) => self.inside(&request).await,
-            ApiRequest::Reach(request) => self.reach(request).await,
         }
     }
 

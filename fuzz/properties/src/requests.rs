@@ -16,7 +16,7 @@ use contract::{
     wire::{MAX_BODY, NodeAnswer, Response, StatusAnswer, TraceAnswer, WatchAnswer},
 };
 use kubeapi::events::Recorder;
-use podnet::{pod_look::wire::InsideAnswer, reach::wire::ReachAnswer};
+use podnet::pod_look::wire::InsideAnswer;
 use prometheus::{Registry, TextEncoder};
 use serde_json::Value;
 use server::{
@@ -70,10 +70,6 @@ pub fn check(data: &[u8]) {
         let handler_state = handler_state(phase, Events::to(recorder));
         let started = Instant::now();
         let asked = ApiPath::of(&method, path).and_then(|route| route.read(body));
-        // Packets to any address: only that it is read.
-        if matches!(&asked, Ok(ApiRequest::Reach(request)) if request.pod.is_none()) {
-            return;
-        }
         let answer = async {
             match asked {
                 Ok(asked) => {
@@ -117,7 +113,6 @@ enum Kind {
     Node,
     Trace,
     Inside,
-    Reach,
 }
 
 impl Kind {
@@ -134,7 +129,6 @@ impl Kind {
             ApiRequest::Node => Self::Node,
             ApiRequest::Trace(_) => Self::Trace,
             ApiRequest::Inside(_) => Self::Inside,
-            ApiRequest::Reach(_) => Self::Reach,
         }
     }
 }
@@ -148,9 +142,7 @@ fn patience(asked: &ApiRequest) -> Duration {
         ApiRequest::Watch(_) => END,
         ApiRequest::Port(_) | ApiRequest::Metrics(_) | ApiRequest::Node => Duration::ZERO,
         // At most two questions with the patience of a daemon each.
-        ApiRequest::Trace(_) | ApiRequest::Inside(_) | ApiRequest::Reach(_) => {
-            Duration::from_secs(5)
-        }
+        ApiRequest::Trace(_) | ApiRequest::Inside(_) => Duration::from_secs(5),
     }
 }
 
@@ -179,7 +171,6 @@ fn check_answer(kind: Kind, ApiResponse { status, body }: &mut ApiResponse) {
         Kind::Node => drop(read::<NodeAnswer>(body)),
         Kind::Trace => drop(read::<TraceAnswer>(body)),
         Kind::Inside => drop(read::<InsideAnswer>(body)),
-        Kind::Reach => drop(read::<ReachAnswer>(body)),
         Kind::Report => {
             assert!(body.is_empty());
             check_measurements();

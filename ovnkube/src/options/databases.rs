@@ -1,6 +1,7 @@
 //! OVN's databases: their addresses and TLS files.
 
 use std::{
+    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -213,9 +214,19 @@ impl Side {
         has_all && self.asks_for_tls(settings)
     }
 
-    /// A `tcp:` address: `--net-controller` opens such a database, as in 2018.
+    /// A `tcp:` address that other machines reach: `--net-controller` opens such a database, as in
+    /// 2018.
     pub(super) fn has_tcp(&self, settings: &Settings) -> bool {
-        addresses(settings, self.address).is_some_and(|endpoints| !values::is_tls(&endpoints))
+        addresses(settings, self.address).is_some_and(|endpoints| {
+            endpoints.iter().any(|endpoint| match endpoint {
+                Endpoint::Tcp { host, .. } => {
+                    let host = host.trim_matches(['[', ']']);
+                    let address = host.parse::<IpAddr>();
+                    host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+                }
+                Endpoint::Unix(_) | Endpoint::Ssl { .. } => false,
+            })
+        })
     }
 
     fn asks_for_tls(&self, settings: &Settings) -> bool {

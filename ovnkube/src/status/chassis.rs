@@ -48,7 +48,7 @@ pub(super) async fn findings(south: &Connection, node: Option<&str>) -> Vec<Find
 }
 
 /// Whether the host is the node: a host's name may have a domain that the node's lacks.
-fn is_host(hostname: &str, node: &str) -> bool {
+pub(super) fn is_host(hostname: &str, node: &str) -> bool {
     hostname == node || hostname.split('.').next() == Some(node)
 }
 

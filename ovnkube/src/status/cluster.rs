@@ -237,12 +237,9 @@ async fn nodes(api: &Connection, only: Option<&str>, now: Timestamp) -> Vec<Find
 /// this one.
 fn of_node(node: &Value, name: &str, renewed: Option<i64>) -> Finding {
     let annotation = |key: &str| node["metadata"]["annotations"][key].as_str();
-    let condition = |kind: &str| {
-        let all = node["status"]["conditions"].as_array();
-        all.and_then(|all| all.iter().find(|condition| condition["type"] == kind))
-    };
+    let condition = |kind: &str| condition(node, kind);
     let is_true = |condition: &&Value| condition["status"] == "True";
-    let is_ready = condition("Ready").as_ref().is_some_and(is_true);
+    let is_ready = is_ready(node);
     let describe = format!("kubectl describe node {name}");
     let failed = |why: &str| Finding::new(NODES, name, State::Failed, why);
     let found = if !is_ready {
@@ -280,6 +277,12 @@ fn of_node(node: &Value, name: &str, renewed: Option<i64>) -> Finding {
         let said = format!("ready, and about to move from zone {zone} to {next}");
         Finding::new(NODES, name, State::Warning, &said)
             .next(&format!("the log of the server on {name}: what the new zone lacks"))
+    } else if subnets(node).is_empty() {
+        let why = format!(
+            "ready, and its subnets cannot be read: {}",
+            annotation(NODE_SUBNETS).unwrap_or_default()
+        );
+        Finding::new(NODES, name, State::Warning, &why).next(&describe)
     } else {
         let subnets = subnets(node).iter().map(ToString::to_string).collect::<Vec<_>>();
         Finding::new(NODES, name, State::Ok, &format!("ready, pods in {}", subnets.join(", ")))
@@ -294,6 +297,15 @@ fn of_node(node: &Value, name: &str, renewed: Option<i64>) -> Finding {
         Some(chassis) => found.with(CHASSIS, chassis),
         None => found,
     }
+}
+
+fn condition<'n>(node: &'n Value, kind: &str) -> Option<&'n Value> {
+    node["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// The kubelet says so.
+pub(crate) fn is_ready(node: &Value) -> bool {
+    condition(node, "Ready").is_some_and(|condition| condition["status"] == "True")
 }
 
 /// The node's subnets of the cluster's own network.

@@ -53,7 +53,12 @@ pub(super) async fn findings(
     if node.is_none()
         && let (Some(north), Some(south)) = (&north.connection, &south.connection)
     {
-        let is_idle = south_has_locks && !is_locked(south).await;
+        // A program that was just started, or has lost its server, is there within a moment.
+        let mut is_idle = south_has_locks && !is_locked(south).await;
+        if is_idle {
+            sleep(PAUSE).await;
+            is_idle = !is_locked(south).await;
+        }
         findings.push(if is_idle { no_northd() } else { northd(north, south).await });
     }
     if let Some(south) = &south.connection {

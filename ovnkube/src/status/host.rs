@@ -1,10 +1,13 @@
 //! What this machine has beside Open vSwitch: room on its disks, the MTU below the tunnels,
 //! addresses of NICs that are ports of a bridge, and connection tracking that is slow.
 
-use std::{collections::BTreeMap, fs, net::IpAddr, path::Path};
+use std::{collections::BTreeMap, fs, net::IpAddr, os::unix::fs::MetadataExt as _, path::Path};
 
 use contract::{mtu::tunnel_bytes, paths::MANAGEMENT_PORT};
-use nix::ifaddrs::InterfaceAddress;
+use nix::{
+    ifaddrs::InterfaceAddress,
+    sys::statvfs::{FsFlags, statvfs},
+};
 use ovsdb::SelectedRow;
 use podnet::conntrack::why_zones_are_slow;
 
@@ -32,20 +35,25 @@ pub(super) fn findings(interfaces: &[SelectedRow], ids: &BTreeMap<String, String
     findings
 }
 
-/// Directories without room, or that nothing is full.
+/// The directories that have no room, or one line that all have it.
 pub(super) fn disks() -> Vec<Finding> {
-    let looked_at = WRITTEN.map(|(directory, needed)| {
-        let found = disk(THIS_MACHINE, Path::new("/"), directory, needed);
+    // A container's own file system is read-only, and what is written is mounted elsewhere.
+    let root = Path::new("/");
+    let is_of_container = |directory: &str| {
+        let device = |path: &Path| fs::metadata(path).ok().map(|it| it.dev());
+        let is_read_only = statvfs(root).is_ok_and(|it| it.flags().contains(FsFlags::ST_RDONLY));
+        is_read_only && device(Path::new(directory)).is_none_or(|it| device(root) == Some(it))
+    };
+    let written = WRITTEN.into_iter().filter(|(directory, _)| !is_of_container(directory));
+    let looked_at = written.map(|(directory, needed)| {
+        let found = disk(THIS_MACHINE, root, directory, needed);
         Finding { name: format!("disk of {directory}"), ..found }
     });
-    let (well, faulty): (Vec<_>, Vec<_>) =
-        looked_at.into_iter().partition(|finding| finding.state == State::Ok);
-    match well.len() {
-        all if all == WRITTEN.len() => {
-            vec![Finding::new(THIS_MACHINE, "disks", State::Ok, "there is room")]
-        }
-        _ => faulty,
+    let faulty: Vec<Finding> = looked_at.filter(|finding| finding.state != State::Ok).collect();
+    if faulty.is_empty() {
+        return vec![Finding::new(THIS_MACHINE, "disks", State::Ok, "there is room")];
     }
+    faulty
 }
 
 /// Device and address, for each address of this machine.

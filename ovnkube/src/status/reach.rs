@@ -1,22 +1,23 @@
-//! Whether the other nodes answer this one through their tunnels. Asked by this node's server: its
-//! own echo requests from the management port, which policies let through.
+//! Whether the other nodes answer this one through their tunnels: echo requests from the management
+//! port to theirs, which policies let through.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
-use podnet::reach::wire::{
-    MOST_TARGETS, REACH_PATH, ReachAnswer, ReachKind, ReachRequest, ReachTarget, Reached,
-};
+use podnet::reach::{Reply, Target, TargetKind, reach};
 use serde_json::Value;
+use tokio::task::spawn_blocking;
 
 use super::{
     Machine,
     cluster::{MANAGEMENT, NODES},
     node::{NODE, SERVER, THIS_MACHINE},
 };
-use crate::{
-    findings::{Finding, State},
-    node_server,
-};
+use crate::findings::{Finding, State};
+
+/// How long a node may take. A packet that is not lost needs a thousandth of it.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// Addresses that are asked, at once.
+const MOST_PEERS: usize = 1000;
 
 /// Another node, and an address of its management port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,19 +28,23 @@ struct Peer {
 
 /// `found`: what API server and this node's server have said.
 pub(super) async fn findings(machine: &Machine, found: &[Finding]) -> Vec<Finding> {
-    let peers = peers(found);
+    let mut peers = peers(found);
     if machine.recorded.is_some() || peers.is_empty() {
         return Vec::new();
     }
-    let target =
-        |peer: &Peer| ReachTarget { kind: ReachKind::Echo, address: peer.address, port: 0 };
-    let request = ReachRequest { pod: None, targets: peers.iter().map(target).collect() };
-    let body = serde_json::to_vec(&request).unwrap_or_default();
-    // A server that does not answer is a finding already; an older one cannot.
-    match node_server::ask::<ReachAnswer>(&machine.socket, REACH_PATH, body).await {
-        Ok(answer) => verdict(&peers, &answer),
-        Err(_) => Vec::new(),
+    let all = peers.len();
+    peers.truncate(MOST_PEERS);
+    let target = |peer: &Peer| Target { kind: TargetKind::Echo, address: peer.address, port: 0 };
+    let targets: Vec<Target> = peers.iter().map(target).collect();
+    let asked = spawn_blocking(move || reach(None, &targets, PATIENCE)).await;
+    match asked.map_err(std::io::Error::other).flatten() {
+        Ok(replies) => verdict(&peers, &replies, all),
+        Err(error) => vec![others(State::Unknown, &format!("were not asked: {error}"))],
     }
+}
+
+fn others(state: State, said: &str) -> Finding {
+    Finding::new(THIS_MACHINE, "other nodes", state, said)
 }
 
 /// The nodes that are well, without this machine's own, which its server names.
@@ -56,34 +61,45 @@ fn peers(found: &[Finding]) -> Vec<Peer> {
         let peer = |text: &str| Some(Peer { name: node.name.clone(), address: text.parse().ok()? });
         addresses.filter_map(peer).collect::<Vec<_>>()
     });
-    peers.take(MOST_TARGETS).collect()
+    peers.collect()
 }
 
-fn verdict(peers: &[Peer], answer: &ReachAnswer) -> Vec<Finding> {
-    if let Some(problem) = &answer.problem {
-        let why = format!("were not asked: {problem}");
-        return vec![Finding::new(THIS_MACHINE, "other nodes", State::Unknown, &why)];
-    }
-    let silent = |(peer, reply): (&Peer, &Reached)| {
+/// `all`: how many addresses there are.
+fn verdict(peers: &[Peer], replies: &[Reply], all: usize) -> Vec<Finding> {
+    let mut answered = 0_usize;
+    let mut faults = Vec::new();
+    let mut unsent = None;
+    for (Peer { name, address }, reply) in peers.iter().zip(replies) {
         let how = match reply {
-            Reached::Answered => return None,
-            Reached::Refused(why) => why.clone(),
-            Reached::Silent => "no answer".to_owned(),
+            Reply::Answered => {
+                answered += 1;
+                continue;
+            }
+            Reply::Unsent(why) => {
+                unsent = Some(why);
+                continue;
+            }
+            Reply::Refused(why) => why,
+            Reply::Silent => "no answer",
         };
-        let Peer { name, address } = peer;
         let why =
             format!("its management port {address} does not answer through the tunnel: {how}");
-        let next =
-            format!("a firewall for UDP port 6081 between the two nodes; ovnkube status on {name}");
+        let next = format!(
+            "a firewall for the tunnels (UDP port 6081) between the two nodes; ovnkube status on \
+             {name}"
+        );
         let name = format!("node {name}");
-        Some(Finding::new(THIS_MACHINE, &name, State::Failed, &why).next(&next))
-    };
-    let faults: Vec<Finding> = peers.iter().zip(&answer.replies).filter_map(silent).collect();
-    if !faults.is_empty() {
-        return faults;
+        faults.push(Finding::new(THIS_MACHINE, &name, State::Failed, &why).next(&next));
     }
-    let said = format!("{} addresses of management ports answer", answer.replies.len());
-    vec![Finding::new(THIS_MACHINE, "other nodes", State::Ok, &said)]
+    match unsent {
+        Some(why) => faults.push(others(State::Skipped, &format!("not asked: {why}"))),
+        None if faults.is_empty() => {
+            let said = format!("{answered} of {all} addresses of management ports answer");
+            faults.push(others(State::Ok, &said));
+        }
+        None => {}
+    }
+    faults
 }
 
 #[cfg(test)]
@@ -106,16 +122,13 @@ mod tests {
         let peers = peers(&[&found[..], &[server]].concat());
         let addresses: Vec<String> = peers.iter().map(|peer| peer.address.to_string()).collect();
         assert_eq!(addresses, ["10.244.1.2", "fd00:1::2", "10.244.3.2"]);
-        let mut answer = ReachAnswer {
-            replies: vec![Reached::Answered, Reached::Answered, Reached::Silent],
-            ..ReachAnswer::default()
-        };
-        let faults = verdict(&peers, &answer);
-        assert_eq!(
-            (faults.len(), &*faults[0].name, faults[0].state),
-            (1, "node n4", State::Failed)
-        );
-        answer.replies[2] = Reached::Answered;
-        assert_eq!(verdict(&peers, &answer)[0].state, State::Ok);
+        let mut replies = vec![Reply::Answered, Reply::Answered, Reply::Silent];
+        let faults = verdict(&peers, &replies, 3);
+        let first = (&*faults[0].name, faults[0].state);
+        assert_eq!((faults.len(), first), (1, ("node n4", State::Failed)));
+        replies[2] = Reply::Answered;
+        assert_eq!(verdict(&peers, &replies, 3)[0].state, State::Ok);
+        replies[2] = Reply::Unsent("Permission denied".to_owned());
+        assert_eq!(verdict(&peers, &replies, 3)[0].state, State::Skipped);
     }
 }

@@ -58,8 +58,7 @@ pub(super) async fn exchange(
                 | ApiRequest::Metrics(_)
                 | ApiRequest::Node
                 | ApiRequest::Trace(_)
-                | ApiRequest::Inside(_)
-                | ApiRequest::Reach(_) => Patience::None,
+                | ApiRequest::Inside(_) => Patience::None,
             };
             // A hang-up drops this future, and `unanswered` with it, which logs it.
             let unanswered = Unanswered { span: span.clone(), started, patience };

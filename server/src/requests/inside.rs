@@ -40,7 +40,12 @@ impl SwitchPlaces {
         request: &InsideRequest,
         mtu: u32,
     ) -> Result<Vec<InsideInterface>, String> {
-        let committed = self.committed_of(request, mtu).await?;
+        let InsideRequest { namespace, name } = request;
+        let pod = PodKey::new(namespace, name).map_err(|error| error.to_string())?;
+        let port = IfaceId::new(&pod, &Network::Default).to_string();
+        let committed = timeout(PATIENCE, self.committed(&port, mtu)).await;
+        let committed =
+            committed.map_err(|_| "Open vSwitch's database does not answer".to_owned())??;
         let mut interfaces = Vec::new();
         for interface in committed {
             // The kernel may let a request wait for its lock on links.
@@ -50,19 +55,7 @@ impl SwitchPlaces {
         Ok(interfaces)
     }
 
-    /// The ports of the pod, as ADD has written them; `mtu` is that of new pods.
-    pub(super) async fn committed_of(
-        &self,
-        request: &InsideRequest,
-        mtu: u32,
-    ) -> Result<Vec<InsideInterface>, String> {
-        let InsideRequest { namespace, name } = request;
-        let pod = PodKey::new(namespace, name).map_err(|error| error.to_string())?;
-        let port = IfaceId::new(&pod, &Network::Default).to_string();
-        let committed = timeout(PATIENCE, self.committed(&port, mtu)).await;
-        committed.map_err(|_| "Open vSwitch's database does not answer".to_owned())?
-    }
-
+    /// The ports of the pod, as ADD has written them.
     async fn committed(&self, port: &str, mtu: u32) -> Result<Vec<InsideInterface>, String> {
         let options = Options { connect_timeout: PATIENCE, ..Options::default() };
         let database = Connection::open(&self.ovsdb, "Open_vSwitch", options).await;

@@ -328,7 +328,9 @@ fn ask(
         // Services may be there before all their rows, or after.
         eventually("packets are as trace says", SOON, || {
             let reply = replies(lab, attached, std::slice::from_ref(question))?;
-            compared(api.url(), question, reply.first().context("a reply")?)
+            let reply = reply.first().context("a reply")?;
+            ensure!(agrees(&drawn.world, question, reply), "{question:?}: {reply:?}");
+            compared(api.url(), question, reply)
         })
     };
     let work = || -> Result<()> {

@@ -339,6 +339,9 @@ fn net_controller_opens_the_databases_that_have_a_tcp_address_and_no_other() {
         ),
         (format!("-init-master=m -net-controller=false {both}"), Vec::new()),
         ("-init-master=m -net-controller".to_owned(), Vec::new()),
+        // Of this machine alone, and so it stays.
+        ("-init-master=m -net-controller -nb-address=tcp:127.0.0.1:6641".to_owned(), Vec::new()),
+        ("-init-master=m -net-controller -nb-address=tcp:[::1]:6641".to_owned(), Vec::new()),
         ("-init-master=m -net-controller -nb-address=unix:/nb.sock".to_owned(), Vec::new()),
         (format!("-init-cluster-manager=m -net-controller {both}"), Vec::new()),
     ] {

@@ -64,9 +64,9 @@ struct Asked {
     is_raw: bool,
 }
 
-/// Asks all targets at once, and waits for `patience`. `from`: the namespace to ask from; `None` for
-/// the one of this thread. The replies are in the order of the targets. An echo needs a group in
-/// `ping_group_range` (icmp(7)) or `CAP_NET_RAW`. Blocks.
+/// Asks all targets at once, and waits for `patience`. `from`: the namespace to ask from; `None`
+/// for the one of this thread. The replies are in the order of the targets. An echo needs a group
+/// in `ping_group_range` (icmp(7)) or `CAP_NET_RAW`. Blocks.
 ///
 /// # Errors
 /// The namespace cannot be entered.

@@ -74,6 +74,7 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
         Known::Pod(pod) => Some(&**pod),
         Known::Absent | Known::Unknown => None,
     };
+    let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str());
     let is_host = pod.is_some_and(|pod| pod["spec"]["hostNetwork"] == true);
     let has_network = !is_host && !matches!(known, Known::Absent);
     if has_network {
@@ -85,7 +86,6 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
         if !interface.is_empty() {
             let (inside, gateways) = inside::findings(&config.machine, question).await;
             findings.extend(inside);
-            let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str());
             let host_link = interface.iter().find_map(|found| found.details.get("interface"));
             if let (None, Some(link)) =
                 (&config.machine.recorded, host_link.and_then(Value::as_str))
@@ -94,7 +94,7 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
                 findings
                     .extend(reach::findings(&config.api_server, key, link, node, gateways).await);
             }
-        } else if let Some(node) = pod.and_then(|pod| pod["spec"]["nodeName"].as_str()) {
+        } else if let Some(node) = node {
             let why = format!("not looked at: the server of node {node} sees it");
             let finding = Finding::new(inside::INSIDE, "namespace", State::Skipped, &why);
             findings.push(finding.next(&format!("ovnkube diagnose {key} on {node}")));
@@ -104,7 +104,6 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
     findings.extend(pod.map(life::ready));
     let addresses = pod.map(life::addresses).unwrap_or_default();
     findings.extend(topology.iter().flat_map(|it| rows::twice(it, &port, &addresses)));
-    let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str());
     let is_here = !interface.is_empty();
     if is_here || node.is_some() {
         // Only what is wrong: the rest is `ovnkube status`.

@@ -13,7 +13,7 @@ use contract::{
     error::CniError,
     names::Network,
     net_conf::{LogConf, NetConf},
-    paths::PLUGIN_LOG,
+    paths::{CALL_DONE, CALL_FAILED, PLUGIN_LOG},
     spec_version::SpecVersion,
     stage::StageTime,
     wire::{Metrics, Request},
@@ -160,10 +160,11 @@ impl Session<'_> {
         match &error {
             // Runtimes call STATUS every few seconds: a line for each would fill the log.
             None if matches!(self.call, Call::Status) => {
-                tracing::debug!(ms = round(milliseconds), "done")
+                tracing::debug!(ms = round(milliseconds), "{CALL_DONE}")
             }
             None => {
-                tracing::info!(ms = round(milliseconds), stages = %stages(&timeline.times()), "done")
+                let stages = stages(&timeline.times());
+                tracing::info!(ms = round(milliseconds), %stages, "{CALL_DONE}")
             }
             Some(error) => {
                 let CniError { code, msg, details, .. } = error;
@@ -173,7 +174,7 @@ impl Session<'_> {
                     stages = %stages(&timeline.times()),
                     error = %msg,
                     hint = %details,
-                    "failed"
+                    "{CALL_FAILED}"
                 );
             }
         }
@@ -333,6 +334,7 @@ impl Session<'_> {
         let subject = self.call.subject();
         let metrics = Metrics {
             command: self.call.verb().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             elapsed_time: timeline.milliseconds() / 1e3,
             has_err: error.is_some(),
             code: error.as_ref().map(|error| error.code),

@@ -17,6 +17,10 @@ pub const INTEGRATION_BRIDGE: &str = "br-int";
 pub const MANAGEMENT_PORT: &str = "ovn-k8s-mp0";
 /// The plugin's log.
 pub const PLUGIN_LOG: &str = "/var/log/openvswitch/ovn-k8s-cni-overlay.log";
+/// How the line in [`PLUGIN_LOG`] about the end of a call begins, behind what the call is: that it
+/// is done, and that it has failed.
+pub const CALL_DONE: &str = "done";
+pub const CALL_FAILED: &str = "failed";
 /// The server's log.
 pub const SERVER_LOG: &str = "/var/log/openvswitch/ovnkube.log";
 /// Where runtimes look for CNI configurations.

@@ -172,6 +172,9 @@ pub struct NodeAnswer {
     pub node: String,
     /// The server's version.
     pub version: String,
+    /// The version of the plugin that called last; empty if it did not say. `None`: no plugin has
+    /// called since the server's start.
+    pub plugin: Option<String>,
     /// The conditions of readiness that are not met, each with the reason.
     pub missing: BTreeMap<String, String>,
     /// What is degraded although its condition is met.
@@ -271,6 +274,9 @@ pub enum PodChange {
 pub struct Metrics {
     /// The CNI verb: `ADD`, `DEL` and so on.
     pub command: String,
+    /// The plugin's version; empty if it is one that does not say.
+    #[serde(default)]
+    pub version: String,
     /// Duration of the call, in seconds.
     pub elapsed_time: f64,
     /// Whether the call failed.

@@ -24,6 +24,7 @@ use clap::{
 
 use crate::{
     explain::Question,
+    findings::Format,
     options::{self, Options, with_two_dashes},
 };
 
@@ -75,7 +76,7 @@ pub enum Command {
     /// `nics-to-bridge` and `bridges-to-nic`.
     Bridges(uplink::Command),
     /// `policy explain`
-    Explain { question: Question, options: Options, bundle: Option<PathBuf> },
+    Explain { question: Question, format: Format, options: Options, bundle: Option<PathBuf> },
     /// `check`
     Check { question: crate::check::Question, options: Options },
     /// `connectivity test`

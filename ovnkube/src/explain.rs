@@ -31,7 +31,10 @@ use verdict::{
     side::{self, Origin},
 };
 
-use crate::{chain, control_plane};
+use crate::{
+    chain, control_plane,
+    findings::{Colour, Finding, Format, Report, State as Found},
+};
 
 mod api;
 mod database;
@@ -40,6 +43,7 @@ mod model;
 mod objects;
 mod page;
 mod question;
+mod report;
 mod targets;
 
 pub use question::{Asked, Question};
@@ -64,10 +68,10 @@ pub struct ExplainConfig {
 
 /// Answers the question on standard output; errors go to standard error. Returns whether the
 /// database does what the policies say.
-pub fn explain(config: &ExplainConfig, question: &Question) -> bool {
+pub fn explain(config: &ExplainConfig, question: &Question, format: Format) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let answer = match runtime {
-        Ok(runtime) => runtime.block_on(answer(config, question)),
+        Ok(runtime) => runtime.block_on(answer(config, question, format)),
         Err(error) => Err(format!("the runtime of this program: {}", chain(&error))),
     };
     match answer {
@@ -79,21 +83,60 @@ pub fn explain(config: &ExplainConfig, question: &Question) -> bool {
     }
 }
 
-/// The text, and whether the database does what the policies say.
-async fn answer(config: &ExplainConfig, question: &Question) -> Result<(String, bool), String> {
+/// The output, and whether the database does what the policies say.
+async fn answer(
+    config: &ExplainConfig,
+    question: &Question,
+    format: Format,
+) -> Result<(String, bool), String> {
     let api = Connection::open(config.api_server.clone());
     let objects = Objects::read(&api, question).await.map_err(|error| error.to_string())?;
     let database = read(config, &ports(&objects), &objects.names()).await?;
     let (pages, mut is_carried) = pages(question, &objects, &database)?;
-    let summary =
-        objects.targets.service.as_ref().map(|service| summary(question, service, &pages));
-    let pages = pages.into_iter().map(|page| page.text);
+    is_carried &= objects.unread.is_empty();
+    let output = match format {
+        Format::Text => text(question, &objects, &pages),
+        _ => report(question, &objects, pages).output(format, Colour::Plain),
+    };
+    Ok((output, is_carried))
+}
+
+fn text(question: &Question, objects: &Objects, pages: &[Printed]) -> String {
+    let summary = objects.targets.service.as_ref().map(|service| {
+        let mut text = summary(question, service, pages) + "\n";
+        pages.iter().for_each(|page| text += &format!("  {}\n", page.title));
+        service.left_out.iter().for_each(|why| text += &format!("  without {why}\n"));
+        text
+    });
+    let pages = pages.iter().map(|page| page.text.clone());
     let mut text = summary.into_iter().chain(pages).collect::<Vec<_>>().join("\n");
     for unread in &objects.unread {
-        is_carried = false;
         text += &format!("\nWithout what could not be read: {unread}\n");
     }
-    Ok((text, is_carried))
+    text
+}
+
+/// The same for programs.
+fn report(question: &Question, objects: &Objects, pages: Vec<Printed>) -> Report {
+    let service = objects.targets.service.as_ref().map(|service| {
+        let allowed = pages.iter().filter(|page| page.allows).count();
+        let state = match allowed {
+            0 => Found::Failed,
+            some if some < pages.len() => Found::Warning,
+            _ => Found::Ok,
+        };
+        let name = format!("Service {}", service.key.as_str());
+        Finding::new("Service", &name, state, &summary(question, service, &pages))
+            .with("backends", pages.len())
+            .with("allowed", allowed)
+            .with("leftOut", service.left_out.clone())
+    });
+    let unread = objects
+        .unread
+        .iter()
+        .map(|unread| Finding::new("unread", "API server", Found::Unknown, &unread.to_string()));
+    let pages = pages.into_iter().flat_map(|page| page.findings);
+    Report::new("Explanation", service.into_iter().chain(pages).chain(unread).collect())
 }
 
 /// The logical ports that the connection may pass.
@@ -180,21 +223,27 @@ fn pages(
             ingress: server.pod().map(|pod| end(Direction::Ingress, AskedPort::Server(&port(pod)))),
         };
         is_carried &= page.is_carried();
-        pages.push(Printed { title: page.title(), text: page.text(), allows: page.allows() });
+        pages.push(Printed {
+            title: page.title(),
+            text: page.text(),
+            findings: page.findings(),
+            allows: page.allows(),
+        });
     }
     // A Service may be without backends.
     let is_answer = !pages.is_empty() || targets.service.is_some();
     if is_answer { Ok((pages, is_carried)) } else { Err(Unanswered::NoFamily.to_string()) }
 }
 
-/// A page of text.
+/// What is said of one connection.
 struct Printed {
     title: String,
     text: String,
+    findings: Vec<Finding>,
     allows: bool,
 }
 
-/// What is said of a Service before the pages of its backends.
+/// What is said of a Service, in a line.
 fn summary(question: &Question, service: &ServiceFacts, pages: &[Printed]) -> String {
     let ServiceFacts { key, addresses, left_out } = service;
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
@@ -204,14 +253,7 @@ fn summary(question: &Question, service: &ServiceFacts, pages: &[Printed]) -> St
         (0, 0) => "no backend takes connections from this client, whatever policies say".to_owned(),
         (all, _) => format!("allowed to {allowed} of {all} backends"),
     };
-    let mut text = format!(
-        "Service {} ({addresses}), {protocol} port {}: {verdict}\n",
-        key.as_str(),
-        question.port
-    );
-    pages.iter().for_each(|page| text += &format!("  {}\n", page.title));
-    left_out.iter().for_each(|why| text += &format!("  without {why}\n"));
-    text
+    format!("Service {} ({addresses}), {protocol} port {}: {verdict}", key.as_str(), question.port)
 }
 
 fn packet(place: Place, (source, destination): (IpAddr, IpAddr)) -> Packet<'static> {

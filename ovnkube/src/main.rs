@@ -57,8 +57,8 @@ fn run_command(command: Command) -> ExitCode {
             with_places(options, None, |config| applied::run(config, &question))
         }
         Command::Bridges(command) => uplink::run(&command),
-        Command::Explain { question, options, bundle } => {
-            let explained = |config: &_| match explain::explain(config, &question) {
+        Command::Explain { question, format, options, bundle } => {
+            let explained = |config: &_| match explain::explain(config, &question, format) {
                 true => ExitCode::SUCCESS,
                 false => ExitCode::FAILURE,
             };

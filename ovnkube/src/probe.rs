@@ -3,15 +3,16 @@
 //! standard output, a line of JSON each: a pod needs no shell, no token and no other program.
 
 use std::{
-    io::{Write as _, stdout},
+    io::{self, Write as _, stdout},
+    net::IpAddr,
     process::ExitCode,
     time::Duration,
 };
 
+use podnet::reach::{Reply, Target, TargetKind, reach};
 use serde::{Deserialize, Serialize};
 
 mod attempt;
-mod echo;
 mod flow;
 mod server;
 
@@ -152,6 +153,16 @@ async fn carry_out(plan: Plan) -> ExitCode {
 fn report(line: &impl Serialize) {
     if let Ok(line) = serde_json::to_string(line) {
         drop(writeln!(stdout(), "{line}"));
+    }
+}
+
+/// One echo request, on a thread of its own.
+async fn echo(address: IpAddr) -> Reply {
+    let target = Target { kind: TargetKind::Echo, address, port: 0 };
+    let asked = tokio::task::spawn_blocking(move || reach(None, &[target], ATTEMPT)).await;
+    match asked.map_err(io::Error::other).flatten() {
+        Ok(replies) => replies.into_iter().next().unwrap_or(Reply::Silent),
+        Err(error) => Reply::Unsent(error.to_string()),
     }
 }
 

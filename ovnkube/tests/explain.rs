@@ -111,6 +111,41 @@ async fn an_explanation_names_policies_rules_and_acls() {
     assert_eq!(page, expected, "\n{page}");
 }
 
+/// For programs it is a report, with the rule that decides and the ACLs that carry it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_explanation_has_a_form_for_programs() {
+    let cluster = Cluster::start(&shop(), &shop()).await;
+    let output = cluster.explain(&["shop/old", "shop/db", "5432", "-o", "json"]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["kind"], "Explanation", "{report:#}");
+    let findings = report["findings"].as_array().unwrap();
+    let of = |subject: &str| findings.iter().find(|it| it["subject"] == subject).unwrap();
+    let verdict = of("verdict");
+    assert_eq!(
+        (&verdict["state"], &verdict["details"]["allowed"]),
+        (&json!("failed"), &json!(false))
+    );
+    assert_eq!(verdict["details"]["port"], 5432);
+    let policies = &of("Ingress")["details"]["policies"];
+    let deciding: Vec<&Value> = policies
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|policy| policy["rules"].as_array().unwrap().iter().any(|it| it["decides"] == true))
+        .collect();
+    let [decides] = deciding[..] else { panic!("{policies:#}") };
+    assert_eq!(
+        (&decides["kind"], &decides["name"]),
+        (&json!("ClusterNetworkPolicy"), &json!("old"))
+    );
+    let acls =
+        findings.iter().flat_map(|it| it["details"]["acls"].as_array().into_iter().flatten());
+    assert!(acls.clone().any(|acl| acl["action"] == "drop"), "{report:#}");
+    let yaml = cluster.explain(&["shop/old", "shop/db", "5432", "-o", "yaml"]).await;
+    assert!(String::from_utf8_lossy(&yaml.stdout).contains("kind: Explanation\n"), "{yaml:?}");
+}
+
 /// A dry run does not count, and is said to have no effect, and what it would do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dry_run_is_named_with_what_it_would_do_and_changes_no_verdict() {

@@ -50,6 +50,8 @@ pub enum Reply {
     /// The network, or the target, refuses; the text is the kernel's.
     Refused(String),
     Silent,
+    /// Nothing was sent: this side has no route there.
+    NoRoute,
     /// Nothing was sent: a missing right, or a family that this kernel does not have.
     Unsent(String),
 }
@@ -86,6 +88,7 @@ pub fn reach(
         let sent = socket.map_err(|error| Reply::Unsent(error.to_string())).and_then(
             |(socket, is_raw)| match send(&socket, target) {
                 Ok(()) => Ok(Asked { index, target: *target, socket, is_raw }),
+                Err(error) if error.kind() == ErrorKind::NetworkUnreachable => Err(Reply::NoRoute),
                 Err(error) => Err(Reply::Refused(error.to_string())),
             },
         );
@@ -260,5 +263,17 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_secs(1));
         assert_eq!(replies[0], Reply::Silent);
         assert!(matches!(replies[1], Reply::Answered | Reply::Unsent(_)), "{replies:?}");
+    }
+
+    #[test]
+    fn where_there_is_no_route_nothing_is_sent_and_nobody_is_waited_for() {
+        let asked = thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .expect("a network namespace: this test runs as root");
+            let of = |kind| Target { kind, address: Ipv4Addr::new(192, 0, 2, 1).into(), port: 53 };
+            let targets = [TargetKind::Echo, TargetKind::Connect, TargetKind::Dns].map(of);
+            reach(None, &targets, Duration::from_secs(60)).unwrap()
+        });
+        assert_eq!(asked.join().unwrap(), [Reply::NoRoute, Reply::NoRoute, Reply::NoRoute]);
     }
 }

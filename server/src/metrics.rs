@@ -222,6 +222,11 @@ impl Metrics {
         self.reports.stages()
     }
 
+    /// The version of the plugin that called last: see [`wire::NodeAnswer::plugin`].
+    pub fn plugin(&self) -> Option<String> {
+        self.reports.plugin()
+    }
+
     /// Counts a request as in flight until the guard is dropped. `command` is a verb of CNI, or
     /// `watch`.
     pub fn in_progress(&self, command: Option<&str>) -> InProgress {

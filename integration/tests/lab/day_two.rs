@@ -71,13 +71,16 @@ fn status_on_a_node_names_each_fault_that_the_node_alone_can_see() {
         lab.attached_pod(node)?;
         must_be_well(node)?;
         let (well, _) = report(node, &["status"])?;
-        for name in
-            ["server", "Open vSwitch", "ports of pods", "ovn-controller", "CNI configuration"]
-        {
-            ensure!(
-                findings(&well).iter().any(|finding| finding["name"] == name),
-                "{name}: {well:#}"
-            );
+        for name in [
+            "server",
+            "plugin",
+            "Open vSwitch",
+            "ports of pods",
+            "ovn-controller",
+            "CNI configuration",
+        ] {
+            let is_ok = |finding: &Value| finding["name"] == name && finding["state"] == "ok";
+            ensure!(findings(&well).iter().any(is_ok), "{name}: {well:#}");
         }
 
         let stale = node.cni_conf().with_file_name("05-stale.conflist");

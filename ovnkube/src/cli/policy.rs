@@ -31,6 +31,7 @@ An end is one of these:
 Examples:
   ovnkube policy explain shop/cart-0 shop/db-0 5432 --k8s-kubeconfig ~/.kube/config
   ovnkube policy explain shop/cart-0 203.0.113.7 443 --k8s-kubeconfig ~/.kube/config
+  ovnkube policy explain shop/cart-0 svc/shop/db 5432 -o json
 
 A node connects to pods from the address of its management port, and always reaches its own pods. A client outside \
 of the cluster may have another address where it arrives at the pod: behind a Service, one of the node's.
@@ -51,7 +52,7 @@ pub(super) fn definition() -> clap::Command {
         .after_help(AFTER_HELP)
         .args_override_self(true)
         .args(words)
-        .arg(output::bundle())
+        .args([output::argument(), output::bundle()])
         .args(arguments(&[Source::ApiServer, Source::Northbound]));
     clap::Command::new("policy")
         .about("Questions about network policies")
@@ -67,6 +68,7 @@ pub(super) fn read(_: &str, matches: &ArgMatches) -> Result<Command, String> {
     let [client, server, place] = WORDS.map(word);
     Ok(Command::Explain {
         question: Question::read(client, server, place)?,
+        format: output::read(matches),
         options: Options::of_command(matches),
         bundle: output::bundle_of(matches),
     })

@@ -70,9 +70,11 @@ fn a_command_line_without_a_command_is_options() {
 fn two_ends_and_a_port_are_a_question_and_options_stand_anywhere() {
     for line in [
         "ovnkube policy explain shop/cart shop/db 53/udp --nb-address unix:/x",
-        "kubectl-ovn policy explain -nb-address=unix:/x shop/cart shop/db 53/udp",
+        "kubectl-ovn policy explain -nb-address=unix:/x -o json shop/cart shop/db 53/udp",
     ] {
-        let Command::Explain { question, .. } = command(line) else { panic!("{line}") };
+        let Command::Explain { question, format, .. } = command(line) else { panic!("{line}") };
+        let asks_for_json = line.contains("-o json");
+        assert_eq!(format, if asks_for_json { Format::Json } else { Format::Text });
         assert_eq!(question, Question::read("shop/cart", "shop/db", "53/udp").unwrap(), "{line}");
     }
 }
@@ -164,7 +166,7 @@ fn each_command_that_reports_has_its_arguments_and_options_of_the_table() {
     };
     assert_eq!(question.node.as_deref(), Some("n1"));
     assert_eq!(question.wait, Some(std::time::Duration::from_secs(7)));
-    assert_eq!(question.format, crate::findings::Format::Json);
+    assert_eq!(question.format, Format::Json);
     let Command::Check { question, .. } = command("kubectl-ovn check --nic eth1 -mtu 8900") else {
         panic!("another command")
     };

@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use contract::{names::PodKey, paths::PLUGIN_LOG};
+use contract::{
+    names::PodKey,
+    paths::{CALL_DONE, CALL_FAILED, PLUGIN_LOG},
+};
 
 use super::TIME_LINE;
 use crate::findings::{Finding, State};
@@ -22,8 +25,8 @@ pub(super) fn finding(pod: &PodKey) -> Option<Finding> {
     let (time, _) = line.split_once('|')?;
     let (_, outcome) = line.split_once("] ")?;
     let found = |state, said: &str| Finding::new(TIME_LINE, "ADD", state, said);
-    match outcome.strip_prefix("done ") {
-        Some(times) => Some(found(State::Ok, &format!("{time}, {times}"))),
+    match outcome.strip_prefix(CALL_DONE) {
+        Some(times) => Some(found(State::Ok, &format!("{time},{times}"))),
         None => {
             let next = format!("grep 'ADD {pod} ' {PLUGIN_LOG}");
             Some(found(State::Failed, &format!("{time}, {outcome}")).next(&next))
@@ -45,7 +48,8 @@ fn last<'t>(text: &'t str, pod: &PodKey) -> Option<&'t str> {
     let call = format!("|[ADD {pod} ");
     let is_end = |line: &&str| {
         let outcome = line.split_once(&call).and_then(|(_, rest)| rest.split_once("] "));
-        outcome.is_some_and(|(_, it)| it.starts_with("done ") || it.starts_with("failed "))
+        let ends = |text: &str| [CALL_DONE, CALL_FAILED].iter().any(|end| text.starts_with(end));
+        outcome.is_some_and(|(_, text)| ends(text))
     };
     text.lines().rev().find(is_end)
 }

@@ -142,6 +142,11 @@ fn finding(pod: &PodKey, place: &Place, reply: &Reply) -> Finding {
             let why = format!("{address} is not asked: {why}");
             return Finding::new(REACHED, name, State::Skipped, &why);
         }
+        Reply::NoRoute => {
+            let why = format!("the pod has no route to {address}");
+            return Finding::new(REACHED, name, State::Failed, &why)
+                .next("ip route, in the pod's network namespace");
+        }
         Reply::Refused(why) => format!("{address} does not answer {what}: {why}"),
         Reply::Silent => format!("{address} does not answer {what}"),
     };
@@ -170,6 +175,8 @@ mod tests {
         let next = silent.next.unwrap_or_default();
         assert!(next.starts_with("ovnkube trace shop/cart svc/kube-system/kube-dns --udp 53"));
         assert_eq!(finding(&pod, &places[1], &Reply::Answered).state, State::Ok);
+        let no_route = finding(&pod, &places[1], &Reply::NoRoute);
+        assert_eq!(no_route.next.as_deref(), Some("ip route, in the pod's network namespace"));
         let headless =
             json!({"spec": {"clusterIPs": ["None"], "ports": [{"port": 53, "protocol": "UDP"}]}});
         assert_eq!(of_service(&headless, "a/b", TargetKind::Dns), []);

@@ -103,7 +103,7 @@ impl Page<'_> {
             self.policy(page, number, selecting, end.side.by);
         }
         let _ = writeln!(page, "  {}", reason(&end.side));
-        self.dry_runs(page, &end.with_dry_runs);
+        self.of_dry_runs(page, &end.with_dry_runs);
         database(page, end.carried.as_ref(), end.side.allows);
     }
 
@@ -135,16 +135,23 @@ impl Page<'_> {
         }
     }
 
-    /// The dry runs that select the end, and what would be if they were enforced.
-    fn dry_runs(&self, page: &mut String, side: &Side<'_>) {
-        let dry_runs = side.selecting.iter().filter_map(|of| match of.policy {
+    /// The dry runs that select the end, with their rules.
+    pub(super) fn dry_runs<'s>(
+        &self,
+        side: &'s Side<'_>,
+    ) -> impl Iterator<Item = (&'s verdict::NetworkPolicy<'s>, &'s [Fit])> {
+        side.selecting.iter().filter_map(|of| match of.policy {
             side::Policy::Network(policy) => {
-                self.objects.is_dry_run(policy).then_some((policy, &of.rules))
+                self.objects.is_dry_run(policy).then_some((policy, &*of.rules))
             }
             side::Policy::Cluster(_) => None,
-        });
+        })
+    }
+
+    /// The dry runs that select the end, and what would be if they were enforced.
+    fn of_dry_runs(&self, page: &mut String, side: &Side<'_>) {
         let mut is_any = false;
-        for (policy, rules) in dry_runs {
+        for (policy, rules) in self.dry_runs(side) {
             is_any = true;
             let _ = writeln!(
                 page,
@@ -161,7 +168,7 @@ impl Page<'_> {
     }
 
     /// What of the policy cannot be used.
-    fn unusable(&self, policy: &side::Policy<'_>) -> Option<String> {
+    pub(super) fn unusable(&self, policy: &side::Policy<'_>) -> Option<String> {
         match policy {
             side::Policy::Network(policy) => {
                 let is_it = |key: &PolicyKey| {
@@ -204,23 +211,12 @@ impl Leaving<'_> {
         }
         for (number, fit) in rules.iter().enumerate() {
             let FirewallFit { index, action, destination, port } = *fit;
-            let action = match action {
-                FirewallAction::Allow => "allow",
-                FirewallAction::Deny => "deny",
-            };
+            let action = firewall_action(action);
             let fits = fits(destination, port, "destination");
             let _ =
                 writeln!(page, "    rule {index} ({action}): {fits}{}", mark(*by == Some(number)));
         }
-        let _ = writeln!(
-            page,
-            "  {}",
-            match (by, &objects.firewall) {
-                (Some(_), _) => "the marked rule decides",
-                (None, Some(_)) => "no rule is about this connection",
-                (None, None) => "the namespace has none",
-            }
-        );
+        let _ = writeln!(page, "  {}", firewall_reason(*by, objects.firewall.is_some()));
         database(page, self.carried.as_ref(), *allows);
     }
 }
@@ -243,7 +239,7 @@ fn database(page: &mut String, carried: Option<&Carried<Acl>>, allowed: bool) {
 }
 
 /// Why no policy is asked at an end.
-fn no_policies(party: &Party) -> &'static str {
+pub(super) fn no_policies(party: &Party) -> &'static str {
     match party.who {
         Who::Pod(_) => "no policy selects the pod",
         Who::Node { pod: None, .. } => "policies are about pods, and not about nodes",
@@ -284,7 +280,23 @@ fn mark(decides: bool) -> &'static str {
     if decides { "  <- decides" } else { "" }
 }
 
-fn action(fit: Fit) -> &'static str {
+pub(super) fn firewall_action(action: FirewallAction) -> &'static str {
+    match action {
+        FirewallAction::Allow => "allow",
+        FirewallAction::Deny => "deny",
+    }
+}
+
+/// Why the EgressFirewall allows or denies. `by`: the rule that decides.
+pub(super) fn firewall_reason(by: Option<usize>, has_one: bool) -> &'static str {
+    match (by, has_one) {
+        (Some(_), _) => "the marked rule decides",
+        (None, true) => "no rule is about this connection",
+        (None, false) => "the namespace has none",
+    }
+}
+
+pub(super) fn action(fit: Fit) -> &'static str {
     match fit.action {
         Action::Accept => "accept",
         Action::Deny => "deny",
@@ -307,7 +319,7 @@ fn fits(is_peer: bool, is_port: bool, peer: &str) -> String {
 }
 
 /// Why the side is as it is.
-fn reason(side: &Side<'_>) -> &'static str {
+pub(super) fn reason(side: &Side<'_>) -> &'static str {
     match (side.by, side.selecting.is_empty(), side.direction) {
         (By::Rule { .. }, _, _) => "the marked rule decides",
         (By::Isolation, _, _) => {

@@ -175,6 +175,9 @@ impl Side {
 pub(super) fn opened(reading: &mut Reading) -> Option<Vec<Listener>> {
     let asked = reading.switch(&table::OPEN_DATABASES)?;
     let as_in_2018 = reading.switch(&NET_CONTROLLER)?;
+    if is_opening_forbidden(&reading.settings) {
+        return Some(Vec::new());
+    }
     let sides = [&NORTHBOUND, &SOUTHBOUND];
     let is_any_tls = sides.iter().any(|side| side.asks_for_tls(&reading.settings));
     let mut listeners = Vec::new();
@@ -197,6 +200,12 @@ pub(super) fn opened(reading: &mut Reading) -> Option<Vec<Listener>> {
         listeners.push(side.listener(reading)?);
     }
     Some(listeners)
+}
+
+/// `--open-databases=false` is said, and not just the default: it wins over the options of 2018.
+pub(super) fn is_opening_forbidden(settings: &Settings) -> bool {
+    let said = settings.given(&table::OPEN_DATABASES);
+    said.is_some_and(|setting| kind::switch(&setting.value) == Ok(false))
 }
 
 /// The addresses of servers that are given, if they can be read and are not sockets of this host.

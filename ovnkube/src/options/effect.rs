@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    databases::{NORTHBOUND, SOUTHBOUND},
+    databases::{NORTHBOUND, SOUTHBOUND, is_opening_forbidden},
     kind, kubernetes,
     problems::Gathered,
     roles::{self, Role},
@@ -316,7 +316,8 @@ fn net_controller(settings: &Settings, spec: &Spec) -> Option<Reason> {
     if spec.name != NET_CONTROLLER.name {
         return None;
     }
-    let is_on = kind::switch(&settings.value(&NET_CONTROLLER).value) == Ok(true);
+    let is_on = kind::switch(&settings.value(&NET_CONTROLLER).value) == Ok(true)
+        && !is_opening_forbidden(settings);
     let opens = is_on && [&NORTHBOUND, &SOUTHBOUND].iter().any(|side| side.has_tcp(settings));
     (!opens).then_some(Reason::Never(
         "opens databases that have a tcp: address, and has no other effect since 2019",

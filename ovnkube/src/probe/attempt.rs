@@ -5,6 +5,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
+use podnet::reach::Reply;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpStream, UdpSocket, lookup_host},
@@ -47,12 +48,12 @@ pub(super) async fn once(probe: &Probe) -> Result<(), String> {
                 .await
                 .map_err(|why| format!("a packet of {mtu} bytes: {why}"))
         }
-        // Blocking: its thread ends with the deadline of the socket.
-        Kind::Icmp => {
-            let asked =
-                tokio::task::spawn_blocking(move || echo::once(place.ip(), super::ATTEMPT)).await;
-            asked.map_err(|error| error.to_string())?.map_err(text)
-        }
+        Kind::Icmp => match echo(place.ip()).await {
+            Reply::Answered => Ok(()),
+            Reply::Silent => Err("no answer".to_owned()),
+            Reply::NoRoute => Err("no route".to_owned()),
+            Reply::Refused(why) | Reply::Unsent(why) => Err(why),
+        },
     }
 }
 

@@ -2,11 +2,13 @@
 //! every flow.
 
 use std::{
+    io::{self, ErrorKind},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use podnet::reach::Reply;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -119,7 +121,7 @@ async fn keep(probe: Probe, flow: Arc<Mutex<Flow>>) {
     }
 }
 
-async fn stream(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> std::io::Result<()> {
+async fn stream(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> io::Result<()> {
     let mut stream = timeout(ATTEMPT, TcpStream::connect(place)).await??;
     stream.set_nodelay(true)?;
     let (mut reader, mut writer) = stream.split();
@@ -136,7 +138,7 @@ async fn stream(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> std:
             }
             count = reader.read(&mut word[filled..]) => {
                 match count? {
-                    0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                    0 => return Err(ErrorKind::UnexpectedEof.into()),
                     count => filled += count,
                 }
                 if filled == word.len() {
@@ -148,7 +150,7 @@ async fn stream(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> std:
     }
 }
 
-async fn datagrams(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> std::io::Result<()> {
+async fn datagrams(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> io::Result<()> {
     let from: SocketAddr = if place.is_ipv4() {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
@@ -176,7 +178,7 @@ async fn datagrams(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> s
     }
 }
 
-async fn ping(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> std::io::Result<()> {
+async fn ping(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> io::Result<()> {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -184,17 +186,12 @@ async fn ping(place: SocketAddr, flow: &Mutex<Flow>, number: &mut u64) -> std::i
         *number += 1;
         let of_this = *number;
         locked(flow).sent(of_this, Instant::now());
-        let asked = tokio::task::spawn_blocking(move || echo::once(place.ip(), ATTEMPT)).await;
-        match asked {
-            Ok(Ok(())) => locked(flow).answered(of_this, Instant::now()),
+        match echo(place.ip()).await {
+            Reply::Answered => locked(flow).answered(of_this, Instant::now()),
             // Lost: it counts once it is late.
-            Ok(Err(error))
-                if matches!(
-                    error.kind(),
-                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                ) => {}
-            Ok(Err(error)) => return Err(error),
-            Err(error) => return Err(std::io::Error::other(error)),
+            Reply::Silent => {}
+            Reply::NoRoute => return Err(ErrorKind::NetworkUnreachable.into()),
+            Reply::Refused(why) | Reply::Unsent(why) => return Err(io::Error::other(why)),
         }
     }
 }

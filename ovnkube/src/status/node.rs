@@ -66,14 +66,16 @@ fn of_server(socket: &Path, answer: Result<NodeAnswer, Silence>) -> Vec<Finding>
             return vec![found(state, &silence.why(socket)).next(start)];
         }
     };
-    let NodeAnswer { node, version, missing, remarks, stages: _ } = answer;
+    let NodeAnswer { node, version, plugin, missing, remarks, stages: _ } = answer;
     let name = format!("node {node}, version {version}");
     let mut findings = vec![match missing.is_empty() {
         true => found(State::Ok, &format!("{name}, ready")),
         false => found(State::Failed, &format!("{name}, not ready"))
             .next("the log /var/log/openvswitch/ovnkube.log"),
     }];
+    let plugin = of_plugin(plugin.as_deref(), &version);
     findings[0] = findings[0].clone().with(NODE, node).with("version", version);
+    findings.push(plugin);
     for (part, why) in missing {
         findings.push(Finding::new(THIS_MACHINE, &part, State::Failed, &why));
     }
@@ -81,6 +83,24 @@ fn of_server(socket: &Path, answer: Result<NodeAnswer, Silence>) -> Vec<Finding>
         findings.push(Finding::new(THIS_MACHINE, &part, State::Warning, &remark));
     }
     findings
+}
+
+/// The plugin that the runtime calls: an update replaces it beside the server.
+fn of_plugin(plugin: Option<&str>, server: &str) -> Finding {
+    let found = |state, said: &str| Finding::new(THIS_MACHINE, "plugin", state, said);
+    let Some(version) = plugin else {
+        return found(State::Skipped, "it has not been called since the server's start");
+    };
+    let another = |said: &str| {
+        found(State::Warning, &format!("{said}, the server is version {server}"))
+            .next("ls -l /opt/cni/bin; a start of the server installs its own")
+    };
+    let finding = match version {
+        "" => another("of another release, which does not say its version"),
+        _ if version == server => found(State::Ok, &format!("version {version}")),
+        _ => another(&format!("version {version}")),
+    };
+    finding.with("version", version)
 }
 
 async fn controller(machine: &Machine) -> Vec<Finding> {
@@ -198,7 +218,24 @@ mod tests {
             findings.iter().map(|finding| (finding.name.as_str(), finding.state)).collect();
         assert_eq!(
             states,
-            [("server", State::Failed), ("pods", State::Failed), ("gateway", State::Warning)]
+            [
+                ("server", State::Failed),
+                ("plugin", State::Skipped),
+                ("pods", State::Failed),
+                ("gateway", State::Warning)
+            ]
         );
+    }
+
+    #[test]
+    fn a_plugin_of_another_release_than_the_server_needs_attention() {
+        for (plugin, state) in [
+            (None, State::Skipped),
+            (Some("2"), State::Ok),
+            (Some("1"), State::Warning),
+            (Some(""), State::Warning),
+        ] {
+            assert_eq!(of_plugin(plugin, "2").state, state, "{plugin:?}");
+        }
     }
 }

@@ -68,7 +68,7 @@ fn peers(found: &[Finding]) -> Vec<Peer> {
 fn verdict(peers: &[Peer], replies: &[Reply], all: usize) -> Vec<Finding> {
     let mut answered = 0_usize;
     let mut faults = Vec::new();
-    let mut unsent = None;
+    let (mut unsent, mut unrouted) = (None, Vec::new());
     for (Peer { name, address }, reply) in peers.iter().zip(replies) {
         let how = match reply {
             Reply::Answered => {
@@ -77,6 +77,10 @@ fn verdict(peers: &[Peer], replies: &[Reply], all: usize) -> Vec<Finding> {
             }
             Reply::Unsent(why) => {
                 unsent = Some(why);
+                continue;
+            }
+            Reply::NoRoute => {
+                unrouted.push(format!("{name} ({address})"));
                 continue;
             }
             Reply::Refused(why) => why,
@@ -90,6 +94,13 @@ fn verdict(peers: &[Peer], replies: &[Reply], all: usize) -> Vec<Finding> {
         );
         let name = format!("node {name}");
         faults.push(Finding::new(THIS_MACHINE, &name, State::Failed, &why).next(&next));
+    }
+    if let Some(first) = unrouted.first() {
+        let why = format!(
+            "this node has no route to {} addresses of management ports, such as that of {first}",
+            unrouted.len()
+        );
+        faults.push(others(State::Failed, &why).next("ip route; ip address show ovn-k8s-mp0"));
     }
     match unsent {
         Some(why) => faults.push(others(State::Skipped, &format!("not asked: {why}"))),
@@ -130,5 +141,9 @@ mod tests {
         assert_eq!(verdict(&peers, &replies, 3)[0].state, State::Ok);
         replies[2] = Reply::Unsent("Permission denied".to_owned());
         assert_eq!(verdict(&peers, &replies, 3)[0].state, State::Skipped);
+        // Its own fault is one finding, however many nodes there are.
+        let faults = verdict(&peers, &[Reply::NoRoute, Reply::NoRoute, Reply::NoRoute], 3);
+        assert_eq!((faults.len(), &*faults[0].name), (1, "other nodes"));
+        assert!(faults[0].summary.contains("no route to 3 addresses"), "{faults:?}");
     }
 }

@@ -1,7 +1,10 @@
 //! Metrics of the plugin's reports on its own calls: the only view of what comes after the
 //! annotation.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
 
 use contract::{
     error::Code,
@@ -20,6 +23,8 @@ const NO_STAGE: &str = "none";
 /// The longest duration that is counted, in seconds: a day. No runtime waits that long, and one
 /// wrong number would stay in a sum for ever.
 const LONGEST: f64 = 86_400.0;
+/// Characters of a plugin's version that are kept.
+const LONGEST_VERSION: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Reports {
@@ -29,6 +34,8 @@ pub(super) struct Reports {
     interface_up_wait: Counter,
     errors: IntCounterVec,
     rollbacks: IntCounterVec,
+    /// The version of the plugin that has reported last.
+    plugin: Mutex<Option<String>>,
 }
 
 impl Reports {
@@ -73,6 +80,7 @@ impl Reports {
                  leftover: not all of it could be removed at once.",
                 &["outcome"],
             )?,
+            plugin: Mutex::default(),
         };
         // The usual series exist from the start, so that `rate()` sees the first increment.
         for stage in Stage::ALL {
@@ -105,6 +113,11 @@ impl Reports {
         Stage::ALL.into_iter().map(of).collect()
     }
 
+    /// See [`wire::NodeAnswer::plugin`].
+    pub(super) fn plugin(&self) -> Option<String> {
+        self.plugin.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(super) fn count(&self, report: &wire::Metrics) {
         let wire::Metrics {
             command,
@@ -112,12 +125,15 @@ impl Reports {
             has_err,
             code,
             message: _,
+            version,
             pod: _,
             sandbox: _,
             stages,
             failed_stage,
             rollback,
         } = report;
+        let version = version.chars().take(LONGEST_VERSION).collect();
+        *self.plugin.lock().unwrap_or_else(PoisonError::into_inner) = Some(version);
         let command = command_label(Some(command));
         if let Some(seconds) = plausible(*elapsed_time) {
             self.requests

@@ -56,6 +56,18 @@ fn what_upstreams_plugin_reports_is_counted_under_upstreams_names() {
 }
 
 #[test]
+fn the_version_of_the_plugin_that_called_last_is_kept_with_a_bound() {
+    let (_, metrics) = registered();
+    assert_eq!(metrics.plugin(), None);
+    metrics.reported(&wire::Metrics { version: "2.0".to_owned(), ..report("ADD") });
+    assert_eq!(metrics.plugin().as_deref(), Some("2.0"));
+    metrics.reported(&report("DEL"));
+    assert_eq!(metrics.plugin().as_deref(), Some(""), "upstream's does not say its version");
+    metrics.reported(&wire::Metrics { version: "9".repeat(1 << 20), ..report("ADD") });
+    assert_eq!(metrics.plugin().unwrap().len(), 64);
+}
+
+#[test]
 fn a_failed_add_is_counted_by_stage_and_code_with_its_rollback() {
     let (registry, metrics) = registered();
     let times = |stage, start, end| StageTime { stage, start, end };

@@ -6,6 +6,7 @@ use contract::wire::Metrics;
 pub(super) fn log(report: &Metrics) {
     let Metrics {
         command: _,
+        version: _,
         elapsed_time,
         has_err,
         code,

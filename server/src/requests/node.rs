@@ -12,6 +12,7 @@ impl HandlerState {
         ApiResponse::json(&NodeAnswer {
             node: self.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            plugin: self.metrics.plugin(),
             missing: self.conditions.all_missing().into_iter().map(text).collect(),
             remarks: self.conditions.all_remarks().into_iter().map(text).collect(),
             stages: self.metrics.stages(),

@@ -43,18 +43,24 @@ struct State {
     watches: Vec<(&'static str, Selector, UnboundedSender<String>)>,
 }
 
-/// The field selector of a list or watch, of one field: `metadata.name=node1`.
+/// The field selector of a list or watch, of one field, `metadata.name=node1`, or the label
+/// selector, of one label.
 #[derive(Default)]
 struct Selector(Option<(String, String)>);
 
 impl Selector {
     fn of(path: &str) -> Self {
-        let fields = path.split(['?', '&']).find_map(|part| part.strip_prefix("fieldSelector="));
-        let pair = fields.map(|text| text.replace("%3D", "=").replace("%3d", "="));
-        Self(pair.and_then(|text| {
-            text.split_once('=')
-                .map(|(field, value)| (format!("/{}", field.replace('.', "/")), value.to_owned()))
-        }))
+        let of = |name: &str| {
+            let part = path.split(['?', '&']).find_map(|part| part.strip_prefix(name))?;
+            let text = part.replace("%3D", "=").replace("%3d", "=").replace("%2F", "/");
+            text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()))
+        };
+        let field = of("fieldSelector=");
+        let field = field.map(|(field, value)| (format!("/{}", field.replace('.', "/")), value));
+        let label = of("labelSelector=").map(|(label, value)| {
+            (format!("/metadata/labels/{}", label.replace('/', "~1")), value)
+        });
+        Self(field.or(label))
     }
 
     fn takes(&self, object: &Value) -> bool {
@@ -343,14 +349,18 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
         "EndpointSlice",
     ]
     .map(collection);
-    match of_kind.into_iter().find(|collection| *collection == path) {
+    let (whole, namespace) = whole_collection(&path);
+    match of_kind.into_iter().find(|collection| *collection == whole) {
         Some(collection) if asked.is_watch() => watch(asked, collection, &state).await,
         Some(collection) => {
             let list = {
                 let state = lock(&state);
                 let selector = Selector::of(&asked.path);
-                let items: Vec<&Value> =
-                    state.all(collection).filter(|object| selector.takes(object)).collect();
+                let is_in = |object: &&Value| {
+                    namespace.as_ref().is_none_or(|it| object["metadata"]["namespace"] == **it)
+                };
+                let items = state.all(collection).filter(is_in);
+                let items: Vec<&Value> = items.filter(|object| selector.takes(object)).collect();
                 json!({"metadata": {"resourceVersion": state.version.to_string()}, "items": items})
             };
             asked.json(&list).await;
@@ -417,6 +427,7 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
                 }
             }
         }
+        None if asked.method == "GET" => asked.status(404, "not found").await,
         None => {
             let mut sent: Value = serde_json::from_slice(&asked.body).unwrap_or_else(|_| json!({}));
             if let Some(reason) = sent["reason"].as_str() {
@@ -516,7 +527,22 @@ fn place_of(path: &str) -> Option<(&'static str, String)> {
 
 /// Where an object is that a command asks for.
 fn object_of(path: &str) -> Option<(&'static str, String)> {
-    namespaced(path, &["Pod", "Service"])
+    let namespaces = collection("Namespace");
+    let name = path.strip_prefix(namespaces).and_then(|rest| rest.strip_prefix('/'));
+    match name.filter(|name| !name.contains('/') && *name != "kube-system") {
+        Some(name) => Some((namespaces, format!("null/\"{name}\""))),
+        None => namespaced(path, &["Pod", "Service"]),
+    }
+}
+
+/// The collection of all namespaces, and the namespace of a path that is of one.
+fn whole_collection(path: &str) -> (String, Option<String>) {
+    let of_namespace = || {
+        let (group, rest) = path.split_once("/namespaces/")?;
+        let (namespace, plural) = rest.split_once('/').filter(|(_, it)| !it.contains('/'))?;
+        Some((format!("{group}/{plural}"), Some(namespace.to_owned())))
+    };
+    of_namespace().unwrap_or_else(|| (path.to_owned(), None))
 }
 
 fn namespaced(path: &str, kinds: &[&str]) -> Option<(&'static str, String)> {

@@ -1,4 +1,4 @@
-//! What `ovnkube trace` says.
+//! What `ovnkube trace` and `policy explain` say.
 
 use std::process::Command;
 
@@ -16,13 +16,15 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// What `trace` says.
     pub(crate) fn of(mut command: Command, arguments: &[&str]) -> Result<Self> {
-        let output = command
-            .arg("trace")
-            .args(arguments)
-            .args(["-o", "json"])
-            .output()
-            .context("start ovnkube")?;
+        command.arg("trace");
+        Self::of_command(command, arguments)
+    }
+
+    fn of_command(mut command: Command, arguments: &[&str]) -> Result<Self> {
+        let output =
+            command.args(arguments).args(["-o", "json"]).output().context("start ovnkube")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let report = serde_json::from_str(&text).with_context(|| {
             format!("{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr))
@@ -51,6 +53,15 @@ impl Answer {
         ];
         let places = places.iter().map(String::as_str);
         Self::of(command, &arguments.iter().copied().chain(places).collect::<Vec<_>>())
+    }
+
+    /// What `policy explain` says, with the northbound database and the API server of the lab.
+    pub(crate) fn explained(api_server: &str, arguments: [&str; 3]) -> Result<Self> {
+        let mut command = Command::new(executable::under_test(executable::SERVER)?);
+        command.env("HOME", "/nonexistent").args(["policy", "explain"]);
+        command.arg(format!("--nb-address={NORTHBOUND}"));
+        command.arg(format!("--k8s-apiserver={api_server}"));
+        Self::of_command(command, &arguments)
     }
 
     /// The summaries of the findings below a heading.

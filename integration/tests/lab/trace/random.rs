@@ -291,7 +291,32 @@ fn compared(api_server: &str, question: &Question, reply: &Reply) -> Result<i32>
         _ => false,
     };
     ensure!(is_right, "{question:?}: {reply:?}, {status}: {:#}", answer.report);
+    explained(api_server, question, reply)?;
     Ok(status)
+}
+
+/// Whether `policy explain` agrees with the packet, and the database with the policies. Node ports
+/// are none of its business.
+fn explained(api_server: &str, question: &Question, reply: &Reply) -> Result<()> {
+    let Question { from, to, protocol, place, server, .. } = question;
+    if *server == Target::Service && !to.starts_with("svc/") {
+        return Ok(());
+    }
+    let port = format!("{}/{}", place.port(), protocol.name());
+    let answer = Answer::explained(api_server, [from, to, &port])?;
+    let findings = answer.report["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_of_ipv4 = |finding: &&Value| {
+        finding["subject"] == "verdict"
+            && finding["name"].as_str().is_some_and(|name| !name.contains(':'))
+    };
+    let verdicts = findings.iter().filter(is_of_ipv4).map(|it| it["details"]["allowed"] == true);
+    let verdicts: Vec<bool> = verdicts.collect();
+    // Of several backends, the load balancer chooses.
+    let is_right = verdicts.contains(&is_answered(reply))
+        || verdicts.is_empty() && *server == Target::Service && !is_answered(reply);
+    let is_carried = answer.status == 0;
+    ensure!(is_right && is_carried, "explain: {question:?}: {reply:?}: {:#}", answer.report);
+    Ok(())
 }
 
 /// The exit status that the verdict about IPv4 has, which packets are sent by. Policies name blocks of
@@ -373,6 +398,7 @@ fn verdicts_about_random_questions_in_random_worlds_are_those_of_packets() {
         let _servers: Vec<Server> = answering.collect::<Result<_>>()?;
         let (began, mut tally, mut worlds) = (Instant::now(), Tally::default(), 0);
         // Of a policy with rules that pass, only what denies has an effect without tiers of ACLs.
+        lab.central.nbctl(["--columns=priority", "list", "ACL"])?;
         let has_tiers = lab.central.nbctl(["--columns=tier", "list", "ACL"]).is_ok();
         let passes = if has_tiers { Passes::Yes } else { Passes::No };
         let first_world = number(WORLD).unwrap_or_default();
@@ -403,8 +429,9 @@ fn verdicts_about_random_questions_in_random_worlds_are_those_of_packets() {
         }
         let Tally { asked, delivered, in_part, at_once } = tally;
         println!(
-            "{asked} of {asked} questions in {} worlds agree with packets, {at_once} at the \
-             first try: {delivered} delivered, {in_part} to some endpoints; {:.0} s",
+            "{asked} of {asked} verdicts of trace and explain in {} worlds agree with packets, \
+             {at_once} at the first try: {delivered} delivered, {in_part} to some endpoints; \
+             {:.0} s",
             worlds - first_world,
             began.elapsed().as_secs_f64()
         );

@@ -82,7 +82,7 @@ options! { Group::Databases;
     OPEN_DATABASES = Spec::new("open-databases", Kind::Switch).key("default", "open-databases").default("false")
         .help("Have the databases of this host listen on the ports of --nb-address and --sb-address (6641 and 6642 \
                without them), unless they have a connection on that port. Without ssl: everybody who reaches the port \
-               may write");
+               may write. With false, neither --net-controller nor the files of a server open one");
     NB_SERVER_PRIVKEY = server_file("nb-server-privkey", NORTH, "server-privkey",
         "Private key (PEM) of the database's server, for ssl: in --nb-address: with the two other \
                files the database is opened as by --open-databases");

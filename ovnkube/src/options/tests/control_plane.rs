@@ -344,6 +344,7 @@ fn net_controller_opens_the_databases_that_have_a_tcp_address_and_no_other() {
         ("-init-master=m -net-controller -nb-address=tcp:[::1]:6641".to_owned(), Vec::new()),
         ("-init-master=m -net-controller -nb-address=unix:/nb.sock".to_owned(), Vec::new()),
         (format!("-init-cluster-manager=m -net-controller {both}"), Vec::new()),
+        (format!("-init-master=m -net-controller -open-databases=false {both}"), Vec::new()),
     ] {
         let opened = opened(&line).unwrap().into_iter();
         let targets: Vec<String> = opened.map(|(target, _)| target).collect();

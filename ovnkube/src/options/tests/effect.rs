@@ -304,6 +304,10 @@ fn net_controller_is_named_where_it_opens_no_database() {
         (format!("--init-master a {API} --net-controller"), vec![without]),
         (format!("--init-master a {API} --net-controller=false {tcp}"), vec![without]),
         (
+            format!("--init-master a {API} --net-controller --open-databases=false {tcp}"),
+            vec![without],
+        ),
+        (
             format!("--init-node a {API} --net-controller"),
             vec!["without effect with --init-node: --net-controller"],
         ),

@@ -159,6 +159,11 @@ test: ## Run every test (as root: the lab makes namespaces)
 	cargo test $(TESTED) --quiet --doc
 	cargo nextest run $(TESTED)
 
+test-page: ## Look at the page of `ovnkube status -o html` with a real browser, wide, narrow and dark; screenshots are left in target/page
+	@integration/prerequisites.sh browser test
+	$(BUILD_TESTS)
+	cargo nextest run $(TESTED) --profile page --no-capture
+
 test-compat: ## Run the tests with Open vSwitch and OVN of other Debian releases (SUITES="trixie sid")
 	@integration/prerequisites.sh test compat
 	$(BUILD_TESTS)

@@ -2,7 +2,7 @@
 # Installs what building, the demo or the tests need and this machine lacks, and says what it installs.
 # Silent when nothing is missing.
 #
-#   integration/prerequisites.sh [amd64] [arm64] [bench] [build] [cluster] [compat] [conformance] [demo] [figures] [fuzz] [image] [image-builder] [kernel] [lint] [packages] [sbom] [test]      (no group: all of them but
+#   integration/prerequisites.sh [amd64] [arm64] [bench] [browser] [build] [cluster] [compat] [conformance] [demo] [figures] [fuzz] [image] [image-builder] [kernel] [lint] [packages] [sbom] [test]      (no group: all of them but
 #   amd64 and arm64, which are for building for the other architecture)
 #
 # Debian 12 or newer, with rustup. The services that come along (Open vSwitch, OVN, etcd, containerd) are
@@ -28,9 +28,9 @@ has() { case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null ;; esac; }
 
 main() {
     local group groups=("$@")
-    [ $# -gt 0 ] || groups=(bench build cluster compat conformance demo figures fuzz image image-builder kernel lint packages sbom test)
+    [ $# -gt 0 ] || groups=(bench browser build cluster compat conformance demo figures fuzz image image-builder kernel lint packages sbom test)
     for group in "${groups[@]}"; do
-        case $group in amd64 | arm64 | bench | build | cluster | compat | conformance | demo | figures | fuzz | image | image-builder | kernel | lint | packages | sbom | test) ;; *) fail "unknown group '$group' (amd64, arm64, bench, build, cluster, compat, conformance, demo, figures, fuzz, image, image-builder, kernel, lint, packages, sbom, test)" ;; esac
+        case $group in amd64 | arm64 | bench | browser | build | cluster | compat | conformance | demo | figures | fuzz | image | image-builder | kernel | lint | packages | sbom | test) ;; *) fail "unknown group '$group' (amd64, arm64, bench, browser, build, cluster, compat, conformance, demo, figures, fuzz, image, image-builder, kernel, lint, packages, sbom, test)" ;; esac
     done
     case " ${groups[*]} " in *" bench "* | *" cluster "* | *" demo "* | *" kernel "* | *" test "*)
         # Said before anything is built, which takes minutes.
@@ -43,7 +43,7 @@ main() {
         amd64 | arm64) static_target "$group"; integration/cross.sh cc "$group" >/dev/null ;;
         build) static_target ;;
         cluster) go_toolchain ;;
-        bench | compat | conformance | demo | figures | image | image-builder | kernel | packages) ;;
+        bench | browser | compat | conformance | demo | figures | image | image-builder | kernel | packages) ;;
         fuzz) cargo_tool cargo-fuzz "$fuzz" ;;
         lint) cargo_tool cargo-deny "$deny" ;;
         sbom) cargo_tool cargo-cyclonedx "$cyclonedx" ;;
@@ -61,6 +61,7 @@ packages_for() {
         wanted+=" ovn-controller ovn-host ip iproute2 ping iputils-ping ethtool ethtool unshare util-linux pgrep procps" ;;
     esac
     case " $* " in *" bench "*) wanted+=" /usr/lib/cni/bridge containernetworking-plugins" ;; esac
+    case " $* " in *" browser "*) wanted+=" chromium chromium" ;; esac
     case " $* " in *" figures "*) wanted+=" jq jq" ;; esac
     # The C of static executables.
     case " $* " in *" build "*) wanted+=" musl-gcc musl-tools" ;; esac

@@ -199,6 +199,8 @@ fn pages(
             origin,
         };
         let packet = packet(place, (from, to));
+        let key = |party: &Party| party.pod().map(|pod| pod.key.clone());
+        let is_itself = key(client).is_some_and(|it| key(server) == Some(it));
         let end = |direction: Direction, asked: AskedPort<'_>| page::End {
             side: policies.side(direction, connection),
             with_dry_runs: with_dry_runs.side(direction, connection),
@@ -218,9 +220,16 @@ fn pages(
             objects,
             target,
             addresses: [from, to],
-            egress: client.pod().map(|pod| end(Direction::Egress, AskedPort::Client(&port(pod)))),
+            egress: client
+                .pod()
+                .filter(|_| !is_itself)
+                .map(|pod| end(Direction::Egress, AskedPort::Client(&port(pod)))),
             leaving,
-            ingress: server.pod().map(|pod| end(Direction::Ingress, AskedPort::Server(&port(pod)))),
+            ingress: server
+                .pod()
+                .filter(|_| !is_itself)
+                .map(|pod| end(Direction::Ingress, AskedPort::Server(&port(pod)))),
+            is_itself,
         };
         is_carried &= page.is_carried();
         pages.push(Printed {

@@ -111,6 +111,17 @@ async fn an_explanation_names_policies_rules_and_acls() {
     assert_eq!(page, expected, "\n{page}");
 }
 
+/// What policies cannot forbid: it stays inside of the pod.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_always_reaches_itself() {
+    let cluster = Cluster::start(&shop(), &shop()).await;
+    let output = cluster.explain(&["shop/db", "shop/db", "5432"]).await;
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let why = "Ingress of shop/db: allowed\n  a pod always reaches itself\n";
+    assert!(text.contains(why) && !text.contains("denied"), "{text}");
+}
+
 /// For programs it is a report, with the rule that decides and the ACLs that carry it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_explanation_has_a_form_for_programs() {

@@ -7,6 +7,7 @@
 //! | `cluster` | a whole Kubernetes: `make test-cluster` |
 //! | `faults` | failpoints, and a whole Kubernetes for some rows: `make faults` |
 //! | `tenants` | the same: `make tenants` |
+//! | `page` | Chromium: `make test-page` |
 
 mod again;
 mod applied;
@@ -41,6 +42,7 @@ mod multicast;
 mod networks;
 mod node_ports;
 mod node_services;
+mod page;
 mod policies;
 mod ports;
 mod raft;

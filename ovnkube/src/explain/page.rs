@@ -47,6 +47,9 @@ pub(super) struct Page<'a> {
     pub(super) target: &'a Target,
     /// Addresses of client and server.
     pub(super) addresses: [std::net::IpAddr; 2],
+    /// A pod that connects to itself: inside of it, or through a Service; its switch sends such a
+    /// packet back, past the ACLs of policies. No end is asked.
+    pub(super) is_itself: bool,
     /// Of the client, if it is a pod.
     pub(super) egress: Option<End<'a>>,
     /// If it leads out of the cluster.
@@ -95,7 +98,8 @@ impl Page<'_> {
     fn end(&self, page: &mut String, direction: Direction, party: &Party, end: Option<&End<'_>>) {
         let direction = direction.name();
         let Some(end) = end else {
-            let _ = writeln!(page, "\n{direction} of {party}: allowed\n  {}", no_policies(party));
+            let why = self.unasked(party);
+            let _ = writeln!(page, "\n{direction} of {party}: allowed\n  {why}");
             return;
         };
         let _ = writeln!(page, "\n{direction} of {party}: {}", word(end.side.allows));
@@ -105,6 +109,17 @@ impl Page<'_> {
         let _ = writeln!(page, "  {}", reason(&end.side));
         self.of_dry_runs(page, &end.with_dry_runs);
         database(page, end.carried.as_ref(), end.side.allows);
+    }
+
+    /// Why no policy is asked at an end.
+    pub(super) fn unasked(&self, party: &Party) -> &'static str {
+        match party.who {
+            _ if self.is_itself => "a pod always reaches itself",
+            Who::Pod(_) => "no policy selects the pod",
+            Who::Node { pod: None, .. } => "policies are about pods, and not about nodes",
+            Who::Node { pod: Some(_), .. } => "no policy is about a pod in its node's network",
+            Who::Outside => "policies are about pods, and not about what is outside of the cluster",
+        }
     }
 
     fn policy(&self, page: &mut String, number: usize, selecting: &Selecting<'_>, by: By) {
@@ -236,16 +251,6 @@ fn database(page: &mut String, carried: Option<&Carried<Acl>>, allowed: bool) {
         let _ = writeln!(page, "    no ACL is about it");
     }
     by.iter().chain(unknown).for_each(|acl| row(page, acl));
-}
-
-/// Why no policy is asked at an end.
-pub(super) fn no_policies(party: &Party) -> &'static str {
-    match party.who {
-        Who::Pod(_) => "no policy selects the pod",
-        Who::Node { pod: None, .. } => "policies are about pods, and not about nodes",
-        Who::Node { pod: Some(_), .. } => "no policy is about a pod in its node's network",
-        Who::Outside => "policies are about pods, and not about what is outside of the cluster",
-    }
 }
 
 /// Where the policy stands among others.

@@ -13,7 +13,7 @@ use super::{
     Page,
     database::Acl,
     ends::Party,
-    page::{End, Leaving, action, firewall_action, firewall_reason, no_policies, reason},
+    page::{End, Leaving, action, firewall_action, firewall_reason, reason},
 };
 use crate::findings::{Finding, State};
 
@@ -49,7 +49,7 @@ impl Page<'_> {
     fn of_end(&self, direction: Direction, party: &Party, end: Option<&End<'_>>) -> Vec<Finding> {
         let (direction, party_name) = (direction.name(), party.to_string());
         let Some(end) = end else {
-            return vec![Finding::new(direction, &party_name, State::Ok, no_policies(party))];
+            return vec![Finding::new(direction, &party_name, State::Ok, self.unasked(party))];
         };
         let policies = end.side.selecting.iter().enumerate();
         let policies = policies.map(|(number, it)| self.of_policy(number, it, end.side.by));

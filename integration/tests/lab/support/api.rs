@@ -427,6 +427,7 @@ async fn answer(asked: Asked, state: Arc<Mutex<State>>) {
                 }
             }
         }
+        None if path == "/version" => asked.json(&json!({"gitVersion": "v1.33.0"})).await,
         None if asked.method == "GET" => asked.status(404, "not found").await,
         None => {
             let mut sent: Value = serde_json::from_slice(&asked.body).unwrap_or_else(|_| json!({}));

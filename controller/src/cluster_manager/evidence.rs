@@ -7,12 +7,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use contract::{annotation::PodNetwork, backoff::Backoff, names::Network};
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, api::ListParams};
-use kubeapi::{Connection, Trouble};
+use kube::api::ObjectMeta;
+use kubeapi::{
+    Connection, Trouble,
+    watch::{Selection, list},
+    watched,
+};
+use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use crate::key::NodeName;
+use crate::{key::NodeName, kinds::pod::wire::PodStatus};
 
 /// Deadline of one request: longer than a busy API server takes for the pods of one node. All nodes
 /// wait for the answer, so ten times as much would keep new nodes waiting for a server that is
@@ -21,8 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long requests are repeated: three that time out. Without an answer the node gets other
 /// subnets, which cuts its pods off; but all other nodes wait, too.
 const ALL: Duration = Duration::from_secs(30);
-/// Pods in one answer.
-const PAGE: u32 = 500;
 /// The longest selector of nodes in bytes, about a thousand names: a client's URL holds 64 KiB, in
 /// which each name is longer.
 const LONGEST: usize = 40_000;
@@ -81,21 +83,12 @@ async fn insist(api: &Connection, selector: &str) -> Networks {
 async fn ask(api: &Connection, selector: &str) -> Result<Networks, Trouble> {
     // The annotation of a pod that has ended may be from an earlier subnet.
     let living = format!("{selector},status.phase!=Succeeded,status.phase!=Failed");
-    let pods = Api::<Pod>::all(api.client().clone());
-    let mut page = ListParams::default().fields(&living).limit(PAGE);
+    let selection = Selection { fields: Some(living), patience: PATIENCE, ..Selection::default() };
+    let witnesses = list::<Witness>(api, &selection, |_| {}).await?;
     let mut counted = BTreeMap::<NodeName, BTreeMap<IpNet, usize>>::new();
-    loop {
-        let answer = api.ask(PATIENCE, pods.list(&page)).await?;
-        for pod in &answer.items {
-            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-            let Some(node) = node.filter(|name| !name.is_empty()) else { continue };
-            for network in networks(pod) {
-                *counted.entry(Arc::from(node)).or_default().entry(network).or_default() += 1;
-            }
-        }
-        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => break,
+    for (node, networks) in witnesses {
+        for network in networks {
+            *counted.entry(node.clone()).or_default().entry(network).or_default() += 1;
         }
     }
     let by_frequency = |networks: BTreeMap<IpNet, usize>| {
@@ -106,14 +99,38 @@ async fn ask(api: &Connection, selector: &str) -> Result<Networks, Trouble> {
     Ok(counted.into_iter().map(|(node, networks)| (node, by_frequency(networks))).collect())
 }
 
-/// The networks of one pod. What cannot be read shows nothing.
-fn networks(pod: &Pod) -> Vec<IpNet> {
-    let reported = pod.status.iter().filter_map(|status| status.pod_ips.as_ref()).flatten();
-    let reported: Vec<_> = reported.filter_map(|pod_ip| pod_ip.ip.parse().ok()).collect();
-    let annotations = pod.metadata.annotations.as_ref();
-    let network = annotations.and_then(|annotations| {
-        PodNetwork::from_annotations(annotations, &Network::Default).ok().flatten()
-    });
-    let addresses = network.into_iter().flat_map(|network| network.addresses);
-    addresses.filter(|net| reported.contains(&net.addr())).map(|net| net.trunc()).collect()
+/// A pod, of which only its node and its networks are kept.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Witness {
+    #[serde(deserialize_with = "crate::object::metadata::of_pod")]
+    metadata: ObjectMeta,
+    spec: WitnessSpec,
+    status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WitnessSpec {
+    node_name: String,
+}
+
+watched! {
+    Witness, "pods" at "/api/v1/pods", () = |_: &ObjectMeta| Ok(()), (NodeName, Vec<IpNet>) =
+        |pod: Witness| pod.testimony().ok_or_else(|| "it is on no node".to_owned());
+}
+
+impl Witness {
+    /// The node, and the networks of the pod. What cannot be read shows nothing.
+    fn testimony(&self) -> Option<(NodeName, Vec<IpNet>)> {
+        let node = Some(&*self.spec.node_name).filter(|name| !name.is_empty())?;
+        let reported = self.status.addresses();
+        let annotations = self.metadata.annotations.as_ref();
+        let network = annotations.and_then(|annotations| {
+            PodNetwork::from_annotations(annotations, &Network::Default).ok().flatten()
+        });
+        let addresses = network.into_iter().flat_map(|network| network.addresses);
+        let networks = addresses.filter(|net| reported.contains(&net.addr()));
+        Some((Arc::from(node), networks.map(|net| net.trunc()).collect()))
+    }
 }

@@ -119,9 +119,7 @@ async fn list_ends(events: &mut WatchStream) {
 /// Answers a question for pods.
 async fn pods(asked: Asked, pods: &[Value]) {
     assert!(asked.path.starts_with("/api/v1/pods?"), "{}", asked.path);
-    asked
-        .json(&json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}))
-        .await;
+    asked.json(&json!({"metadata": {"resourceVersion": "1"}, "items": pods})).await;
 }
 
 /// A pod on the node, with this address in its annotation and in its status.

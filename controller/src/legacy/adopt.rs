@@ -16,8 +16,7 @@ use std::{
 };
 
 use contract::{
-    annotation::PodNetwork,
-    names::Network,
+    names::PodKey,
     node_annotation::{
         DEFAULT_NETWORK, LEGACY_SUBNET, MANAGEMENT_MAC, NODE_ID, NODE_SUBNETS, NodeAnnotations,
         PerNetwork, ROUTER_MAC,
@@ -25,11 +24,16 @@ use contract::{
     ovn,
 };
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{Api, api::ListParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{ListParams, ObjectMeta},
+    core::PartialObjectMeta,
+};
 use kubeapi::{
     Connection, Trouble,
     patch::{self, Patch},
+    watch::{Selection, list},
 };
 use ovsdb::{Client, Condition, Datum, Row, SelectedRow, TransactError, Transaction};
 use serde_json::json;
@@ -41,13 +45,15 @@ use crate::{
     cluster_id,
     config::ClusterConfig,
     engine::northbound::CLUSTER_ID,
+    kinds::pod::{
+        object::{Annotated, Pod, Reported},
+        wire::PodObject,
+    },
     legacy::{CLUSTER_ROUTER, JOIN},
 };
 
 /// Deadline of one request to the API server, as that of other roles.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Objects in one answer.
-const PAGE: u32 = 500;
 
 const ROUTER: &str = "Logical_Router";
 const ROUTER_PORT: &str = "Logical_Router_Port";
@@ -239,11 +245,11 @@ impl Adoption {
         &mut self,
         name: &str,
         subnet: IpNet,
-        node: &Node,
+        node: &ObjectMeta,
         rows: &Rows,
         config: &ClusterConfig,
     ) -> Result<(), AdoptError> {
-        let now = node.metadata.annotations.clone().unwrap_or_default();
+        let now = node.annotations.clone().unwrap_or_default();
         let mut lacks = BTreeMap::new();
         match NodeAnnotations(&now).subnets().unwrap_or_default().first() {
             Some(annotated) if *annotated != subnet => {
@@ -277,7 +283,7 @@ impl Adoption {
             let texts: Vec<String> =
                 lacks.iter().map(|(annotation, text)| format!("{annotation}={text}")).collect();
             self.lines.push(format!("Node {name}: {}", texts.join(" ")));
-            let uid = node.metadata.uid.clone().unwrap_or_default();
+            let uid = node.uid.clone().unwrap_or_default();
             self.nodes.insert(name.to_owned(), (uid, lacks));
         }
         Ok(())
@@ -347,39 +353,33 @@ fn number_in(join: &IpNet, address: IpAddr) -> Option<u16> {
     u16::try_from(number).ok().filter(|_| join.contains(&address))
 }
 
-async fn nodes(api: &Connection) -> Result<BTreeMap<String, Node>, Trouble> {
+async fn nodes(api: &Connection) -> Result<BTreeMap<String, ObjectMeta>, Trouble> {
     let all = Api::<Node>::all(api.client().clone());
-    let nodes = api.ask(PATIENCE, all.list(&ListParams::default())).await?;
-    let named = |node: Node| Some((node.metadata.name.clone()?, node));
+    let nodes = api.ask(PATIENCE, all.list_metadata(&ListParams::default())).await?;
+    let named = |node: PartialObjectMeta<Node>| Some((node.metadata.name.clone()?, node.metadata));
     Ok(nodes.items.into_iter().filter_map(named).collect())
 }
 
 /// Whether a pod has the address of its port.
 async fn knows_one(api: &Connection, ports: &BTreeMap<&str, &str>) -> Result<bool, Trouble> {
-    let all = Api::<Pod>::all(api.client().clone());
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let answer = api.ask(PATIENCE, all.list(&page)).await?;
-        if answer.items.iter().any(|pod| is_at(pod, ports)) {
-            return Ok(true);
-        }
-        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(false),
-        }
-    }
+    let selection = Selection { patience: PATIENCE, ..Selection::default() };
+    let pods = list::<PodObject>(api, &selection, |_| {}).await?;
+    Ok(pods.iter().any(|(key, pod)| is_at(key, pod, ports)))
 }
 
-fn is_at(pod: &Pod, ports: &BTreeMap<&str, &str>) -> bool {
-    let names = pod.metadata.namespace.as_ref().zip(pod.metadata.name.as_ref());
-    let port = names.and_then(|(namespace, name)| ports.get(&*format!("{namespace}_{name}")));
-    let Some(port) = port else { return false };
-    let annotations = pod.metadata.annotations.clone().unwrap_or_default();
-    let network = PodNetwork::from_annotations(&annotations, &Network::Default).ok().flatten();
-    let annotated = network.into_iter().flat_map(|network| network.addresses);
-    let reported = pod.status.iter().filter_map(|status| status.pod_ip.as_ref());
-    let mut addresses =
-        annotated.map(|net| net.addr()).chain(reported.filter_map(|address| address.parse().ok()));
+fn is_at(key: &PodKey, pod: &Pod, ports: &BTreeMap<&str, &str>) -> bool {
+    let Some(port) = ports.get(&*format!("{}_{}", key.namespace(), key.name())) else {
+        return false;
+    };
+    let annotated = match &pod.annotated {
+        Annotated::Network { network, .. } => &*network.addresses,
+        Annotated::Nothing | Annotated::Unusable(_) => &[],
+    };
+    let reported: &[IpAddr] = match &pod.reported {
+        Reported::Others(addresses) => addresses,
+        Reported::Nothing | Reported::AsAnnotated => &[],
+    };
+    let mut addresses = annotated.iter().map(IpNet::addr).chain(reported.iter().copied());
     let own: BTreeSet<IpAddr> =
         port.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     addresses.any(|address| own.contains(&address))

@@ -14,11 +14,10 @@ use contract::node_annotation::{
     interface_addresses_text,
 };
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kubeapi::{
     Allowance, Connection,
     patch::{self, Patch},
+    watch::{Selection, list},
 };
 use serde_json::json;
 use tokio::{
@@ -30,7 +29,7 @@ use super::{
     gateway::{self, Published},
     host_addresses::{self, HostAddress},
     management_port::Wish,
-    object::{NodeFacts, NodeView},
+    object::{NodeFacts, NodeView, OwnNodeObject},
     open_vswitch::Identity,
     own_node,
 };
@@ -260,11 +259,10 @@ pub(super) async fn remove(
     also: Option<&'static str>,
     chassis: Option<&str>,
 ) -> Result<Vec<&'static str>, String> {
-    let nodes: Api<Node> = Api::all(connection.client().clone());
-    let trouble = |error: kube::Error| connection.trouble(&error).text;
+    let selection = Selection { patience: DEADLINE, ..Selection::named(node) };
+    let found = list::<OwnNodeObject>(connection, &selection, |_| {}).await;
     // A node that was deleted has no annotations to remove.
-    let Some(found) = nodes.get_opt(node).await.map_err(trouble)? else { return Ok(Vec::new()) };
-    let seen = NodeFacts::from(found);
+    let Some(seen) = found.map_err(|trouble| trouble.text)?.pop() else { return Ok(Vec::new()) };
     let own = OWN.into_iter().chain(also);
     let there: Vec<&'static str> = own.filter(|key| seen.annotations.contains_key(*key)).collect();
     if !there.is_empty() {

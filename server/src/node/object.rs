@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use contract::node_annotation::{NODE_SUBNETS, NodeAnnotations};
-use k8s_openapi::api::core::v1::Node;
+use kube::api::ObjectMeta;
 use kubeapi::{
     Connection,
     watch::{self as objects, Observer, Prompt, Selection, Watched, WrongVersion},
@@ -161,10 +161,38 @@ fn assigned_to(name: &str, view: &NodeView) -> AssignedSubnetsOf {
     Ok(AssignedSubnets { subnets, mac, router_mac, join })
 }
 
-/// The object as the API server sends it.
+/// The object, reduced to the fields in use while it is parsed.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OwnNodeObject {
+    metadata: ObjectMeta,
+    spec: OwnNodeSpec,
+    status: OwnNodeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct OwnNodeSpec {
+    taints: Option<Vec<NodeTaint>>,
+}
+
 #[derive(Debug, Clone, Deserialize)]
-#[serde(transparent)]
-struct OwnNodeObject(Node);
+struct NodeTaint {
+    key: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct OwnNodeStatus {
+    addresses: Option<Vec<NodeAddress>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct NodeAddress {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
+}
 
 impl Watched for OwnNodeObject {
     type Key = ();
@@ -173,7 +201,7 @@ impl Watched for OwnNodeObject {
     const KIND: &'static str = "nodes";
 
     fn version(&self) -> &str {
-        self.0.metadata.resource_version.as_deref().unwrap_or_default()
+        self.metadata.resource_version.as_deref().unwrap_or_default()
     }
 
     /// The selection has one object at most, so it needs no key.
@@ -182,7 +210,7 @@ impl Watched for OwnNodeObject {
     }
 
     fn value(self) -> Result<NodeFacts, String> {
-        Ok(NodeFacts::from(self.0))
+        Ok(NodeFacts::from(self))
     }
 }
 
@@ -248,11 +276,11 @@ impl Observer<OwnNodeObject> for NodeObserver {
     }
 }
 
-impl From<Node> for NodeFacts {
-    fn from(node: Node) -> Self {
-        let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
-        let internal = addresses.into_iter().filter(|address| address.type_ == "InternalIP");
-        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+impl From<OwnNodeObject> for NodeFacts {
+    fn from(node: OwnNodeObject) -> Self {
+        let addresses = node.status.addresses.unwrap_or_default();
+        let internal = addresses.into_iter().filter(|address| address.kind == "InternalIP");
+        let taints = node.spec.taints.unwrap_or_default();
         let is_leaving = node.metadata.deletion_timestamp.is_some()
             || taints.iter().any(|taint| taint.key == TO_BE_DELETED);
         Self {

@@ -127,7 +127,7 @@ impl PodSpec {
 }
 
 impl PodStatus {
-    fn addresses(&self) -> Vec<IpAddr> {
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         let texts = self.pod_ips.iter().flatten().filter_map(|pod_ip| pod_ip.ip.as_deref());
         texts.filter_map(|text| text.parse().ok()).collect()
     }

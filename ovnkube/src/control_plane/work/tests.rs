@@ -87,9 +87,8 @@ impl Cluster {
                 } else if path == "/apis/k8s.ovn.org/v1" {
                     asked.json(&json!({"resources": [{"name": "egressfirewalls"}]})).await;
                 } else if path == "/api/v1/pods" {
-                    let list =
-                        json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []});
-                    asked.json(&list).await;
+                    let metadata = json!({"resourceVersion": "1"});
+                    asked.json(&json!({"metadata": metadata, "items": []})).await;
                 } else {
                     asked.json(&json!({})).await;
                 }

@@ -278,7 +278,10 @@ fn api_server(address: Option<&str>, chassis: Option<&str>) -> (ApiServer, mpsc:
         if request.first_line.starts_with("PATCH /api/v1/nodes/n1/status?") {
             sender.send(request.json()).unwrap();
         }
-        Answer::json(&node)
+        match request.first_line.starts_with("GET /api/v1/nodes?") {
+            true => Answer::json(&json!({"metadata": {"resourceVersion": "1"}, "items": [node]})),
+            false => Answer::json(&node),
+        }
     });
     let cluster = Cluster::Url { url: format!("http://{}", listening.unwrap()), authority: None };
     (ApiServer { cluster, credential: None }, patches)

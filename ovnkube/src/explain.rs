@@ -201,10 +201,10 @@ fn pages(
         let packet = packet(place, (from, to));
         let key = |party: &Party| party.pod().map(|pod| pod.key.clone());
         let is_itself = key(client).is_some_and(|it| key(server) == Some(it));
-        let end = |direction: Direction, asked: AskedPort<'_>| page::End {
+        let end = |direction: Direction, pod: &PodFacts, asked: AskedPort<'_>| page::End {
             side: policies.side(direction, connection),
             with_dry_runs: with_dry_runs.side(direction, connection),
-            carried: database.carries(asked, &packet),
+            does: database.does(pod, asked, &packet),
         };
         let leaving = objects.leaving(server, to).map(|pod| {
             let (client, router) = (port(pod), router_port(pod).unwrap_or_default());
@@ -212,7 +212,7 @@ fn pages(
             page::Leaving {
                 namespace: pod.key.namespace(),
                 answer: firewall.answer(to, place, &nodes, &names),
-                carried: database.carries(asked, &packet),
+                does: database.does(pod, asked, &packet),
             }
         });
         let page = Page {
@@ -223,12 +223,12 @@ fn pages(
             egress: client
                 .pod()
                 .filter(|_| !is_itself)
-                .map(|pod| end(Direction::Egress, AskedPort::Client(&port(pod)))),
+                .map(|pod| end(Direction::Egress, pod, AskedPort::Client(&port(pod)))),
             leaving,
             ingress: server
                 .pod()
                 .filter(|_| !is_itself)
-                .map(|pod| end(Direction::Ingress, AskedPort::Server(&port(pod)))),
+                .map(|pod| end(Direction::Ingress, pod, AskedPort::Server(&port(pod)))),
             is_itself,
         };
         is_carried &= page.is_carried();

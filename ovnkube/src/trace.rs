@@ -48,7 +48,7 @@ mod ways;
 pub use question::TraceQuestion;
 
 use self::{
-    ends::{Destination, EndFinder, NoEnd, families},
+    ends::{Destination, EndFinder, NoEnd, PacketStart, families},
     node::NodeFacts,
     topology::{Binding, Topology},
 };
@@ -131,12 +131,13 @@ async fn report(config: &StatusConfig, question: &TraceQuestion) -> Report {
             return Report::new(KIND, findings);
         }
     };
-    let pairs = families(start, &destination);
+    let pairs = families(&start, &destination);
     if pairs.is_empty() {
         let why = "the two ends have no address of a family in common";
         findings.push(Finding::new(VERDICT, &pair(question), State::Failed, why));
     }
-    findings.extend(described(&places, start, &destination));
+    findings.extend(described(&places, &start, &destination));
+    let start = start.port;
     let mut verdicts = Vec::new();
     for (from_address, to) in pairs {
         let of_host = match start.port.strip_prefix(NODE_PORT_PREFIX) {
@@ -228,15 +229,19 @@ fn no_end(question: &TraceQuestion, why: NoEnd) -> Finding {
 }
 
 /// What is known of the ends.
-fn described(places: &TracePlaces<'_>, start: &Binding, destination: &Destination) -> Vec<Finding> {
-    let of_port = |name: String, binding: &Binding| {
+fn described(
+    places: &TracePlaces<'_>,
+    start: &PacketStart<'_>,
+    destination: &Destination,
+) -> Vec<Finding> {
+    let of_port = |name: String, binding: &Binding, addresses: &[IpAddr]| {
         let datapath = places.topology.datapath(binding);
-        let addresses: Vec<String> =
-            binding.networks.iter().map(|net| net.addr().to_string()).collect();
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let (addresses, mac) = (addresses.join(", "), binding.mac.map(|mac| mac.to_string()));
         let mac = mac.unwrap_or_default();
         let said = format!("{addresses}, {mac}, port {} on {}", binding.port, datapath.name);
-        let state = if binding.is_up { State::Ok } else { State::Warning };
+        let is_up = binding.is_up || binding.is_remote();
+        let state = if is_up { State::Ok } else { State::Warning };
         let said = match state {
             State::Ok => said,
             _ => format!("{said}; its flows are not installed on a node yet"),
@@ -252,9 +257,12 @@ fn described(places: &TracePlaces<'_>, start: &Binding, destination: &Destinatio
         }
     };
     let question = places.question;
-    let mut findings = vec![of_port(question.from.to_string(), start)];
+    let mut findings = vec![of_port(question.from.to_string(), start.port, &start.addresses)];
     match destination.port.as_deref().and_then(|port| places.topology.port(port)) {
-        Some(binding) => findings.push(of_port(question.to.to_string(), binding)),
+        Some(binding) => {
+            let addresses = &destination.addresses;
+            findings.push(of_port(question.to.to_string(), binding, addresses));
+        }
         None => {
             let addresses: Vec<String> =
                 destination.addresses.iter().map(ToString::to_string).collect();

@@ -4,10 +4,10 @@ mod filled;
 mod migrated;
 mod moved;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, process::Command};
 
 use anyhow::{Result, ensure};
-use integration::{Families, Lab, Pod, central::Central, eventually, let_pass};
+use integration::{Families, Lab, Pod, central::Central, eventually, executable, let_pass};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -82,6 +82,26 @@ fn pods_services_and_policies_of_two_zones_are_one_cluster() {
         reach(lab, "it lets in a client of the other zone", &client, &own, Some(&own))?;
         reach(lab, "and of its own zone", &far, &own, Some(&own))?;
 
+        let node = &of_b[0].name;
+        let sends = format!("this zone sends it to node {node}");
+        let is_there = format!("the pod is in the zone of node {node}");
+        let to_pod = |pod: &Pod| (format!("{}/{}", pod.namespace, pod.name), PORT);
+        for (zone, from, trace, explained) in [
+            (&a, &client, (3, &*sends), "allowed"),
+            (&a, &other, (3, &*sends), "denied"),
+            (&b, &client, (3, "delivered to pod lab/"), "allowed"),
+            (&b, &other, (1, "is selected by lab/policy"), "denied"),
+        ] {
+            says(zone, &api, "trace", from, &to_pod(&server), trace)?;
+            let title = format!("TCP port {PORT}: {explained}");
+            says(zone, &api, "explain", from, &to_pod(&server), (0, &title))?;
+        }
+        says(&a, &api, "explain", &client, &to_pod(&server), (0, &is_there))?;
+        let service = ("svc/lab/web".to_owned(), 80);
+        says(&a, &api, "trace", &client, &service, (3, &sends))?;
+        says(&b, &api, "trace", &client, &service, (3, "ask in its zone"))?;
+        says(&b, &api, "trace", &far, &service, (0, "delivered to pod lab/"))?;
+
         has_nothing_but_the_way(&a, &server)?;
         restart_writes_nothing(&a)?;
         pings(lab, "nothing has changed for pods", &client, &server)?;
@@ -111,6 +131,39 @@ fn pods_services_and_policies_of_two_zones_are_one_cluster() {
         })?;
         pings(lab, "the others are still there", &client, &server)
     });
+}
+
+/// Checks what a command says of a connection, with the databases of this zone: its exit status,
+/// and words of it.
+fn says(
+    zone: &Zone<'_>,
+    api: &Api,
+    what: &str,
+    from: &Pod,
+    (to, port): &(String, u16),
+    (status, words): (i32, &str),
+) -> Result<()> {
+    let from = format!("{}/{}", from.namespace, from.name);
+    let port = port.to_string();
+    let (northbound, southbound) =
+        (zone.central.northbound_address(), zone.central.southbound_address());
+    let mut command = Command::new(executable::under_test(executable::SERVER)?);
+    match what {
+        "trace" => command.args(["trace", &from, to, "--tcp", &port, "--sb-address", &southbound]),
+        _ => command.args(["policy", "explain", &from, to, &port]),
+    };
+    command.args(["--nb-address", &northbound, "--k8s-apiserver", api.url()]);
+    // Of a terminal that wraps nothing.
+    let output = command.env("COLUMNS", "1000").env("HOME", "/nonexistent").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.code() == Some(status) && text.contains(words),
+        "{what} {from} {to} in zone {}: {}, not {status} and {words:?}: {text}{}",
+        zone.name,
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
 }
 
 /// Locality: of a pod of another zone, there are addresses only.

@@ -23,8 +23,9 @@ Examples:
   ovnkube diagnose shop/cart-0                       on the pod's node, as root
   kubectl ovn diagnose shop/cart-0 --nb-address tcp:172.18.0.2:6641 --sb-address tcp:172.18.0.2:6642
 
-Rights in the cluster: get pods and list events in the pod's namespace. What cannot be asked is \
-named, and the rest is shown.";
+Rights in the cluster: get pods and list events in the pod's namespace; list nodes and get \
+services of default and kube-system, which the pod is to reach. What cannot be asked is named, and \
+the rest is shown. Root, on the pod's node, for a look into its network namespace.";
 
 pub(super) fn definition() -> clap::Command {
     let pod = Arg::new(POD).value_name(POD).required(true).help("The pod");

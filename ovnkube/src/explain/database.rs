@@ -10,14 +10,39 @@ use acl::{Carried, End, Expression, Packet, Port, Sets};
 use contract::ovn::{self, CLUSTER_PORT_GROUP, ObjectId};
 use ovsdb::{Condition, Connection, SelectedRow, Selection, TransactError, Transaction, Uuid};
 
+use super::ends::PodFacts;
+
 /// What the database has of a connection.
 #[derive(Debug)]
 pub(super) struct Database {
     /// By their names, those that it has.
     ports: BTreeMap<String, PortRows>,
     sets: Sets,
+    /// Nodes of other zones, whose databases have the ports of their pods.
+    elsewhere: BTreeSet<String>,
     /// Names of the DNS with the addresses that the control plane has written.
     names: Vec<(String, Vec<IpAddr>)>,
+}
+
+/// What the database does at an end of a connection.
+#[derive(Debug)]
+pub(super) enum Does {
+    Carries(Carried<Acl>),
+    /// It has no port of the pod.
+    NoPort,
+    /// The pod is on this node of another zone, whose database has its port.
+    OtherZone(String),
+}
+
+impl Does {
+    /// Whether it does what the policies say, as far as it is known here.
+    pub(super) fn is(&self, allowed: bool) -> bool {
+        match self {
+            Self::Carries(carried) => carried.allows == Some(allowed),
+            Self::NoPort => false,
+            Self::OtherZone(_) => true,
+        }
+    }
 }
 
 /// The logical ports whose ACLs are asked, by their names.
@@ -76,8 +101,13 @@ impl Database {
         let cluster_group = ObjectId::cluster_port_group(CLUSTER_PORT_GROUP).hashed();
         let everywhere =
             query.select("Port_Group", Condition::equal("name", cluster_group), &["acls"]);
+        let remote = Condition::equal("type", "remote");
+        let remote = query.select("Logical_Switch_Port", remote, &["name"]);
         let outcome = connection.transact(query).await?;
         let everywhere: Vec<Uuid> = acls(outcome.rows(everywhere));
+        let remote = outcome.rows(remote).iter().filter_map(|row| row.string("name"));
+        let node = |name: &str| Some(name.strip_prefix(&ovn::transit_to_router(""))?.to_owned());
+        let elsewhere = remote.filter_map(node).collect();
         let mut ports = BTreeMap::new();
         for row in found.iter().flat_map(|port| outcome.rows(*port)) {
             let Some(name) = row.string("name") else { continue };
@@ -93,11 +123,20 @@ impl Database {
         let of_acls: BTreeSet<&str> = expressions.flat_map(Expression::sets).collect();
         let sets = read_sets(connection, &of_acls).await?;
         let names = read_names(connection, names).await?;
-        Ok(Self { ports, sets, names })
+        Ok(Self { ports, sets, elsewhere, names })
+    }
+
+    /// What the ACLs of the party's port do with the packet.
+    pub(super) fn does(&self, pod: &PodFacts, asked: Asked<'_>, packet: &Packet<'_>) -> Does {
+        match (self.carries(asked, packet), &pod.node) {
+            (Some(carried), _) => Does::Carries(carried),
+            (None, Some(node)) if self.elsewhere.contains(node) => Does::OtherZone(node.clone()),
+            (None, _) => Does::NoPort,
+        }
     }
 
     /// What the ACLs do with the packet. None: there is no such port.
-    pub(super) fn carries(&self, asked: Asked<'_>, packet: &Packet<'_>) -> Option<Carried<Acl>> {
+    fn carries(&self, asked: Asked<'_>, packet: &Packet<'_>) -> Option<Carried<Acl>> {
         let rows = |name: &str| self.ports.get(name);
         let (acls, end): (Vec<&Acl>, End<'_>) = match asked {
             Asked::Client(name) => {

@@ -14,29 +14,28 @@ use verdict::{
 
 use super::{
     Question,
-    database::Acl,
+    database::{Acl, Does},
     ends::{Party, Who},
     objects::Objects,
     targets::Target,
 };
 
-/// One end of the connection: what its policies say, and what the ACLs of its port do. None: the
-/// database has no such port.
+/// One end of the connection: what its policies say, and what the ACLs of its port do.
 #[derive(Debug)]
 pub(super) struct End<'a> {
     pub(super) side: Side<'a>,
     /// What they would say if dry runs were enforced.
     pub(super) with_dry_runs: Side<'a>,
-    pub(super) carried: Option<Carried<Acl>>,
+    pub(super) does: Does,
 }
 
 /// The way out of the cluster: what the EgressFirewall of the client's namespace says, and what the
-/// ACLs on the way to the router do. None: the database lacks one of the two ports.
+/// ACLs on the way to the router do.
 #[derive(Debug)]
 pub(super) struct Leaving<'a> {
     pub(super) namespace: &'a str,
     pub(super) answer: Answer,
-    pub(super) carried: Option<Carried<Acl>>,
+    pub(super) does: Does,
 }
 
 /// One connection.
@@ -108,7 +107,7 @@ impl Page<'_> {
         }
         let _ = writeln!(page, "  {}", reason(&end.side));
         self.of_dry_runs(page, &end.with_dry_runs);
-        database(page, end.carried.as_ref(), end.side.allows);
+        database(page, &end.does, end.side.allows);
     }
 
     /// Why no policy is asked at an end.
@@ -206,13 +205,13 @@ impl Page<'_> {
 
 impl End<'_> {
     fn is_carried(&self) -> bool {
-        self.carried.as_ref().and_then(|carried| carried.allows) == Some(self.side.allows)
+        self.does.is(self.side.allows)
     }
 }
 
 impl Leaving<'_> {
     fn is_carried(&self) -> bool {
-        self.carried.as_ref().and_then(|carried| carried.allows) == Some(self.answer.allows)
+        self.does.is(self.answer.allows)
     }
 
     fn text(&self, page: &mut String, objects: &Objects) {
@@ -232,14 +231,14 @@ impl Leaving<'_> {
                 writeln!(page, "    rule {index} ({action}): {fits}{}", mark(*by == Some(number)));
         }
         let _ = writeln!(page, "  {}", firewall_reason(*by, objects.firewall.is_some()));
-        database(page, self.carried.as_ref(), *allows);
+        database(page, &self.does, *allows);
     }
 }
 
 /// Whether the database does the same, and by which ACLs.
-fn database(page: &mut String, carried: Option<&Carried<Acl>>, allowed: bool) {
-    let Some(Carried { allows, by, unknown }) = carried else {
-        let _ = writeln!(page, "  database: it has no port of this pod");
+fn database(page: &mut String, does: &Does, allowed: bool) {
+    let Does::Carries(Carried { allows, by, unknown }) = does else {
+        let _ = writeln!(page, "  database: {}", without_port(does));
         return;
     };
     let _ = match allows {
@@ -251,6 +250,16 @@ fn database(page: &mut String, carried: Option<&Carried<Acl>>, allowed: bool) {
         let _ = writeln!(page, "    no ACL is about it");
     }
     by.iter().chain(unknown).for_each(|acl| row(page, acl));
+}
+
+/// Why the database has no ACLs of a pod.
+pub(super) fn without_port(does: &Does) -> String {
+    match does {
+        Does::OtherZone(node) => {
+            format!("the pod is in the zone of node {node}, whose database has its ACLs: ask there")
+        }
+        Does::NoPort | Does::Carries(_) => "it has no port of this pod".to_owned(),
+    }
 }
 
 /// Where the policy stands among others.

@@ -11,9 +11,9 @@ use verdict::{
 
 use super::{
     Page,
-    database::Acl,
+    database::{Acl, Does},
     ends::Party,
-    page::{End, Leaving, action, firewall_action, firewall_reason, reason},
+    page::{End, Leaving, action, firewall_action, firewall_reason, reason, without_port},
 };
 use crate::findings::{Finding, State};
 
@@ -39,7 +39,7 @@ impl Page<'_> {
             findings.push(leaving.finding(self));
             let place = format!("the way of {name} out of the cluster");
             let allows = leaving.answer.allows;
-            findings.push(of_database(&place, leaving.carried.as_ref(), allows));
+            findings.push(of_database(&place, &leaving.does, allows));
         }
         findings.extend(self.of_end(Direction::Ingress, server, self.ingress.as_ref()));
         findings
@@ -68,7 +68,7 @@ impl Page<'_> {
                 .with("allowedWithDryRuns", end.with_dry_runs.allows);
         }
         let place = format!("{direction} of {party_name}");
-        let does = of_database(&place, end.carried.as_ref(), end.side.allows);
+        let does = of_database(&place, &end.does, end.side.allows);
         [policies_say, does].into()
     }
 
@@ -120,10 +120,11 @@ fn of_rules(rules: &[Fit], decides: impl Fn(usize) -> bool) -> Vec<Value> {
 }
 
 /// Whether the database does there what the policies say, and by which ACLs.
-fn of_database(place: &str, carried: Option<&Carried<Acl>>, allowed: bool) -> Finding {
+fn of_database(place: &str, does: &Does, allowed: bool) -> Finding {
     let found = |state, said: &str| Finding::new(DATABASE, place, state, said);
-    let Some(Carried { allows, by, unknown }) = carried else {
-        return found(State::Failed, "it has no port of this pod");
+    let Does::Carries(Carried { allows, by, unknown }) = does else {
+        let state = if does.is(allowed) { State::Skipped } else { State::Failed };
+        return found(state, &without_port(does));
     };
     let finding = match allows {
         Some(allows) if *allows == allowed => found(State::Ok, "it does the same"),

@@ -27,7 +27,7 @@ impl TracePlaces<'_> {
         ways: &Ways,
     ) -> (Vec<Finding>, Option<String>) {
         // A packet that a gateway router takes has not entered br-int yet.
-        if start.kind == LOCALNET {
+        if start.kind == LOCALNET || start.is_remote() {
             return (Vec::new(), None);
         }
         // The way of the first endpoint that OVN reaches stands for all.

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{
+    annotation::PodNetwork,
     names::{IfaceId, Network, PodKey, ServiceKey},
     ovn::{KIND, OWNER, SERVICE, management_port},
     wire::TraceProtocol,
@@ -39,6 +40,20 @@ pub(super) struct Destination {
     pub(super) port: Option<String>,
 }
 
+/// Where a packet starts.
+#[derive(Debug)]
+pub(super) struct PacketStart<'a> {
+    /// Of a pod in another zone: the port by which its packets come.
+    pub(super) port: &'a Binding,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+impl<'a> From<&'a Binding> for PacketStart<'a> {
+    fn from(port: &'a Binding) -> Self {
+        Self { port, addresses: port.networks.iter().map(|net| net.addr()).collect() }
+    }
+}
+
 /// Who is asked about ends.
 pub(super) struct EndFinder<'a> {
     /// `None`: it is not known, or does not answer.
@@ -50,16 +65,17 @@ pub(super) struct EndFinder<'a> {
 
 impl<'a> EndFinder<'a> {
     /// The port where packets of this end start.
-    pub(super) async fn start(&self, from: &Asked) -> Result<&'a Binding, NoEnd> {
+    pub(super) async fn start(&self, from: &Asked) -> Result<PacketStart<'a>, NoEnd> {
         let absent = |why: String| Err(NoEnd::Absent(why));
         match from {
-            Asked::Pod(key) => match self.node_of_host_pod(key).await? {
-                Some(node) => self.management(&node),
-                None => self.pod(key),
+            Asked::Pod(key) => match self.place_of_pod(key).await? {
+                PodPlace::OfNode(node) => self.management(&node).map(Into::into),
+                PodPlace::OtherZone(port, addresses) => Ok(PacketStart { port, addresses }),
+                PodPlace::Here => self.pod(key).map(Into::into),
             },
-            Asked::Node(node) => self.management(node),
+            Asked::Node(node) => self.management(node).map(Into::into),
             Asked::Address(address) => match self.topology.holder(*address) {
-                Some(binding) => Ok(binding),
+                Some(binding) => Ok(binding.into()),
                 None => absent(format!("no logical port has the address {address}")),
             },
             Asked::Service(key) => {
@@ -75,9 +91,10 @@ impl<'a> EndFinder<'a> {
         protocol: TraceProtocol,
     ) -> Result<Destination, NoEnd> {
         match to {
-            Asked::Pod(key) => match self.node_of_host_pod(key).await? {
-                Some(node) => self.node(&node).await,
-                None => {
+            Asked::Pod(key) => match self.place_of_pod(key).await? {
+                PodPlace::OfNode(node) => self.node(&node).await,
+                PodPlace::OtherZone(_, addresses) => Ok(Destination { addresses, port: None }),
+                PodPlace::Here => {
                     let binding = self.pod(key)?;
                     let addresses = binding.networks.iter().map(|net| net.addr()).collect();
                     let port = Some(binding.port.clone());
@@ -93,24 +110,27 @@ impl<'a> EndFinder<'a> {
         }
     }
 
-    /// The node of a pod in its node's network; `None` for a pod of OVN's, or an unknown one.
-    async fn node_of_host_pod(&self, key: &PodKey) -> Result<Option<String>, NoEnd> {
-        let Some(api) = self.api else { return Ok(None) };
+    /// Where the pod is. One that the API server does not tell of may be here.
+    async fn place_of_pod(&self, key: &PodKey) -> Result<PodPlace<'a>, NoEnd> {
+        let Some(api) = self.api else { return Ok(PodPlace::Here) };
         let collection = format!("/api/v1/namespaces/{}/pods", key.namespace());
         let pod = match get(api, &collection, key.name()).await {
             Ok(Some(pod)) => pod,
             Ok(None) => return Err(NoEnd::Absent(format!("there is no pod {key}"))),
             // The databases know it as well.
-            Err(_) => return Ok(None),
+            Err(_) => return Ok(PodPlace::Here),
         };
         let (spec, phase) = (&pod["spec"], pod["status"]["phase"].as_str().unwrap_or_default());
         if ["Succeeded", "Failed"].contains(&phase) {
             return Err(NoEnd::Absent(format!("pod {key} has ended, so that it has no address")));
         }
         match (spec["hostNetwork"].as_bool(), spec["nodeName"].as_str()) {
-            (Some(true), Some(node)) => Ok(Some(node.to_owned())),
+            (Some(true), Some(node)) => Ok(PodPlace::OfNode(node.to_owned())),
             (_, None) => Err(NoEnd::Absent(format!("pod {key} is on no node yet"))),
-            _ => Ok(None),
+            (_, Some(node)) => match self.topology.way_to_zone(node) {
+                Some(port) => Ok(PodPlace::OtherZone(port, addresses(&pod))),
+                None => Ok(PodPlace::Here),
+            },
         }
     }
 
@@ -129,10 +149,13 @@ impl<'a> EndFinder<'a> {
     fn management(&self, node: &str) -> Result<&'a Binding, NoEnd> {
         let port = management_port(node);
         let found = self.topology.port(&port).filter(|binding| binding.mac.is_some());
-        found.ok_or_else(|| {
-            NoEnd::Absent(format!(
+        found.ok_or_else(|| match self.topology.way_to_zone(node) {
+            Some(_) => NoEnd::Unknown(format!(
+                "node {node} is in another zone: ask there, with the databases of its zone"
+            )),
+            None => NoEnd::Absent(format!(
                 "the southbound database has no management port {port} of node {node}"
-            ))
+            )),
         })
     }
 
@@ -263,6 +286,25 @@ impl<'a> EndFinder<'a> {
     }
 }
 
+/// Where a pod is.
+enum PodPlace<'a> {
+    /// In this zone's databases, if it has a network.
+    Here,
+    /// In the network of this node.
+    OfNode(String),
+    /// On a node of another zone, to which this port leads, with these addresses.
+    OtherZone(&'a Binding, Vec<IpAddr>),
+}
+
+/// The addresses of a pod's annotation.
+fn addresses(pod: &Value) -> Vec<IpAddr> {
+    let annotations = pod["metadata"]["annotations"].clone();
+    let annotations: BTreeMap<String, String> =
+        serde_json::from_value(annotations).unwrap_or_default();
+    let network = PodNetwork::from_annotations(&annotations, &Network::Default).ok().flatten();
+    network.into_iter().flat_map(|network| network.addresses).map(|net| net.addr()).collect()
+}
+
 /// Addresses and ports of a Service.
 #[derive(Debug, Default)]
 struct ServiceAddresses {
@@ -275,11 +317,15 @@ fn parsed(value: &Value) -> Option<IpAddr> {
 }
 
 /// One address of each family that both ends have, with the source's first.
-pub(super) fn families(start: &Binding, destination: &Destination) -> Vec<(IpAddr, IpAddr)> {
+pub(super) fn families(
+    start: &PacketStart<'_>,
+    destination: &Destination,
+) -> Vec<(IpAddr, IpAddr)> {
     let mut found = BTreeMap::new();
     for to in &destination.addresses {
-        if let Some(from) = start.address(to.is_ipv6()) {
-            found.entry(to.is_ipv6()).or_insert((from, *to));
+        let mut own = start.addresses.iter();
+        if let Some(from) = own.find(|from| from.is_ipv6() == to.is_ipv6()) {
+            found.entry(to.is_ipv6()).or_insert((*from, *to));
         }
     }
     found.into_values().collect()

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use contract::{ovn::management_port, wire::TraceProtocol};
+use contract::{mac::Mac, ovn::management_port, wire::TraceProtocol};
 
 use super::{
     TracePlaces, VERDICT,
@@ -39,6 +39,20 @@ impl Passage {
         Self { verdicts: vec![(None, verdict)], ..Self::default() }
     }
 
+    /// The half of a way that begins in the zone of this node: what is delivered here may be
+    /// stopped there.
+    fn half(mut self, node: &str) -> Self {
+        for (_, verdict) in &mut self.verdicts {
+            if let Verdict::Delivered(said) = verdict {
+                *verdict = Verdict::Unclear(format!(
+                    "in this zone, what comes from node {node} is {said}; whether the zone of \
+                     that node sends it, its databases say: ask there"
+                ));
+            }
+        }
+        self
+    }
+
     /// Adds that of the packet to one endpoint.
     pub(super) fn add(&mut self, other: Self, endpoint: Option<String>) {
         let Self { findings, verdicts, left_out, dropped, leaves } = other;
@@ -66,10 +80,14 @@ impl TracePlaces<'_> {
             None => self.packet(start, from, to, self.question.protocol),
         };
         let passage = match sent {
+            Err(why) if start.is_remote() => Passage::of(Verdict::Unclear(why)),
             Err(why) => Passage::of(Verdict::Stopped(why)),
             Ok(packet) => match self.passes(start, &packet, destination.port.as_deref()).await {
                 Err(why) => Passage::of(Verdict::Unclear(why)),
-                Ok(passage) => self.and_on(start, to, passage).await,
+                Ok(passage) => match start.node_elsewhere() {
+                    Some(node) => passage.half(node),
+                    None => self.and_on(start, to, passage).await,
+                },
             },
         };
         concluded(&name, passage, self.question)
@@ -132,6 +150,14 @@ impl TracePlaces<'_> {
         expected: Option<&str>,
     ) -> Verdict {
         let verdict = way.verdict(expected);
+        if let WayEnd::Port(port) = &way.end
+            && let Some(node) = self.topology.port(port).and_then(Binding::node_elsewhere)
+        {
+            return Verdict::Unclear(format!(
+                "this zone sends it to node {node}; what the zone of that node does, its \
+                 databases say: ask there"
+            ));
+        }
         // OVN translates the source of a packet that comes back to its sender, and lets it in;
         // ovn-trace does not always translate.
         if endpoint.is_some_and(|own| is_of(own, packet.source)) && way.is_kept_out() {
@@ -186,12 +212,13 @@ impl TracePlaces<'_> {
     ) -> Result<Packet, String> {
         let mac = start.mac.ok_or_else(|| format!("the port {} has no MAC address", start.port))?;
         let switch = self.topology.datapath(start).name;
-        let destination_mac = self.topology.next_mac(start, to).map_err(|why| match why {
-            NoNeighbour::Nobody => {
-                format!("{to} is in the subnet of {switch}, and no port has it: nobody answers")
-            }
-            NoNeighbour::NoRouter => format!("the switch {switch} has no router"),
-        })?;
+        let from_zone = start.is_remote().then(|| self.topology.way_from_zones(to));
+        let destination_mac = match from_zone {
+            Some(router) => router.and_then(|router| router.mac).ok_or_else(|| {
+                format!("no pod or node of this zone has the address {to}: ask in its zone")
+            })?,
+            None => self.neighbour(start, &switch, to)?,
+        };
         Ok(Packet {
             datapath: switch,
             inport: start.port.clone(),
@@ -200,6 +227,15 @@ impl TracePlaces<'_> {
             source: from,
             destination: to,
             protocol,
+        })
+    }
+
+    fn neighbour(&self, start: &Binding, switch: &str, to: IpAddr) -> Result<Mac, String> {
+        self.topology.next_mac(start, to).map_err(|why| match why {
+            NoNeighbour::Nobody => {
+                format!("{to} is in the subnet of {switch}, and no port has it: nobody answers")
+            }
+            NoNeighbour::NoRouter => format!("the switch {switch} has no router"),
         })
     }
 }
@@ -262,7 +298,9 @@ pub(super) fn summary(
         0 => String::new(),
         more => format!("; {more} more endpoints are not followed"),
     };
+    let is_any_unclear = verdicts.iter().any(|(_, it)| matches!(it, Verdict::Unclear(_)));
     match passed {
+        0 if is_any_unclear => found(State::Unknown, &format!("{reasons}{more}")),
         0 => found(
             State::Failed,
             &format!("not delivered to any of {all} endpoints: {reasons}{more}"),

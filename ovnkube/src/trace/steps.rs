@@ -9,6 +9,8 @@
 //!     next;
 //! ```
 
+use super::topology::REMOTE;
+
 /// The most steps that are read. A real way has a hundred; a loop of routers has 64 times that.
 const MOST: usize = 4096;
 
@@ -124,7 +126,7 @@ pub(super) fn end(steps: &[Step]) -> WayEnd {
     let outputs = steps.iter().rev().flat_map(|step| step.actions.iter().rev());
     for (port, kind) in outputs.filter_map(|action| output(action)) {
         match kind {
-            "" | "vif" | "localport" | "vtep" | "external" => return WayEnd::Port(port),
+            "" | "vif" | "localport" | "vtep" | "external" | REMOTE => return WayEnd::Port(port),
             "localnet" => return WayEnd::Network(port),
             // A patch, to the next datapath.
             _ => {}

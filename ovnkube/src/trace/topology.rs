@@ -3,11 +3,17 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use contract::mac::Mac;
+use contract::{
+    mac::Mac,
+    ovn::{router_to_transit, transit_to_router},
+};
 use ipnet::IpNet;
 use ovsdb::{Connection, SelectedRow, Uuid, Where};
 
 use crate::status::databases::rows;
+
+/// The type of a port that leads to a node of another zone (ovn-nb(5)).
+pub(super) const REMOTE: &str = "remote";
 
 /// What the database has of all logical ports.
 #[derive(Debug, Default)]
@@ -90,6 +96,17 @@ impl Topology {
         self.bindings.iter().find(|binding| binding.port == name)
     }
 
+    /// The port to the node, if the node is in another zone.
+    pub(crate) fn way_to_zone(&self, node: &str) -> Option<&Binding> {
+        self.port(&transit_to_router(node)).filter(|binding| binding.is_remote())
+    }
+
+    /// The router's port that takes what comes from other zones for this pod or node.
+    pub(crate) fn way_from_zones(&self, to: IpAddr) -> Option<&Binding> {
+        let switch = self.datapath(self.holder(to)?).name;
+        self.port(&router_to_transit(&switch))
+    }
+
     /// The port of a pod or node with the address.
     pub(crate) fn holder(&self, address: IpAddr) -> Option<&Binding> {
         self.bindings.iter().find(|binding| binding.kind.is_empty() && binding.has(address))
@@ -143,6 +160,16 @@ impl Topology {
 }
 
 impl Binding {
+    /// It leads to a node of another zone.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.kind == REMOTE
+    }
+
+    /// The node of another zone to which the port leads.
+    pub(crate) fn node_elsewhere(&self) -> Option<&str> {
+        self.port.strip_prefix(&transit_to_router("")).filter(|_| self.is_remote())
+    }
+
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|net| net.addr() == address)
     }

@@ -78,7 +78,10 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
     let is_host = pod.is_some_and(|pod| pod["spec"]["hostNetwork"] == true);
     let has_network = !is_host && !matches!(known, Known::Absent);
     if has_network {
-        findings.extend(rows);
+        match topology.as_ref().and_then(|it| rows::of_other_zone(it, node?, key)) {
+            Some(elsewhere) => findings.push(elsewhere),
+            None => findings.extend(rows),
+        }
         findings.extend(interface.clone());
         if config.machine.recorded.is_none() {
             findings.extend(add::finding(key));

@@ -97,6 +97,8 @@ fn pods_services_and_policies_of_two_zones_are_one_cluster() {
             says(zone, &api, "explain", from, &to_pod(&server), (0, &title))?;
         }
         says(&a, &api, "explain", &client, &to_pod(&server), (0, &is_there))?;
+        let is_elsewhere = format!("node {node} is in another zone");
+        says(&a, &api, "diagnose", &client, &to_pod(&server), (3, &is_elsewhere))?;
         let service = ("svc/lab/web".to_owned(), 80);
         says(&a, &api, "trace", &client, &service, (3, &sends))?;
         says(&b, &api, "trace", &client, &service, (3, "ask in its zone"))?;
@@ -150,6 +152,7 @@ fn says(
     let mut command = Command::new(executable::under_test(executable::SERVER)?);
     match what {
         "trace" => command.args(["trace", &from, to, "--tcp", &port, "--sb-address", &southbound]),
+        "diagnose" => command.args(["diagnose", to, "--sb-address", &southbound]),
         _ => command.args(["policy", "explain", &from, to, &port]),
     };
     command.args(["--nb-address", &northbound, "--k8s-apiserver", api.url()]);

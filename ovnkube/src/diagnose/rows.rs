@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use contract::names::PodKey;
 use ovsdb::{Condition, Connection};
 
 use super::{CAUSES, TIME_LINE};
@@ -35,6 +36,14 @@ pub(super) async fn committed(north: &Connection, port: &str) -> Finding {
             }
         },
     }
+}
+
+/// What is said instead of rows, of a pod whose node is in another zone.
+pub(super) fn of_other_zone(topology: &Topology, node: &str, pod: &PodKey) -> Option<Finding> {
+    topology.way_to_zone(node)?;
+    let why = format!("node {node} is in another zone, whose databases have the pod's port");
+    let finding = Finding::new(TIME_LINE, "port", State::Unknown, &why);
+    Some(finding.next(&format!("ovnkube diagnose {pod}, with the databases of that zone")))
 }
 
 /// Whether a chassis has the port, and its flows.

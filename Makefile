@@ -216,6 +216,10 @@ takeover: kubernetes ## Take over a node of upstream's while its connections go 
 	cargo build --locked -p cni -p ovnkube -p integration
 	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration takeover --upstream $(UPSTREAM_DIR) $(if $(SERVICES),--services $(SERVICES)) $(if $(GATEWAY),--gateway-mode $(GATEWAY))
 
+connectivity: kubernetes ## Run `ovnkube connectivity test` on a node of upstream's (UPSTREAM=DIR with its two executables, GATEWAY=local)
+	cargo build --locked -p cni -p ovnkube -p integration
+	@integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration connectivity --upstream $(UPSTREAM_DIR) $(if $(GATEWAY),--gateway-mode $(GATEWAY))
+
 node-start: build kubernetes ## Measure a node's start with a gateway against upstream's (UPSTREAM=DIR with its two executables, ROUNDS=5 GATEWAY=local)
 	cargo build --locked -p integration
 	@OVN_CNI_BIN_DIR=$(abspath $(BIN)) integration/compat.sh with $(or $(SUITE),sid) $(TARGET_DIR)/debug/integration starts --upstream $(UPSTREAM_DIR) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(GATEWAY),--gateway-mode $(GATEWAY))

@@ -13,6 +13,8 @@
 //! | [`zone`] | control plane and server of a node with databases of its own, of this project or of upstream |
 //! | [`dns`] | CoreDNS and its Service, where a test asks for it |
 //! | [`name_server`] | the world's name server, for names outside of the cluster |
+//! | [`ovnkube`] | the command and its image, as an administrator has them |
+//! | [`cluster_policies`] | kinds of policies of the whole cluster, where a test asks for them |
 //! | [`load_balancers`] | addresses for Services of type `LoadBalancer`, as a cloud assigns them |
 //! | `routes` | routes from the API server to pods |
 //! | [`fresh`] | nodes on which nothing of the network was ever installed |
@@ -39,6 +41,7 @@ pub mod access;
 pub mod api;
 pub mod attached;
 pub mod bare;
+pub mod cluster_policies;
 pub mod containerd;
 pub mod control_plane;
 pub mod credentials;
@@ -52,6 +55,7 @@ pub mod manifest;
 pub mod master;
 pub mod name_server;
 pub mod northbound;
+pub mod ovnkube;
 pub mod pods;
 pub mod programs;
 pub mod reference;

@@ -62,6 +62,7 @@ enum Command {
     Services(services::Services),
     Takeover(takeover::Takeover),
     Starts(takeover::Starts),
+    Connectivity(takeover::Connectivity),
     /// See it work: three pods on two nodes get their network, use it and lose it again.
     Demo(demo::Demo),
     /// Hold the namespaces of node NAME until standard input closes.
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Services(services) => in_a_lab("services", || services.run()),
         Command::Takeover(takeover) => in_a_lab("takeover", || takeover.run()),
         Command::Starts(starts) => starts.run(),
+        Command::Connectivity(test) => in_a_lab("connectivity", || test.run()),
         Command::Hold { name } => hold(&name, || println!("ready")).map(|()| ExitCode::SUCCESS),
         Command::Peer(peer) => peer
             .run(|report| {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`programs`] | a node without a network, and the programs of either side |
 //! | [`starts`] | the start of either on such a node, in turn: a command of its own |
+//! | [`connectivity`] | `ovnkube connectivity test` on upstream's network: a command of its own |
 //! | [`site`] | the cluster: pods, Services, a world |
 //! | [`traffic`] | connections that last, and fresh ones, by every way |
 //! | [`snapshot`] | the northbound database, the bridge and the host, to compare |
@@ -23,7 +24,7 @@ use integration::{
 };
 use serde::Serialize;
 
-pub(crate) use self::starts::Starts;
+pub(crate) use self::{connectivity::Connectivity, starts::Starts};
 use self::{
     site::Site,
     snapshot::{Differences, Snapshot},
@@ -31,6 +32,7 @@ use self::{
 };
 use crate::report::{environment::Environment, progress, publish};
 
+mod connectivity;
 mod programs;
 mod site;
 mod snapshot;

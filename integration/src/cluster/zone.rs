@@ -7,7 +7,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -120,13 +120,24 @@ pub fn give_databases(node: &Node) -> Result<()> {
 
 /// Gives the node what upstream's programs expect of an administrator where Open vSwitch has the
 /// userspace datapath: the host's own stack does not answer for the NIC in the bridge; and their
-/// plugin.
+/// plugin, after which each pod computes its checksums.
 pub fn prepare_for_upstream(node: &Node, directory: &Path) -> Result<()> {
     let plugin = node.path(mounts::PLUGINS).join(executable::PLUGIN);
+    // A link to another plugin, which is not to be written.
     fs::remove_file(&plugin).with_context(|| format!("remove {}", plugin.display()))?;
-    symlink(directory.join(executable::PLUGIN).canonicalize()?, plugin)?;
+    let upstream = directory.join(executable::PLUGIN).canonicalize()?;
+    let script = WITH_CHECKSUMS.replace("UPSTREAM", &upstream.to_string_lossy());
+    fs::write(&plugin, script).with_context(|| format!("write {}", plugin.display()))?;
+    fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755))?;
     node.run(["nft", NOT_THE_HOSTS]).map(drop)
 }
+
+/// Upstream's plugin leaves a pod's checksums to a NIC, which the userspace datapath has not.
+const WITH_CHECKSUMS: &str = r#"#!/bin/sh
+answer=$('UPSTREAM' "$@") || { code=$?; printf %s "$answer"; exit $code; }
+[ "$CNI_COMMAND" != ADD ] || nsenter --net="$CNI_NETNS" ethtool -K "$CNI_IFNAME" tx off >/dev/null
+printf %s "$answer"
+"#;
 
 /// A NIC of a userspace bridge is read by the host, too, which would answer a pod's connections
 /// with RST.

@@ -10,6 +10,9 @@ use integration::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Port of the API server, and the node's table of routes that leads there.
+const API_SERVER: u16 = 6443;
+const TABLE: u16 = 100;
 
 /// A cluster of one node, which the API server knows and which has no network yet.
 pub(super) fn bare_node(gateway: GatewayMode, say: &(dyn Fn(&str) + Sync)) -> Result<Cluster> {
@@ -30,13 +33,14 @@ pub(super) fn bare_node(gateway: GatewayMode, say: &(dyn Fn(&str) + Sync)) -> Re
     Ok(cluster)
 }
 
-/// Upstream's programs in `directory`, for the cluster's node.
-pub(super) fn upstream(cluster: &Cluster, directory: &Path) -> Result<Zone> {
+/// Upstream's programs in `directory`, for the cluster's node, with further options.
+pub(super) fn upstream(cluster: &Cluster, directory: &Path, more: &[&str]) -> Result<Zone> {
     let node = &cluster.lab.nodes[0];
     zone::prepare_for_upstream(node, directory)?;
     // It does not start without one, although it uses the kubeconfig.
     let token = fs::read_to_string(cluster.credentials.token(access::NODE))?;
-    let options = [format!("--k8s-token={}", token.trim())];
+    let mut options = vec![format!("--k8s-token={}", token.trim())];
+    options.extend(more.iter().map(|option| (*option).to_owned()));
     let ready = "Default node network controller initialized and ready";
     Zone::of(cluster, node, directory, "upstream", ready, &options)
 }
@@ -48,6 +52,12 @@ pub(super) fn ours(cluster: &Cluster) -> Result<Zone> {
     Zone::of(cluster, &cluster.lab.nodes[0], directory, "ours", "|ready ", &[])
 }
 
+/// Upstream leaves the checksums of the node's own packets to pods to a NIC, which the userspace
+/// datapath has not.
+pub(super) fn send_checksums(node: &Node) -> Result<()> {
+    node.run(["ethtool", "-K", "ovn-k8s-mp0", "tx", "off"]).map(drop)
+}
+
 /// Gives the node a link of its own to the API server. The lists that a program reads at its start
 /// come faster than a userspace switch reads the NIC, whose socket would drop other packets for
 /// them.
@@ -57,8 +67,14 @@ fn give_way_to_api_server(node: &Node) -> Result<()> {
         "ip link add api type veth peer name api netns {pid}; ip addr add 172.31.0.1/24 dev api; ip link set api up"
     );
     command::output(Command::new("sh").args(["-euc", &here]))?;
+    // For what the node itself asks the API server. What it forwards of pods, and what the API
+    // server asks the kubelet, goes by the NIC. With `rp_filter` 1 the server's packets would be
+    // dropped on either: the kernel looks up the way back without the port.
     node.shell(&format!(
-        "ip addr add 172.31.0.2/24 dev api; ip link set api up; ip route add {server} via 172.31.0.1 src 172.31.0.2"
+        "ip addr add 172.31.0.2/24 dev api; ip link set api up
+         ip rule add iif lo to {server} ipproto tcp dport {API_SERVER} lookup {TABLE}
+         ip route add {server} via 172.31.0.1 src 172.31.0.2 table {TABLE}
+         for nic in api breth0; do echo 2 > /proc/sys/net/ipv4/conf/$nic/rp_filter; done"
     ))?;
     Ok(())
 }

@@ -49,7 +49,7 @@ impl Site {
         let cluster = programs::bare_node(gateway, say)?;
         let node = &cluster.lab.nodes[0];
         say("starting upstream's programs");
-        let zone = programs::upstream(&cluster, upstream)?;
+        let zone = programs::upstream(&cluster, upstream, &[])?;
         zone.start()?;
         cluster.wait_until_ready()?;
         say(&format!("creating pods and {services} Services"));
@@ -62,14 +62,9 @@ impl Site {
         let slices: Vec<Value> =
             slices.map(|object| host_slice(object, cluster.lab.world().of_node(node)[0])).collect();
         cluster.api.create_all(SLICES, &slices)?;
-        let [client, server] = names.map(|name| {
-            let pod = wait_for(&cluster, name)?;
-            // Upstream's plugin leaves checksums to a NIC, which the userspace datapath has not.
-            node.run_in_pod(&pod, ["ethtool", "-K", "eth0", "tx", "off"])?;
-            anyhow::Ok(pod)
-        });
+        let [client, server] = names.map(|name| wait_for(&cluster, name));
         let (client, server) = (client?, server?);
-        node.run(["ethtool", "-K", "ovn-k8s-mp0", "tx", "off"])?;
+        programs::send_checksums(node)?;
         settle()?;
         Ok(Self { cluster, upstream: zone, client, server })
     }

@@ -103,7 +103,7 @@ impl Starts {
         let say = progress();
         let cluster = programs::bare_node(self.gateway_mode, &say)?;
         let zone = match programs {
-            Programs::Upstream => programs::upstream(&cluster, &self.upstream)?,
+            Programs::Upstream => programs::upstream(&cluster, &self.upstream, &[])?,
             Programs::Ours => programs::ours(&cluster)?,
         };
         let node = &cluster.lab.nodes[0];

@@ -29,6 +29,7 @@ use crate::{
 
 mod cluster;
 mod disruption;
+mod enforcement;
 mod junit;
 mod manifests;
 mod offered;
@@ -226,7 +227,8 @@ async fn findings(
             )
             .await?;
     }
-    let mut findings = results::of(cluster, &clients).await;
+    let results = results::of(cluster, &clients).await;
+    let mut findings = enforcement::findings(cluster, &site, results).await;
     findings.extend(site.skipped());
     findings.sort_by_key(|finding| {
         plan::SUBJECTS.iter().position(|subject| *subject == finding.subject)

@@ -29,9 +29,10 @@ Makes two namespaces with pods on two nodes, Services and policies, and tries: p
 and on two nodes, packets as large as the MTU, cluster addresses, a pod that is its own backend, \
 externalIPs, a load balancer, node ports, hosts, the DNS, policies that allow and that forbid, \
 those of the whole cluster included; each for both families where the cluster has them, all at \
-the same time. What the cluster does not have or take is skipped, with the reason. Ends with a \
-table, and the reason and the next command for each failure. The namespaces, and the policies of \
-the whole cluster, are deleted at the end, also at Ctrl-C.";
+the same time. What the cluster does not have or take is skipped, with the reason, and so is a \
+kind of policies of the whole cluster that its network does not carry out. Ends with a table, and \
+the reason and the next command for each failure. The namespaces, and the policies of the whole \
+cluster, are deleted at the end, also at Ctrl-C.";
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -111,6 +111,19 @@ impl Cluster {
         }
     }
 
+    /// The object of the whole cluster, in whatever version the cluster has its kind.
+    pub(super) async fn cluster_object(
+        &self,
+        definition: &Definition,
+        name: &str,
+    ) -> Result<Option<Value>, String> {
+        match self.served(definition).await {
+            Ok(Served::In(version)) => self.get(&definition.path(version), name).await,
+            Ok(Served::Nowhere | Served::Otherwise(_)) => Ok(None),
+            Err(trouble) => Err(format!("{}: {trouble}", definition.plural)),
+        }
+    }
+
     pub(super) async fn namespace(&self, namespace: &Value) -> Result<Value, String> {
         self.create(NAMESPACES, namespace).await
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::{
     manifests::{OTHER_PORT, PORT, SERVICE_PORT},
     offered::OuterAddresses,
-    site::{Node, Site},
+    site::{CLUSTER_POLICIES, Node, Site},
 };
 use crate::probe::{Expect, Kind, Plan, Probe};
 
@@ -21,7 +21,7 @@ pub(super) const SUBJECTS: [&str; 11] = [
     "DNS",
     "world",
     "policies",
-    "policies of the cluster",
+    CLUSTER_POLICIES,
 ];
 /// The port of each kubelet.
 const KUBELET: u16 = 10_250;
@@ -124,7 +124,7 @@ fn shown(kind: Kind) -> &'static str {
 fn next(subject: &str, client: &Client, to: &str, port: u16) -> String {
     let Client { namespace, name, node, .. } = client;
     match subject {
-        "policies" | "policies of the cluster" => {
+        "policies" | CLUSTER_POLICIES => {
             format!(
                 "repeat with --keep, then ovnkube policy explain {namespace}/{name} {to} {port}"
             )
@@ -274,7 +274,7 @@ impl Places<'_> {
     fn ruled(&self, client: &mut Client, what: &str, expect: Expect) {
         for (kind, addresses) in &self.far.ruled {
             let what = format!("{}, {what}", kind.name());
-            let of = Of { subject: "policies of the cluster", what: &what };
+            let of = Of { subject: CLUSTER_POLICIES, what: &what };
             client.try_all(&of, Kind::Tcp, addresses, PORT, expect);
             if expect == Expect::Open {
                 let what = format!("{what}, another port");

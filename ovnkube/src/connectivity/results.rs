@@ -1,4 +1,4 @@
-//! What the clients' logs say, as findings.
+//! What the clients' logs say, with a finding for each test.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,17 +18,44 @@ use crate::{
 /// How long all clients may take: their pods start, and each outcome has its time.
 const TESTED: Duration = Duration::from_secs(180);
 
-/// A finding for each test.
-pub(super) async fn of(cluster: &Cluster, clients: &[Client]) -> Vec<Finding> {
+/// What became of a test.
+#[derive(Debug)]
+pub(super) struct Tested<'a> {
+    pub(super) test: &'a Test,
+    /// `None` if its client has not said it.
+    outcome: Option<Outcome>,
+    pub(super) finding: Finding,
+}
+
+impl<'a> Tested<'a> {
+    /// `silence`: why there is no outcome.
+    pub(super) fn new(test: &'a Test, outcome: Option<Outcome>, silence: &str) -> Self {
+        let finding = finding(test, outcome.as_ref(), silence);
+        Self { test, outcome, finding }
+    }
+
+    /// Whether a policy forbids what the test tries.
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.test.probe.expect == Expect::Closed
+    }
+
+    /// Whether the connection was made although a policy forbids it.
+    pub(super) fn is_let_through(&self) -> bool {
+        self.is_forbidden() && self.outcome.as_ref().is_some_and(|outcome| !outcome.passed)
+    }
+}
+
+/// What became of each test.
+pub(super) async fn of<'a>(cluster: &Cluster, clients: &'a [Client]) -> Vec<Tested<'a>> {
     let began = Instant::now();
     let mut waiting: Vec<&Client> = clients.iter().collect();
-    let mut findings = Vec::new();
+    let mut results = Vec::new();
     while !waiting.is_empty() {
         let is_late = began.elapsed() > TESTED;
         let mut still = Vec::new();
         for client in waiting {
             let log = cluster.log(&client.namespace, &client.name, None).await;
-            let outcomes = log.as_deref().map(read).unwrap_or_default();
+            let mut outcomes = log.as_deref().map(read).unwrap_or_default();
             if outcomes.len() < client.tests.len() && !is_late {
                 still.push(client);
                 continue;
@@ -38,11 +65,11 @@ pub(super) async fn of(cluster: &Cluster, clients: &[Client]) -> Vec<Finding> {
             } else {
                 String::new()
             };
-            findings.extend(
+            results.extend(
                 client
                     .tests
                     .iter()
-                    .map(|test| finding(test, outcomes.get(&test.probe.name), &silence)),
+                    .map(|test| Tested::new(test, outcomes.remove(&test.probe.name), &silence)),
             );
         }
         waiting = still;
@@ -51,7 +78,7 @@ pub(super) async fn of(cluster: &Cluster, clients: &[Client]) -> Vec<Finding> {
             sleep(PAUSE).await;
         }
     }
-    findings
+    results
 }
 
 /// The outcomes in a log, by the names of their tests. Other lines are left out.

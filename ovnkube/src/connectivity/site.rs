@@ -17,6 +17,9 @@ use crate::findings::{Finding, State};
 /// How long pods may take to run; an image may have to be pulled.
 const RUNNING: Duration = Duration::from_secs(180);
 
+/// The heading of tests of policies of the whole cluster.
+pub(super) const CLUSTER_POLICIES: &str = "policies of the cluster";
+
 /// A node, with the servers on it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
@@ -141,6 +144,13 @@ impl Site {
         })
     }
 
+    /// Whether policies of this kind guard the server with this address.
+    pub(super) fn guards(&self, kind: ClusterPolicy, address: &str) -> bool {
+        let guarded = self.nodes.iter().flat_map(|node| &node.ruled);
+        let mut of_kind = guarded.filter(|(of, _)| *of == kind).flat_map(|(_, servers)| servers);
+        of_kind.any(|server| server.to_string() == address)
+    }
+
     /// What this cluster has no place for.
     pub(super) fn skipped(&self) -> Vec<Finding> {
         let named =
@@ -167,7 +177,7 @@ impl Site {
         }
         for (kind, made) in &self.cluster_policies {
             if let Err(why) = made {
-                findings.push(named("policies of the cluster", kind.name(), why));
+                findings.push(named(CLUSTER_POLICIES, kind.name(), why));
             }
         }
         findings

@@ -23,7 +23,7 @@ use crate::support::{
 use answer::Answer;
 
 /// Limit for rows and flows to follow, on a busy machine.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 
 fn service(name: &str, address: &str, pods: &[&policies::Pod]) -> (Service, EndpointSlice) {
     let named = Service::named(name, &[address], vec![ServicePort::tcp(80)]);

@@ -20,6 +20,7 @@ mod node_services;
 mod own_node;
 mod pods;
 mod restarts;
+mod rights;
 mod runtimes;
 mod services;
 mod static_pods;

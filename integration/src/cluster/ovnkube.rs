@@ -59,7 +59,8 @@ fn image() -> Result<PathBuf> {
     {
         put(Path::new(path), path)?;
     }
-    let config = json!({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": []}});
+    let layers = json!({"type": "layers", "diff_ids": []});
+    let config = json!({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": layers});
     let tar = |directory: &Path, file: &Path| {
         command::output(Command::new("tar").arg("-C").arg(directory).arg("-cf").arg(file).arg("."))
     };

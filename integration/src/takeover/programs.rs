@@ -64,7 +64,9 @@ pub(super) fn send_checksums(node: &Node) -> Result<()> {
 fn give_way_to_api_server(node: &Node) -> Result<()> {
     let (server, pid) = (fabric::LAB_ADDRESS, node.pid());
     let here = format!(
-        "ip link add api type veth peer name api netns {pid}; ip addr add 172.31.0.1/24 dev api; ip link set api up"
+        "ip link add api type veth peer name api netns {pid}
+         ip addr add 172.31.0.1/24 dev api
+         ip link set api up"
     );
     command::output(Command::new("sh").args(["-euc", &here]))?;
     // For what the node itself asks the API server. What it forwards of pods, and what the API

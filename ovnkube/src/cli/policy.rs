@@ -37,7 +37,8 @@ A node connects to pods from the address of its management port, and always reac
 of the cluster may have another address where it arrives at the pod: behind a Service, one of the node's.
 
 Rights: get pods and namespaces, and list networkpolicies and the kinds of policy.networking.k8s.io; for an end \
-that is no pod, also list nodes, pods, services and endpointslices, and get services and egressfirewalls.
+that is no pod, also get services and egressfirewalls, and list nodes, pods, services and \
+endpointslices.
 
 Exit status: 0: answered, whatever the verdict. 1: something could not be read, or the database does not do what \
 the policies say. 2: the command line or an option cannot be used.";

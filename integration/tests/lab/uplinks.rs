@@ -44,6 +44,15 @@ fn has_address(node: &Node, link: &str) -> Result<()> {
     Ok(())
 }
 
+/// The bridge has the address before the NIC has lost it.
+fn moved(has: impl Fn(&str) -> Result<()>) -> Result<()> {
+    eventually("the bridge has the address, and the NIC has none", SOON, || {
+        has("brlate0")?;
+        ensure!(has("late0").is_err(), "late0 has it, too");
+        Ok(())
+    })
+}
+
 /// A NIC whose address a DHCP client renews, as far as the kernel shows.
 const LEASE: &str = "ip addr change 172.31.0.2/24 dev late0 valid_lft 120 preferred_lft 120";
 
@@ -103,7 +112,7 @@ fn a_lease_that_nobody_renews_goes_back_to_the_nic_before_it_ends() {
         node.shell("ip addr change 172.31.0.2/24 dev late0 valid_lft 40 preferred_lft 40")?;
         set_options(node, "move-managed-interface=true\n")?;
         node.start_server()?;
-        eventually("the bridge has the address", SOON, || has_address(node, "brlate0"))?;
+        moved(|link| has_address(node, link))?;
         eventually("the NIC has its address again", GIVEN_BACK, || has_address(node, "late0"))?;
         let left = lifetime(node, "late0")?;
         ensure!(left > 0, "it has never been without: {left}");
@@ -137,7 +146,7 @@ fn a_lease_of_ipv6_that_nobody_renews_goes_back_to_the_nic_before_it_ends() {
         )?;
         set_options(node, "move-managed-interface=true\n")?;
         node.start_server()?;
-        eventually("the bridge has the address", SOON, || has("brlate0"))?;
+        moved(has)?;
         eventually("the NIC has its address again", GIVEN_BACK, || has("late0"))?;
         says(node, "had its IPv6 lease for", SOON)?;
         ensure!(!node.vsctl(["list-br"])?.contains("brlate0"));

@@ -22,6 +22,7 @@ mod rows;
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
+use contract::ovn::REMOTE_PORT;
 use futures_util::FutureExt;
 use kubeapi::election::Leadership;
 use ovsdb::{Condition, Event, Monitor, TransactError, Updates, Where};
@@ -43,15 +44,12 @@ use crate::{
     tunnels::RemoteChassis,
 };
 
-/// The `type` of a port of another zone.
-const REMOTE: &str = "remote";
-
 /// The chassis, the ends of their tunnels, the ports of other zones, and the database's own zone.
 pub fn monitor() -> Monitor {
     Monitor::new()
         .table::<ChassisRow>(Where::all())
         .table::<EncapRow>(Where::all())
-        .table::<PortBindingRow>(Condition::equal("type", REMOTE))
+        .table::<PortBindingRow>(Condition::equal("type", REMOTE_PORT))
         .table::<SbGlobalRow>(Where::all())
 }
 

@@ -119,7 +119,7 @@ fn text(question: &Question, objects: &Objects, pages: &[Printed]) -> String {
 /// The same for programs.
 fn report(question: &Question, objects: &Objects, pages: Vec<Printed>) -> Report {
     let service = objects.targets.service.as_ref().map(|service| {
-        let allowed = pages.iter().filter(|page| page.allows).count();
+        let allowed = allowed(&pages);
         let state = match allowed {
             0 => Found::Failed,
             some if some < pages.len() => Found::Warning,
@@ -199,8 +199,8 @@ fn pages(
             origin,
         };
         let packet = packet(place, (from, to));
-        let key = |party: &Party| party.pod().map(|pod| pod.key.clone());
-        let is_itself = key(client).is_some_and(|it| key(server) == Some(it));
+        let is_itself =
+            client.pod().zip(server.pod()).is_some_and(|(one, other)| one.key == other.key);
         let end = |direction: Direction, pod: &PodFacts, asked: AskedPort<'_>| page::End {
             side: policies.side(direction, connection),
             with_dry_runs: with_dry_runs.side(direction, connection),
@@ -252,12 +252,16 @@ struct Printed {
     allows: bool,
 }
 
+fn allowed(pages: &[Printed]) -> usize {
+    pages.iter().filter(|page| page.allows).count()
+}
+
 /// What is said of a Service, in a line.
 fn summary(question: &Question, service: &ServiceFacts, pages: &[Printed]) -> String {
     let ServiceFacts { key, addresses, left_out } = service;
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let (addresses, protocol) = (addresses.join(", "), question.protocol.name());
-    let allowed = pages.iter().filter(|page| page.allows).count();
+    let allowed = allowed(pages);
     let verdict = match (pages.len(), left_out.len()) {
         (0, 0) => "no backend takes connections from this client, whatever policies say".to_owned(),
         (all, _) => format!("allowed to {allowed} of {all} backends"),

@@ -29,6 +29,7 @@
 //! | `node_server` | questions to this node's server | its socket | – |
 //! | [`diagnose`] | `diagnose`: how far a pod's network is | API server, OVN, this node | – |
 //! | `disk` | room on a disk | file systems | – |
+//! | `file_end` | the end of a long file | the file | – |
 //! | `hypervisor_sync` | which nodes have what the northbound database has | OVN | OVN: `nb_cfg` |
 //! | `ovn_query` | questions to OVN's databases, each with an end | OVN | – |
 //! | [`findings`] | [`findings::Report`]: what a command has found, as text, JSON, YAML | – | – |
@@ -52,6 +53,7 @@ mod disk;
 pub mod endpoints;
 pub mod explain;
 pub mod exporter;
+mod file_end;
 pub mod findings;
 mod hypervisor_sync;
 pub mod legacy;

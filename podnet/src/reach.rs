@@ -13,6 +13,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::netns::Netns;
 
+/// How long an address may take. A packet that is not lost needs a thousandth of it.
+pub const PATIENCE: Duration = Duration::from_millis(1500);
 /// Types of messages of ICMP and ICMPv6: the request, and its reply.
 const ECHO_V4: [u8; 2] = [8, 0];
 const ECHO_V6: [u8; 2] = [128, 129];

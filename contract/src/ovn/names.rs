@@ -37,9 +37,19 @@ pub fn router_to_transit(node: &str) -> String {
     format!("rtots-{node}")
 }
 
+/// What begins the name of a node's port on the switch between zones.
+const TRANSIT_TO_ROUTER: &str = "tstor-";
+/// The type of such a port if the node is in another zone (ovn-nb(5)).
+pub const REMOTE_PORT: &str = "remote";
+
 /// The port of a node on the switch between zones.
 pub fn transit_to_router(node: &str) -> String {
-    format!("tstor-{node}")
+    format!("{TRANSIT_TO_ROUTER}{node}")
+}
+
+/// The node whose port on the switch between zones has this name.
+pub fn node_of_transit_port(port: &str) -> Option<&str> {
+    port.strip_prefix(TRANSIT_TO_ROUTER)
 }
 
 /// A node's switch has the node's name.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::mac::Mac;
+use contract::{mac::Mac, ovn::REMOTE_PORT};
 use ipnet::IpNet;
 use ovsdb::Datum;
 
@@ -96,7 +96,7 @@ impl From<SwitchPort> for DesiredRow {
                 options.with.insert("network_name", network.to_owned());
                 ("localnet", "unknown".to_owned())
             }
-            Kind::Remote { addresses } => ("remote", addresses),
+            Kind::Remote { addresses } => (REMOTE_PORT, addresses),
         };
         let in_switch = Membership::of(Table::LogicalSwitch.row(switch), "ports");
         Self {

@@ -1,12 +1,7 @@
 //! What an archive has: all that `status`, `diagnose`, `trace` and `policy explain` read, and the
 //! ends of logs. A source that does not answer is a finding.
 
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, io, path::Path};
 
 use contract::{
     definition::{
@@ -27,6 +22,7 @@ use serde_json::Value;
 
 use super::{API, DATABASES, DESCRIPTION, Description, INSIDE, MACHINE, VERSION, archive::Archive};
 use crate::{
+    file_end,
     findings::{Finding, State},
     node_server,
     status::{
@@ -350,7 +346,7 @@ impl Collector<'_> {
 
     fn logs(&mut self) -> io::Result<()> {
         for path in LOGS {
-            if let Ok(text) = tail(&PathBuf::from(path)) {
+            if let Ok(text) = file_end::read(Path::new(path), TAIL) {
                 self.archive.text(&format!("logs/{}", path.trim_start_matches('/')), &text)?;
             }
         }
@@ -377,18 +373,4 @@ fn as_json(row: &SelectedRow, columns: &[&str]) -> Value {
         Some(((*column).to_owned(), serde_json::to_value(datum).ok()?))
     };
     Value::Object(own.filter_map(value).collect())
-}
-
-/// The end of a file, from the beginning of a line on.
-fn tail(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    match (length > TAIL, text.split_once('\n')) {
-        (true, Some((_, whole))) => Ok(whole.to_owned()),
-        _ => Ok(text),
-    }
 }

@@ -1,11 +1,7 @@
 //! How the plugin's last ADD for a pod ended on this node, with the milliseconds of its stages, as
 //! the plugin's log tells it.
 
-use std::{
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    path::Path,
-};
+use std::path::Path;
 
 use contract::{
     names::PodKey,
@@ -13,14 +9,17 @@ use contract::{
 };
 
 use super::TIME_LINE;
-use crate::findings::{Finding, State};
+use crate::{
+    file_end,
+    findings::{Finding, State},
+};
 
 /// Bytes of the log's end that are read: some thousand calls.
 const READ: u64 = 1 << 20;
 
 /// Nothing where the log says nothing of the pod: on another machine, or long ago.
 pub(super) fn finding(pod: &PodKey) -> Option<Finding> {
-    let text = end(Path::new(PLUGIN_LOG)).ok()?;
+    let text = file_end::read(Path::new(PLUGIN_LOG), READ).ok()?;
     let line = last(&text, pod)?;
     let (time, _) = line.split_once('|')?;
     let (_, outcome) = line.split_once("] ")?;
@@ -32,15 +31,6 @@ pub(super) fn finding(pod: &PodKey) -> Option<Finding> {
             Some(found(State::Failed, &format!("{time}, {outcome}")).next(&next))
         }
     }
-}
-
-fn end(log: &Path) -> io::Result<String> {
-    let mut file = File::open(log)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(READ)))?;
-    let mut bytes = Vec::new();
-    file.take(READ).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The last line about the end of an ADD for the pod.

@@ -1,13 +1,13 @@
 //! What the pod itself reaches: its gateways, the other nodes, the cluster's DNS and API server.
 //! Asked with sockets in the pod's network namespace, which takes root on its node.
 
-use std::{net::IpAddr, path::Path, time::Duration};
+use std::{net::IpAddr, path::Path};
 
 use contract::{names::PodKey, ovn::managements, paths::NETNS_DIR};
 use kubeapi::{Connection, Trouble};
 use podnet::{
     pod_look::netns_of,
-    reach::{Reply, Target, TargetKind, reach},
+    reach::{PATIENCE, Reply, Target, TargetKind, reach},
 };
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -21,8 +21,6 @@ use crate::{
     },
 };
 
-/// How long a place may take. A packet that is not lost needs a thousandth of it.
-const PATIENCE: Duration = Duration::from_millis(1500);
 /// Gateways that are asked: the pod may have any number of routes.
 const MOST_GATEWAYS: usize = 4;
 const REACHED: &str = "reached from the pod";

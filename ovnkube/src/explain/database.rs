@@ -101,13 +101,12 @@ impl Database {
         let cluster_group = ObjectId::cluster_port_group(CLUSTER_PORT_GROUP).hashed();
         let everywhere =
             query.select("Port_Group", Condition::equal("name", cluster_group), &["acls"]);
-        let remote = Condition::equal("type", "remote");
+        let remote = Condition::equal("type", ovn::REMOTE_PORT);
         let remote = query.select("Logical_Switch_Port", remote, &["name"]);
         let outcome = connection.transact(query).await?;
         let everywhere: Vec<Uuid> = acls(outcome.rows(everywhere));
         let remote = outcome.rows(remote).iter().filter_map(|row| row.string("name"));
-        let node = |name: &str| Some(name.strip_prefix(&ovn::transit_to_router(""))?.to_owned());
-        let elsewhere = remote.filter_map(node).collect();
+        let elsewhere = remote.filter_map(ovn::node_of_transit_port).map(str::to_owned).collect();
         let mut ports = BTreeMap::new();
         for row in found.iter().flat_map(|port| outcome.rows(*port)) {
             let Some(name) = row.string("name") else { continue };

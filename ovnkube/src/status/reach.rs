@@ -1,9 +1,9 @@
 //! Whether the other nodes answer this one through their tunnels: echo requests from the management
 //! port to theirs, which policies let through.
 
-use std::{net::IpAddr, time::Duration};
+use std::net::IpAddr;
 
-use podnet::reach::{Reply, Target, TargetKind, reach};
+use podnet::reach::{PATIENCE, Reply, Target, TargetKind, reach};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
@@ -14,8 +14,6 @@ use super::{
 };
 use crate::findings::{Finding, State};
 
-/// How long a node may take. A packet that is not lost needs a thousandth of it.
-const PATIENCE: Duration = Duration::from_millis(1500);
 /// Addresses that are asked, at once.
 const MOST_PEERS: usize = 1000;
 

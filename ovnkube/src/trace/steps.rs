@@ -9,7 +9,7 @@
 //!     next;
 //! ```
 
-use super::topology::REMOTE;
+use contract::ovn::REMOTE_PORT;
 
 /// The most steps that are read. A real way has a hundred; a loop of routers has 64 times that.
 const MOST: usize = 4096;
@@ -126,7 +126,9 @@ pub(super) fn end(steps: &[Step]) -> WayEnd {
     let outputs = steps.iter().rev().flat_map(|step| step.actions.iter().rev());
     for (port, kind) in outputs.filter_map(|action| output(action)) {
         match kind {
-            "" | "vif" | "localport" | "vtep" | "external" | REMOTE => return WayEnd::Port(port),
+            "" | "vif" | "localport" | "vtep" | "external" | REMOTE_PORT => {
+                return WayEnd::Port(port);
+            }
             "localnet" => return WayEnd::Network(port),
             // A patch, to the next datapath.
             _ => {}

@@ -5,15 +5,12 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use contract::{
     mac::Mac,
-    ovn::{router_to_transit, transit_to_router},
+    ovn::{REMOTE_PORT, node_of_transit_port, router_to_transit, transit_to_router},
 };
 use ipnet::IpNet;
 use ovsdb::{Connection, SelectedRow, Uuid, Where};
 
 use crate::status::databases::rows;
-
-/// The type of a port that leads to a node of another zone (ovn-nb(5)).
-pub(super) const REMOTE: &str = "remote";
 
 /// What the database has of all logical ports.
 #[derive(Debug, Default)]
@@ -162,12 +159,12 @@ impl Topology {
 impl Binding {
     /// It leads to a node of another zone.
     pub(crate) fn is_remote(&self) -> bool {
-        self.kind == REMOTE
+        self.kind == REMOTE_PORT
     }
 
     /// The node of another zone to which the port leads.
     pub(crate) fn node_elsewhere(&self) -> Option<&str> {
-        self.port.strip_prefix(&transit_to_router("")).filter(|_| self.is_remote())
+        node_of_transit_port(&self.port).filter(|_| self.is_remote())
     }
 
     pub(crate) fn has(&self, address: IpAddr) -> bool {

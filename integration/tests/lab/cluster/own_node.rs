@@ -38,9 +38,16 @@ fn a_nodes_server_may_annotate_its_own_node_and_no_other() {
             // Annotations of others, and of the cluster manager.
             ("node1", Some("node1"), annotated("example.org/tried", "x")),
             ("node1", Some("node1"), annotated("k8s.ovn.org/node-subnets", "x")),
+            // The zone of another node.
+            ("node1", Some("node1"), annotated("k8s.ovn.org/zone-name", "node2")),
+            ("node1", Some("node1"), annotated("k8s.ovn.org/zone-next", "node2")),
         ] {
             let answer = patch(cluster, node, of, &change);
             ensure!(says(&answer, "ValidatingAdmissionPolicy"), "{change}: {answer:?}");
+        }
+        for zone in ["node1", "global"] {
+            let own = annotated("k8s.ovn.org/zone-name", zone);
+            patch(cluster, "node1", Some("node1"), &own)?;
         }
         // The kubelets go on writing theirs.
         cluster.wait_until_ready()

@@ -283,7 +283,7 @@ impl ClusterPolicyKind {
         [Self::ClusterNetworkPolicy, Self::AdminNetworkPolicy, Self::BaselineAdminNetworkPolicy];
 
     /// `kind` in the API.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
             Self::AdminNetworkPolicy => "AdminNetworkPolicy",

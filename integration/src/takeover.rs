@@ -13,14 +13,17 @@
 use std::{
     fmt,
     path::PathBuf,
-    process::ExitCode,
+    process::{Command, ExitCode},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use integration::{
-    central::Central, cluster::GatewayMode, eventually, executable, let_pass, peer::Moment,
+    central::{self, Central},
+    cluster::GatewayMode,
+    command, eventually, executable, let_pass,
+    peer::Moment,
 };
 use serde::Serialize;
 
@@ -105,6 +108,9 @@ impl Takeover {
         let rid = Turn::take(&site, "rid of it", &before, || {
             let program = program.as_os_str();
             let said = node.run([program, "--hand-back-node".as_ref(), node.name.as_ref()])?;
+            said.lines().for_each(&say);
+            let north = format!("--nb-address={}", central::NORTHBOUND);
+            let said = command::output(Command::new(program).args(["hand-back", &north]))?;
             said.lines().for_each(&say);
             Ok(())
         })?;

@@ -16,6 +16,7 @@
 //! | [`watch`] | [`watch::follow()`]: list, then watch; [`watch::Watch`]: as a task | API server | – |
 //! | [`election`] | [`election::Leadership`]: whether this process is the leader | a Lease | the same |
 //! | [`events`] | [`events::Recorder`]: the event recorder, for nodes and pods | – | API server |
+//! | [`exec`] | [`Connection::exec`]: a command in a container | – | what the command does |
 //! | [`patch`] | [`patch::Patch`]: a patch of one object's status, with conditions | – | API server |
 //! | [`object`] | [`object::Object`]: a node or a pod, by name | – | – |
 //! | [`selector`] | [`selector::parse()`]: a label selector | its text | – |
@@ -30,6 +31,7 @@ pub mod connection;
 pub mod discovery;
 pub mod election;
 pub mod events;
+pub mod exec;
 pub mod metrics;
 pub mod object;
 pub mod patch;

@@ -29,11 +29,13 @@ use crate::{
 };
 
 mod applied;
+mod ask_server;
 mod bridges;
 mod check;
 mod connectivity;
 mod diagnose;
 mod exporter;
+mod hand_back;
 mod legacy;
 mod legacy_daemons;
 mod output;
@@ -73,6 +75,8 @@ pub enum Invocation {
 pub enum Command {
     /// `applied`
     Applied { question: crate::applied::AppliedQuestion, options: Options },
+    /// `ask-server`, in the pod of a node.
+    AskServer { path: &'static str, body: String, options: Options },
     /// `nics-to-bridge` and `bridges-to-nic`.
     Bridges(uplink::Command),
     /// `policy explain`
@@ -82,11 +86,18 @@ pub enum Command {
     /// `connectivity test`
     Connectivity { question: crate::connectivity::Question, options: Options },
     /// `diagnose`
-    Diagnose { question: crate::diagnose::PodQuestion, options: Options, bundle: Option<PathBuf> },
+    Diagnose {
+        question: crate::diagnose::PodQuestion,
+        here: bool,
+        options: Options,
+        bundle: Option<PathBuf>,
+    },
     /// `ovs-exporter`
     Exporter { address: SocketAddr, options: Options },
     /// `probe`, in the pods of `connectivity test`.
     Probe,
+    /// `hand-back`
+    HandBack { question: crate::hand_back::HandBackQuestion, options: Options },
     /// `master-init`, `minion-init`, `gateway-init`
     Init { init: crate::legacy::Init, options: Options },
     /// `ovn-k8s-gateway-helper`
@@ -94,7 +105,12 @@ pub enum Command {
     /// `ovn-k8s-watcher`: `legacy` has the directory of Open vSwitch's daemons.
     Watcher { daemon: crate::legacy::daemon::DaemonOptions, legacy: Options, options: Options },
     /// `status`
-    Status { question: crate::status::Question, options: Options, bundle: Option<PathBuf> },
+    Status {
+        question: crate::status::Question,
+        here: bool,
+        options: Options,
+        bundle: Option<PathBuf>,
+    },
     /// `support-bundle`
     SupportBundle { question: crate::bundle::BundleQuestion, options: Options },
     /// `top`
@@ -111,16 +127,18 @@ struct Definition {
     read: fn(&str, &ArgMatches) -> Result<Command, String>,
 }
 
-static COMMANDS: [Definition; 11] = [
+static COMMANDS: [Definition; 13] = [
     Definition { make: status::definition, read: status::read },
     Definition { make: check::definition, read: check::read },
     Definition { make: connectivity::definition, read: connectivity::read },
     Definition { make: connectivity::probe, read: connectivity::read_probe },
+    Definition { make: ask_server::definition, read: ask_server::read },
     Definition { make: trace::definition, read: trace::read },
     Definition { make: diagnose::definition, read: diagnose::read },
     Definition { make: applied::definition, read: applied::read },
     Definition { make: policy::definition, read: policy::read },
     Definition { make: top::definition, read: top::read },
+    Definition { make: hand_back::definition, read: hand_back::read },
     Definition { make: zones::definition, read: zones::read },
     Definition { make: support_bundle::definition, read: support_bundle::read },
 ];

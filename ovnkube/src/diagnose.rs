@@ -5,8 +5,8 @@
 //! API server ──────────▶ created, scheduled, annotated, events, ready ─┐
 //! northbound database ─▶ port ─────────────────────────────────────────┤
 //! southbound database ─▶ claimed, flows, addresses that two ports have ┼─▶ Report
-//! this node ───────────▶ interface, daemons, MTU, CNI configuration ───┤
-//! its server ──────────▶ the pod's own network namespace ──────────────┤
+//! its node ────────────▶ interface, daemons, MTU, CNI configuration ───┤
+//! the node's server ───▶ the pod's own network namespace ──────────────┤
 //! that namespace ──────▶ what the pod reaches ─────────────────────────┘
 //! ```
 
@@ -20,10 +20,11 @@ use kubeapi::{Connection, Trouble};
 use serde_json::Value;
 
 use crate::{
-    findings::{self, Finding, Format, Report, State},
+    api_query::get,
+    findings::{self, Finding, Format, Report, ReportedFinding, State},
+    node_pods::NodeServers,
     status::{
-        Reach, StatusConfig,
-        api::get,
+        Reach, StatusConfig, THAT_MACHINE,
         databases::{self, NORTHBOUND, SOUTHBOUND, connect},
         node,
     },
@@ -98,9 +99,7 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
                     .extend(reach::findings(&config.api_server, key, link, node, gateways).await);
             }
         } else if let Some(node) = node {
-            let why = format!("not looked at: the server of node {node} sees it");
-            let finding = Finding::new(inside::INSIDE, "namespace", State::Skipped, &why);
-            findings.push(finding.next(&format!("ovnkube diagnose {key} on {node}")));
+            findings.extend(elsewhere(config, key, node).await);
         }
     }
     // Before what it waits for, the pod is not ready: the last of its life.
@@ -108,7 +107,7 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
     let addresses = pod.map(life::addresses).unwrap_or_default();
     findings.extend(topology.iter().flat_map(|it| rows::twice(it, &port, &addresses)));
     let is_here = !interface.is_empty();
-    if is_here || node.is_some() {
+    if is_here || node.is_some() || config.is_here() {
         // Only what is wrong: the rest is `ovnkube status`.
         let here = node::findings(&config.machine, node.filter(|_| !is_here)).await;
         findings.extend(here.into_iter().filter(|finding| finding.state > State::Skipped));
@@ -116,6 +115,42 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
     let verdict = verdict(key, &known, is_host, &findings);
     findings.push(verdict);
     Report::new(KIND, findings)
+}
+
+/// What the pod's node says, in the pod of its server.
+async fn elsewhere(config: &StatusConfig, key: &PodKey, node: &str) -> Vec<Finding> {
+    let api = match &config.api_server {
+        Reach::Known(api_server) => Some(Connection::open(api_server.clone())),
+        Reach::NotGiven | Reach::Unusable(_) => None,
+    };
+    let servers = NodeServers::new(&config.machine.socket, &config.namespace, api);
+    if servers.is_here(node).await {
+        return vec![interface::none_on(node)];
+    }
+    match servers.found(node, &["diagnose", &key.to_string(), "--here"]).await {
+        Ok(found) => {
+            let has_interface = found.iter().any(|found| found.name == interface::INTERFACE);
+            let none = (!has_interface).then(|| interface::none_on(node));
+            none.into_iter().chain(found.into_iter().filter_map(of_node)).collect()
+        }
+        Err(why) => {
+            let why = format!("not looked at: the server of node {node} sees it, and {why}");
+            let finding = Finding::new(inside::INSIDE, "namespace", State::Skipped, &why);
+            vec![finding.next(&format!("ovnkube diagnose {key} on {node}"))]
+        }
+    }
+}
+
+/// Of what another machine has found, what only it can see.
+fn of_node(found: ReportedFinding) -> Option<Finding> {
+    let is_of_time_line = [interface::INTERFACE, add::ADD].contains(&found.name.as_str());
+    let heading = match found.subject.as_str() {
+        inside::INSIDE => inside::INSIDE,
+        TIME_LINE if is_of_time_line => TIME_LINE,
+        node::THIS_MACHINE => THAT_MACHINE,
+        _ => return None,
+    };
+    Some(found.under(heading))
 }
 
 async fn of_api(config: &StatusConfig, key: &PodKey) -> (Known, Vec<Finding>) {

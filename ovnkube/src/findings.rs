@@ -18,7 +18,7 @@ mod html;
 mod run;
 mod text;
 
-pub(crate) use run::{INTERRUPTED, run, until_interrupted};
+pub(crate) use run::{INTERRUPTED, ended, run, until_interrupted};
 
 /// The most findings of one subject and state that are printed; the rest is counted. A cluster may
 /// have thousands of objects with the same fault, and the first hundred say what it is.
@@ -60,6 +60,16 @@ pub struct Finding {
     /// Facts for programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub details: BTreeMap<&'static str, Value>,
+}
+
+/// A finding that another process of this program has written. Its details are left out.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ReportedFinding {
+    pub(crate) subject: String,
+    pub(crate) name: String,
+    pub(crate) state: State,
+    summary: String,
+    next: Option<String>,
 }
 
 /// All findings of a command.
@@ -142,6 +152,17 @@ impl Finding {
     pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Self {
         self.details.insert(key, printable_value(value.into()));
         self
+    }
+}
+
+impl ReportedFinding {
+    /// The same below this heading.
+    pub(crate) fn under(self, subject: &'static str) -> Finding {
+        let finding = Finding::new(subject, &self.name, self.state, &self.summary);
+        match self.next {
+            Some(next) => finding.next(&next),
+            None => finding,
+        }
     }
 }
 

@@ -24,13 +24,16 @@
 //! | [`status`] | `status`: whether the network works | API server, OVN, this node | – |
 //! | [`legacy`] | the commands of 2016 to 2018, by their own names | OVN, Open vSwitch | the same |
 //! | [`trace`] | `trace`: where a packet ends, and why | API server, OVN, this node | – |
+//! | [`hand_back`] | `hand-back`: rows that upstream does not know | OVN | removes them |
 //! | [`zones`] | `zones migrate`: nodes on their way between zones | API server | an annotation |
 //! | [`top`] | `top`: ports, rows and flows, live | OVN, this node | – |
-//! | `node_server` | questions to this node's server | its socket | – |
+//! | [`node_server`] | questions to this node's server | its socket | – |
+//! | `node_pods` | the same to any node's, in its pod | API server | – |
 //! | [`diagnose`] | `diagnose`: how far a pod's network is | API server, OVN, this node | – |
 //! | `disk` | room on a disk | file systems | – |
 //! | `file_end` | the end of a long file | the file | – |
 //! | `hypervisor_sync` | which nodes have what the northbound database has | OVN | OVN: `nb_cfg` |
+//! | `api_query` | questions to the API server, each with an end | API server | – |
 //! | `ovn_query` | questions to OVN's databases, each with an end | OVN | – |
 //! | [`findings`] | [`findings::Report`]: what a command has found, as text, JSON, YAML | – | – |
 //! | [`options`] | [`options::Options`]: what the command line asks for | all sources of options | – |
@@ -42,6 +45,7 @@
 //! | [`roles`] | [`roles::Roles`]: the parts of the control plane in a process | – | – |
 //! | [`process`] | what every process of this program has | signals | pidfile, log, systemd |
 
+mod api_query;
 pub mod applied;
 pub mod bundle;
 pub mod check;
@@ -55,11 +59,13 @@ pub mod explain;
 pub mod exporter;
 mod file_end;
 pub mod findings;
+pub mod hand_back;
 mod hypervisor_sync;
 pub mod legacy;
 pub mod metrics;
 pub mod node;
-mod node_server;
+mod node_pods;
+pub mod node_server;
 pub mod options;
 mod ovn_query;
 pub mod ovs_exporter;

@@ -16,9 +16,10 @@ use ovnkube::{
     cli::{self, Command, Invocation},
     connectivity,
     control_plane::{self, ControlPlaneConfig},
-    diagnose, explain,
+    diagnose, explain, hand_back,
     legacy::{self, daemon::DaemonOptions},
     node::{self, CleanupError, StartError},
+    node_server,
     options::{Collected, NodeOptions, Options, Problems, Program, documents},
     ovs_exporter, probe,
     status::{self, StatusConfig},
@@ -56,6 +57,9 @@ fn run_command(command: Command) -> ExitCode {
         Command::Applied { question, options } => {
             with_places(options, None, |config| applied::run(config, &question))
         }
+        Command::AskServer { path, body, options } => with_places(options, None, |config| {
+            node_server::pass_on(&config.machine.socket, path, &body)
+        }),
         Command::Bridges(command) => uplink::run(&command),
         Command::Explain { question, format, options, bundle } => {
             let explained = |config: &_| match explain::explain(config, &question, format) {
@@ -89,17 +93,20 @@ fn run_command(command: Command) -> ExitCode {
             Ok(config) => legacy::help_gateway(&helper, &config),
             Err(problems) => refuse(&problems),
         },
+        Command::HandBack { question, options } => {
+            with_places(options, None, |config| hand_back::run(config, &question))
+        }
         Command::Init { init, options } => match options.legacy() {
             Ok(config) => legacy::init(&init, &config),
             Err(problems) => refuse(&problems),
         },
         Command::Watcher { daemon, legacy, options } => watch(&daemon, legacy, options),
         Command::Probe => probe::run(),
-        Command::Status { question, options, bundle } => {
-            with_places(options, bundle, |config| status::run(config, &question))
+        Command::Status { question, here, options, bundle } => {
+            with_places(options, bundle, |config| status::run(&asked(config, here), &question))
         }
-        Command::Diagnose { question, options, bundle } => {
-            with_places(options, bundle, |config| diagnose::run(config, &question))
+        Command::Diagnose { question, here, options, bundle } => {
+            with_places(options, bundle, |config| diagnose::run(&asked(config, here), &question))
         }
         Command::SupportBundle { question, options } => {
             with_places(options, None, |config| bundle::run(config, &question))
@@ -115,6 +122,11 @@ fn run_command(command: Command) -> ExitCode {
             Err(problems) => refuse(&problems),
         },
     }
+}
+
+/// All places, or those of this machine alone.
+fn asked(config: &StatusConfig, here: bool) -> StatusConfig {
+    if here { config.clone().here() } else { config.clone() }
 }
 
 /// Runs a command where the options say, or in an archive.

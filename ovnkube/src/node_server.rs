@@ -1,6 +1,11 @@
 //! Questions to the server of this node, over its socket. Must not know what an answer means.
 
-use std::{io::ErrorKind, path::Path, time::Duration};
+use std::{
+    io::{ErrorKind, Write as _, stdout},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1};
@@ -8,10 +13,14 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::{net::UnixStream, time::timeout};
 
+use crate::findings::ended;
+
+/// The command that passes a question on to the server in its pod ([`pass_on`]).
+pub const ASK: &str = "ask-server";
 /// How long the server may take. Longer than a busy one needs; short enough to be waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest answer of a server, far above any real one.
-const LONGEST: usize = 1 << 20;
+/// The longest answer of a server, in bytes, far above any real one.
+pub(crate) const LONGEST: usize = 1 << 20;
 
 /// Why the server does not say anything.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,17 +60,30 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     path: &'static str,
     body: Vec<u8>,
 ) -> Result<T, Silence> {
+    let answer = bytes(socket, path, body).await?;
+    serde_json::from_slice(&answer).map_err(|error| Silence::Broken(error.to_string()))
+}
+
+/// Prints the answer to a question of another machine (`ovnkube ask-server`), as the server gives
+/// it.
+pub fn pass_on(socket: &Path, path: &'static str, body: &str) -> ExitCode {
+    ended(bytes(socket, path, body.as_bytes().to_vec()), |answer| match answer {
+        Ok(answer) => u8::from(stdout().write_all(&answer).is_err()).into(),
+        Err(silence) => {
+            eprintln!("the node's server {}", silence.why(socket));
+            ExitCode::FAILURE
+        }
+    })
+}
+
+async fn bytes(socket: &Path, path: &'static str, body: Vec<u8>) -> Result<Bytes, Silence> {
     match timeout(PATIENCE, exchange(socket, path, body)).await {
         Ok(answer) => answer,
         Err(_) => Err(Silence::Broken(format!("no answer within {} s", PATIENCE.as_secs()))),
     }
 }
 
-async fn exchange<T: DeserializeOwned>(
-    socket: &Path,
-    path: &'static str,
-    body: Vec<u8>,
-) -> Result<T, Silence> {
+async fn exchange(socket: &Path, path: &'static str, body: Vec<u8>) -> Result<Bytes, Silence> {
     let broken = |error: &dyn std::fmt::Display| Silence::Broken(error.to_string());
     let stream = UnixStream::connect(socket).await.map_err(|error| match error.kind() {
         ErrorKind::NotFound => Silence::NoServer,
@@ -82,7 +104,7 @@ async fn exchange<T: DeserializeOwned>(
             .map_err(|error| broken(&error))?
             .to_bytes();
         match status {
-            StatusCode::OK => serde_json::from_slice(&body).map_err(|error| broken(&error)),
+            StatusCode::OK => Ok(body),
             StatusCode::NOT_FOUND => Err(Silence::Unknowing),
             status => Err(Silence::Broken(format!("it answers {status}"))),
         }

@@ -5,7 +5,8 @@
 //! API server ─▶ cluster ──────────────┐
 //! databases ──▶ databases, chassis ───┼─▶ Report
 //! this node: its server's socket,     │
-//! Open vSwitch, ovn-controller ─▶ node┘
+//! Open vSwitch, ovn-controller ─▶ node┤
+//! another node, in its pod ───────────┘
 //! ```
 //!
 //! Each part is asked at the same time as the others, and each question has a deadline: a partner
@@ -20,7 +21,7 @@ use std::{
 };
 
 use k8s_openapi::jiff::Timestamp;
-use kubeapi::ApiServer;
+use kubeapi::{ApiServer, Connection};
 use ovsdb::Endpoint;
 use podnet::pod_look::wire::InsideAnswer;
 use tokio::time::sleep;
@@ -28,11 +29,11 @@ use tokio::time::sleep;
 use crate::{
     control_plane,
     findings::{self, Finding, Format, Report, State},
+    node_pods::NodeServers,
 };
 
 pub(crate) use crate::ovn_query::{PATIENCE, answer};
 
-pub(crate) mod api;
 mod chassis;
 pub(crate) mod cluster;
 pub(crate) mod databases;
@@ -44,6 +45,8 @@ mod switch;
 
 /// The detail with the id of a chassis, of nodes and of chassis.
 const CHASSIS: &str = "chassis";
+/// The heading of what another node says of itself.
+pub(crate) const THAT_MACHINE: &str = "the node itself";
 /// The pause between two looks of `--wait`. No event tells of all that is looked at.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -92,6 +95,23 @@ pub struct Recorded {
     pub inside: BTreeMap<String, InsideAnswer>,
 }
 
+impl StatusConfig {
+    /// Only this machine: neither API server nor databases.
+    #[must_use]
+    pub fn here(self) -> Self {
+        let (northbound, southbound) = (Reach::NotGiven, Reach::NotGiven);
+        Self { api_server: Reach::NotGiven, northbound, southbound, ..self }
+    }
+
+    /// Whether nothing but this machine is asked.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(
+            (&self.api_server, &self.northbound, &self.southbound),
+            (Reach::NotGiven, Reach::NotGiven, Reach::NotGiven)
+        )
+    }
+}
+
 impl Machine {
     /// The time that leases and clocks are compared with.
     pub(crate) fn now(&self) -> Timestamp {
@@ -137,7 +157,10 @@ async fn report(config: &StatusConfig, node: Option<&str>) -> Report {
     let mut findings = cluster;
     findings.extend(databases);
     findings.extend(of_two_clusters(&findings));
-    findings.extend(machine);
+    match node.filter(|_| machine.is_empty()) {
+        Some(node) => findings.extend(elsewhere(config, node).await),
+        None => findings.extend(machine),
+    }
     findings.extend(reach::findings(&config.machine, &findings).await);
     if findings.iter().all(|finding| finding.state == State::Skipped) {
         let nothing = "no API server, no database and no Open vSwitch is known here";
@@ -147,6 +170,21 @@ async fn report(config: &StatusConfig, node: Option<&str>) -> Report {
         );
     }
     Report::new("Status", findings)
+}
+
+/// What another node says of itself, in its pod.
+async fn elsewhere(config: &StatusConfig, node: &str) -> Vec<Finding> {
+    let Reach::Known(api_server) = &config.api_server else { return Vec::new() };
+    let api = Connection::open(api_server.clone());
+    let servers = NodeServers::new(&config.machine.socket, &config.namespace, Some(api));
+    match servers.found(node, &["status", "--here"]).await {
+        Ok(found) => found.into_iter().map(|found| found.under(THAT_MACHINE)).collect(),
+        Err(why) => {
+            let why = format!("not asked: {why}");
+            let finding = Finding::new(THAT_MACHINE, node::SERVER, State::Skipped, &why);
+            vec![finding.next(&format!("ovnkube status on node {node}, as root"))]
+        }
+    }
 }
 
 /// Whether API server and databases are of different clusters: no node has a chassis that is there,

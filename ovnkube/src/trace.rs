@@ -8,8 +8,8 @@
 //!              ▼  ▼
 //!        packet ─▶ ovn-trace ─▶ steps ─▶ way ◀─ objects ◀─ northbound database
 //!              │                          │
-//!              └─▶ this node's server     ▼
-//!                  (its switch)  ──────▶ Report, with the verdict at its end
+//!              └─▶ servers of nodes       ▼
+//!                  (their switches) ───▶ Report, with the verdict at its end
 //! ```
 
 use std::{net::IpAddr, process::ExitCode};
@@ -18,12 +18,13 @@ use kubeapi::Connection;
 use tokio::sync::OnceCell;
 
 use crate::{
+    api_query::page,
     control_plane::Database,
     explain::Asked,
     findings::{self, Finding, Report, State},
+    node_pods::NodeServers,
     status::{
         Reach, StatusConfig,
-        api::page,
         databases::{NORTHBOUND, SOUTHBOUND, connect},
     },
 };
@@ -66,13 +67,13 @@ pub fn run(config: &StatusConfig, question: &TraceQuestion) -> ExitCode {
 
 /// Where the packet is followed.
 struct TracePlaces<'a> {
-    config: &'a StatusConfig,
     question: &'a TraceQuestion,
     southbound: &'a Database,
     /// `None`: it is not known, or does not answer.
     api: Option<Connection>,
     north: Option<ovsdb::Connection>,
     topology: Topology,
+    servers: NodeServers<'a>,
     /// Read when a question needs them.
     nodes: OnceCell<Vec<NodeFacts>>,
 }
@@ -109,8 +110,9 @@ async fn report(config: &StatusConfig, question: &TraceQuestion) -> Report {
         (Err(why), _) => return without_database(question, findings, &why),
         (Ok(_), _) => return without_database(question, findings, "it is not known"),
     };
+    let servers = NodeServers::new(&config.machine.socket, &config.namespace, api.clone());
     let nodes = OnceCell::new();
-    let places = TracePlaces { config, question, southbound, api, north, topology, nodes };
+    let places = TracePlaces { question, southbound, api, north, topology, servers, nodes };
     let from = match places.sender().await {
         PacketOrigin::Inside(from) => from,
         PacketOrigin::Outside(client) => {

@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 
 use self::node::{MoveStep, NodeZones};
 use crate::{
+    api_query as api,
     findings::{self, Finding, Format, Report, State},
     ovn_query::PATIENCE,
-    status::api,
 };
 
 mod node;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::{
     definition::CustomKind,
     fnv1a::fnv1a,
-    names::{ClusterPolicyKey, PolicyKey, ServiceKey},
+    names::{ClusterPolicyKey, ClusterPolicyKind, PolicyKey, ServiceKey},
 };
 
 /// The key of `external_ids` with the whole id.
@@ -66,6 +66,15 @@ pub const NAME_SET: &str = "EgressFirewallDNS";
 
 /// The [`OWNER_TYPE`] of the rule that limits a Service's load balancer to some clients.
 pub const SOURCE_RANGES: &str = "ServiceSourceRanges";
+
+/// The kinds of rows that upstream's control plane neither writes nor removes.
+pub const OWN_KINDS: [&str; 5] = [
+    ClusterPolicyKind::ClusterNetworkPolicy.as_str(),
+    NAMED_PORT_SET,
+    NEXT_TIER,
+    NODE_SELECTOR_SET,
+    SOURCE_RANGES,
+];
 
 /// The namespace whose set upstream fills with addresses of hosts. Policies do not select hosts
 /// here (API reference of NetworkPolicy: a network plugin may ignore `hostNetwork` pods as peers),

@@ -8,6 +8,7 @@ mod control_plane;
 mod daemon_sets;
 mod day_two;
 mod deployment;
+mod elsewhere;
 mod events;
 mod gateways;
 mod held;

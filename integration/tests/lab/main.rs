@@ -33,6 +33,7 @@ mod gateway_changes;
 mod gateway_node;
 mod gateways;
 mod gc;
+mod hand_back;
 mod host_stack;
 mod keeping;
 mod limits;

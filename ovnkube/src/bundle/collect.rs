@@ -22,12 +22,12 @@ use serde_json::Value;
 
 use super::{API, DATABASES, DESCRIPTION, Description, INSIDE, MACHINE, VERSION, archive::Archive};
 use crate::{
+    api_query::{list, page},
     file_end,
     findings::{Finding, State},
     node_server,
     status::{
         PATIENCE, Reach, StatusConfig, answer,
-        api::{list, page},
         databases::{NORTHBOUND, SOUTHBOUND, connect, rows},
         node,
     },

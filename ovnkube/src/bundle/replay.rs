@@ -16,7 +16,7 @@ use std::{
 use kubeapi::{ApiServer, Cluster};
 use ovsdb::Endpoint;
 use podnet::pod_look::wire::InsideAnswer;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Builder;
 
@@ -25,7 +25,7 @@ use super::{API, DATABASES, DESCRIPTION, Description, INSIDE, MACHINE, VERSION};
 use crate::{
     control_plane::Database,
     explain::ExplainConfig,
-    findings::{Finding, State},
+    findings::ReportedFinding,
     status::{
         Machine, Reach, Recorded, StatusConfig,
         databases::{NORTHBOUND, SOUTHBOUND},
@@ -47,15 +47,6 @@ type Entries = BTreeMap<String, Vec<u8>>;
 /// Where a command reads an archive.
 #[derive(Debug)]
 pub struct Replay(StatusConfig);
-
-/// A finding about the machine on which the archive was made.
-#[derive(Debug, Deserialize)]
-struct RecordedFinding {
-    name: String,
-    state: State,
-    summary: String,
-    next: Option<String>,
-}
 
 impl Replay {
     /// Reads the archive, and serves it from now on.
@@ -172,14 +163,7 @@ impl ReplayServer {
 
 /// What was found out about the machine where the archive was made.
 fn recorded(entries: &Entries, description: &Description) -> Recorded {
-    let found: Vec<RecordedFinding> = parsed(entries, MACHINE).unwrap_or_default();
-    let finding = |RecordedFinding { name, state, summary, next }: RecordedFinding| {
-        let finding = Finding::new(THIS_MACHINE, &name, state, &summary);
-        match next {
-            Some(next) => finding.next(&next),
-            None => finding,
-        }
-    };
+    let found: Vec<ReportedFinding> = parsed(entries, MACHINE).unwrap_or_default();
     let inside = entries.keys().filter_map(|name| {
         let port = name.strip_prefix(&format!("{INSIDE}/"))?.strip_suffix(".json")?;
         Some((port.to_owned(), parsed::<InsideAnswer>(entries, name)?))
@@ -187,7 +171,7 @@ fn recorded(entries: &Entries, description: &Description) -> Recorded {
     Recorded {
         now: description.created,
         node: description.node.clone(),
-        findings: found.into_iter().map(finding).collect(),
+        findings: found.into_iter().map(|found| found.under(THIS_MACHINE)).collect(),
         inside: inside.collect(),
     }
 }

@@ -11,6 +11,7 @@ use crate::{
 };
 
 const NODE: &str = "NODE";
+const HERE: &str = "here";
 const WAIT: &str = "wait";
 const WAIT_TIMEOUT: &str = "wait-timeout";
 
@@ -18,7 +19,7 @@ const LONG_ABOUT: &str = "\
 Says whether the network works: the control plane's leader and replicas, OVN's databases, each node and its tunnels, \
 Services and policies that are not in force, what is degraded, and the command that says more. What cannot be asked \
 is named, and the rest is shown: on a node without a kubeconfig, the part that its server, Open vSwitch and \
-ovn-controller know. Nothing is written.";
+ovn-controller know. Of another NODE, these are asked in its pod. Nothing is written.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -28,11 +29,16 @@ Examples:
   ovnkube status -o html > status.html
 
 Rights in the cluster: list nodes, events, egressfirewalls and egressqoses; list leases in kube-node-lease; get the lease \
-ovn-kubernetes-master and list deployments and daemonsets in the control plane's namespace. A right that is missing \
-makes its part unknown.";
+ovn-kubernetes-master and list deployments and daemonsets in the control plane's namespace. For what another NODE says of itself: list pods, create and get pods/exec there. A right that \
+is missing makes its part unknown.";
 
 pub(super) fn definition() -> clap::Command {
     let node = Arg::new(NODE).value_name(NODE).help("Only this node");
+    let here = Arg::new(HERE)
+        .long(HERE)
+        .action(ArgAction::SetTrue)
+        .conflicts_with(NODE)
+        .help("Only this machine: ask neither API server nor databases");
     let wait =
         Arg::new(WAIT).long(WAIT).action(ArgAction::SetTrue).help("Wait until nothing is degraded");
     let timeout = Arg::new(WAIT_TIMEOUT)
@@ -46,7 +52,7 @@ pub(super) fn definition() -> clap::Command {
         .long_about(LONG_ABOUT)
         .after_help(format!("{AFTER_HELP}\n\n{}", output::EXIT_STATUS))
         .args_override_self(true)
-        .args([node, wait, timeout, output::argument_with_page(), output::bundle()])
+        .args([node, here, wait, timeout, output::argument_with_page(), output::bundle()])
         .args(arguments(&[Source::ApiServer, Source::Northbound, Source::Southbound, Source::Node]))
 }
 
@@ -58,5 +64,6 @@ pub(super) fn read(_: &str, matches: &ArgMatches) -> Result<Command, String> {
         format: output::read(matches),
     };
     let bundle = output::bundle_of(matches);
-    Ok(Command::Status { question, options: Options::of_command(matches), bundle })
+    let (here, options) = (matches.get_flag(HERE), Options::of_command(matches));
+    Ok(Command::Status { question, here, options, bundle })
 }

@@ -22,9 +22,9 @@ const LONG_ABOUT: &str = "\
 Follows the first packet of a connection through OVN, and says where it ends and which object of \
 Kubernetes decides: this NetworkPolicy, that Service. Addresses, ports and tunnel keys are filled \
 in from the southbound database, ovn-trace says which logical flows the packet meets, and the \
-northbound database whose they are. On a node, the node's server is asked which way the packet \
-takes through its switch; for other nodes the command is named. Nothing is sent and nothing is \
-written.
+northbound database whose they are. The servers of the nodes that it crosses are asked which way \
+it takes through their switches: that of this machine over its socket, others in their pods. Where \
+that is not possible, the command is named. Nothing is sent and nothing is written.
 
 FROM and TO are NAMESPACE/POD, node/NODE or an address; TO is also svc/NAMESPACE/SERVICE. A node \
 sends over its management port. Each family of addresses that both have is followed, and each \
@@ -43,7 +43,8 @@ Examples:
   ovnkube trace 203.0.113.7 svc/shop/web --tcp 443 --via worker-1
 
 It runs where ovn-trace is installed, such as in a pod of ovnkube-node. Rights in the cluster: \
-get pods, services and nodes, list nodes. Without an API server the databases say what they have.
+get pods, services and nodes, list nodes. To ask other nodes: list pods, create and get pods/exec \
+in the control plane's namespace. Without an API server the databases say what they have.
 
 Exit status: 0: delivered. 1: not delivered. 2: the command line cannot be used. 3: it could not \
 be found out. 4: delivered, and something needs attention, such as an endpoint that is not \

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::offered::{self, Offered};
-use crate::status::{PATIENCE, api};
+use crate::{api_query as api, ovn_query::PATIENCE};
 
 /// How long an object may be refused that will be taken soon: the account of a new namespace is on
 /// its way.

@@ -14,6 +14,8 @@ use crate::{
     findings::{Finding, State},
 };
 
+/// The finding's name.
+pub(super) const ADD: &str = "ADD";
 /// Bytes of the log's end that are read: some thousand calls.
 const READ: u64 = 1 << 20;
 
@@ -23,7 +25,7 @@ pub(super) fn finding(pod: &PodKey) -> Option<Finding> {
     let line = last(&text, pod)?;
     let (time, _) = line.split_once('|')?;
     let (_, outcome) = line.split_once("] ")?;
-    let found = |state, said: &str| Finding::new(TIME_LINE, "ADD", state, said);
+    let found = |state, said: &str| Finding::new(TIME_LINE, ADD, state, said);
     match outcome.strip_prefix(CALL_DONE) {
         Some(times) => Some(found(State::Ok, &format!("{time},{times}"))),
         None => {

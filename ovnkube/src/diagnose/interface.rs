@@ -2,7 +2,7 @@
 
 use contract::{
     external_ids::{IFACE_ID, OVN_INSTALLED},
-    paths::INTEGRATION_BRIDGE,
+    paths::{INTEGRATION_BRIDGE, PLUGIN_LOG},
 };
 use ovsdb::{Condition, Connection, Datum};
 
@@ -11,6 +11,16 @@ use crate::{
     findings::{Finding, State},
     status::{Machine, PATIENCE, answer, databases::rows},
 };
+
+/// The finding's name.
+pub(super) const INTERFACE: &str = "interface";
+
+/// What is said if the pod's node has none.
+pub(super) fn none_on(node: &str) -> Finding {
+    let why = format!("none on node {node}: no ADD has succeeded, or DEL was called");
+    let next = format!("kubectl describe pod, and {PLUGIN_LOG} on the node");
+    Finding::new(TIME_LINE, INTERFACE, State::Failed, &why).next(&next)
+}
 
 /// Nothing on a machine that does not have the pod.
 pub(super) async fn findings(machine: &Machine, port: &str) -> Vec<Finding> {
@@ -28,9 +38,7 @@ pub(super) async fn findings(machine: &Machine, port: &str) -> Vec<Finding> {
         let name = row.string("name").unwrap_or_default();
         let said = |state, why: &str| {
             let mtu = row.integer("mtu").unwrap_or_default();
-            Finding::new(TIME_LINE, "interface", state, why)
-                .with("mtu", mtu)
-                .with("interface", name)
+            Finding::new(TIME_LINE, INTERFACE, state, why).with("mtu", mtu).with("interface", name)
         };
         let ids = row.map("external_ids");
         let is_installed = ids.get(OVN_INSTALLED).is_some_and(|value| value == "true");
@@ -61,7 +69,7 @@ pub(super) async fn findings(machine: &Machine, port: &str) -> Vec<Finding> {
     if findings.len() > 1 {
         let why = format!("{} interfaces of this node are said to be {port}", findings.len());
         findings.push(
-            Finding::new(TIME_LINE, "interface", State::Failed, &why)
+            Finding::new(TIME_LINE, INTERFACE, State::Failed, &why)
                 .next(&format!("ovs-vsctl find Interface external_ids:iface-id={port}")),
         );
     }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{TIME_LINE, annotation, unread};
 use crate::{
+    api_query::list,
     findings::{Finding, State},
-    status::api::list,
 };
 
 /// The most events that are shown, the newest.

@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::{
+    api_query::{get, list},
     findings::{Finding, State},
     status::{
         Reach,
-        api::{get, list},
         cluster::{is_ready, subnets},
     },
 };

@@ -16,6 +16,14 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Prints the report that `questions` ends in. What is under way when a signal comes ends with its
 /// future.
 pub(crate) fn run(questions: impl Future<Output = Report>, format: Format) -> ExitCode {
+    ended(questions, |report| report.print(format))
+}
+
+/// Waits for the answer, or a signal, and returns the exit status of what `print` does with it.
+pub(crate) fn ended<T>(
+    questions: impl Future<Output = T>,
+    print: impl FnOnce(T) -> ExitCode,
+) -> ExitCode {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -24,7 +32,7 @@ pub(crate) fn run(questions: impl Future<Output = Report>, format: Format) -> Ex
         }
     };
     match runtime.block_on(until_interrupted(questions)) {
-        Some(report) => report.print(format),
+        Some(answer) => print(answer),
         None => INTERRUPTED.into(),
     }
 }

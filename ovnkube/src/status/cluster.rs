@@ -11,8 +11,9 @@ use k8s_openapi::jiff::Timestamp;
 use kubeapi::{Connection, Trouble};
 use serde_json::Value;
 
-use super::{CHASSIS, Reach, StatusConfig, api, objects};
+use super::{CHASSIS, Reach, StatusConfig, objects};
 use crate::{
+    api_query as api,
     control_plane::LEASE,
     findings::{Finding, State},
 };

@@ -7,8 +7,10 @@ use contract::definition::CustomKind;
 use kubeapi::Connection;
 use serde_json::Value;
 
-use super::api;
-use crate::findings::{Finding, State};
+use crate::{
+    api_query as api,
+    findings::{Finding, State},
+};
 
 /// The programs that report on objects (`reportingComponent` of their events).
 const REPORTERS: [&str; 2] = ["ovn-kubernetes/ovnkube-controller", "ovn-kubernetes/ovnkube-node"];

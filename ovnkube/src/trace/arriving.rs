@@ -27,8 +27,8 @@ use super::{
     way::Verdict,
 };
 use crate::{
+    api_query::get,
     findings::{Finding, State},
-    status::api::get,
 };
 
 const ARRIVAL: &str = "arrival";
@@ -105,9 +105,9 @@ impl TracePlaces<'_> {
             destination: at.to,
             protocol: self.question.protocol,
         };
-        let (socket, node) = (&self.config.machine.socket, &at.node.name);
+        let (servers, node) = (&self.servers, &at.node.name);
         let command = self.question.command();
-        let (finding, answer) = from_wire(socket, node, &request, &command).await;
+        let (finding, answer) = from_wire(servers, node, &request, &command).await;
         let Some(answer) = answer else { return Some((finding, None)) };
         let host = answer.host.clone().unwrap_or_default();
         let why = match arrival {

@@ -47,7 +47,7 @@ impl TracePlaces<'_> {
             protocol: port,
             command: self.question.command(),
         };
-        let passage = physical::passage(&self.config.machine.socket, &crossing).await;
+        let passage = physical::passage(&self.servers, &crossing).await;
         let mut findings = passage.findings;
         findings.extend(self.size(passage.mtu));
         let dropped = passage.dropped_at.map(|node| {

@@ -15,11 +15,9 @@ use serde_json::Value;
 
 use super::topology::{Binding, Topology};
 use crate::{
+    api_query::{get, name},
     explain::Asked,
-    status::{
-        api::{get, name},
-        databases::rows,
-    },
+    status::databases::rows,
 };
 
 /// Why a question has no packet.

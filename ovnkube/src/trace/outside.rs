@@ -14,7 +14,7 @@ use super::{
     follow::{Passage, concluded},
     node::NodeFacts,
 };
-use crate::{explain::Asked, findings::Finding, status::api::list};
+use crate::{api_query::list, explain::Asked, findings::Finding};
 
 /// The most nodes at which a packet from outside is followed.
 const MOST_NODES: usize = 8;

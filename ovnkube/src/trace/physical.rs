@@ -1,17 +1,16 @@
-//! The way through the switches of the nodes, as far as the server of this node can be asked.
+//! The way through the switches of the nodes, as far as their servers can be asked.
 
-use std::{net::IpAddr, path::Path};
+use std::net::IpAddr;
 
 use contract::{
     mac::Mac,
-    wire::{
-        NODE_PATH, NodeAnswer, TRACE_PATH, TraceAnswer, TraceEntry, TraceProtocol, TraceRequest,
-    },
+    wire::{TRACE_PATH, TraceAnswer, TraceEntry, TraceProtocol, TraceRequest},
 };
+use futures_util::future::join_all;
 
 use crate::{
     findings::{Finding, State},
-    node_server,
+    node_pods::{NoAnswer, NodeServers},
 };
 
 pub(super) const PHYSICAL: &str = "physical path";
@@ -47,89 +46,71 @@ pub(super) struct SwitchPassage {
     pub(super) mtu: Option<u32>,
 }
 
-pub(super) async fn passage(socket: &Path, crossing: &Crossing) -> SwitchPassage {
+pub(super) async fn passage(servers: &NodeServers<'_>, crossing: &Crossing) -> SwitchPassage {
     let mut passage = SwitchPassage::default();
-    let here = node_server::ask::<NodeAnswer>(socket, NODE_PATH, Vec::new()).await;
-    for (index, entered) in crossing.nodes.iter().enumerate() {
+    let asked = crossing.nodes.iter().map(|entered| {
+        let request = crossing.request(entered);
+        async move { answered(servers, &entered.node, &request, &crossing.command).await }
+    });
+    let asked = join_all(asked).await;
+    for (index, (entered, answer)) in crossing.nodes.iter().zip(asked).enumerate() {
         let node = &entered.node;
-        let skipped = |why: &str| {
-            let next = format!("{} on node {node}, as root", crossing.command);
-            Finding::new(PHYSICAL, node, State::Skipped, why).next(&next)
-        };
-        let finding = match &here {
-            Ok(answer) if answer.node == *node => match asked(socket, crossing, entered).await {
-                Ok(answer) => {
-                    if index == 0 {
-                        passage.mtu = answer.mtu;
-                    }
-                    let finding = of_answer(node, &answer);
-                    if finding.state == State::Failed {
-                        passage.dropped_at = Some(node.clone());
-                    }
-                    finding
+        let finding = match answer {
+            Ok(answer) => {
+                if index == 0 {
+                    passage.mtu = answer.mtu;
                 }
-                Err(why) => Finding::new(PHYSICAL, node, State::Unknown, &why),
-            },
-            Ok(answer) => skipped(&format!("this is node {}", answer.node)),
-            Err(silence) => {
-                skipped(&format!("not asked: the server of a node {}", silence.why(socket)))
+                let finding = of_answer(node, &answer);
+                if finding.state == State::Failed {
+                    passage.dropped_at = Some(node.clone());
+                }
+                finding
             }
+            Err(finding) => finding,
         };
         passage.findings.push(finding);
     }
     passage
 }
 
-async fn asked(
-    socket: &Path,
-    crossing: &Crossing,
-    entered: &NodeEntry,
-) -> Result<TraceAnswer, String> {
-    let Crossing { addresses: [source, destination], protocol, .. } = crossing;
-    let [source_mac, destination_mac] = entered.macs.map(Mac::octets);
-    let request = TraceRequest {
-        entry: entered.entry.clone(),
-        source_mac,
-        destination_mac,
-        source: *source,
-        destination: *destination,
-        protocol: *protocol,
-    };
-    answered(socket, &request).await
-}
-
-async fn answered(socket: &Path, request: &TraceRequest) -> Result<TraceAnswer, String> {
-    let body = serde_json::to_vec(request).map_err(|error| error.to_string())?;
-    let answer = node_server::ask::<TraceAnswer>(socket, TRACE_PATH, body).await;
-    let answer = answer.map_err(|silence| format!("the node's server {}", silence.why(socket)))?;
-    match answer.problem {
-        Some(problem) => Err(problem),
-        None => Ok(answer),
+impl Crossing {
+    fn request(&self, entered: &NodeEntry) -> TraceRequest {
+        let [source, destination] = self.addresses;
+        let [source_mac, destination_mac] = entered.macs.map(Mac::octets);
+        let (entry, protocol) = (entered.entry.clone(), self.protocol);
+        TraceRequest { entry, source_mac, destination_mac, source, destination, protocol }
     }
 }
 
-/// What this node does with a packet from the wire. `None`: it is another node, or does not say.
+/// What the node's server says, or why it says nothing.
+async fn answered(
+    servers: &NodeServers<'_>,
+    node: &str,
+    request: &TraceRequest,
+    command: &str,
+) -> Result<TraceAnswer, Finding> {
+    let found = |state, why: &str| Finding::new(PHYSICAL, node, state, why);
+    match servers.ask::<TraceAnswer>(node, TRACE_PATH, request).await {
+        Ok(TraceAnswer { problem: Some(problem), .. }) => Err(found(State::Unknown, &problem)),
+        Ok(answer) => Ok(answer),
+        Err(NoAnswer::Failed(why)) => Err(found(State::Unknown, &why)),
+        Err(NoAnswer::Unasked(why)) => {
+            let next = format!("{command} on node {node}, as root");
+            Err(found(State::Skipped, &why).next(&next))
+        }
+    }
+}
+
+/// What the node does with a packet from the wire. No answer: the finding says why.
 pub(super) async fn from_wire(
-    socket: &Path,
+    servers: &NodeServers<'_>,
     node: &str,
     request: &TraceRequest,
     command: &str,
 ) -> (Finding, Option<TraceAnswer>) {
-    let skipped = |why: &str| {
-        let next = format!("{command} on node {node}, as root");
-        (Finding::new(PHYSICAL, node, State::Skipped, why).next(&next), None)
-    };
-    match node_server::ask::<NodeAnswer>(socket, NODE_PATH, Vec::new()).await {
-        Ok(answer) if answer.node == node => {}
-        Ok(answer) => return skipped(&format!("this is node {}", answer.node)),
-        Err(silence) => {
-            let why = silence.why(socket);
-            return skipped(&format!("not asked: the server of a node {why}"));
-        }
-    }
-    match answered(socket, request).await {
+    match answered(servers, node, request, command).await {
         Ok(answer) => (of_arrival(node, &answer), Some(answer)),
-        Err(why) => (Finding::new(PHYSICAL, node, State::Unknown, &why), None),
+        Err(finding) => (finding, None),
     }
 }
 

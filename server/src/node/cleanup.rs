@@ -10,9 +10,9 @@ use std::{
 };
 
 use contract::{
-    names::{ClusterPolicyKind, IfName},
+    names::IfName,
     node_annotation::GATEWAY_CONFIG,
-    ovn::{NAMED_PORT_SET, NEXT_TIER, NODE_SELECTOR_SET, SOURCE_RANGES},
+    ovn::OWN_KINDS,
     paths::{INTEGRATION_BRIDGE, OLD_PLUGIN},
 };
 use kubeapi::{ApiServer, Connection};
@@ -171,19 +171,10 @@ impl Cleaned {
     /// belongs to no node: denials that no object explains, where upstream's control plane has
     /// taken over.
     fn rows_without_an_owner(&mut self) {
-        let kinds = [
-            ClusterPolicyKind::ClusterNetworkPolicy.as_str(),
-            NAMED_PORT_SET,
-            NEXT_TIER,
-            NODE_SELECTOR_SET,
-            SOURCE_RANGES,
-        ];
         self.say(format!(
             "upstream's control plane does not know rows of the northbound database of the kinds {}; once it \
-             runs: ovn-nbctl --columns=_uuid,external_ids find ACL 'external_ids:\"k8s.ovn.org/owner-type\"=KIND', \
-             the same of Port_Group and Address_Set, and ovn-nbctl destroy of the groups and sets \
-             (docs/upstream.md)",
-            kinds.join(", ")
+             runs: ovnkube hand-back removes them",
+            OWN_KINDS.join(", ")
         ));
     }
 

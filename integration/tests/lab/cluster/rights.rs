@@ -44,6 +44,11 @@ const EXPLAIN: [[&str; 3]; 6] = [
     ["policy.networking.k8s.io", "*", "list"],
     ["discovery.k8s.io", "endpointslices", "list"],
 ];
+const TRACE: [[&str; 3]; 3] = [
+    ["", "pods services nodes", "get"],
+    ["", "nodes pods", "list"],
+    ["", "pods/exec", "create get"],
+];
 const TEST: [[&str; 3]; 7] = [
     ["", "namespaces", "create get delete"],
     ["", "pods services", "create get list"],
@@ -58,18 +63,22 @@ const COMMANDS: [Command; 8] = [
     Command { words: &["status"], rights: &STATUS, needs_rights: true },
     Command {
         words: &["diagnose", "default/near"],
-        rights: &[["", "pods services", "get"], ["", "events nodes", "list"]],
+        rights: &[
+            ["", "pods services", "get"],
+            ["", "events nodes pods", "list"],
+            ["", "pods/exec", "create get"],
+        ],
         needs_rights: true,
     },
     Command {
         words: &["trace", "default/near", "default/far", "--tcp", "8080"],
-        rights: &[["", "pods services nodes", "get"], ["", "nodes", "list"]],
+        rights: &TRACE,
         // The databases know the pods, too.
         needs_rights: false,
     },
     Command {
         words: &["trace", "default/near", "svc/default/kubernetes", "--tcp", "443"],
-        rights: &[["", "pods services nodes", "get"], ["", "nodes", "list"]],
+        rights: &TRACE,
         needs_rights: false,
     },
     Command {
@@ -91,7 +100,7 @@ const COMMANDS: [Command; 8] = [
 ];
 
 /// A user with these rights: its kubeconfig.
-fn user(cluster: &Cluster, name: &str, rights: &[[&str; 3]]) -> Result<PathBuf> {
+pub(crate) fn user(cluster: &Cluster, name: &str, rights: &[[&str; 3]]) -> Result<PathBuf> {
     let metadata = json!({"name": name, "namespace": "default"});
     cluster.api.create(ACCOUNTS, &json!({"metadata": metadata}))?;
     let rule = |[group, resources, verbs]: &[&str; 3]| {

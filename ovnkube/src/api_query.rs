@@ -7,7 +7,7 @@ use kube::{
 use kubeapi::{Connection, Trouble};
 use serde_json::Value;
 
-use super::PATIENCE;
+use crate::ovn_query::PATIENCE;
 
 /// Objects of one request.
 const PAGE: u32 = 500;

@@ -90,6 +90,7 @@ impl Takeover {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let (say, environment) = (progress(), Environment::with_server()?);
         let site = Site::start(&self.upstream, self.gateway_mode, self.services, &say)?;
+        let program = executable::under_test(executable::SERVER)?;
         let ours = programs::ours(&site.cluster)?;
         let before = site.snapshot()?;
         say("the node is taken over");
@@ -100,17 +101,16 @@ impl Takeover {
         say("the node is handed back");
         let back = Turn::take(&site, "handed back", &before, || {
             ours.stop()?;
+            let north = format!("--nb-address={}", central::NORTHBOUND);
+            let said = command::output(Command::new(&program).args(["hand-back", &north]))?;
+            said.lines().for_each(&say);
             site.upstream.start()
         })?;
         say("what only ours had is removed");
-        let program = executable::under_test(executable::SERVER)?;
         let node = site.node();
         let rid = Turn::take(&site, "rid of it", &before, || {
             let program = program.as_os_str();
             let said = node.run([program, "--hand-back-node".as_ref(), node.name.as_ref()])?;
-            said.lines().for_each(&say);
-            let north = format!("--nb-address={}", central::NORTHBOUND);
-            let said = command::output(Command::new(program).args(["hand-back", &north]))?;
             said.lines().for_each(&say);
             Ok(())
         })?;

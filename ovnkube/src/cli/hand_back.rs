@@ -12,7 +12,7 @@ const DRY_RUN: &str = "dry-run";
 
 const LONG_ABOUT: &str = "\
 Removes from the northbound database the rows that upstream's control plane neither knows nor \
-removes, after it has taken the cluster back: of ClusterNetworkPolicies, of ports' names in \
+removes, when it takes the cluster back and this one has ended: of ClusterNetworkPolicies, of ports' names in \
 policies, of sets of nodes, of Services' source ranges, and what leads from one tier of rules to \
 the next. Without it, they go on deciding what no object explains. A set that another rule still \
 names stays, and is said. A control plane of this program that runs puts all of it back.";
@@ -30,7 +30,7 @@ pub(super) fn definition() -> clap::Command {
         .action(ArgAction::SetTrue)
         .help("Only say what would be removed");
     clap::Command::new("hand-back")
-        .about("Remove what upstream's control plane, which runs again, does not know")
+        .about("Remove what upstream's control plane, which is to run again, does not know")
         .long_about(LONG_ABOUT)
         .after_help(format!("{AFTER_HELP}\n\n{}", output::EXIT_STATUS))
         .args_override_self(true)

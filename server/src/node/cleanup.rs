@@ -172,8 +172,8 @@ impl Cleaned {
     /// taken over.
     fn rows_without_an_owner(&mut self) {
         self.say(format!(
-            "upstream's control plane does not know rows of the northbound database of the kinds {}; once it \
-             runs: ovnkube hand-back removes them",
+            "upstream's control plane does not know rows of the northbound database of the kinds {}: ovnkube \
+             hand-back removes them",
             OWN_KINDS.join(", ")
         ));
     }

@@ -14,11 +14,13 @@
 
 use std::{net::IpAddr, process::ExitCode};
 
+use contract::names::PodKey;
 use kubeapi::Connection;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::{
-    api_query::page,
+    api_query::{list, page},
     control_plane::Database,
     explain::Asked,
     findings::{self, Finding, Report, State},
@@ -175,10 +177,33 @@ impl TracePlaces<'_> {
         }
         let nodes = self.nodes().await.unwrap_or_default();
         let owner = nodes.iter().find(|facts| facts.addresses.contains(address));
-        match owner {
-            Some(facts) => PacketOrigin::Inside(Asked::Node(facts.name.clone())),
+        if let Some(facts) = owner {
+            return PacketOrigin::Inside(Asked::Node(facts.name.clone()));
+        }
+        match self.pod_elsewhere(*address).await {
+            Some(pod) => PacketOrigin::Inside(Asked::Pod(pod)),
             None => PacketOrigin::Outside(*address),
         }
+    }
+
+    /// The pod of another zone with the address: only the API server knows it.
+    async fn pod_elsewhere(&self, address: IpAddr) -> Option<PodKey> {
+        let api = self.api.as_ref().filter(|_| self.topology.has_other_zones())?;
+        let own = address.to_string();
+        let has = |pod: &&Value| {
+            let all = pod["status"]["podIPs"].as_array().into_iter().flatten();
+            pod["spec"]["hostNetwork"] != true && all.into_iter().any(|it| it["ip"] == *own)
+        };
+        // The API server looks for the first address of a pod only.
+        for fields in [format!("status.podIP={address}"), String::new()] {
+            let pods = list(api, "/api/v1/pods", &fields).await.ok()?;
+            if let Some(pod) = pods.items.iter().find(has) {
+                let metadata = &pod["metadata"];
+                let (namespace, name) = (metadata["namespace"].as_str()?, &metadata["name"]);
+                return PodKey::new(namespace, name.as_str()?).ok();
+            }
+        }
+        None
     }
 }
 

@@ -85,24 +85,36 @@ fn pods_services_and_policies_of_two_zones_are_one_cluster() {
         let node = &of_b[0].name;
         let sends = format!("this zone sends it to node {node}");
         let is_there = format!("the pod is in the zone of node {node}");
-        let to_pod = |pod: &Pod| (format!("{}/{}", pod.namespace, pod.name), PORT);
+        let name = |pod: &Pod| format!("{}/{}", pod.namespace, pod.name);
+        let to_pod = |pod: &Pod| (name(pod), PORT);
         for (zone, from, trace, explained) in [
             (&a, &client, (3, &*sends), "allowed"),
             (&a, &other, (3, &*sends), "denied"),
             (&b, &client, (3, "delivered to pod lab/"), "allowed"),
             (&b, &other, (1, "is selected by lab/policy"), "denied"),
         ] {
-            says(zone, &api, "trace", from, &to_pod(&server), trace)?;
+            says(zone, &api, "trace", &name(from), &to_pod(&server), trace)?;
             let title = format!("TCP port {PORT}: {explained}");
-            says(zone, &api, "explain", from, &to_pod(&server), (0, &title))?;
+            says(zone, &api, "explain", &name(from), &to_pod(&server), (0, &title))?;
         }
-        says(&a, &api, "explain", &client, &to_pod(&server), (0, &is_there))?;
+        says(&a, &api, "explain", &name(&client), &to_pod(&server), (0, &is_there))?;
         let is_elsewhere = format!("node {node} is in another zone");
-        says(&a, &api, "diagnose", &client, &to_pod(&server), (3, &is_elsewhere))?;
+        says(&a, &api, "diagnose", &name(&client), &to_pod(&server), (3, &is_elsewhere))?;
         let service = ("svc/lab/web".to_owned(), 80);
-        says(&a, &api, "trace", &client, &service, (3, &sends))?;
-        says(&b, &api, "trace", &client, &service, (3, "ask in its zone"))?;
-        says(&b, &api, "trace", &far, &service, (0, "delivered to pod lab/"))?;
+        says(&a, &api, "trace", &name(&client), &service, (3, &sends))?;
+        says(&b, &api, "trace", &name(&client), &service, (3, "ask in its zone"))?;
+        says(&b, &api, "trace", &name(&far), &service, (0, "delivered to pod lab/"))?;
+
+        // By an address that only the API server knows: of either family.
+        let addresses: Vec<Value> =
+            client.addresses.iter().map(|net| json!({"ip": net.addr()})).collect();
+        api.edit("Pod", &client.name, |pod| {
+            pod["status"] = json!({"podIP": addresses[0]["ip"], "podIPs": addresses});
+        })?;
+        for net in &client.addresses {
+            let from = net.addr().to_string();
+            says(&b, &api, "trace", &from, &to_pod(&server), (3, "delivered to pod lab/"))?;
+        }
 
         has_nothing_but_the_way(&a, &server)?;
         restart_writes_nothing(&a)?;
@@ -141,19 +153,18 @@ fn says(
     zone: &Zone<'_>,
     api: &Api,
     what: &str,
-    from: &Pod,
+    from: &str,
     (to, port): &(String, u16),
     (status, words): (i32, &str),
 ) -> Result<()> {
-    let from = format!("{}/{}", from.namespace, from.name);
     let port = port.to_string();
     let (northbound, southbound) =
         (zone.central.northbound_address(), zone.central.southbound_address());
     let mut command = Command::new(executable::under_test(executable::SERVER)?);
     match what {
-        "trace" => command.args(["trace", &from, to, "--tcp", &port, "--sb-address", &southbound]),
+        "trace" => command.args(["trace", from, to, "--tcp", &port, "--sb-address", &southbound]),
         "diagnose" => command.args(["diagnose", to, "--sb-address", &southbound]),
-        _ => command.args(["policy", "explain", &from, to, &port]),
+        _ => command.args(["policy", "explain", from, to, &port]),
     };
     command.args(["--nb-address", &northbound, "--k8s-apiserver", api.url()]);
     // Of a terminal that wraps nothing.

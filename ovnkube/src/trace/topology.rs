@@ -93,6 +93,11 @@ impl Topology {
         self.bindings.iter().find(|binding| binding.port == name)
     }
 
+    /// Whether there are nodes of other zones.
+    pub(super) fn has_other_zones(&self) -> bool {
+        self.bindings.iter().any(Binding::is_remote)
+    }
+
     /// The port to the node, if the node is in another zone.
     pub(crate) fn way_to_zone(&self, node: &str) -> Option<&Binding> {
         self.port(&transit_to_router(node)).filter(|binding| binding.is_remote())

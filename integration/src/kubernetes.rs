@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     io::{self, IsTerminal as _, Write as _},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     time::Instant,
@@ -15,7 +15,7 @@ use integration::{
     Cluster as Running, central,
     cluster::{GatewayMode, credentials::ADMIN, programs},
     connections::Server,
-    mounts,
+    executable, mounts,
     world::Machine,
 };
 
@@ -81,7 +81,10 @@ impl Cluster {
         )?;
         let mut shell = Command::new("bash");
         shell.env("PATH", path).env("KUBECONFIG", cluster.credentials.kubeconfig(ADMIN));
-        shell.env("OVN_NB_DB", central::NORTHBOUND).env("OVN_SB_DB", central::SOUTHBOUND);
+        // Those of OVN's tools, and of ovnkube.
+        for (north, south) in [("OVN_NB_DB", "OVN_SB_DB"), ("OVN_NORTH", "OVN_SOUTH")] {
+            shell.env(north, central::NORTHBOUND).env(south, central::SOUTHBOUND);
+        }
         if io::stdin().is_terminal() {
             say("creating a Deployment over all nodes");
             eprintln!("\n{}\n{}", reach::show(&cluster)?, hints(&cluster));
@@ -122,6 +125,10 @@ fn write_tools(cluster: &Running) -> Result<PathBuf> {
             format!("#!/bin/bash\n# Runs a command on {name}; without one, a shell.\n{enter}\n");
         fs::write(&file, text)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+    }
+    let program = executable::under_test(executable::SERVER)?;
+    for name in [executable::SERVER, "kubectl-ovn"] {
+        symlink(&program, directory.join(name))?;
     }
     let bashrc = "[ ! -r ~/.bashrc ] || . ~/.bashrc\nPS1='(cluster) \\w \\$ '\n\
                   source <(kubectl completion bash) 2>/dev/null\nalias k=kubectl\n";
@@ -184,6 +191,13 @@ fn hints(cluster: &Running) -> String {
         ),
         ("kubectl scale deployment web --replicas=20".to_owned(), ""),
         ("kubectl rollout status deployment web".to_owned(), ""),
+        ("kubectl ovn status".to_owned(), "whether the network works, and if not, why"),
+        (
+            "kubectl ovn trace default/$(kubectl get pods -o jsonpath='{.items[0].metadata.name}') \
+             svc/default/web --tcp 80"
+                .to_owned(),
+            "where a packet ends; diagnose, applied, policy explain and others: kubectl ovn --help",
+        ),
         (
             "kubectl get pods -o yaml | grep pod-networks".to_owned(),
             "what the control plane tells the plugin",

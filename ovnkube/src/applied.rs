@@ -63,7 +63,8 @@ async fn report(config: &StatusConfig, question: &AppliedQuestion) -> Report {
     match written(&north, question, deadline).await {
         Ok(0) => {
             let why = "the northbound database has no row of it: the control plane has not written \
-                       it, or it needs none, such as a policy that selects no pod";
+                       it, it needs none, such as a policy that selects no pod, or there is no \
+                       such object";
             let finding = Finding::new(VERDICT, &subject.to_string(), State::Failed, why);
             findings.push(finding.next(&subject.describe()));
             return Report::new(KIND, findings);

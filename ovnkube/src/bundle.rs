@@ -70,6 +70,13 @@ struct Description {
 
 /// Makes the archive. The exit status is the report's.
 pub fn run(config: &StatusConfig, question: &BundleQuestion) -> ExitCode {
+    // A link to a file is followed by nobody: it is replaced, as a file is.
+    let found = question.file.symlink_metadata();
+    if found.is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+        let why = format!("{}: is there, and no file", question.file.display());
+        let finding = Finding::new("archive", "file", State::Failed, &why).next("-o FILE");
+        return Report::new(KIND, vec![finding]).print(Format::Text);
+    }
     let partial = question.file.with_extension("partial");
     // Of a run that was killed.
     let _ = std::fs::remove_file(&partial);

@@ -86,12 +86,7 @@ pub enum Command {
     /// `connectivity test`
     Connectivity { question: crate::connectivity::Question, options: Options },
     /// `diagnose`
-    Diagnose {
-        question: crate::diagnose::PodQuestion,
-        here: bool,
-        options: Options,
-        bundle: Option<PathBuf>,
-    },
+    Diagnose { question: crate::diagnose::PodQuestion, options: Options, bundle: Option<PathBuf> },
     /// `ovs-exporter`
     Exporter { address: SocketAddr, options: Options },
     /// `probe`, in the pods of `connectivity test`.
@@ -105,12 +100,7 @@ pub enum Command {
     /// `ovn-k8s-watcher`: `legacy` has the directory of Open vSwitch's daemons.
     Watcher { daemon: crate::legacy::daemon::DaemonOptions, legacy: Options, options: Options },
     /// `status`
-    Status {
-        question: crate::status::Question,
-        here: bool,
-        options: Options,
-        bundle: Option<PathBuf>,
-    },
+    Status { question: crate::status::Question, options: Options, bundle: Option<PathBuf> },
     /// `support-bundle`
     SupportBundle { question: crate::bundle::BundleQuestion, options: Options },
     /// `top`
@@ -294,7 +284,9 @@ fn refused(program: &clap::Command, error: &clap::Error) -> Invocation {
             // Its line of usage has the options that were given as if they were required.
             let why =
                 text.trim_start_matches("error: ").split("\n\nUsage:").next().unwrap_or(&text);
-            Invocation::Unusable(format!("{}\nFor more information, try '--help'.", why.trim_end()))
+            let hint = "For more information, try '--help'.";
+            let why = why.trim_end().trim_end_matches(hint).trim_end();
+            Invocation::Unusable(format!("{why}\n{hint}"))
         }
     }
 }

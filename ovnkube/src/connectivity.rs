@@ -161,8 +161,13 @@ async fn tested(api_server: &ApiServer, question: &Question) -> Option<Report> {
     let mut findings = match outcome {
         Some(Ok(findings)) => findings,
         Some(Err(why)) => {
-            let finding = Finding::new("test", "preparation", State::Failed, &why);
-            vec![finding.next("ovnkube status")]
+            let next = match why.contains("Image") {
+                true => "--image IMAGE, one that the nodes can pull or have",
+                false => "ovnkube status",
+            };
+            // Where nothing could be made, nothing is known.
+            let state = if cluster.has_made() { State::Failed } else { State::Unknown };
+            vec![Finding::new("test", "preparation", state, &why).next(next)]
         }
         None => Vec::new(),
     };
@@ -180,7 +185,8 @@ async fn tested(api_server: &ApiServer, question: &Question) -> Option<Report> {
                 );
             }
         }
-        _ => findings.extend(clean(&cluster, &names).await),
+        _ if cluster.has_made() => findings.extend(clean(&cluster, &names).await),
+        _ => {}
     }
     (!findings.is_empty()).then(|| Report::new(KIND, findings))
 }

@@ -47,6 +47,8 @@ const VERDICT: &str = "verdict";
 #[derive(Debug, Clone)]
 pub struct PodQuestion {
     pub pod: PodKey,
+    /// Only this machine is asked.
+    pub here: bool,
     pub format: Format,
 }
 
@@ -64,6 +66,7 @@ pub fn run(config: &StatusConfig, question: &PodQuestion) -> ExitCode {
 }
 
 async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
+    let config = &if question.here { config.here() } else { config.clone() };
     let key = &question.pod;
     let port = IfaceId::new(key, &Network::Default).to_string();
     let ((known, mut findings), (rows, topology), interface) = tokio::join!(
@@ -107,12 +110,20 @@ async fn report(config: &StatusConfig, question: &PodQuestion) -> Report {
     let addresses = pod.map(life::addresses).unwrap_or_default();
     findings.extend(topology.iter().flat_map(|it| rows::twice(it, &port, &addresses)));
     let is_here = !interface.is_empty();
-    if is_here || node.is_some() || config.is_here() {
+    if is_here || node.is_some() || question.here {
         // Only what is wrong: the rest is `ovnkube status`.
         let here = node::findings(&config.machine, node.filter(|_| !is_here)).await;
         findings.extend(here.into_iter().filter(|finding| finding.state > State::Skipped));
     }
     let verdict = verdict(key, &known, is_host, &findings);
+    if question.here {
+        // That nobody else was asked was asked for.
+        let is_elsewhere =
+            |found: &Finding| found.subject == CAUSES && found.state == State::Skipped;
+        findings.retain(|found| !is_elsewhere(found));
+    }
+    // In one place, after the verdict: the first that is wrong is that of the pod's life.
+    findings.sort_by_key(|found| found.subject != TIME_LINE);
     findings.push(verdict);
     Report::new(KIND, findings)
 }
@@ -170,7 +181,8 @@ async fn of_api(config: &StatusConfig, key: &PodKey) -> (Known, Vec<Finding>) {
         Err(trouble) => return (Known::Unknown, vec![unread("pod", &trouble, "get pods")]),
     };
     let mut findings = life::findings(&pod);
-    findings.extend(life::events(&api, key).await);
+    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+    findings.extend(life::events(&api, key, uid).await);
     (Known::Pod(Box::new(pod)), findings)
 }
 
@@ -194,8 +206,13 @@ async fn of_databases(config: &StatusConfig, port: &str) -> (Vec<Finding>, Optio
     );
     let silent = |name: &str, why: &str, reach_is_given: bool| {
         let state = if reach_is_given { State::Failed } else { State::Skipped };
-        let finding = Finding::new(CAUSES, name, state, &format!("does not answer: {why}"));
-        finding.next("ovnkube status")
+        let (said, next) = match reach_is_given {
+            true => ("does not answer", "ovnkube status"),
+            false => {
+                ("not asked", "--nb-address and --sb-address, or run it where the databases are")
+            }
+        };
+        Finding::new(CAUSES, name, state, &format!("{said}: {why}")).next(next)
     };
     let is_given = |reach: &Reach<_>| !matches!(reach, Reach::NotGiven);
     let mut findings = Vec::new();

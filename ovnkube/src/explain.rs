@@ -24,7 +24,7 @@ use contract::{
     policy_annotation::Enforcement,
 };
 use kubeapi::{ApiServer, Connection};
-use ovsdb::{Client, Monitor, State};
+use ovsdb::{Client, Endpoint, Monitor, State};
 use tokio::time::timeout;
 use verdict::{
     Direction, Place, Policies,
@@ -285,6 +285,16 @@ async fn read(
     names: &BTreeSet<&str>,
 ) -> Result<Database, String> {
     let control_plane::Database { endpoints, .. } = &config.northbound;
+    let is_absent = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Unix(path) => !path.exists(),
+        _ => false,
+    };
+    if endpoints.iter().all(is_absent) {
+        return Err(format!(
+            "the northbound database: there is no socket {endpoints}: --nb-address, or run it \
+             where the database is"
+        ));
+    }
     let (client, _updates) = Client::start(
         endpoints.clone(),
         "OVN_Northbound",

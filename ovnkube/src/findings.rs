@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{IsTerminal as _, Write as _, stdout},
+    io::{ErrorKind, IsTerminal as _, Write as _, stdout},
     process::ExitCode,
 };
 
@@ -204,10 +204,14 @@ impl Report {
     /// something could not be found out, 4 something needs attention.
     pub fn print(&self, format: Format) -> ExitCode {
         let written = write!(stdout(), "{}", self.output(format, Colour::of_stdout()));
-        if written.is_err() {
-            return ExitCode::FAILURE;
+        match written {
+            // Who reads has seen enough.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                eprintln!("ovnkube: standard output: {error}");
+                ExitCode::FAILURE
+            }
+            _ => self.exit_status().into(),
         }
-        self.exit_status().into()
     }
 
     /// The exit status of a command with this report.

@@ -1,5 +1,5 @@
-//! `ovnkube hand-back`: removes from the northbound database what upstream's control plane, which is
-//! to run again, neither knows nor removes: rows of [`OWN_KINDS`].
+//! `ovnkube hand-back`: removes from the northbound database what upstream's control plane, which
+//! is to run again, neither knows nor removes: rows of [`OWN_KINDS`].
 //!
 //! In one transaction. A set or group that a rule of another kind still names stays: without it OVN
 //! would drop that rule. A control plane of this program puts all of it back.

@@ -102,11 +102,11 @@ fn run_command(command: Command) -> ExitCode {
         },
         Command::Watcher { daemon, legacy, options } => watch(&daemon, legacy, options),
         Command::Probe => probe::run(),
-        Command::Status { question, here, options, bundle } => {
-            with_places(options, bundle, |config| status::run(&asked(config, here), &question))
+        Command::Status { question, options, bundle } => {
+            with_places(options, bundle, |config| status::run(config, &question))
         }
-        Command::Diagnose { question, here, options, bundle } => {
-            with_places(options, bundle, |config| diagnose::run(&asked(config, here), &question))
+        Command::Diagnose { question, options, bundle } => {
+            with_places(options, bundle, |config| diagnose::run(config, &question))
         }
         Command::SupportBundle { question, options } => {
             with_places(options, None, |config| bundle::run(config, &question))
@@ -122,11 +122,6 @@ fn run_command(command: Command) -> ExitCode {
             Err(problems) => refuse(&problems),
         },
     }
-}
-
-/// All places, or those of this machine alone.
-fn asked(config: &StatusConfig, here: bool) -> StatusConfig {
-    if here { config.clone().here() } else { config.clone() }
 }
 
 /// Runs a command where the options say, or in an archive.

@@ -84,8 +84,11 @@ impl<'a> NodeServers<'a> {
                 return answer.map_err(|silence| failed(&silence.why(self.socket)));
             }
             Ok(answer) => format!("this is node {}", answer.node),
+            Err(Silence::NoServer) => {
+                "not asked: this machine is no node, or its server does not run".to_owned()
+            }
             Err(silence) => {
-                format!("not asked: the server of a node {}", silence.why(self.socket))
+                format!("not asked: the server of this node {}", silence.why(self.socket))
             }
         };
         if self.api.is_none() {

@@ -43,6 +43,7 @@ mod objects;
 mod reach;
 mod switch;
 
+const KIND: &str = "Status";
 /// The detail with the id of a chassis, of nodes and of chassis.
 const CHASSIS: &str = "chassis";
 /// The heading of what another node says of itself.
@@ -97,18 +98,9 @@ pub struct Recorded {
 
 impl StatusConfig {
     /// Only this machine: neither API server nor databases.
-    #[must_use]
-    pub fn here(self) -> Self {
+    pub(crate) fn here(&self) -> Self {
         let (northbound, southbound) = (Reach::NotGiven, Reach::NotGiven);
-        Self { api_server: Reach::NotGiven, northbound, southbound, ..self }
-    }
-
-    /// Whether nothing but this machine is asked.
-    pub(crate) fn is_here(&self) -> bool {
-        matches!(
-            (&self.api_server, &self.northbound, &self.southbound),
-            (Reach::NotGiven, Reach::NotGiven, Reach::NotGiven)
-        )
+        Self { api_server: Reach::NotGiven, northbound, southbound, ..self.clone() }
     }
 }
 
@@ -124,6 +116,8 @@ impl Machine {
 pub struct Question {
     /// Only this node.
     pub node: Option<String>,
+    /// Only this machine.
+    pub here: bool,
     /// How long to wait until all is well.
     pub wait: Option<Duration>,
     pub format: Format,
@@ -138,7 +132,10 @@ pub fn run(config: &StatusConfig, question: &Question) -> ExitCode {
 async fn until_well(config: &StatusConfig, question: &Question) -> Report {
     let start = Instant::now();
     loop {
-        let report = report(config, question.node.as_deref()).await;
+        let report = match question.here {
+            true => Report::new(KIND, machine(&config.here(), None).await),
+            false => report(config, question.node.as_deref()).await,
+        };
         let is_well = matches!(report.state, State::Ok | State::Warning);
         let is_over = question.wait.is_none_or(|wait| start.elapsed() + PAUSE > wait);
         if is_well || is_over {
@@ -152,9 +149,12 @@ async fn report(config: &StatusConfig, node: Option<&str>) -> Report {
     let (cluster, databases, machine) = tokio::join!(
         cluster::findings(config, node),
         databases::findings(&config.northbound, &config.southbound, node),
-        node::findings(&config.machine, node),
+        machine(config, node),
     );
     let mut findings = cluster;
+    if findings.iter().any(cluster::is_absent_node) {
+        return Report::new(KIND, findings);
+    }
     findings.extend(databases);
     findings.extend(of_two_clusters(&findings));
     match node.filter(|_| machine.is_empty()) {
@@ -162,14 +162,24 @@ async fn report(config: &StatusConfig, node: Option<&str>) -> Report {
         None => findings.extend(machine),
     }
     findings.extend(reach::findings(&config.machine, &findings).await);
-    if findings.iter().all(|finding| finding.state == State::Skipped) {
-        let nothing = "no API server, no database and no Open vSwitch is known here";
+    Report::new(KIND, findings)
+}
+
+/// This machine's part. It may be no machine of a network, and nothing else may be known of one.
+async fn machine(config: &StatusConfig, node: Option<&str>) -> Vec<Finding> {
+    let mut findings = node::findings(&config.machine, node).await;
+    let is_known = !matches!(
+        (&config.api_server, &config.northbound, &config.southbound),
+        (Reach::NotGiven, Reach::NotGiven, Reach::NotGiven)
+    );
+    if !is_known && node.is_none() && !findings.iter().any(node::is_of_node) {
+        let nothing = "no API server and no database is known here, and this machine is no node";
         findings.push(
-            Finding::new("this machine", "ovnkube status", State::Unknown, nothing)
+            Finding::new(node::THIS_MACHINE, "ovnkube status", State::Unknown, nothing)
                 .next("ovnkube status --k8s-kubeconfig FILE, or run it on a node"),
         );
     }
-    Report::new("Status", findings)
+    findings
 }
 
 /// What another node says of itself, in its pod.

@@ -12,7 +12,7 @@
 //!                  (their switches) ───▶ Report, with the verdict at its end
 //! ```
 
-use std::{net::IpAddr, process::ExitCode};
+use std::{cell, net::IpAddr, process::ExitCode};
 
 use contract::names::PodKey;
 use kubeapi::Connection;
@@ -83,7 +83,7 @@ struct TracePlaces<'a> {
 impl TracePlaces<'_> {
     fn finder(&self) -> EndFinder<'_> {
         let (api, north) = (self.api.as_ref(), self.north.as_ref());
-        EndFinder { api, north, topology: &self.topology }
+        EndFinder { api, north, topology: &self.topology, untold: cell::OnceCell::new() }
     }
 }
 
@@ -128,6 +128,10 @@ async fn report(config: &StatusConfig, question: &TraceQuestion) -> Report {
     let finder = places.finder();
     let start = finder.start(&from).await;
     let destination = finder.destination(&question.to, question.protocol).await;
+    if let Some(why) = finder.untold.get() {
+        let why = format!("{why}: only what the databases have is known");
+        findings.push(Finding::new("sources", "API server", State::Warning, &why));
+    }
     let (start, destination) = match (start, destination) {
         (Ok(start), Ok(destination)) => (start, destination),
         (Err(why), _) | (_, Err(why)) => {
@@ -252,7 +256,11 @@ fn no_end(question: &TraceQuestion, why: NoEnd) -> Finding {
         NoEnd::Absent(why) => (State::Failed, format!("not delivered: {why}")),
         NoEnd::Unknown(why) => (State::Unknown, why),
     };
-    Finding::new(VERDICT, &pair(question), state, &why)
+    let finding = Finding::new(VERDICT, &pair(question), state, &why);
+    match why.starts_with("not delivered: there is no ") {
+        true => finding.next("kubectl get pods, services, nodes"),
+        false => finding,
+    }
 }
 
 /// What is known of the ends.

@@ -56,7 +56,8 @@ impl Replay {
     /// The file cannot be read, or is no archive of these programs.
     pub fn open(file: &Path) -> Result<Self, String> {
         let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let entries = File::open(file).and_then(entries).map_err(|error| named(&error))?;
+        let opened = File::open(file).map_err(|error| named(&error))?;
+        let entries = entries(opened).map_err(|_| named(&"is no support bundle"))?;
         let description: Description =
             parsed(&entries, DESCRIPTION).ok_or_else(|| named(&"is no support bundle"))?;
         if description.api_version != VERSION {

@@ -53,8 +53,7 @@ pub(super) fn read(_: &str, matches: &ArgMatches) -> Result<Command, String> {
         Some(Err(error)) => return Err(format!("{text:?} is no pod: {error}")),
         None => return Err(format!("{text:?} is no pod: give NAMESPACE/POD")),
     };
-    let question = PodQuestion { pod, format: output::read(matches) };
+    let question = PodQuestion { pod, here: matches.get_flag(HERE), format: output::read(matches) };
     let bundle = output::bundle_of(matches);
-    let (here, options) = (matches.get_flag(HERE), Options::of_command(matches));
-    Ok(Command::Diagnose { question, here, options, bundle })
+    Ok(Command::Diagnose { question, options: Options::of_command(matches), bundle })
 }

@@ -12,10 +12,11 @@ const DRY_RUN: &str = "dry-run";
 
 const LONG_ABOUT: &str = "\
 Removes from the northbound database the rows that upstream's control plane neither knows nor \
-removes, when it takes the cluster back and this one has ended: of ClusterNetworkPolicies, of ports' names in \
-policies, of sets of nodes, of Services' source ranges, and what leads from one tier of rules to \
-the next. Without it, they go on deciding what no object explains. A set that another rule still \
-names stays, and is said. A control plane of this program that runs puts all of it back.";
+removes, when it takes the cluster back and this one has ended: of ClusterNetworkPolicies, of \
+ports' names in policies, of sets of nodes, of Services' source ranges, and what leads from one \
+tier of rules to the next. Without it, they go on deciding what no object explains. A set that \
+another rule still names stays, and is said. A control plane of this program that runs puts all \
+of it back.";
 
 const AFTER_HELP: &str = "\
 Examples:

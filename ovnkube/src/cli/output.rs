@@ -11,8 +11,9 @@ const BUNDLE: &str = "bundle";
 
 /// The exit statuses of a report.
 pub(super) const EXIT_STATUS: &str = "\
-Exit status: 0: all is well. 1: something does not work. 2: the command line cannot be used. 3: something could not \
-be found out. 4: it works, and something needs attention. The worst counts: 1, then 3, then 4.
+Exit status: 0: all is well. 1: something does not work. 2: the command line cannot be used. 3: \
+something could not be found out. 4: it works, and something needs attention. The worst counts: 1, \
+then 3, then 4. 130: Ctrl-C.
 
 Colours are for terminals, without NO_COLOR. COLUMNS sets the width, which is 80.";
 

@@ -60,10 +60,10 @@ pub(super) fn read(_: &str, matches: &ArgMatches) -> Result<Command, String> {
     let timeout = Duration::from_secs(matches.get_one(WAIT_TIMEOUT).copied().unwrap_or_default());
     let question = Question {
         node: matches.get_one::<String>(NODE).cloned(),
+        here: matches.get_flag(HERE),
         wait: matches.get_flag(WAIT).then_some(timeout),
         format: output::read(matches),
     };
     let bundle = output::bundle_of(matches);
-    let (here, options) = (matches.get_flag(HERE), Options::of_command(matches));
-    Ok(Command::Status { question, here, options, bundle })
+    Ok(Command::Status { question, options: Options::of_command(matches), bundle })
 }

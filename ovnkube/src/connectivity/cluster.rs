@@ -1,6 +1,9 @@
 //! The API server: creates, reads and deletes objects.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use contract::definition::Definition;
 use kube::{
@@ -31,11 +34,17 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 #[derive(Debug)]
 pub(super) struct Cluster {
     api: Connection,
+    /// Something has been created, which is to be deleted.
+    has_made: AtomicBool,
 }
 
 impl Cluster {
     pub(super) fn new(api: Connection) -> Self {
-        Self { api }
+        Self { api, has_made: AtomicBool::new(false) }
+    }
+
+    pub(super) fn has_made(&self) -> bool {
+        self.has_made.load(Ordering::Relaxed)
     }
 
     /// Creates an object, and returns it as the API server has completed it.
@@ -45,8 +54,15 @@ impl Cluster {
             let body = object.to_string().into_bytes();
             let request = Request::new(collection).create(&PostParams::default(), body);
             let why = match self.ask(request).await {
-                Ok(object) => return Ok(object),
-                Err(trouble) => trouble,
+                Ok(object) => {
+                    self.has_made.store(true, Ordering::Relaxed);
+                    return Ok(object);
+                }
+                Err(trouble) => {
+                    // Without an answer, it may be there.
+                    self.has_made.fetch_or(trouble.code.is_none(), Ordering::Relaxed);
+                    trouble
+                }
             };
             let is_early = why.code == Some(403) && why.to_string().contains("service account");
             if !is_early || began.elapsed() > REFUSED {

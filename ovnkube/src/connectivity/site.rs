@@ -17,6 +17,9 @@ use crate::findings::{Finding, State};
 /// How long pods may take to run; an image may have to be pulled.
 const RUNNING: Duration = Duration::from_secs(180);
 
+/// The same without an image: a registry that is busy may refuse once.
+const PULLED: Duration = Duration::from_secs(45);
+
 /// The heading of tests of policies of the whole cluster.
 pub(super) const CLUSTER_POLICIES: &str = "policies of the cluster";
 
@@ -268,13 +271,13 @@ pub(super) async fn running(
         if running.len() >= wanted {
             return Ok(all);
         }
-        if began.elapsed() > RUNNING {
-            let why = waiting.first().map_or_else(|| "a pod is missing".to_owned(), |pod| why(pod));
-            return Err(format!(
-                "{} of {wanted} pods run after {} s: {why}",
-                running.len(),
-                RUNNING.as_secs()
-            ));
+        let (count, passed) = (running.len(), began.elapsed());
+        let no_image = waiting.iter().find(|pod| passed > PULLED && lacks_image(pod));
+        if passed > RUNNING || no_image.is_some() {
+            let why = no_image.or(waiting.first());
+            let why = why.map_or_else(|| "a pod is missing".to_owned(), |pod| self::why(pod));
+            let seconds = passed.as_secs();
+            return Err(format!("{count} of {wanted} pods run after {seconds} s: {why}"));
         }
         sleep(PAUSE).await;
     }
@@ -285,6 +288,11 @@ fn is_running(pod: &Value) -> bool {
         pod["status"]["containerStatuses"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has_started = statuses.iter().any(|status| status["state"]["running"].is_object());
     has_started && pod["status"]["podIPs"].as_array().is_some_and(|all| !all.is_empty())
+}
+
+fn lacks_image(pod: &Value) -> bool {
+    let reason = pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str();
+    reason.is_some_and(|reason| reason.contains("Image"))
 }
 
 /// Why a pod does not run.

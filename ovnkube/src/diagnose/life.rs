@@ -106,8 +106,10 @@ pub(super) fn ready(pod: &Value) -> Finding {
 }
 
 /// The newest events about it that say that something goes wrong.
-pub(super) async fn events(api: &Connection, key: &PodKey) -> Vec<Finding> {
-    let fields = format!("involvedObject.kind=Pod,involvedObject.name={}", key.name());
+pub(super) async fn events(api: &Connection, key: &PodKey, uid: &str) -> Vec<Finding> {
+    // A former pod of the name had others.
+    let of_name = format!("involvedObject.kind=Pod,involvedObject.name={}", key.name());
+    let fields = format!("{of_name},involvedObject.uid={uid}");
     let collection = format!("/api/v1/namespaces/{}/events", key.namespace());
     let listed = match list(api, &collection, &fields).await {
         Ok(listed) => listed,

@@ -31,6 +31,12 @@ const CONTROL_PLANE: &str = "control plane";
 /// The detail of a node with the addresses of its management port.
 pub(super) const MANAGEMENT: &str = "management";
 pub(super) const NODES: &str = "nodes";
+const NO_NODE: &str = "there is no such node";
+
+/// Whether it says that the node that is asked about is not there.
+pub(super) fn is_absent_node(finding: &Finding) -> bool {
+    finding.subject == NODES && finding.summary == NO_NODE
+}
 
 pub(super) async fn findings(config: &StatusConfig, node: Option<&str>) -> Vec<Finding> {
     let StatusConfig { api_server: reach, namespace, machine, .. } = config;
@@ -69,6 +75,10 @@ pub(super) async fn findings(config: &StatusConfig, node: Option<&str>) -> Vec<F
         nodes(&api, node, now),
         objects::findings(&api, node),
     );
+    if let Some(absent) = nodes.iter().find(|found| is_absent_node(found)) {
+        findings.push(absent.clone());
+        return findings;
+    }
     findings.push(leader);
     findings.extend(workloads);
     findings.extend(nodes);
@@ -81,7 +91,7 @@ fn unread(subject: &'static str, name: &str, trouble: &Trouble) -> Finding {
         Finding::new(subject, name, State::Unknown, &format!("cannot be read: {trouble}"));
     if trouble.code == Some(403) {
         return finding.next(
-            "kubectl auth can-i --list, and the page reference/commands.md for the rights that are needed",
+            "kubectl auth can-i --list, and the page reference/report.md for the rights that are needed",
         );
     }
     finding
@@ -200,10 +210,7 @@ async fn nodes(api: &Connection, only: Option<&str>, now: Timestamp) -> Vec<Find
     };
     let mut findings = Vec::new();
     if let (Some(name), true) = (only, listed.items.is_empty()) {
-        findings.push(
-            Finding::new(NODES, name, State::Failed, "there is no such node")
-                .next("kubectl get nodes"),
-        );
+        findings.push(Finding::new(NODES, name, State::Failed, NO_NODE).next("kubectl get nodes"));
     }
     let renewed: BTreeMap<String, i64> = match leases {
         Ok(leases) => leases

@@ -23,6 +23,11 @@ const NORTHD: &str = "ovn-northd";
 /// one or two, for what comes meanwhile waits for the next one.
 const MOST_RECOMPUTES: u64 = 3;
 
+/// Whether it is about what only a node has.
+pub(super) fn is_of_node(finding: &Finding) -> bool {
+    [SERVER, CONTROLLER].contains(&finding.name.as_str())
+}
+
 pub(crate) async fn findings(machine: &Machine, node: Option<&str>) -> Vec<Finding> {
     if let Some(recorded) = &machine.recorded {
         let is_asked = node.is_none_or(|node| recorded.node.as_deref() == Some(node));

@@ -1,7 +1,7 @@
 //! The two ends of a question: the logical port where the packet starts, and the addresses to which
 //! it goes. The API server says what the objects are, the southbound database where they are.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{cell::OnceCell, collections::BTreeMap, net::IpAddr};
 
 use contract::{
     annotation::PodNetwork,
@@ -59,6 +59,8 @@ pub(super) struct EndFinder<'a> {
     /// The northbound database, for Services without an API server.
     pub(super) north: Option<&'a ovsdb::Connection>,
     pub(super) topology: &'a Topology,
+    /// Why the API server did not say what it was asked.
+    pub(super) untold: OnceCell<String>,
 }
 
 impl<'a> EndFinder<'a> {
@@ -116,7 +118,10 @@ impl<'a> EndFinder<'a> {
             Ok(Some(pod)) => pod,
             Ok(None) => return Err(NoEnd::Absent(format!("there is no pod {key}"))),
             // The databases know it as well.
-            Err(_) => return Ok(PodPlace::Here),
+            Err(trouble) => {
+                let _ = self.untold.set(format!("pod {key}: {trouble}"));
+                return Ok(PodPlace::Here);
+            }
         };
         let (spec, phase) = (&pod["spec"], pod["status"]["phase"].as_str().unwrap_or_default());
         if ["Succeeded", "Failed"].contains(&phase) {
@@ -230,7 +235,10 @@ impl<'a> EndFinder<'a> {
         let service = match get(api, &collection, key.name()).await {
             Ok(Some(service)) => service,
             Ok(None) => return Err(NoEnd::Absent(format!("there is no Service {key}"))),
-            Err(_) => return Ok(None),
+            Err(trouble) => {
+                let _ = self.untold.set(format!("Service {key}: {trouble}"));
+                return Ok(None);
+            }
         };
         if service["spec"]["type"] == "ExternalName" {
             let why = format!("Service {} is a name of the DNS and has no address", name(&service));

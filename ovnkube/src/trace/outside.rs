@@ -170,6 +170,17 @@ impl TracePlaces<'_> {
                     .find(|name| of_pod.as_deref() == Some(*name))
             })
         });
+        let is_of_node = own.is_some_and(|own| {
+            nodes.iter().any(|facts| facts.name == own && facts.addresses.contains(&to))
+        });
+        if let (Some(via), Some(own), true) = (via, own, is_of_node)
+            && via != own
+        {
+            return Err(NoEnd::Absent(format!(
+                "{to} is node {own}'s own: what is sent to it does not arrive at node {via} (leave \
+                 --via {via} out)"
+            )));
+        }
         if let Some(name) = via.or(own) {
             let found = nodes.iter().find(|facts| facts.name == name);
             return found

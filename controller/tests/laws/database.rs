@@ -74,8 +74,11 @@ impl Northbound {
         }
     }
 
+    /// On a busy machine the server takes more than ten seconds for all rows at once, and it is no
+    /// law that it does not.
     pub(crate) async fn open(&self) -> Connection {
-        Connection::open(&self.endpoint(), "OVN_Northbound", Options::default()).await.unwrap()
+        let options = Options { probe_interval: None, ..Options::default() };
+        Connection::open(&self.endpoint(), "OVN_Northbound", options).await.unwrap()
     }
 }
 

@@ -70,7 +70,7 @@ struct Description {
 
 /// Makes the archive. The exit status is the report's.
 pub fn run(config: &StatusConfig, question: &BundleQuestion) -> ExitCode {
-    // A link to a file is followed by nobody: it is replaced, as a file is.
+    // The rename below would replace a device. A link is replaced, and not followed.
     let found = question.file.symlink_metadata();
     if found.is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
         let why = format!("{}: is there, and no file", question.file.display());

@@ -1,6 +1,6 @@
 //! `diagnose`.
 
-use clap::{Arg, ArgAction, ArgMatches};
+use clap::{Arg, ArgMatches};
 use contract::names::PodKey;
 
 use super::{Command, output};
@@ -9,7 +9,6 @@ use crate::{
     options::{Options, Source, arguments},
 };
 
-const HERE: &str = "here";
 const POD: &str = "NAMESPACE/POD";
 
 const LONG_ABOUT: &str = "\
@@ -32,16 +31,12 @@ and the rest is shown. Root, on the pod's node, for a look into its network name
 
 pub(super) fn definition() -> clap::Command {
     let pod = Arg::new(POD).value_name(POD).required(true).help("The pod");
-    let here = Arg::new(HERE)
-        .long(HERE)
-        .action(ArgAction::SetTrue)
-        .help("Only this machine: ask neither API server nor databases");
     clap::Command::new("diagnose")
         .about("Say how far a pod's network has come, and the first thing that is wrong")
         .long_about(LONG_ABOUT)
         .after_help(format!("{AFTER_HELP}\n\n{}", output::EXIT_STATUS))
         .args_override_self(true)
-        .args([pod, here, output::argument(), output::bundle()])
+        .args([pod, output::here(), output::argument(), output::bundle()])
         .args(arguments(&[Source::ApiServer, Source::Northbound, Source::Southbound, Source::Node]))
 }
 
@@ -53,7 +48,8 @@ pub(super) fn read(_: &str, matches: &ArgMatches) -> Result<Command, String> {
         Some(Err(error)) => return Err(format!("{text:?} is no pod: {error}")),
         None => return Err(format!("{text:?} is no pod: give NAMESPACE/POD")),
     };
-    let question = PodQuestion { pod, here: matches.get_flag(HERE), format: output::read(matches) };
+    let question =
+        PodQuestion { pod, here: output::is_here(matches), format: output::read(matches) };
     let bundle = output::bundle_of(matches);
     Ok(Command::Diagnose { question, options: Options::of_command(matches), bundle })
 }

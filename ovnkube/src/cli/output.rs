@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgMatches, builder::PossibleValuesParser};
+use clap::{Arg, ArgAction, ArgMatches, builder::PossibleValuesParser};
 
 use crate::findings::Format;
 
 const OUTPUT: &str = "output";
 const BUNDLE: &str = "bundle";
+const HERE: &str = "here";
 
 /// The exit statuses of a report.
 pub(super) const EXIT_STATUS: &str = "\
@@ -43,6 +44,19 @@ pub(super) fn bundle() -> Arg {
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .help("Read this archive of ovnkube support-bundle, and ask nothing else")
+}
+
+/// `--here`, of commands that also ask others than this machine. In the pod of a node it keeps them
+/// from asking other pods.
+pub(super) fn here() -> Arg {
+    Arg::new(HERE)
+        .long(HERE)
+        .action(ArgAction::SetTrue)
+        .help("Only this machine: ask neither API server nor databases")
+}
+
+pub(super) fn is_here(matches: &ArgMatches) -> bool {
+    matches.get_flag(HERE)
 }
 
 pub(super) fn bundle_of(matches: &ArgMatches) -> Option<PathBuf> {

@@ -11,7 +11,6 @@ use crate::{
 };
 
 const NODE: &str = "NODE";
-const HERE: &str = "here";
 const WAIT: &str = "wait";
 const WAIT_TIMEOUT: &str = "wait-timeout";
 
@@ -34,11 +33,7 @@ is missing makes its part unknown.";
 
 pub(super) fn definition() -> clap::Command {
     let node = Arg::new(NODE).value_name(NODE).help("Only this node");
-    let here = Arg::new(HERE)
-        .long(HERE)
-        .action(ArgAction::SetTrue)
-        .conflicts_with(NODE)
-        .help("Only this machine: ask neither API server nor databases");
+    let here = output::here().conflicts_with(NODE);
     let wait =
         Arg::new(WAIT).long(WAIT).action(ArgAction::SetTrue).help("Wait until nothing is degraded");
     let timeout = Arg::new(WAIT_TIMEOUT)
@@ -60,7 +55,7 @@ pub(super) fn read(_: &str, matches: &ArgMatches) -> Result<Command, String> {
     let timeout = Duration::from_secs(matches.get_one(WAIT_TIMEOUT).copied().unwrap_or_default());
     let question = Question {
         node: matches.get_one::<String>(NODE).cloned(),
-        here: matches.get_flag(HERE),
+        here: output::is_here(matches),
         wait: matches.get_flag(WAIT).then_some(timeout),
         format: output::read(matches),
     };
